@@ -1,0 +1,35 @@
+# The five commands of the repository. Each is complete on a fresh machine with nothing but Python.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: install demo test check bench campaign clean
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: install  ## mnist-cnn on the digits, one process and two, and the table that every tutorial ends with
+	$(BIN)/rankup scale mnist-cnn --data digits --nproc-per-node 1,2 --repeats 1 --epochs 12
+
+test: install
+	$(BIN)/pytest -m 'not campaign'
+
+check: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: install  ## ratios, side by side with the peers in one run
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,peers]'
+	$(BIN)/python -m benchmarks
+
+campaign: install  ## the full counts; the result goes to benchmarks/results/
+	$(BIN)/pytest -m campaign
+
+clean:
+	rm -rf $(VENV) dist build runs

@@ -1,0 +1,80 @@
+"""The command table and the dispatcher. ``rankup --help`` reads the table and imports nothing else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from rankup.cli import console
+from rankup.core.registry import lookup
+from rankup.errors import RankupError
+
+# name → (module with ``app``, one line); the groups are the three promises, then what serves them all.
+COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
+    "it starts": {
+        "run": ("run", "run any script on all the processes of this machine or allocation"),
+        "world": ("world", "who am I: rank, hosts, launcher, device, affinity, and where each value came from"),
+    },
+    "it pays": {
+        "scale": ("scale", "measure the same work on 1, 2, … processes: an honest speed-up table"),
+    },
+    "to work with": {
+        "train": ("train", "train a built-in workload, or your own"),
+        "data": ("data", "fetch data sets before the job: compute nodes have no internet"),
+    },
+}
+
+HELP = """\
+Usage: rankup COMMAND …
+
+From one process on a laptop to many GPUs on many nodes, and still the same model, only faster.
+"""
+
+
+def help_text() -> str:
+    """The page of ``rankup --help``."""
+    lines = [HELP]
+    for group, commands in COMMANDS.items():
+        lines.append(f"{group}:")
+        lines.extend(f"  {name:<10} {summary}" for name, (_, summary) in commands.items())
+        lines.append("")
+    lines.append("`rankup COMMAND --help` tells a command's options; `--debug` shows the traceback of an error.")
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The entry point. Exit codes: 0 well, 1 a failed run or findings, 2 wrong usage, 75 asks to be requeued."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if not args or args[0] in ("--help", "-h", "help"):
+        print(help_text())
+        raise SystemExit(0 if args else 2)
+    if args[0] == "--version":
+        from rankup import __version__
+
+        print(f"rankup {__version__}")
+        return
+    debug = os.environ.get("RANKUP_DEBUG", "") not in ("", "0")
+    if args[0] == "--debug":
+        debug, args = True, args[1:]
+    try:
+        _dispatch(args)
+    except RankupError as error:
+        if debug:
+            raise
+        if "--json" in args[: args.index("--")] if "--" in args else "--json" in args:
+            console.print_json(error.as_dict())
+        else:
+            console.draw_error(error)
+        raise SystemExit(error.exit_code) from None
+
+
+def _dispatch(args: Sequence[str]) -> None:
+    table = {
+        name: f"rankup.cli.commands.{module}:app"
+        for commands in COMMANDS.values()
+        for name, (module, _) in commands.items()
+    }
+    name = args[0] if args else ""
+    app = lookup("command", name, table)
+    app(args=list(args[1:]), prog_name=f"rankup {name}")  # type: ignore[operator]  # a typer.Typer

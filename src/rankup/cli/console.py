@@ -1,0 +1,31 @@
+"""How rankup speaks: errors drawn in one place, colours only where a terminal shows them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any, TextIO
+
+from rankup.errors import RankupError
+
+_STYLES = {"red": "31;1", "green": "32", "yellow": "33", "cyan": "36", "bold": "1", "dim": "2"}
+
+
+def colours(stream: TextIO) -> bool:
+    """Whether ``stream`` shows colours: a terminal, and NO_COLOR unset (https://no-color.org)."""
+    return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, style: str, stream: TextIO | None = None) -> str:
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if colours(stream or sys.stdout) else text
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, default=str))
+
+
+def draw_error(error: RankupError) -> None:
+    """message [code], where, hint: to stderr, and never a traceback."""
+    first, *rest = error.lines()
+    print(paint("error: ", "red", sys.stderr) + first, *rest, sep="\n", file=sys.stderr)

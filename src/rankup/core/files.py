@@ -1,0 +1,63 @@
+"""Files that are never half written, and sections that one process enters at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from rankup.errors import RankupError
+
+
+def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o644) -> None:
+    """Write the whole of ``path`` or nothing: a temporary file beside it, fsync, rename, fsync of the folder."""
+    raw = data.encode() if isinstance(data, str) else data
+    fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an advisory lock on ``path`` (made if missing) while the body runs; waits for whoever has it."""
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def make_folder(path: Path, *, mode: int = 0o755, purpose: str) -> Path:
+    """Make ``path`` and its parents; an error that names ``purpose`` where the file system refuses."""
+    try:
+        path.mkdir(mode=mode, parents=True, exist_ok=True)
+    except OSError as error:
+        raise RankupError(
+            "unwritable-directory",
+            f"cannot make the {purpose} {str(path)!r}: {error.strerror}",
+            hint="choose a directory that you may write to",
+        ) from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise RankupError(
+            "unwritable-directory",
+            f"the {purpose} {str(path)!r} is not writable",
+            hint="choose a directory that you may write to",
+        )
+    return path

@@ -1,0 +1,50 @@
+"""Records: what a run says of itself, one JSON object per line, so that a run that was killed can still be read."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+
+class RecordWriter:
+    """Appends records to one file. Each line is written whole and flushed; a reader may follow the file."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._file = path.open("a", encoding="utf-8")
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """One record: ``{"kind": kind, "time": epoch seconds, **fields}``."""
+        self._file.write(json.dumps({"kind": kind, "time": round(time.time(), 3), **fields}) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> RecordWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_records(path: Path, kind: str | None = None) -> list[dict[str, Any]]:
+    """All whole records of ``path`` (of one kind); no file is no records, a line cut by a crash is passed over."""
+    return list(_parse(path, kind)) if path.exists() else []
+
+
+def _parse(path: Path, kind: str | None) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError:
+                continue
+            if isinstance(record, dict) and kind in (None, record.get("kind")):
+                yield record

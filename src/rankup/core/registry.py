@@ -1,0 +1,27 @@
+"""Names to things, imported on demand: a literal table stays readable and ``--help`` stays fast."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from rankup.errors import RankupError
+
+
+def load(target: str) -> object:
+    """Import ``"package.module:attribute"``; errors inside the module are raised as they are."""
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def lookup(kind: str, name: str, table: Mapping[str, str]) -> object:
+    """The thing called ``name`` in ``table`` (name → target), or an error that lists what there is."""
+    if name not in table:
+        close = get_close_matches(name, table, n=1)
+        raise RankupError(
+            f"unknown-{kind}",
+            f"there is no {kind} called {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""),
+            hint=f"one of: {', '.join(table)}",
+        )
+    return load(table[name])

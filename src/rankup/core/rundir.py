@@ -1,0 +1,82 @@
+"""A run on disk: ``runs/<name>/<id>/``, for its owner's eyes only.
+
+| path | what |
+|---|---|
+| ``job.toml`` | the job as resolved, with the origin of each value |
+| ``job.sh`` | the command, as plain bash |
+| ``logs/rank-R.out``, ``logs/rank-R.err`` | what each rank printed |
+| ``records/*.jsonl`` | steps, epochs, summary: one JSON object per line |
+| ``STOP`` | a request to stop: one line, reason and deadline in epoch seconds |
+| ``outcome``, ``outcome.json`` | one word for bash (done, requeue, failed), and the details |
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rankup.core.files import make_folder, write_atomic
+from rankup.errors import RankupError
+
+RUN_DIR_VARIABLE = "RANKUP_RUN_DIR"
+OUTCOMES = ("done", "requeue", "failed")
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """Where one execution keeps everything. ``path`` is absolute."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, root: Path, name: str) -> RunDir:
+        """A fresh run directory below ``root``; its id sorts by time."""
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+            raise RankupError(
+                "bad-run-name",
+                f"{name!r} cannot name a run",
+                hint="letters, digits, '.', '_' and '-', beginning with a letter or a digit",
+            )
+        make_folder(root, purpose="runs directory")
+        ident = time.strftime("%Y%m%d-%H%M%S") + "-" + secrets.token_hex(2)
+        path = make_folder(root.absolute() / name / ident, mode=0o700, purpose="run directory")
+        path.chmod(0o700)
+        for part in ("logs", "records"):
+            make_folder(path / part, mode=0o700, purpose="run directory")
+        return cls(path)
+
+    @classmethod
+    def from_environment(cls, env: Mapping[str, str] = os.environ) -> RunDir | None:
+        """The run that this process belongs to, if a launcher of ours said so."""
+        value = env.get(RUN_DIR_VARIABLE)
+        return cls(Path(value)) if value else None
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def records(self) -> Path:
+        return self.path / "records"
+
+    @property
+    def stop_file(self) -> Path:
+        return self.path / "STOP"
+
+    def write_outcome(self, word: str, details: Mapping[str, Any]) -> None:
+        """The details first, then the word: whoever sees the word finds the details."""
+        assert word in OUTCOMES, word
+        write_atomic(self.path / "outcome.json", json.dumps(dict(details), indent=2) + "\n", mode=0o600)
+        write_atomic(self.path / "outcome", word + "\n", mode=0o600)
+
+    def outcome(self) -> str | None:
+        """The word in ``outcome``, or None while the run has not ended."""
+        path = self.path / "outcome"
+        return path.read_text().strip() if path.exists() else None

@@ -1,0 +1,48 @@
+"""The one error that a user of rankup sees.
+
+Raise sites write prose; ``rankup.cli.console`` is the one place that draws it. A ``RankupError`` is for what a
+user did or what a machine lacks; anything else that escapes is a defect of ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+
+class RankupError(Exception):
+    """What went wrong, where, why, and how to mend it.
+
+    ``code`` is a short stable name (``script-not-found``) to search for; ``message`` one sentence that says what
+    is wrong; ``context`` where it was seen (a file, a variable, a flag with its value); ``hint`` what to do about it.
+    ``exit_code`` is 2 for wrong usage (the default) and 1 for a run that failed.
+    """
+
+    def __init__(
+        self, code: str, message: str, *, context: str = "", hint: str = "", exit_code: int = 2
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.context = context
+        self.hint = hint
+        self.exit_code = exit_code
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> list[str]:
+        """The error as plain text, one thought per line: message, where, hint."""
+        out = [f"{self.message} [{self.code}]"]
+        if self.context:
+            out.append(f"  where: {self.context}")
+        if self.hint:
+            out.append(f"  hint:  {self.hint}")
+        return out
+
+    def as_dict(self) -> dict[str, object]:
+        """For ``--json``."""
+        return {
+            "error": self.code,
+            "message": self.message,
+            "context": self.context,
+            "hint": self.hint,
+            "exit_code": self.exit_code,
+        }

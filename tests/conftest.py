@@ -1,0 +1,70 @@
+"""A test that leaks an environment variable, a thread, a child process or a process group fails, whatever it asserts."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+# pytest sets it itself, between the phases of a test.
+_IGNORED_VARIABLES = {"PYTEST_CURRENT_TEST"}
+# Set once by libraries on import and never by us.
+_LIBRARY_VARIABLES = {"KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK", "TORCHINDUCTOR_CACHE_DIR"}
+
+
+def _environment() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if k not in _IGNORED_VARIABLES | _LIBRARY_VARIABLES}
+
+
+def _children() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
+
+
+def _settled(leaked: "object", seconds: float = 5.0) -> bool:
+    """Whether ``leaked()`` becomes empty: what is ending gets a moment to end."""
+    deadline = time.monotonic() + seconds
+    while leaked():  # type: ignore[operator]
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.fixture(autouse=True)
+def no_leaks() -> Iterator[None]:
+    environment, threads, children = _environment(), set(threading.enumerate()), _children()
+    yield
+    problems = []
+    after = _environment()
+    if after != environment:
+        changed = sorted(k for k in environment.keys() | after.keys() if environment.get(k) != after.get(k))
+        problems.append(f"environment variables {changed}")
+        for name in changed:
+            if name in environment:
+                os.environ[name] = environment[name]
+            else:
+                del os.environ[name]
+
+    def new_threads() -> list[threading.Thread]:
+        return [t for t in threading.enumerate() if t not in threads and t.is_alive() and not t.daemon]
+
+    def new_children() -> list[psutil.Process]:
+        return [p for p in _children() - children if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+    if not _settled(new_threads):
+        problems.append(f"threads {[t.name for t in new_threads()]}")
+    if not _settled(new_children):
+        problems.append(f"processes {[p.cmdline() for p in new_children()]}")
+        for process in new_children():
+            process.kill()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized():
+        problems.append("a process group")
+        torch.distributed.destroy_process_group()
+    if problems:
+        pytest.fail("the test leaked " + "; ".join(problems))
