@@ -10,6 +10,12 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
+import ranks
+from hypothesis import settings
+
+# No timed assertions: machines are noisy, and hypothesis would count that as a failure.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 # pytest sets it itself, between the phases of a test.
 _IGNORED_VARIABLES = {"PYTEST_CURRENT_TEST"}
@@ -35,8 +41,18 @@ def _settled(leaked: "object", seconds: float = 5.0) -> bool:
     return True
 
 
+@pytest.fixture(scope="session")
+def forkserver() -> None:
+    """The server that ``ranks.run_ranks`` forks from: started before any test counts its children."""
+    ranks.context.set_forkserver_preload(["torch", "rankup.runtime.run", "rankup.train.loop"])
+    warm = ranks.context.Process(target=int)
+    warm.start()
+    warm.join()
+    warm.close()
+
+
 @pytest.fixture(autouse=True)
-def no_leaks() -> Iterator[None]:
+def no_leaks(forkserver: None) -> Iterator[None]:
     environment, threads, children = _environment(), set(threading.enumerate()), _children()
     yield
     problems = []

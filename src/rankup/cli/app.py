@@ -14,7 +14,10 @@ from rankup.errors import RankupError
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "it starts": {
         "run": ("run", "run any script on all the processes of this machine or allocation"),
-        "world": ("world", "who am I: rank, hosts, launcher, device, affinity, and where each value came from"),
+        "world": (
+            "world",
+            "who am I: rank, hosts, launcher, device, affinity, and where each value came from",
+        ),
     },
     "it pays": {
         "scale": ("scale", "measure the same work on 1, 2, … processes: an honest speed-up table"),
@@ -39,7 +42,9 @@ def help_text() -> str:
         lines.append(f"{group}:")
         lines.extend(f"  {name:<10} {summary}" for name, (_, summary) in commands.items())
         lines.append("")
-    lines.append("`rankup COMMAND --help` tells a command's options; `--debug` shows the traceback of an error.")
+    lines.append(
+        "`rankup COMMAND --help` tells a command's options; `--debug` shows the traceback of an error."
+    )
     return "\n".join(lines)
 
 

@@ -15,8 +15,8 @@ def load(target: str) -> object:
     return getattr(importlib.import_module(module), attribute)
 
 
-def lookup(kind: str, name: str, table: Mapping[str, str]) -> object:
-    """The thing called ``name`` in ``table`` (name → target), or an error that lists what there is."""
+def target_of(kind: str, name: str, table: Mapping[str, str]) -> str:
+    """What ``name`` stands for in ``table``, or an error that lists what there is."""
     if name not in table:
         close = get_close_matches(name, table, n=1)
         raise RankupError(
@@ -24,4 +24,9 @@ def lookup(kind: str, name: str, table: Mapping[str, str]) -> object:
             f"there is no {kind} called {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""),
             hint=f"one of: {', '.join(table)}",
         )
-    return load(table[name])
+    return table[name]
+
+
+def lookup(kind: str, name: str, table: Mapping[str, str]) -> object:
+    """The thing called ``name`` in ``table`` (name → import target), imported now."""
+    return load(target_of(kind, name, table))

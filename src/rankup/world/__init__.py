@@ -1,0 +1,8 @@
+"""Floor 1: who am I? ``World``, and one small file per environment that can say so."""
+
+from __future__ import annotations
+
+from rankup.world.job import Job
+from rankup.world.world import World
+
+__all__ = ["Job", "World"]

@@ -1,0 +1,74 @@
+"""``rankup data``: what data sets there are, where they lie here, and fetching them before a job."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankup.cli import console
+from rankup.workloads.data.catalog import DATASETS, DIGITS
+from rankup.workloads.data.fetch import fetch
+from rankup.workloads.data.places import home, locate
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Fetch data sets before the job: compute nodes have no internet.",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("fetch")
+def fetch_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of: {', '.join(DATASETS)}.")],
+    directory: Annotated[
+        Path | None,
+        typer.Argument(metavar="DIR", help="Where to; by default where `--data NAME` finds it by itself."),
+    ] = None,
+    mirror: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="A mirror in place of the usual ones; may be repeated."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Download the four files of a data set, verify their checksums, and keep them in DIR."""
+    target = directory or home(name)
+    progress = _progress if sys.stderr.isatty() else None
+    fetched = fetch(name, target, mirrors=mirror or None, progress=progress)
+    if as_json:
+        console.print_json({"name": name, "directory": str(target.absolute()), "fetched": fetched})
+        return
+    files = DATASETS[name].files
+    print(f"{name}: {len(fetched)} of {len(files)} files fetched, all verified, in {target.absolute()}")
+    print(f"use it: rankup train mnist-cnn --data {directory or name}")
+
+
+@app.command("list")
+def list_command(as_json: Json = False) -> None:
+    """What is known, how much there is to download, and where it was found on this machine."""
+    found = {name: locate(name) for name in (DIGITS, *DATASETS)}
+    if as_json:
+        rows = [
+            {
+                "name": name,
+                "bytes": DATASETS[name].size if name in DATASETS else 0,
+                "path": path and str(path),
+            }
+            for name, path in found.items()
+        ]
+        console.print_json(rows)
+        return
+    print(f"{'name':<15}{'download':>10}  on this machine")
+    for name, path in found.items():
+        size = f"{DATASETS[name].size / 1e6:.1f} MB" if name in DATASETS else "none"
+        place = path or f"not found; `rankup data fetch {name}` where there is a network"
+        print(f"{name:<15}{size:>10}  {place}")
+
+
+def _progress(file: str, done: int, size: int) -> None:
+    end = "\n" if done >= size else ""
+    print(f"\r{file}  {done / 1e3:,.0f} of {size / 1e3:,.0f} kB", end=end, file=sys.stderr, flush=True)

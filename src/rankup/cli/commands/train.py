@@ -1,0 +1,105 @@
+"""``rankup train``: a built-in workload or your own, on the processes of this machine or allocation."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankup.cli import console
+from rankup.cli.workload_job import (
+    DataOption,
+    NprocOption,
+    SettingsOption,
+    require_torch,
+    settings_from,
+    workload_job,
+)
+from rankup.core.records import read_records
+from rankup.errors import RankupError
+from rankup.jobs.local import View, execute
+from rankup.world import World
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def train(
+    workload: Annotated[str, typer.Argument(help="mnist-cnn, or module:Class of your own")],
+    epochs: Annotated[int, typer.Option()] = 5,
+    global_batch: Annotated[int, typer.Option(help="samples per step over all processes")] = 64,
+    test_batch: Annotated[int, typer.Option(help="the same, in evaluations")] = 1000,
+    lr: Annotated[float, typer.Option()] = 1e-3,
+    optimizer: Annotated[str, typer.Option(help="adam, adadelta or sgd")] = "adam",
+    gamma: Annotated[float, typer.Option(help="factor on the learning rate after each epoch")] = 0.7,
+    data: DataOption = "digits",
+    nproc_per_node: NprocOption = "auto",
+    seed: Annotated[int, typer.Option()] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    precision: Annotated[str, typer.Option(help="fp32, bf16 or fp64")] = "fp32",
+    log_interval: Annotated[int, typer.Option(help="a line every N steps; 0: every few seconds")] = 0,
+    log: Annotated[str | None, typer.Option(help="tensorboard: its files go to the run directory")] = None,
+    save_model: Annotated[Path | None, typer.Option(help="write the state_dict here at the end")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="one batch of training and of testing")] = False,
+    settings: SettingsOption = None,
+    threads: Annotated[int | None, typer.Option(help="per process; default: cores / processes")] = None,
+    name: Annotated[str, typer.Option(help="of the run; default: the workload's")] = "",
+    runs_root: Annotated[Path, typer.Option(help="where run directories are made")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="end with the summary as JSON on stdout")] = False,
+) -> None:
+    """Train, evaluate after each epoch, and end with a summary; records go to the run directory."""
+    require_torch()
+    if log == "tensorboard" and find_spec("tensorboard") is None:
+        raise RankupError("no-tensorboard", "tensorboard is not installed", hint="pip install 'rankup[report]'")
+    bar = sys.stdout.isatty() and not as_json
+    job, options = workload_job(
+        workload,
+        nproc_per_node,
+        name=name,
+        runs_root=runs_root,
+        threads=threads,
+        options={
+            "data": data,
+            "epochs": epochs,
+            "global_batch": global_batch,
+            "test_batch": test_batch,
+            "lr": lr,
+            "optimizer": optimizer,
+            "gamma": gamma,
+            "seed": seed,
+            "device": device,
+            "precision": precision,
+            "log_interval": log_interval,
+            "log": log,
+            "save_model": str(save_model.absolute()) if save_model else None,
+            "dry_run": dry_run,
+            "bar": bar,
+            "settings": settings_from(settings),
+        },
+    )
+    if World.detect().world_size > 1:  # a launcher has started us once per rank already
+        from rankup.train.__main__ import work
+
+        work(options)
+        return
+    from rankup.cli.progress import BarView, PlainView
+
+    with ExitStack() as stack:
+        view: View = stack.enter_context(BarView()) if bar else PlainView(to_stderr=as_json)
+        result = execute(job, view, debug=os.environ.get("RANKUP_DEBUG", "") not in ("", "0"))
+    if as_json and result.code == 0:
+        (summary,) = read_records(result.run.records / "epochs.jsonl", "summary")
+        console.print_json({"run": str(result.run.path), **summary})
+    if result.error is not None:
+        console.draw_error(result.error)
+    elif result.code == 0:
+        print(f"records    {result.run.records}", file=sys.stderr if as_json else sys.stdout)
+    elif result.code > 128:
+        print(f"ended by {signal.Signals(result.code - 128).name}; logs in {result.run.logs}", file=sys.stderr)
+    raise typer.Exit(result.code)

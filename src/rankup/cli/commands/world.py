@@ -1,0 +1,65 @@
+"""``rankup world``: who this process is. Start it the way the training script is started, on every rank."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from rankup.core.hostlist import compress
+from rankup.errors import RankupError
+from rankup.world import World
+from rankup.world.address import interface_of, rendezvous, route_to
+from rankup.world.devices import cpu_affinity, device_of, find_gpus
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+_FIELDS = [field.name for field in dataclasses.fields(World) if field.name not in ("hosts", "sources")]
+
+
+@app.command()
+def world(
+    as_json: Annotated[bool, typer.Option("--json", help="One line of JSON per process.")] = False,
+) -> None:
+    """Who this process is, where each value came from, and what it would compute on. Works without torch."""
+    facts = gather()
+    text = json.dumps(facts) if as_json else as_text(facts)
+    # One write for all of it: every rank of a launch prints into the same stream.
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def gather() -> dict[str, Any]:
+    """World's fields, and what the machine says; ``problem`` says why the ranks would not find each other."""
+    me = World.detect()
+    gpus = find_gpus()
+    facts: dict[str, Any] = {name: getattr(me, name) for name in _FIELDS}
+    facts |= {"hosts": list(me.hosts), "sources": dict(me.sources)}
+    facts |= {"hostname": platform.node(), "pid": os.getpid()}
+    facts |= {"device": device_of(me.local_rank, len(gpus)), "visible_gpus": gpus}
+    facts["cpu_affinity"] = compress([str(cpu) for cpu in cpu_affinity()]).strip("[]")
+    facts["omp_num_threads"] = os.environ.get("OMP_NUM_THREADS")
+    facts |= {"rendezvous": None, "address": None, "interface": None, "problem": None}
+    try:
+        head, port = rendezvous(me)
+        facts["rendezvous"] = f"[{head}]:{port}" if ":" in head else f"{head}:{port}"
+        facts["address"] = route_to(head)
+        facts["interface"] = interface_of(facts["address"])
+    except RankupError as error:
+        facts["problem"] = f"{error.message}; {error.hint}"
+    return facts
+
+
+def as_text(facts: dict[str, Any]) -> str:
+    """The same as one block, a line per fact, with the source where it came from the environment."""
+    lines = [f"rank {facts['rank']} of {facts['world_size']} on {facts['hostname']}"]
+    for name, value in facts.items():
+        if name in ("sources", "rank", "world_size", "hostname") or (name == "problem" and value is None):
+            continue
+        shown = ",".join(value) if isinstance(value, list) else "" if value is None else str(value)
+        lines.append(f"  {name:<17}{shown or '-':<24} {facts['sources'].get(name, '')}".rstrip())
+    return "\n".join(lines)

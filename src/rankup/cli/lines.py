@@ -1,0 +1,39 @@
+"""The view that prints: each line whole, with the rank it came from."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TextIO
+
+from rankup.cli.console import paint
+from rankup.core.rundir import RunDir
+
+_COLOURS = ("cyan", "green", "yellow", "dim")
+
+
+class LineView:
+    """Ranks' stdout to ours, their stderr to ours; ``to_stderr`` leaves stdout to whoever prints a result there."""
+
+    def __init__(self, *, to_stderr: bool = False) -> None:
+        self._to_stderr = to_stderr
+
+    def line(self, rank: int | None, stream: str, text: str) -> None:
+        target = sys.stderr if stream == "err" or self._to_stderr else sys.stdout
+        if rank is not None:
+            text = paint(f"[rank {rank}]", _COLOURS[rank % len(_COLOURS)], target) + " " + text
+        try:
+            target.write(text + "\n")
+            target.flush()
+        except BrokenPipeError:
+            _let_go(target)
+
+    def tick(self, run: RunDir) -> None:
+        pass
+
+
+def _let_go(stream: TextIO) -> None:
+    """Nobody reads any more (``| head``): the run goes on, and its logs have everything."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

@@ -1,0 +1,77 @@
+"""The view of ``rankup train``: a progress bar per epoch on a terminal, plain lines elsewhere.
+
+The bar is drawn here, in the process that started the ranks, from the records that rank 0 appends to: one process or
+a hundred, it is the same bar.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from rankup.cli.lines import LineView
+from rankup.core.rundir import RunDir
+from rankup.core.units import duration, rate
+
+
+class PlainView(LineView):
+    """Rank 0 speaks for all: its lines need no prefix."""
+
+    def line(self, rank: int | None, stream: str, text: str) -> None:
+        super().line(None if rank == 0 and stream == "out" else rank, stream, text)
+
+
+class BarView:
+    """Use as a context manager; the bar is gone at the end, and the epochs' lines stay."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f} %  {task.fields[said]}"),
+            console=self._console,
+            transient=True,
+        )
+        self._task = self._progress.add_task("starting", total=None, said="")
+        self._file: TextIO | None = None
+        self._rest = ""
+
+    def __enter__(self) -> BarView:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+        if self._file is not None:
+            self._file.close()
+
+    def line(self, rank: int | None, stream: str, text: str) -> None:
+        said = text if rank in (0, None) else f"[rank {rank}] {text}"
+        self._progress.console.print(said, markup=False, soft_wrap=True)
+
+    def tick(self, run: RunDir) -> None:
+        """Read what is new in the records; whole lines only."""
+        path = run.records / "steps.jsonl"
+        if self._file is None and path.exists():
+            self._file = path.open(encoding="utf-8")
+        if self._file is None:
+            return
+        *lines, self._rest = (self._rest + self._file.read()).split("\n")
+        if lines:
+            self._show(json.loads(lines[-1]))
+
+    def _show(self, step: dict[str, Any]) -> None:
+        pace = step["samples_per_s"]
+        left = (step["steps"] - step["step"]) * step["samples"] / step["step"] / pace
+        self._progress.update(
+            self._task,
+            description=f"epoch {step['epoch']}/{step['epochs']}",
+            completed=step["step"],
+            total=step["steps"],
+            said=f"loss {step['loss']:.4f}  accuracy {step['accuracy']:.2%}  "
+            f"{rate(pace)} samples/s  left {duration(left)}",
+        )

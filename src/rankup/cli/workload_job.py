@@ -1,0 +1,83 @@
+"""From the words of ``rankup train`` and ``rankup scale`` to a job of ``python -m rankup.train``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rankup.core.registry import target_of
+from rankup.errors import RankupError
+from rankup.jobs.local import LocalJob
+from rankup.train.options import TrainOptions
+from rankup.workloads import WORKLOADS
+
+DataOption = Annotated[str, typer.Option(help="digits, fashion-mnist, mnist, or a directory of IDX files")]
+NprocOption = Annotated[str, typer.Option(metavar="N|auto", help="auto: one per GPU, else 1")]
+SettingsOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="for the workload; may be repeated")
+]
+
+
+def require_torch() -> None:
+    if find_spec("torch") is None:
+        raise RankupError(
+            "no-torch",
+            "torch is not installed in this Python",
+            hint="pip install torch, load the cluster's module, or run rankup from the environment that has it",
+        )
+
+
+def settings_from(pairs: Sequence[str] | None) -> dict[str, str]:
+    """``["dropout=off"]`` → ``{"dropout": "off"}``."""
+    settings = {}
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not equals or not key.isidentifier():
+            raise RankupError("bad-setting", f"--set {pair} cannot be", hint="--set KEY=VALUE")
+        settings[key] = value
+    return settings
+
+
+def process_count(text: str) -> int | None:
+    """A number of processes per node; None for ``auto``."""
+    if text == "auto":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise RankupError(
+            "bad-process-count", f"--nproc-per-node is {text!r}", hint="a number from 1, or auto: one per GPU"
+        )
+    return int(text)
+
+
+def workload_job(
+    workload: str,
+    nproc_per_node: str,
+    *,
+    options: Mapping[str, Any],
+    name: str = "",
+    runs_root: Path = Path("runs"),
+    threads: int | None = None,
+) -> tuple[LocalJob, TrainOptions]:
+    """The job that trains ``workload`` (a built-in name or ``module:Class``) with these ``TrainOptions``."""
+    target = workload if ":" in workload else target_of("workload", workload, WORKLOADS)
+    short = workload.partition(":")[2] or workload
+    chosen = TrainOptions(workload=target, name=short, **options)
+    nproc = process_count(nproc_per_node)
+    if nproc is not None and chosen.global_batch < nproc:
+        raise RankupError(
+            "global-batch-too-small",
+            f"a global batch of {chosen.global_batch} leaves nothing for some of {nproc} processes",
+            hint=f"--global-batch is the batch of all processes together: at least {nproc}",
+        )
+    job = LocalJob(
+        command=("-m", "rankup.train", chosen.to_json()),
+        name=name or short,
+        nproc=nproc,
+        runs_root=runs_root,
+        threads=threads,
+    )
+    return job, chosen

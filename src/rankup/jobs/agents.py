@@ -1,0 +1,157 @@
+"""A whole allocation: from its shell, one ``rankup run`` per node, in the form that is used by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from rankup.core import shell
+from rankup.core.files import write_atomic
+from rankup.core.rundir import RunDir
+from rankup.fanout.base import NODE_RANK, Plan, fanout_named
+from rankup.jobs.allocation import Allocation
+from rankup.jobs.interrupts import Interrupts
+from rankup.jobs.job import LocalJob, View
+from rankup.jobs.reap import MARK, kill_marked, new_mark
+from rankup.jobs.tail import Tail
+
+# An agent ends its own processes within this after a signal; then we end the agents.
+GRACE = 8.0
+_PREFIXED = re.compile(r"\[rank (\d+)\] ?(.*)", re.DOTALL)
+# What differs from node to node, or belongs to the batch shell alone.
+_NOT_CARRIED = re.compile(
+    r"PBS_(NODENUM|TASKNUM|MOMPORT|JOBCOOKIE)|HOSTNAME|TMPDIR|PWD|OLDPWD|SHLVL|_|BASH_FUNC_.*"
+)
+
+
+def choose_fanout(allocation: Allocation) -> str:
+    """srun on SLURM; on PBS pbsdsh, which needs no remote shell, else whichever mpiexec there is."""
+    if allocation.scheduler == "slurm":
+        return "srun"
+    if shutil.which("pbsdsh"):
+        return "pbsdsh"
+    return "mpiexec" if "Open MPI" in shell.run(["mpiexec", "--version"]).out else "pals"
+
+
+def agent_command(job: LocalJob, allocation: Allocation, run: RunDir) -> tuple[str, ...]:
+    """``rankup run`` as each node executes it."""
+    nproc = [] if job.nproc is None else [f"--nproc-per-node={job.nproc}"]
+    threads = [] if job.threads is None else [f"--threads={job.threads}"]
+    return (
+        *(job.python, "-m", "rankup", "run"),
+        *(f"--nnodes={len(allocation.hosts)}", "--node-rank", NODE_RANK),
+        f"--rdzv-endpoint={allocation.endpoint()}",
+        f"--rdzv-timeout={job.rdzv_timeout:g}",
+        f"--max-restarts={job.max_restarts}",
+        *nproc,
+        *threads,
+        f"--run-dir={run.path}",
+        "--",
+        *job.command,
+    )
+
+
+def run_agents(job: LocalJob, allocation: Allocation, run: RunDir, interrupts: Interrupts, view: View) -> int:
+    """Start the agents, show what they print, and return 0 if all of them ended well, else a code that is not 0."""
+    mark = new_mark(os.environ)
+    env = {**os.environ, **job.env, MARK: mark}
+    plan = Plan(
+        hosts=allocation.hosts,
+        agent=agent_command(job, allocation, run),
+        folder=run.path / "agents",
+        lines=allocation.lines,
+        cpus=allocation.cpus,
+    )
+    if plan.cpus:
+        env["SRUN_CPUS_PER_TASK"] = str(plan.cpus)
+    name = choose_fanout(allocation)
+    if name != "srun":
+        write_scripts(plan, env, os.getcwd())  # noqa: PTH109
+    logs = {stream: run.logs / f"{name}.{stream}" for stream in ("out", "err")}
+    tails = {stream: Tail(path) for stream, path in logs.items()}
+    with logs["out"].open("ab") as out, logs["err"].open("ab") as err:
+        processes = [
+            shell.start(
+                tokens,
+                env=env,
+                stdin=shell.DEVNULL,
+                stdout=out,
+                stderr=err,
+                new_session=True,
+                die_with_parent=True,
+            )
+            for tokens in fanout_named(name)(plan)
+        ]
+    try:
+        _watch(processes, tails, run, interrupts, view, plan)
+    finally:
+        kill_marked(mark)
+        codes = [process.wait() for process in processes]
+    codes += _codes_in_files(plan) if name == "pbsdsh" else []
+    return next((code for code in codes if code != 0), 0)
+
+
+def write_scripts(plan: Plan, env: Mapping[str, str], folder: str) -> None:
+    """``agent-I.sh`` for each node, which brings our environment and folder along, and the list of hosts."""
+    plan.folder.mkdir(mode=0o700)
+    carried = {k: v for k, v in env.items() if k.isidentifier() and not _NOT_CARRIED.fullmatch(k)}
+    exports = "".join(f"export {key}={shell.quote([value])}\n" for key, value in carried.items())
+    for node in range(len(plan.hosts)):
+        command = shell.quote([str(node) if token == NODE_RANK else token for token in plan.agent])
+        code = shell.quote([str(_code_file(plan, node))])
+        text = f"{exports}cd {shell.quote([folder])} || exit 1\n{command}\ncode=$?\necho $code >{code}\nexit $code\n"
+        write_atomic(plan.script_of(node), os.fsencode(text), mode=0o700)
+    write_atomic(plan.hostfile, "".join(f"{host}\n" for host in plan.hosts))
+
+
+def _code_file(plan: Plan, node: int) -> Path:
+    return plan.folder / f"agent-{node}.code"
+
+
+def _codes_in_files(plan: Plan) -> list[int]:
+    """pbsdsh ends with 0 whatever its tasks did. An agent without a code was killed, or its file is late (NFS)."""
+    files = [_code_file(plan, node) for node in range(len(plan.hosts))]
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not all(file.exists() for file in files):
+        os.listdir(plan.folder)  # noqa: PTH208  # has the client look again
+        time.sleep(0.5)
+    return [int(file.read_text() or 1) if file.exists() else 1 for file in files]
+
+
+def _watch(
+    processes: list[shell.Process[bytes]],
+    tails: Mapping[str, Tail],
+    run: RunDir,
+    interrupts: Interrupts,
+    view: View,
+    plan: Plan,
+) -> None:
+    deadline: float | None = None
+    while any(process.poll() is None for process in processes):
+        _show(tails, view, all_of_it=False)
+        view.tick(run)
+        failed = any(process.poll() not in (None, 0) for process in processes)
+        if deadline is None and (interrupts.first is not None or failed):
+            deadline = time.monotonic() + GRACE
+            for process in processes:
+                with contextlib.suppress(ProcessLookupError):
+                    process.send_signal(interrupts.first or signal.SIGTERM)
+        if deadline is not None and (interrupts.count > 1 or time.monotonic() > deadline):
+            for process in processes:
+                process.kill()
+        time.sleep(0.1)
+    _show(tails, view, all_of_it=True)
+    view.tick(run)
+
+
+def _show(tails: Mapping[str, Tail], view: View, *, all_of_it: bool) -> None:
+    for stream, tail in tails.items():
+        for line in tail.rest() if all_of_it else tail.read():
+            match = _PREFIXED.fullmatch(line)
+            view.line(int(match[1]) if match else None, stream, match[2] if match else line)

@@ -1,0 +1,139 @@
+"""From how the processes ended to a ``Result``, an outcome on disk, and the error to show."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+from rankup.core.files import write_atomic
+from rankup.core.rundir import RunDir
+from rankup.errors import RankupError
+from rankup.jobs.allocation import Allocation
+from rankup.jobs.failure import last_exception, last_lines, reason
+from rankup.jobs.interrupts import Interrupts
+from rankup.jobs.job import LocalJob, Result
+from rankup.jobs.node import Ended
+from rankup.jobs.resolve import Resolved
+
+REQUEUE_CODE = 75
+_CODES = {"done": 0, "requeue": REQUEUE_CODE, "failed": 1}
+
+
+def of_node(
+    job: LocalJob, resolved: Resolved, run: RunDir, ended: Ended, interrupts: Interrupts, seconds: float
+) -> Result:
+    """How this node ended. Node 0 writes the run's outcome; an agent of an allocation leaves that to its head."""
+    failure, error = ended.failure, None
+    word, code = _word_and_code(run, ended.code, interrupts)
+    if code == 1:
+        error = _worker_error(run, ended, resolved) if failure or ended.code == 0 else _launcher_error(ended)
+    details: dict[str, Any] = {
+        "outcome": word,
+        "exit_code": code,
+        "worker_code": failure.code if failure and code else None,
+        "failed_rank": failure.rank if failure and code else None,
+        "seconds": round(seconds, 3),
+        "restarts": ended.restarts,
+        "nproc_per_node": resolved.nproc,
+        "nnodes": resolved.nnodes,
+    }
+    if job.run_dir is not None:
+        # 75 would be a failed task to srun, which then kills the nodes that still write.
+        code = 0 if code == REQUEUE_CODE else code
+        reported = {
+            **details,
+            "message": error.message if error else "",
+            "time": failure.time if failure else None,
+        }
+        path = run.path / f"node-{resolved.node_rank}.json"
+        write_atomic(path, json.dumps(reported) + "\n", mode=0o600)
+    elif resolved.node_rank == 0:
+        write_outcome(run, word, details)
+    return Result(code, run, details["worker_code"], details["failed_rank"], seconds, error)
+
+
+def of_agents(
+    allocation: Allocation, run: RunDir, agents_code: int, interrupts: Interrupts, seconds: float
+) -> Result:
+    """How an allocation ended, from what its nodes reported in the run directory."""
+    word, code = _word_and_code(run, agents_code, interrupts)
+    # A report that is not here (a file system that lags, a killed agent) is no node's success.
+    reports = [json.loads(path.read_text()) for path in run.path.glob("node-*.json")]
+    failed = sorted((r for r in reports if r["failed_rank"] is not None), key=lambda r: r["time"])
+    first: Mapping[str, Any] = failed[0] if failed else {}
+    error = None
+    if code == 1:
+        error = RankupError(
+            "worker-failed" if first else "agents-failed",
+            first.get("message") or f"the run on {len(allocation.hosts)} nodes ended with code {agents_code}",
+            context=f"logs in {run.logs}",
+            exit_code=1,
+        )
+    rank, worker = first.get("failed_rank"), first.get("worker_code")
+    details = {
+        "outcome": word,
+        "exit_code": code,
+        "worker_code": worker,
+        "failed_rank": rank,
+        "seconds": round(seconds, 3),
+        "nnodes": len(allocation.hosts),
+        "hosts": allocation.hosts,
+    }
+    write_outcome(run, word, details)
+    return Result(code, run, worker, rank, seconds, error)
+
+
+def ended_by_signal(signum: int, run: RunDir, seconds: float) -> Result:
+    """Interrupted before any process was started."""
+    return Result(128 + signum, run, None, None, seconds)
+
+
+def write_outcome(run: RunDir, word: str, details: Mapping[str, Any]) -> None:
+    """Beside what a worker wrote already: its details stay where ours say nothing."""
+    path = run.path / "outcome.json"
+    said = json.loads(path.read_text()) if path.exists() else {}
+    run.write_outcome(word, {**said, **details})
+
+
+def _word_and_code(run: RunDir, code: int, interrupts: Interrupts) -> tuple[str, int]:
+    """A worker's own word holds where all ended well; a signal to us is what ended the others."""
+    if code == 0:
+        word = run.outcome() or "done"
+        return word, _CODES[word]
+    if interrupts.first is not None:
+        return "failed", 128 + interrupts.first
+    return "failed", 1
+
+
+def _worker_error(run: RunDir, ended: Ended, resolved: Resolved) -> RankupError:
+    failure = ended.failure
+    if failure is None:
+        return RankupError(
+            "run-failed",
+            "a worker wrote that the run failed",
+            context=str(run.path / "outcome.json"),
+            exit_code=1,
+        )
+    who = f"rank {failure.rank} failed first" if resolved.nproc * resolved.nnodes > 1 else "the script failed"
+    where = f" on node {resolved.node_rank}" if resolved.nnodes > 1 else ""
+    return RankupError(
+        "worker-failed",
+        f"{who}{where}: {reason(failure, run.logs)}",
+        context=str(run.logs / f"rank-{failure.rank}.err"),
+        exit_code=1,
+    )
+
+
+def _launcher_error(ended: Ended) -> RankupError:
+    """No rank failed, or none that lived to say so: the launcher's own words are all there is."""
+    lines = last_lines(ended.launcher_log)
+    said = last_exception(lines) or next((line for line in reversed(lines) if line.strip()), "")
+    how = f"killed by {signal.Signals(-ended.code).name}" if ended.code < 0 else f"exit code {ended.code}"
+    return RankupError(
+        "launcher-failed",
+        f"the launcher ended with {how}" + (f": {said}" if said else ""),
+        context=str(ended.launcher_log),
+        exit_code=1,
+    )

@@ -1,0 +1,76 @@
+"""Which rank failed first, and of what."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+TRACEBACK = "Traceback (most recent call last)"
+# torch writes the rank before each line of a traceback; we do so ourselves.
+TORCH_PREFIX = re.compile(r"^\[rank\d+\]: ?")
+# What a rank says when another one is gone: a consequence, however early it comes.
+_CONSEQUENCE = re.compile(
+    r"connection (was )?(closed|reset)|broken pipe|remote process exited|peer (closed|is gone)|"
+    r"DistNetworkError|DistStoreError|socket timeout|NCCL communicator was aborted",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Exit:
+    """The end of one rank: ``code`` as of its process (negative: a signal), ``time`` in epoch seconds."""
+
+    rank: int
+    code: int
+    time: float
+    attempt: int = 0
+
+
+def is_consequence(text: str) -> bool:
+    return _CONSEQUENCE.search(text) is not None
+
+
+def first_failure(exits: Iterable[Exit], logs: Path) -> Exit | None:
+    """The failure that caused the others, of the last attempt: the earliest that is no consequence of another."""
+    failed = [e for e in exits if e.code != 0]
+    if not failed:
+        return None
+    last = max(e.attempt for e in failed)
+
+    def order(end: Exit) -> tuple[bool, float]:
+        stopped = end.code == -signal.SIGTERM
+        return stopped or is_consequence(reason(end, logs)), end.time
+
+    return min((e for e in failed if e.attempt == last), key=order)
+
+
+def reason(end: Exit, logs: Path) -> str:
+    """In one line: the exception that ended the rank, or its exit code or signal."""
+    if end.code >= 0:
+        said = last_exception(last_lines(logs / f"rank-{end.rank}.err"))
+        return said or f"exit code {end.code}"
+    name = signal.Signals(-end.code).name
+    return f"killed by {name}" + (" (often: out of memory)" if name == "SIGKILL" else "")
+
+
+def last_exception(lines: Sequence[str]) -> str | None:
+    """The line that names the exception of the last traceback in ``lines``."""
+    lines = [TORCH_PREFIX.sub("", line) for line in lines]
+    starts = [i for i, line in enumerate(lines) if TRACEBACK in line]
+    if not starts:
+        return None
+    named = (line for line in lines[starts[-1] + 1 :] if line and not line[0].isspace())
+    return next(named, None)
+
+
+def last_lines(path: Path, size: int = 65536) -> list[str]:
+    """The lines in the last ``size`` bytes of a file, none where there is no file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - size))
+            return file.read().decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,105 @@
+"""``execute``: run a job here and now. On this machine, as one of several nodes, or on a whole allocation."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import socket
+import time
+from functools import partial
+from pathlib import Path
+
+from rankup.core.files import make_folder
+from rankup.core.rundir import RunDir
+from rankup.jobs import preflight
+from rankup.jobs.agents import run_agents
+from rankup.jobs.allocation import Allocation, detect_allocation
+from rankup.jobs.describe import describe
+from rankup.jobs.disagreement import Hello
+from rankup.jobs.ending import ended_by_signal, of_agents, of_node
+from rankup.jobs.interrupts import Interrupted, Interrupts
+from rankup.jobs.job import LocalJob, Result, Silent, View
+from rankup.jobs.node import run_node
+from rankup.jobs.resolve import Resolved, resolve
+
+__all__ = ["LocalJob", "Result", "Silent", "View", "execute"]
+
+
+def execute(job: LocalJob, view: View, *, debug: bool = False) -> Result:
+    """Run ``job`` to its end and say how it ended; no process of it is left.
+
+    A failed run is a ``Result`` with code 1 and its error; what keeps a run from starting (wrong usage, no torch,
+    nodes that do not agree) is raised as a ``RankupError``. ``debug`` shows also what is normally summarised.
+    """
+    started = time.monotonic()
+    allocation = detect_allocation(os.environ) if job.nnodes is None else None
+    resolved = resolve(job, os.environ)
+    make_folder(job.runs_root, purpose="runs directory")
+    with Interrupts() as interrupts:
+        if allocation is not None and allocation.needs_fan_out:
+            return _on_allocation(job, resolved, allocation, interrupts, view, started)
+        if resolved.nnodes > 1:
+            return _as_one_node(job, resolved, interrupts, view, started, debug=debug)
+        run = RunDir.create(job.runs_root, resolved.name)
+        describe(job, resolved, run)
+        ended = run_node(job, resolved, run, run.path.name, interrupts, view, debug=debug)
+        return of_node(job, resolved, run, ended, interrupts, time.monotonic() - started)
+
+
+def _on_allocation(
+    job: LocalJob,
+    resolved: Resolved,
+    allocation: Allocation,
+    interrupts: Interrupts,
+    view: View,
+    started: float,
+) -> Result:
+    run = RunDir.create(job.runs_root, resolved.name)
+    describe(job, resolved, run)
+    code = run_agents(job, allocation, run, interrupts, view)
+    return of_agents(allocation, run, code, interrupts, time.monotonic() - started)
+
+
+def _as_one_node(
+    job: LocalJob, resolved: Resolved, interrupts: Interrupts, view: View, started: float, *, debug: bool
+) -> Result:
+    """By hand, or started by the fan-out: the nodes meet first, so that what does not fit together is said."""
+    assert resolved.endpoint is not None
+    me = Hello(
+        resolved.node_rank, resolved.nnodes, resolved.nproc, socket.gethostname(), _version_of("torch")
+    )
+    note = partial(view.line, None, "err")
+    run = RunDir(job.run_dir.absolute()) if job.run_dir is not None else None
+    if resolved.node_rank == 0 and run is None:
+        run = RunDir.create(job.runs_root, resolved.name)
+        describe(job, resolved, run)
+    try:
+        if run is not None and resolved.node_rank == 0:
+            agreement = preflight.host(
+                me, resolved.endpoint, run.path.name, job.rdzv_timeout, note, interrupts.check
+            )
+        else:
+            agreement = preflight.join(me, resolved.endpoint, job.rdzv_timeout, note, interrupts.check)
+    except Interrupted as interrupted:
+        run = run or RunDir(job.runs_root.absolute())
+        return ended_by_signal(interrupted.signum, run, time.monotonic() - started)
+    for line in agreement.notes:
+        note(line)
+    if run is None:
+        run = _shared_or_own(job.runs_root.absolute() / resolved.name / agreement.run_id)
+    ended = run_node(job, resolved, run, agreement.run_id, interrupts, view, debug=debug)
+    return of_node(job, resolved, run, ended, interrupts, time.monotonic() - started)
+
+
+def _shared_or_own(path: Path) -> RunDir:
+    """Node 0's run directory where the file system is shared, one of the same name elsewhere."""
+    for part in (path, path / "logs", path / "records"):
+        make_folder(part, mode=0o700, purpose="run directory")
+    return RunDir(path)
+
+
+def _version_of(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

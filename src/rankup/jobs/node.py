@@ -1,0 +1,181 @@
+"""This node's processes: start them, watch them, and see to it that none is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+
+from rankup.core import shell
+from rankup.core.rundir import RunDir
+from rankup.jobs import rank as rank_guard
+from rankup.jobs.environment import INIT_FILE, for_processes
+from rankup.jobs.failure import Exit, first_failure
+from rankup.jobs.interrupts import Interrupts
+from rankup.jobs.job import LocalJob, View
+from rankup.jobs.output import Output
+from rankup.jobs.reap import kill_marked, new_mark
+from rankup.jobs.resolve import Resolved
+from rankup.jobs.terminal import TerminalOutput
+from rankup.launchers.base import Launch, launcher_named
+
+POLL = 0.05  # seconds
+# How long ranks may go on after one of them has failed, or after an interrupt: enough for a handler to write
+# a few words, and well under the ten seconds after which people press Ctrl-C again.
+GRACE = 2.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How this node's processes ended; ``code`` is the launcher's, ``failure`` the rank that failed first."""
+
+    code: int
+    failure: Exit | None
+    restarts: int
+    launcher_log: Path
+
+
+def run_node(
+    job: LocalJob,
+    resolved: Resolved,
+    run: RunDir,
+    run_id: str,
+    interrupts: Interrupts,
+    view: View,
+    *,
+    debug: bool,
+) -> Ended:
+    """Run this node's share to its end; nothing of it is alive afterwards."""
+    mark = new_mark(os.environ)
+    env = for_processes(os.environ, job.env, resolved, run, mark)
+    on_terminal = job.terminal and resolved.launcher == "single"
+    suffix = f"-node-{resolved.node_rank}" if resolved.nnodes > 1 else ""
+    log = run.logs / f"torchrun{suffix}.err"
+    events = run.logs / f"events{suffix}.jsonl"
+    output: Output | TerminalOutput
+    if on_terminal:
+        output = TerminalOutput(run.logs)
+        process = output.start(resolved.argv, env)
+    else:
+        output = Output(
+            run.logs, events, view, alone=resolved.nproc * resolved.nnodes == 1, summarise=not debug
+        )
+        process = _start(job, resolved, run, run_id, events, log, env)
+    try:
+        code = _Watch(process, output, interrupts, resolved, mark).until_end(run, view)
+    finally:
+        kill_marked(mark)
+        process.wait()
+        output.finish()
+        Path(env[INIT_FILE]).unlink(missing_ok=True)
+    return Ended(code, first_failure(output.exits, run.logs), output.restarts, log)
+
+
+def _start(
+    job: LocalJob,
+    resolved: Resolved,
+    run: RunDir,
+    run_id: str,
+    events: Path,
+    log: Path,
+    env: Mapping[str, str],
+) -> subprocess.Popen[bytes]:
+    guard = (job.python, "-I", "-S", str(Path(rank_guard.__file__)), str(run.logs), str(events))
+    launch = Launch(
+        command=(*guard, *resolved.argv),
+        python=job.python,
+        nproc=resolved.nproc,
+        nnodes=resolved.nnodes,
+        node_rank=resolved.node_rank,
+        max_restarts=resolved.max_restarts,
+        endpoint=resolved.endpoint,
+        run_id=run_id,
+    )
+    tokens = launcher_named(resolved.launcher)(launch)
+    with log.open("ab") as chatter:
+        # A session of its own: the terminal's Ctrl-C then reaches us alone, and we pass it on once.
+        stdin = None if resolved.launcher == "single" else shell.DEVNULL
+        return shell.start(
+            tokens,
+            env=env,
+            stdin=stdin,
+            stdout=chatter,
+            stderr=chatter,
+            new_session=True,
+            die_with_parent=True,
+        )
+
+
+class _Watch:
+    """The loop that watches one launcher process."""
+
+    def __init__(
+        self,
+        process: shell.Process[bytes],
+        output: Output | TerminalOutput,
+        interrupts: Interrupts,
+        resolved: Resolved,
+        mark: str,
+    ) -> None:
+        self._process, self._output, self._interrupts = process, output, interrupts
+        self._resolved, self._mark = resolved, mark
+        self._deadline: float | None = None  # after an interrupt
+        self._failed_at: dict[int, float] = {}  # attempt → when it was seen to fail
+
+    def until_end(self, run: RunDir, view: View) -> int:
+        ticks = 0
+        while self._process.poll() is None:
+            self._output.poll()
+            if ticks % 2 == 0:
+                view.tick(run)
+            ticks += 1
+            self._heed_interrupts(time.monotonic())
+            self._heed_failures(time.monotonic())
+            self._output.wait(POLL)
+        self._output.poll()
+        view.tick(run)
+        return self._process.returncode
+
+    def _heed_interrupts(self, now: float) -> None:
+        signum = self._interrupts.first
+        if signum is None:
+            return
+        if self._interrupts.count > 1:
+            kill_marked(self._mark)
+        elif self._deadline is None:
+            self._output.muted = True
+            self._deadline = now + GRACE
+            if isinstance(self._output, TerminalOutput):
+                self._deadline = inf if signum == signal.SIGINT else self._deadline
+            self._pass_on(signum)
+        elif now > self._deadline:
+            kill_marked(self._mark)
+
+    def _pass_on(self, signum: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if isinstance(self._output, TerminalOutput):
+                if signum != signal.SIGINT:  # which the terminal has sent to the process as well
+                    self._process.send_signal(signum)
+            elif self._resolved.launcher == "single":
+                os.killpg(self._process.pid, signum)
+            else:
+                self._process.send_signal(signum)  # torchrun passes it on to its ranks
+
+    def _heed_failures(self, now: float) -> None:
+        """A launcher may wait half a minute for ranks that ignore SIGTERM: after the grace we end them."""
+        attempt = self._output.attempt
+        if not any(end.code != 0 and end.attempt == attempt for end in self._output.exits):
+            return
+        since = self._failed_at.setdefault(attempt, now)
+        if now > since + GRACE:
+            for rank in list(self._output.running):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._output.running.pop(rank), signal.SIGKILL)
+        if now > since + 2 * GRACE and self._output.restarts >= self._resolved.max_restarts:
+            kill_marked(self._mark)

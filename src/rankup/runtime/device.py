@@ -1,0 +1,30 @@
+"""The device of this process: by its local rank, never its global one."""
+
+from __future__ import annotations
+
+import torch
+
+from rankup.errors import RankupError
+from rankup.world import World
+
+
+def choose_device(world: World, wanted: str) -> torch.device:
+    """``auto``: a GPU if torch sees one, else the CPU. ``cuda`` and ``cpu`` as they say.
+
+    ``local_rank % visible`` is right both where every process sees all GPUs of its node and where each sees only its
+    own. The current CUDA device is set, so that nothing lands on GPU 0 by accident.
+    """
+    if wanted not in ("auto", "cuda", "cpu"):
+        raise RankupError("unknown-device", f"there is no device {wanted!r}", hint="auto, cuda or cpu")
+    if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise RankupError(
+            "no-cuda",
+            "cuda was asked for, but torch sees no GPU",
+            context=f"torch {torch.__version__}",
+            hint="is this a CPU build of torch, or a node without GPUs? `rankup world` shows what is visible",
+        )
+    device = torch.device("cuda", world.local_rank % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device

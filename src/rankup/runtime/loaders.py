@@ -1,0 +1,204 @@
+"""Feeds: from a data set to the batches of this rank, on its device, in the sharding's order.
+
+``DatasetFeed`` reads any map-style ``Dataset`` through torch's DataLoader (workers, pinned memory, batched fetch where
+the data set has ``__getitems__``); ``ResidentFeed`` gathers from tensors that live on the device. Streams are in
+``stream.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
+
+from rankup.errors import RankupError
+from rankup.runtime.data import ResidentData
+from rankup.runtime.precision import Precision
+from rankup.runtime.samples import KeyedFetch
+from rankup.runtime.seed import SampleRandom, derive
+from rankup.runtime.shard import Sharding, share
+
+
+class Batch(NamedTuple):
+    """What one rank computes on at once. A step is one batch, or several micro-batches of which one is ``last``."""
+
+    value: Any  # what the loop gets
+    samples: int  # samples of this rank that count; 0 for a filler, which only keeps a collective company
+    total: int  # samples of the whole step, over all ranks and micro-batches
+    last: bool  # whether the optimizer steps after it
+
+
+class Feed(Protocol):
+    """The training data of one rank."""
+
+    @property
+    def steps(self) -> int | None:
+        """Steps per epoch; None where nobody can know."""
+        ...
+
+    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+        """The batches of ``epoch`` from step ``start`` on."""
+        ...
+
+
+class Piece(NamedTuple):
+    """One rank's part of one (micro-)batch: half-open bounds into the epoch's order."""
+
+    start: int
+    stop: int
+    samples: int
+    total: int
+    last: bool
+
+
+def cut(sharding: Sharding, start: int, parts: int, *, fill: bool) -> Iterator[Piece]:
+    """This rank's pieces, ``parts`` per step. Where a part is empty, training (``fill``) takes one sample to compute
+    on, so that every rank joins every collective, with a count of 0; an evaluation passes it over."""
+    for step in range(start, sharding.steps):
+        low, high = sharding.bounds(step)
+        total = sharding.total(step)
+        for part in range(parts):
+            a, b = share(high - low, part, parts) if parts > 1 else (0, high - low)
+            if b > a:
+                yield Piece(low + a, low + b, b - a, total, part == parts - 1)
+            elif fill:
+                base = step * sharding.global_batch
+                yield Piece(base, base + 1, 0, total, part == parts - 1)
+
+
+class ResidentFeed:
+    """Tensors on the device: one gather and one transform per batch, no worker, no copy."""
+
+    def __init__(
+        self,
+        data: ResidentData,
+        sharding: Sharding,
+        device: torch.device,
+        precision: Precision,
+        *,
+        parts: int = 1,
+        fill: bool = True,
+    ) -> None:
+        self._columns = data.on(device)
+        self._transform = data.transform
+        self._sharding = sharding
+        self._device = device
+        self._precision = precision
+        self._parts = parts
+        self._fill = fill
+
+    @property
+    def steps(self) -> int:
+        return self._sharding.steps
+
+    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+        order = self._sharding.order(epoch).to(self._device)
+        key = derive(self._sharding.seed, "augment", epoch)
+        cast = self._precision.parameters is not None
+        for low, high, held, total, last in cut(self._sharding, start, self._parts, fill=self._fill):
+            numbers = order[low:high]
+            columns = tuple([column.index_select(0, numbers) for column in self._columns])
+            if self._transform is not None:
+                columns = self._transform(columns, SampleRandom(key, numbers))
+            if cast:
+                columns = tuple(self._precision.cast(column) for column in columns)
+            yield Batch(columns if len(columns) > 1 else columns[0], held, total, last)
+
+
+class _Order(Sampler[tuple[int, list[int]]]):
+    """Hands (epoch, sample numbers) to the loader's workers; a persistent worker's own copy would know no epoch."""
+
+    def __init__(self, sharding: Sharding, parts: int, fill: bool) -> None:
+        self._sharding = sharding
+        self._parts = parts
+        self._fill = fill
+        self.epoch = 0
+        self.start = 0
+
+    def __iter__(self) -> Iterator[tuple[int, list[int]]]:
+        order = self._sharding.order(self.epoch)
+        for piece in cut(self._sharding, self.start, self._parts, fill=self._fill):
+            yield self.epoch, order[piece.start : piece.stop].tolist()
+
+
+class DatasetFeed:
+    """Any map-style data set through a DataLoader whose sampler, batches and generator are ours."""
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        sharding: Sharding,
+        device: torch.device,
+        precision: Precision,
+        *,
+        parts: int = 1,
+        fill: bool = True,
+        sample_rng: bool | None = None,
+        loader: dict[str, Any] | None = None,
+    ) -> None:
+        options = loader_options(loader or {}, device)
+        collate = options.pop("collate_fn", None) or default_collate
+        self._sharding = sharding
+        self._parts = parts
+        self._fill = fill
+        self._move = mover(device, precision)
+        self._order = _Order(sharding, parts, fill)
+        # iter(DataLoader) draws from a generator even where nothing is random: not from the model's.
+        self._generator = torch.Generator()
+        self._loader: DataLoader[Any] = DataLoader(
+            KeyedFetch(dataset, collate, sharding.seed, sample_rng),
+            batch_size=None,
+            sampler=self._order,
+            collate_fn=_as_is,
+            generator=self._generator,
+            **options,
+        )
+
+    @property
+    def steps(self) -> int:
+        return self._sharding.steps
+
+    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+        self._order.epoch, self._order.start = epoch, start
+        self._generator.manual_seed(derive(self._sharding.seed, "loader", epoch, self._sharding.rank))
+        pieces = cut(self._sharding, start, self._parts, fill=self._fill)
+        move = self._move
+        for piece, value in zip(pieces, self._loader, strict=True):
+            yield Batch(value if move is None else move(value), piece.samples, piece.total, piece.last)
+
+
+def loader_options(options: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """The user's DataLoader arguments, less those that would undo the sharding."""
+    for name in ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "generator"):
+        if name in options:
+            raise RankupError(
+                "loader-option-taken",
+                f"{name}= is not for the loader here: rankup cuts the batches",
+                hint="global_batch= and shuffle= of prepare and batches; nothing is ever dropped",
+            )
+    return {"pin_memory": device.type == "cuda", **options}
+
+
+def mover(device: torch.device, precision: Precision) -> Callable[[Any], Any] | None:
+    """What brings a batch of any nesting to the device and dtype; None where there is nothing to do."""
+    if device.type == "cpu" and precision.parameters is None:
+        return None
+
+    def move(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return precision.cast(value.to(device, non_blocking=True))
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*map(move, value))
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(move, value))
+        if isinstance(value, dict):
+            return {key: move(item) for key, item in value.items()}
+        return value
+
+    return move
+
+
+def _as_is(value: Any) -> Any:
+    return value

@@ -1,0 +1,50 @@
+"""The optimizer of a prepared model: built from its parameters as they are now, not as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from rankup.errors import RankupError
+
+OptimizerSource = Callable[[list[nn.Parameter]], Optimizer] | Optimizer
+
+
+def build_optimizer(source: OptimizerSource, names: dict[int, str], model: nn.Module) -> Optimizer:
+    """``source`` called with the list of trainable parameters; or, if it is built, its groups re-pointed by name.
+
+    ``names``: id of each parameter → its name, from before the model was moved or sharded. A strategy may replace
+    the parameters: an optimizer that still holds the old ones would train nothing, silently.
+    """
+    if not isinstance(source, Optimizer):
+        optimizer = source([parameter for parameter in model.parameters() if parameter.requires_grad])
+        if not isinstance(optimizer, Optimizer):
+            raise RankupError(
+                "not-an-optimizer",
+                f"the optimizer function returned {type(optimizer).__name__}",
+                hint="lambda parameters: torch.optim.Adam(parameters, lr=1e-3)",
+            )
+        return optimizer
+    if source.state:
+        raise RankupError(
+            "optimizer-has-state",
+            "the optimizer has stepped already: its state belongs to the model as it was",
+            hint="pass a function: lambda parameters: torch.optim.Adam(parameters, lr=1e-3)",
+        )
+    current = dict(model.named_parameters())
+    for group in source.param_groups:
+        group["params"] = [_now(parameter, names, current) for parameter in group["params"]]
+    return source
+
+
+def _now(parameter: nn.Parameter, names: dict[int, str], current: dict[str, nn.Parameter]) -> Any:
+    if id(parameter) not in names:
+        raise RankupError(
+            "foreign-parameter",
+            f"the optimizer holds a parameter of shape {tuple(parameter.shape)} that is not the model's",
+            hint="build the optimizer from the parameters of the model that you pass",
+        )
+    return current[names[id(parameter)]]

@@ -1,0 +1,76 @@
+"""Precision: in what arithmetic the model computes.
+
+``fp32`` leaves the model as it was made; ``bf16`` computes forward under autocast and keeps the parameters; ``fp64``
+makes parameters and inputs double, for proofs rather than for speed.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from rankup.core.registry import lookup
+
+
+@dataclass(frozen=True)
+class Precision:
+    """``parameters``: dtype of weights and inputs, None to leave them; ``autocast``: dtype inside forward, or None."""
+
+    name: str
+    parameters: torch.dtype | None
+    autocast: torch.dtype | None
+
+    def apply(self, model: nn.Module, device: torch.device) -> nn.Module:
+        """``model`` on ``device`` in this precision, in place (parameters stay the same objects)."""
+        model.to(device=device, dtype=self.parameters)
+        if self.autocast is not None:
+            _run_forward_in(model, device.type, self.autocast)
+        return model
+
+    def cast(self, value: torch.Tensor) -> torch.Tensor:
+        """An input in the parameters' dtype, where it is a floating-point tensor."""
+        if self.parameters is not None and value.is_floating_point():
+            return value.to(self.parameters)
+        return value
+
+
+FP64 = Precision("fp64", torch.float64, None)
+FP32 = Precision("fp32", None, None)
+BF16 = Precision("bf16", None, torch.bfloat16)
+_TABLE = {name: f"rankup.runtime.precision:{name.upper()}" for name in ("fp64", "fp32", "bf16")}
+
+
+def make_precision(name: str) -> Precision:
+    precision = lookup("precision", name, _TABLE)
+    assert isinstance(precision, Precision)
+    return precision
+
+
+def _run_forward_in(model: nn.Module, device_type: str, dtype: torch.dtype) -> None:
+    """Autocast around forward, and fp32 out of it: a loss is computed outside, where bf16 would lose digits."""
+    forward = model.forward
+
+    @functools.wraps(forward)
+    def in_autocast(*args: Any, **kwargs: Any) -> Any:
+        with torch.autocast(device_type, dtype=dtype):
+            output = forward(*args, **kwargs)
+        return _map_tensors(output)
+
+    model.forward = in_autocast
+
+
+def _map_tensors(output: Any) -> Any:
+    if isinstance(output, torch.Tensor):
+        return output.float() if output.dtype in (torch.bfloat16, torch.float16) else output
+    if isinstance(output, tuple) and hasattr(output, "_fields"):
+        return type(output)(*map(_map_tensors, output))
+    if isinstance(output, (list, tuple)):
+        return type(output)(map(_map_tensors, output))
+    if isinstance(output, dict):
+        for key, value in output.items():  # in place: model outputs are often dict subclasses with attributes
+            output[key] = _map_tensors(value)
+    return output

@@ -1,0 +1,397 @@
+"""``rankup.init()`` and ``Run``: the three-line library.
+
+run = rankup.init()
+model, opt, data = run.prepare(model, lambda p: Adam(p, lr=1e-3), dataset, global_batch=256)
+for x, y in run.steps(data, epochs=90):
+    loss = loss_fn(model(x), y); loss.backward(); opt.step(); opt.zero_grad()
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from rankup.core.rundir import RunDir
+from rankup.errors import RankupError
+from rankup.runtime import buffers, seed, stop
+from rankup.runtime.data import ResidentData
+from rankup.runtime.device import choose_device
+from rankup.runtime.group import start_groups
+from rankup.runtime.loaders import Batch, DatasetFeed, Feed, ResidentFeed
+from rankup.runtime.optimizer import OptimizerSource, build_optimizer
+from rankup.runtime.precision import Precision, make_precision
+from rankup.runtime.reduce import Number, reduce_mean, reduce_sum
+from rankup.runtime.sections import one_first, shared_first
+from rankup.runtime.shard import Sharding
+from rankup.runtime.steps import Epoch, Position
+from rankup.runtime.stream import StreamFeed
+from rankup.strategies import Strategy, make_strategy
+from rankup.world import World
+
+Data = Dataset[Any] | ResidentData
+
+
+class Stateful(Protocol):
+    """Anything that can be kept: schedules, averages, counters."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> Any: ...
+
+
+def init(
+    *,
+    seed: int = 0,
+    device: str = "auto",
+    precision: str = "fp32",
+    strategy: str = "auto",
+    timeout: timedelta = timedelta(minutes=10),
+) -> Run:
+    """Find out who this process is and meet the others; on any launcher or none.
+
+    Chooses the device by local rank, the backend by device (nccl or gloo), and seeds every generator with ``seed``,
+    equally on all ranks, so that they build the same model. ``device``: auto, cuda, cpu. ``precision``: fp32, bf16,
+    fp64. ``strategy``: auto (ddp for several processes, none for one), none, ddp. ``timeout`` is for one collective.
+
+    Raises RankupError for a contradictory environment, an unreachable rendezvous, or an unknown name.
+    """
+    world = World.detect(os.environ)
+    place = choose_device(world, device)
+    if strategy == "auto":
+        strategy = "ddp" if world.world_size > 1 else "none"
+    elif strategy == "none" and world.world_size > 1:
+        raise RankupError(
+            "strategy-without-sync",
+            f"strategy none would train {world.world_size} models that never meet",
+            hint="strategy='ddp' or 'auto', or one process",
+        )
+    elif strategy == "ddp" and world.world_size == 1:
+        strategy = "none"  # one rank has nobody to average with
+    return Run(world, place, make_precision(precision), make_strategy(strategy), seed, timeout)
+
+
+class Run:
+    """One training run on this process. Made by ``rankup.init``; see there."""
+
+    def __init__(
+        self,
+        world: World,
+        device: torch.device,
+        precision: Precision,
+        strategy: Strategy,
+        seed_: int,
+        timeout: timedelta,
+    ) -> None:
+        self.world = world
+        self.device = device
+        self.precision = precision
+        self.strategy = strategy
+        self.seed = seed_
+        self.directory = RunDir.from_environment()
+        self._control = start_groups(world, device, timeout).control
+        seed.seed_everything(seed_)
+        stop.watch(self.directory, world.rank, self._control)
+        self.position = Position()
+        self.models: list[nn.Module] = []  # as the user made them; what prepare returned may wrap them
+        self.optimizers: list[Optimizer] = []
+        self.kept: dict[str, Stateful] = {}
+        self.accumulate = 1
+        self.clip: float | None = None
+        self.grad_norm: torch.Tensor | None = None  # before clipping, at the last step that clipped
+        self.batch: Batch | None = None  # the one that the loop's body has now
+        self.backward_calls = 0
+        self.buffers_differ = False
+        self._feed: Feed | None = None
+
+    # ------------------------------------------------------------------ who
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is rank 0: the one that prints and writes."""
+        return self.world.rank == 0
+
+    def print(self, *values: object) -> None:
+        """``print`` on rank 0 alone."""
+        if self.is_main:
+            print(*values, flush=True)
+
+    # -------------------------------------------------------------- prepare
+
+    def prepare(
+        self,
+        model: nn.Module,
+        optimizer: OptimizerSource,
+        dataset: Data | None = None,
+        *,
+        global_batch: int | None = None,
+        shuffle: bool = True,
+        accumulate: int = 1,
+        clip: float | None = None,
+        find_unused_parameters: bool = False,
+        sample_rng: bool | None = None,
+        sharded: bool = False,
+        **loader: Any,
+    ) -> tuple[nn.Module, Optimizer, Feed | None]:
+        """Bring a model, its optimizer and its training data to this rank.
+
+        - ``model`` goes to the device and becomes real DDP where there are several processes.
+        - ``optimizer`` is a function of the list of parameters, called afterwards; or one that is built and has no
+          state yet, whose groups are carried over by parameter name.
+        - ``dataset``: a map-style Dataset, ``ResidentData``, or an IterableDataset (no exactness promise;
+          ``sharded`` if it already gives each rank and worker samples of its own).
+        - ``global_batch``: samples per optimizer step over **all** processes.
+        - ``accumulate``: micro-batches per step; ``clip``: largest norm of the gradient. Either wants
+          ``run.backward(loss)`` and ``run.step(opt)`` in the loop.
+        - ``sample_rng``: seed the global generators per sample; None finds out whether the data set draws numbers.
+        - Everything else goes to the DataLoader (``num_workers``, ``collate_fn``, ``pin_memory``, …).
+
+        Afterwards the generators are re-seeded per rank, so that dropout differs between ranks.
+        """
+        names = {id(parameter): name for name, parameter in model.named_parameters()}
+        inner = self.precision.apply(model, self.device)
+        wrapped = self.strategy.wrap(inner, self.device, find_unused_parameters=find_unused_parameters)
+        opt = build_optimizer(optimizer, names, inner)
+        self.models.append(inner)
+        self.optimizers.append(opt)
+        if accumulate < 1:
+            raise RankupError(
+                "bad-accumulate", f"accumulate={accumulate} micro-batches cannot be", hint="1 or more"
+            )
+        self.accumulate, self.clip = accumulate, clip
+        feed = None
+        if dataset is not None:
+            if global_batch is None:
+                raise RankupError(
+                    "no-global-batch",
+                    "prepare(…, dataset) needs global_batch=, the batch of all processes together",
+                    hint=f"global_batch={32 * self.world.world_size} is 32 per process here",
+                )
+            feed = self._make_feed(
+                dataset, global_batch, shuffle, sample_rng, sharded, loader, parts=accumulate, fill=True
+            )
+            self._feed = feed
+        elif loader or global_batch is not None:
+            raise RankupError("no-dataset", "prepare got loader arguments but no data set")
+        seed.seed_everything(seed.derive(self.seed, "rank", self.world.rank))
+        return wrapped, opt, feed
+
+    def keep(self, **things: Stateful) -> None:
+        """Add anything with a ``state_dict`` to the state of the run, under the name given."""
+        for name, thing in things.items():
+            if not hasattr(thing, "state_dict") or not hasattr(thing, "load_state_dict"):
+                raise RankupError(
+                    "not-stateful",
+                    f"run.keep({name}=…): {type(thing).__name__} has no state_dict and load_state_dict",
+                )
+            if name in self.kept:
+                raise RankupError("kept-twice", f"run.keep({name}=…): the name is taken")
+            self.kept[name] = thing
+
+    def _make_feed(
+        self,
+        dataset: Data,
+        global_batch: int,
+        shuffle: bool,
+        sample_rng: bool | None,
+        sharded: bool,
+        loader: dict[str, Any],
+        *,
+        parts: int,
+        fill: bool,
+    ) -> Feed:
+        if isinstance(dataset, DataLoader):
+            raise RankupError(
+                "loader-given",
+                "prepare and batches take the data set, not a DataLoader: they cut the batches for each rank",
+                hint="pass loader.dataset, and the loader's arguments as keywords",
+            )
+        if isinstance(dataset, IterableDataset):
+            return StreamFeed(
+                dataset,
+                global_batch,
+                self.world.rank,
+                self.world.world_size,
+                self.seed,
+                self.device,
+                self.precision,
+                self._control,
+                parts=parts,
+                fill=fill,
+                sharded=sharded,
+                loader=loader,
+            )
+        sharding = Sharding(
+            len(dataset),  # type: ignore[arg-type]  # a map-style Dataset has a length
+            global_batch,
+            self.world.rank,
+            self.world.world_size,
+            self.seed,
+            shuffle,
+        )
+        if isinstance(dataset, ResidentData):
+            if loader:
+                raise RankupError(
+                    "loader-option-taken",
+                    f"{', '.join(loader)}: resident data needs no loader",
+                    hint="leave it out",
+                )
+            return ResidentFeed(dataset, sharding, self.device, self.precision, parts=parts, fill=fill)
+        return DatasetFeed(
+            dataset,
+            sharding,
+            self.device,
+            self.precision,
+            parts=parts,
+            fill=fill,
+            sample_rng=sample_rng,
+            loader=loader,
+        )
+
+    # -------------------------------------------------------------- the loop
+
+    def epochs(self, epochs: int, data: Feed | None = None) -> Iterator[Epoch]:
+        """``for epoch in run.epochs(90): for x, y in epoch: …``; what follows the inner loop runs once per epoch."""
+        feed = data or self._feed
+        if feed is None:
+            raise RankupError("no-dataset", "run.epochs needs data: give prepare a data set")
+        while self.position.epoch < epochs:
+            index = self.position.epoch
+            yield Epoch(self, feed, index, index == epochs - 1)
+            self.position.epoch, self.position.step = index + 1, 0
+
+    def steps(self, data: Feed | None, *, epochs: int) -> Iterator[Any]:
+        """This rank's batches of all epochs, one after another: the flat form of ``run.epochs``."""
+        for epoch in self.epochs(epochs, data):
+            yield from epoch
+
+    def batches(self, dataset: Data, *, global_batch: int = 1024, **loader: Any) -> Iterator[Any]:
+        """Each sample of ``dataset`` once over all ranks, in order: for evaluation.
+
+        Ranks may get different numbers of batches, even none: no collective may stand in the loop's body. Add up on
+        each rank, and ``run.sum`` afterwards.
+        """
+        self.settle_buffers()
+        world_size = self.world.world_size
+        feed = self._make_feed(
+            dataset, max(global_batch, world_size), False, None, False, loader, parts=1, fill=False
+        )
+        outer = self.batch
+        try:
+            for batch in feed.batches(0, 0):
+                self.batch = batch
+                yield batch.value
+        finally:
+            self.batch = outer
+
+    @property
+    def needs_backward(self) -> bool:
+        """Whether the loop must call ``run.backward`` and ``run.step``."""
+        return self.accumulate > 1 or self.clip is not None
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """``loss.backward()`` for a loss that is the mean over this rank's (micro-)batch."""
+        self.backward_calls += 1
+        batch = self.batch
+        if batch is None or self.accumulate == 1:
+            loss.backward()  # type: ignore[no-untyped-call]
+        elif batch.samples or batch.last:
+            (loss * (batch.samples / batch.total)).backward()  # type: ignore[no-untyped-call]
+
+    def step(self, optimizer: Optimizer) -> bool:
+        """After the last micro-batch of a step: clip, ``optimizer.step()``, ``zero_grad()``; True. Else nothing."""
+        if self.batch is not None and not self.batch.last:
+            return False
+        if self.clip is not None:
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            self.grad_norm = self.strategy.clip(parameters, self.clip)
+        optimizer.step()
+        optimizer.zero_grad()
+        return True
+
+    # ------------------------------------------------------------- all ranks
+
+    def sum(self, value: Number) -> Number:
+        """The sum over all ranks, on all ranks. A collective: every rank calls it. Number or tensor, type kept.
+
+        In the body of a training loop, a rank whose share of the batch is empty adds nothing.
+        """
+        if self.batch is not None and self.batch.samples == 0:
+            value = value * 0 if not isinstance(value, torch.Tensor) else torch.zeros_like(value)
+        return reduce_sum(value, self._control)
+
+    def mean(self, value: Number, count: int | None = None) -> float | torch.Tensor:
+        """The mean over all ranks, weighed by ``count`` (in the loop's body: this rank's samples). A collective."""
+        if count is None:
+            if self.batch is None:
+                raise RankupError(
+                    "no-count", "run.mean(value, count) needs count= outside of a training step"
+                )
+            count = self.batch.samples
+        return reduce_mean(value, count, self._control)
+
+    def main_first(self) -> AbstractContextManager[None]:
+        """``with run.main_first():`` rank 0 runs the body, then all others do."""
+        return one_first(self.world.rank == 0, self._control)
+
+    def node_first(self) -> AbstractContextManager[None]:
+        """``with run.node_first():`` one process of each node runs the body, then all others do."""
+        return one_first(self.world.local_rank == 0, self._control)
+
+    def shared_first(self, directory: str | Path) -> AbstractContextManager[None]:
+        """For downloads to ``directory``: one process in all first where all nodes share it, else one per node.
+
+        Under a file lock, so that two jobs do not fetch at once. The body must look whether the work is done.
+        """
+        return shared_first(Path(directory), self.world, self._control)
+
+    def settle_buffers(self) -> None:
+        """Make the ranks' BatchNorm statistics one. The runtime calls it after an epoch and before an evaluation."""
+        if self.buffers_differ and self._control is not None:
+            buffers.synchronise(self.models, self.world.world_size)
+        self.buffers_differ = False
+
+    # ----------------------------------------------------------------- state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that this rank needs to go on from here: the generators are its own, the rest is everyone's."""
+        return {
+            "models": [model.state_dict() for model in self.models],
+            "optimizers": [opt.state_dict() for opt in self.optimizers],
+            "kept": {name: thing.state_dict() for name, thing in self.kept.items()},
+            "position": (self.position.epoch, self.position.step),
+            "rng": seed.rng_state(),
+            "seed": self.seed,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put back what ``state_dict`` gave, after ``prepare`` and ``keep`` and before the first step."""
+        if state["seed"] != self.seed:
+            raise RankupError(
+                "other-seed",
+                f"the state was taken with seed {state['seed']}, this run has {self.seed}: the order would differ",
+                hint=f"rankup.init(seed={state['seed']})",
+            )
+        if set(state["kept"]) != set(self.kept):
+            raise RankupError(
+                "other-kept",
+                f"the state keeps {sorted(state['kept'])}, this run {sorted(self.kept)}",
+                hint="call run.keep with the same names before loading",
+            )
+        for model, saved in zip(self.models, state["models"], strict=True):
+            model.load_state_dict(saved)
+        for opt, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            opt.load_state_dict(saved)
+        for name, saved in state["kept"].items():
+            self.kept[name].load_state_dict(saved)
+        self.position.epoch, self.position.step = state["position"]
+        seed.set_rng_state(state["rng"])

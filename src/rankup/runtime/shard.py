@@ -1,0 +1,66 @@
+"""Which samples, in which order, on which rank: pure functions of (seed, epoch, step, rank, world size).
+
+One global order per epoch; global batch ``k`` is its ``k``-th slice; a rank's share is a contiguous part of that
+slice. Nothing is padded and nothing dropped: the last global batch is short where nothing divides, shares differ by
+one at most, and on a wide world a share may be empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from rankup.errors import RankupError
+from rankup.runtime.seed import derive
+
+
+def share(total: int, rank: int, world_size: int) -> tuple[int, int]:
+    """Half-open bounds of ``rank``'s part of ``total`` things; the first ``total % world_size`` ranks hold one more."""
+    size, more = divmod(total, world_size)
+    start = rank * size + min(rank, more)
+    return start, start + size + (rank < more)
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """How one data set is cut. ``length`` and ``global_batch`` in samples."""
+
+    length: int
+    global_batch: int
+    rank: int
+    world_size: int
+    seed: int
+    shuffle: bool
+
+    def __post_init__(self) -> None:
+        if self.global_batch < self.world_size:
+            raise RankupError(
+                "global-batch-too-small",
+                f"a global batch of {self.global_batch} leaves nothing for some of {self.world_size} processes",
+                hint=f"global_batch is the batch of all processes together: at least {self.world_size}",
+            )
+        if self.length == 0:
+            raise RankupError("empty-dataset", "the data set holds no samples")
+
+    @property
+    def steps(self) -> int:
+        """Steps per epoch; the short last one counts."""
+        return -(-self.length // self.global_batch)
+
+    def order(self, epoch: int) -> torch.Tensor:
+        """Every sample once: int64 (length,), the same on every rank and for every world size."""
+        if not self.shuffle:
+            return torch.arange(self.length)
+        generator = torch.Generator().manual_seed(derive(self.seed, "order", epoch))
+        return torch.randperm(self.length, generator=generator)
+
+    def total(self, step: int) -> int:
+        """Samples in global batch ``step``."""
+        return min(self.global_batch, self.length - step * self.global_batch)
+
+    def bounds(self, step: int) -> tuple[int, int]:
+        """This rank's half-open part of ``order`` at ``step``; empty where start equals stop."""
+        start, stop = share(self.total(step), self.rank, self.world_size)
+        base = step * self.global_batch
+        return base + start, base + stop

@@ -1,0 +1,54 @@
+"""``python -m rankup.train OPTIONS``: one rank of ``rankup train``, under any launcher or none.
+
+``OPTIONS`` is a ``TrainOptions`` as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+from rankup.core.files import write_atomic
+from rankup.errors import RankupError
+from rankup.runtime.run import init
+from rankup.train.loop import train
+from rankup.train.options import TrainOptions
+from rankup.train.report import Report
+from rankup.train.workload import make_workload
+
+
+def work(options: TrainOptions) -> None:
+    """Everything that one rank does."""
+    torch.set_flush_denormal(True)  # denormals slow CPUs down a hundredfold, and mean nothing in training
+    sys.path.insert(0, str(Path.cwd()))  # a user's own workload lives beside where they stand
+    workload = make_workload(options.workload, options.settings)
+    run = init(seed=options.seed, device=options.device, precision=options.precision)
+    report = Report(run, options)
+    network = train(run, workload, options, report)
+    if options.save_model and run.is_main:
+        buffer = io.BytesIO()
+        torch.save(network.state_dict(), buffer)
+        write_atomic(Path(options.save_model), buffer.getvalue())
+    report.ends()
+
+
+def main() -> None:
+    """A RankupError is drawn without a traceback here too: ranks print for the same people as the command line."""
+    try:
+        work(TrainOptions.from_json(sys.argv[1]))
+    except RankupError as error:
+        if os.environ.get("RANKUP_DEBUG", "") not in ("", "0"):
+            raise
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"error: {error}\n")
+            sys.stderr.flush()
+        os._exit(error.exit_code)  # the other ranks may sit in a collective: leave without one
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""What is known: each data set's files with their checksums, its mirrors, and where Debian installs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from rankup.errors import RankupError
+
+DIGITS = "digits"
+DIGITS_FOLDER = Path(__file__).parent / "digits"
+
+TRAIN_IMAGES = "train-images-idx3-ubyte"
+TRAIN_LABELS = "train-labels-idx1-ubyte"
+TEST_IMAGES = "t10k-images-idx3-ubyte"
+TEST_LABELS = "t10k-labels-idx1-ubyte"
+FILES = (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS)
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A gzipped IDX file as its mirrors serve it.
+
+    ``name`` has no ``.gz``; ``size`` (bytes) and ``sha256`` are those of the ``.gz`` file, and
+    ``content_sha256`` of what it unpacks to: Debian packs the same with another header, and many keep the
+    files unpacked.
+    """
+
+    name: str
+    size: int
+    sha256: str
+    content_sha256: str
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set that can be fetched. Mirrors are URLs of folders, tried in this order."""
+
+    name: str
+    summary: str
+    mirrors: tuple[str, ...]
+    files: tuple[RemoteFile, ...]
+    debian_package: str = ""
+    debian_folder: Path | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes to download."""
+        return sum(file.size for file in self.files)
+
+
+# The SHA-256 sums are those that torchvision publishes beside its MD5 sums. Debian's Fashion-MNIST, with the
+# gzip headers of the originals put back, gives both. MNIST's unpacked sums are published by several projects.
+DATASETS: dict[str, Dataset] = {
+    "mnist": Dataset(
+        name="mnist",
+        summary="handwritten digits: 60,000 images for training and 10,000 for test, 28×28, 10 classes",
+        mirrors=(
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        ),
+        files=(
+            RemoteFile(
+                TRAIN_IMAGES,
+                9_912_422,
+                "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+                "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            ),
+            RemoteFile(
+                TRAIN_LABELS,
+                28_881,
+                "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+                "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            ),
+            RemoteFile(
+                TEST_IMAGES,
+                1_648_877,
+                "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+                "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            ),
+            RemoteFile(
+                TEST_LABELS,
+                4_542,
+                "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+                "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+            ),
+        ),
+    ),
+    "fashion-mnist": Dataset(
+        name="fashion-mnist",
+        summary="clothes, by Zalando: 60,000 images for training and 10,000 for test, 28×28, 10 classes",
+        mirrors=(
+            "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+            # The authors' bucket; its better-known website address has no TLS.
+            "https://fashion-mnist.s3.eu-central-1.amazonaws.com/",
+        ),
+        files=(
+            RemoteFile(
+                TRAIN_IMAGES,
+                26_421_880,
+                "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+                "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+            ),
+            RemoteFile(
+                TRAIN_LABELS,
+                29_515,
+                "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+                "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+            ),
+            RemoteFile(
+                TEST_IMAGES,
+                4_422_102,
+                "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+                "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+            ),
+            RemoteFile(
+                TEST_LABELS,
+                5_148,
+                "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+                "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+            ),
+        ),
+        debian_package="dataset-fashion-mnist",
+        debian_folder=Path("/usr/share/datasets/fashion-mnist"),
+    ),
+}
+
+
+def dataset(name: str) -> Dataset:
+    """The data set called ``name``, or an error that lists what can be fetched."""
+    if name == DIGITS:
+        raise RankupError(
+            "nothing-to-fetch", "the digits come with rankup: there is nothing to fetch", hint="--data digits"
+        )
+    if name not in DATASETS:
+        close = get_close_matches(name, [DIGITS, *DATASETS], n=1)
+        raise RankupError(
+            "unknown-data",
+            f"there is no data set called {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""),
+            hint=f"one of: {', '.join([DIGITS, *DATASETS])}; or a directory with four IDX files to train on",
+        )
+    return DATASETS[name]

@@ -1,0 +1,180 @@
+"""The download: mirrors in turn, each file whole and verified before it has a name, one process at a time.
+
+The files are small (26 MB at most), so a download stays in memory until its checksum is right: what happens
+to the process or to the network before that leaves nothing on disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import hashlib
+import http.client
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from rankup.core.files import locked, make_folder, write_atomic
+from rankup.errors import RankupError
+from rankup.workloads.data.catalog import Dataset, RemoteFile, dataset
+
+TIMEOUT = 30.0
+"""Seconds without an answer, or without a byte of one, after which a mirror is given up."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with a file's name, the bytes of it so far, and its size in bytes."""
+
+_CHUNK = 1 << 18
+
+
+class _MirrorFailed(Exception):
+    """This mirror did not serve this file; the next one may."""
+
+
+class _WrongChecksum(_MirrorFailed):
+    pass
+
+
+def fetch(
+    name: str, directory: Path, *, mirrors: Sequence[str] | None = None, progress: Progress | None = None
+) -> list[str]:
+    """Put the files of the data set ``name`` into ``directory``; returns the names of those it downloaded.
+
+    A file that is there and right is kept, packed or not. One that is there and wrong is an error: it may be
+    somebody's own. ``mirrors`` are URLs of folders and replace the usual ones.
+    """
+    known = dataset(name)
+    if not _missing(known, directory):
+        return []  # before the lock, so that a directory that is complete may be read-only
+    make_folder(directory, purpose="data directory")
+    with _one_at_a_time(directory):
+        missing = _missing(known, directory)
+        for file in missing:
+            data = _download(known, file, known.mirrors if mirrors is None else mirrors, progress)
+            try:
+                write_atomic(directory / f"{file.name}.gz", data)
+            except OSError as error:
+                raise RankupError(
+                    "cannot-write-data",
+                    f"cannot write {file.name}.gz: {error.strerror}",
+                    context=str(directory),
+                    hint="choose a directory with room that you may write to",
+                    exit_code=1,
+                ) from error
+    return [f"{file.name}.gz" for file in missing]
+
+
+def _missing(known: Dataset, directory: Path) -> list[RemoteFile]:
+    """The files that are not there; raises for one that is there and wrong."""
+    missing = []
+    for file in known.files:
+        packed = _verify(directory / f"{file.name}.gz", file, known.name)
+        plain = _verify(directory / file.name, file, known.name)
+        if not (packed or plain):
+            missing.append(file)
+    return missing
+
+
+def _verify(path: Path, file: RemoteFile, name: str) -> bool:
+    """Whether ``path`` is there; if it is, then it is right, or this raises."""
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise RankupError(
+            "unreadable-data",
+            f"cannot read {str(path)!r}: {error.strerror}",
+            hint="check the path and its permissions",
+        ) from error
+    if not _is_right(data, file):
+        raise RankupError(
+            "wrong-file",
+            f"{str(path)!r} is there, and is not the {file.name} of {name}",
+            context=f"SHA-256 expected {file.sha256} (unpacked {file.content_sha256}), found {_sha256(data)}",
+            hint="it is not overwritten: remove it, or fetch into another directory",
+        )
+    return True
+
+
+def _is_right(data: bytes, file: RemoteFile) -> bool:
+    digest = _sha256(data)
+    if digest in (file.sha256, file.content_sha256):
+        return True
+    try:
+        return _sha256(gzip.decompress(data)) == file.content_sha256
+    except (OSError, EOFError, zlib.error):
+        return False
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@contextlib.contextmanager
+def _one_at_a_time(directory: Path) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locked(directory / ".fetch.lock"))
+        except OSError as error:
+            # Some Lustre and NFS mounts have no locks. Two processes then download the same: no harm.
+            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
+        yield
+
+
+def _download(known: Dataset, file: RemoteFile, mirrors: Sequence[str], progress: Progress | None) -> bytes:
+    """The file from the first mirror that serves it rightly; one error that tells of all of them."""
+    failures: list[_MirrorFailed] = []
+    for mirror in mirrors:
+        url = f"{mirror.rstrip('/')}/{file.name}.gz"
+        try:
+            data = _get(url, file, progress)
+        except _MirrorFailed as failure:
+            failures.append(failure)
+        else:
+            if _sha256(data) == file.sha256:
+                return data
+            failures.append(_WrongChecksum(f"{url}: SHA-256 expected {file.sha256}, found {_sha256(data)}"))
+    if any(isinstance(failure, _WrongChecksum) for failure in failures):
+        code, what = "wrong-checksum", "what came has a wrong checksum"
+        why = "a proxy may have answered in the mirror's place"
+    else:
+        code, what, why = "download-failed", "no mirror served it", "compute nodes have no internet"
+    debian = f", or `apt install {known.debian_package}`" if known.debian_package else ""
+    raise RankupError(
+        code,
+        f"cannot download {file.name}.gz of {known.name}: {what}",
+        context="; ".join(map(str, failures)),
+        hint=f"{why}: run `rankup data fetch {known.name} DIR` on a login node, or copy the four files"
+        f"{debian}; then `--data DIR`",
+        exit_code=1,
+    )
+
+
+def _get(url: str, file: RemoteFile, progress: Progress | None) -> bytes:
+    """What ``url`` serves, whole, though never much more than the file should have."""
+    data = bytearray()
+    try:
+        request = urllib.request.Request(url, headers={"User-Agent": "rankup"})
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+            announced = int(answer.headers["Content-Length"] or 0)
+            while len(data) <= file.size and (chunk := answer.read(_CHUNK)):
+                data += chunk
+                if progress:
+                    progress(f"{file.name}.gz", len(data), file.size)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise _MirrorFailed(f"{url}: HTTP {error.code} {error.reason}") from error
+    except urllib.error.URLError as error:
+        raise _MirrorFailed(f"{url}: {error.reason}") from error
+    except http.client.IncompleteRead as error:
+        raise _MirrorFailed(f"{url}: the connection ended after {len(data)} bytes") from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise _MirrorFailed(f"{url}: {error}") from error
+    if len(data) < min(announced, file.size):
+        raise _MirrorFailed(f"{url}: the connection ended after {len(data)} of {announced} bytes")
+    return bytes(data)

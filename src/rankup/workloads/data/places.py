@@ -1,0 +1,100 @@
+"""Where data lies on this machine.
+
+A data set is found by its name in ``$RANKUP_DATA/<name>``, where Debian installs it, and in the cache
+``~/.cache/rankup/data/<name>`` (``$XDG_CACHE_HOME`` is respected), in this order: a user's word comes first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from rankup.errors import RankupError
+from rankup.workloads.data.catalog import DATASETS, DIGITS, DIGITS_FOLDER, FILES, dataset
+from rankup.workloads.data.fetch import Progress, fetch
+
+# torchvision's layouts, seen from its root and from one below.
+_LAYOUTS = (".", "raw", "MNIST/raw", "FashionMNIST/raw")
+
+
+def home(name: str, env: Mapping[str, str] = os.environ) -> Path:
+    """The directory into which the data set ``name`` is fetched when none is given."""
+    if root := env.get("RANKUP_DATA"):
+        return Path(root).expanduser() / name
+    cache = env.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(cache).expanduser() / "rankup" / "data" / name
+
+
+def locate(name: str, env: Mapping[str, str] = os.environ) -> Path | None:
+    """The directory that holds the four files of the data set ``name``; None if this machine has none."""
+    if name == DIGITS:
+        return DIGITS_FOLDER
+    cache = {key: value for key, value in env.items() if key != "RANKUP_DATA"}
+    for root in (home(name, env), dataset(name).debian_folder, home(name, cache)):
+        if root and (folders := _complete_folders(root)):
+            return folders[0]
+    return None
+
+
+def is_present(source: str) -> bool:
+    """Whether ``source`` can be read without a download; a directory needs none, whatever it holds."""
+    return locate(source) is not None if source in (DIGITS, *DATASETS) else True
+
+
+def find_or_fetch(source: str, *, progress: Progress | None = None) -> Path:
+    """Where the four files of ``source`` are: a directory, or a name, which is downloaded if need be."""
+    if source not in (DIGITS, *DATASETS):
+        return find_files(source)
+    found = locate(source)
+    if found is None:
+        found = home(source)
+        fetch(source, found, progress=progress)
+    return found
+
+
+def find_files(directory: str) -> Path:
+    """``directory``, or where torchvision puts the four files below it; an error says what is missing."""
+    root = Path(directory)
+    folders = _complete_folders(root)
+    if not root.is_dir():
+        if os.sep not in directory and not root.exists():
+            dataset(directory)  # A mistyped name, more likely than a directory: its error lists the names.
+        raise RankupError(
+            "no-data-directory",
+            f"{directory!r} is not a directory",
+            context=f"--data {directory}",
+            hint=f"one of: {', '.join([DIGITS, *DATASETS])}; or a directory with four IDX files to train on",
+        )
+    if len(folders) > 1:
+        names = ", ".join(str(folder.relative_to(root)) for folder in folders)
+        raise RankupError(
+            "ambiguous-data",
+            f"{directory!r} holds more than one data set: {names}",
+            hint="name one of these directories",
+        )
+    if folders:
+        return folders[0]
+    missing = [name for name in FILES if path_of(root, name) is None]
+    raise RankupError(
+        "incomplete-data",
+        f"{directory!r} lacks {', '.join(missing)} (each plain or with .gz)",
+        hint=f"copy the missing files there, or fetch a data set: `rankup data fetch NAME {directory}`",
+    )
+
+
+def path_of(folder: Path, name: str) -> Path | None:
+    """The file ``name`` of ``folder``, packed (``.gz``) or plain; None if there is neither."""
+    return next((path for path in (folder / f"{name}.gz", folder / name) if path.is_file()), None)
+
+
+def _complete_folders(root: Path) -> list[Path]:
+    folders = [root / layout for layout in _LAYOUTS]
+    try:
+        return [folder for folder in folders if all(path_of(folder, name) for name in FILES)]
+    except OSError as error:
+        raise RankupError(
+            "unreadable-data",
+            f"cannot look into {str(root)!r}: {error.strerror}",
+            hint="check the path and its permissions",
+        ) from error

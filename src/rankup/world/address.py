@@ -1,0 +1,119 @@
+"""Addresses: the one that routes to a peer, its network interface, and where the ranks of a world meet."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import struct
+import sys
+from collections.abc import Mapping
+
+from rankup.errors import RankupError
+from rankup.world.variables import whole_number
+from rankup.world.world import World
+
+# Below 32768, where Linux begins to hand out ephemeral ports: one of those may be taken at any moment.
+FIRST_PORT, LAST_PORT = 15000, 32767
+_SIOCGIFADDR = 0x8915
+# What all ranks of one mpirun share, and no other mpirun has: Open MPI's PMIx, older Open MPI, PALS.
+_MPI_JOB = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PALS_APID")
+
+
+def route_to(host: str) -> str:
+    """The address of this machine from which packets to ``host`` leave. Sends none. Raises ``unknown-host``.
+
+    A machine has many addresses, and its own name may resolve to 127.0.1.1; a peer can reach this one.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(address)  # of a datagram socket: asks the routing table, no more
+            return str(probe.getsockname()[0])
+    except (OSError, UnicodeError) as error:
+        raise RankupError(
+            "unknown-host",
+            f"no route leads to {host!r}: {error}",
+            context=f"on {socket.gethostname()}",
+            hint="check the name (getent hosts NAME), or export MASTER_ADDR as an address in numbers",
+            exit_code=1,
+        ) from None
+
+
+def interface_of(address: str) -> str | None:
+    """The interface whose first IPv4 address is ``address``; None where there is none, and off Linux."""
+    if sys.platform != "linux":
+        return None
+    import fcntl
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", os.fsencode(name)[:15])
+            try:
+                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+            except OSError:
+                continue  # it has no IPv4 address
+            if socket.inet_ntoa(answer[20:24]) == address:
+                return name
+    return None
+
+
+def rendezvous(world: World, env: Mapping[str, str] = os.environ) -> tuple[str, int]:
+    """(host, port) at which rank 0 listens and all others meet it; the same on every rank, without a message.
+
+    The host is MASTER_ADDR, else the first of ``world.hosts``, else 127.0.0.1 where there is one node. The
+    port is MASTER_PORT, else derived from what all ranks of this start share. Raises ``no-rendezvous`` where
+    they share nothing, and says what to export.
+    """
+    return _host(world, env), _port(world, env)
+
+
+def _host(world: World, env: Mapping[str, str]) -> str:
+    if env.get("MASTER_ADDR", "").strip():
+        return env["MASTER_ADDR"].strip()
+    if world.hosts:
+        return world.hosts[0]
+    if world.world_size == world.local_world_size:
+        return "127.0.0.1"
+    raise _nowhere(world, "MASTER_ADDR", "no variable tells which host is the first")
+
+
+def _port(world: World, env: Mapping[str, str]) -> int:
+    if env.get("MASTER_PORT", "").strip():
+        port = whole_number(env, "MASTER_PORT")
+        if not 0 < port < 65536:
+            raise RankupError(
+                "bad-port",
+                f"MASTER_PORT is {port}, which is no port",
+                context="ports go from 1 to 65535",
+                hint=f"unset MASTER_PORT, or export one from {FIRST_PORT} to {LAST_PORT}",
+            )
+        return port
+    digest = hashlib.sha256("/".join(_shared(world, env)).encode("utf-8", "surrogateescape")).digest()
+    return FIRST_PORT + int.from_bytes(digest[:8], "big") % (LAST_PORT - FIRST_PORT + 1)
+
+
+def _shared(world: World, env: Mapping[str, str]) -> list[str]:
+    """What tells this start of this job from any other, and is the same on all its ranks."""
+    if world.launcher == "srun":
+        return [world.job_id or "", env.get("SLURM_STEP_ID", ""), str(world.restart)]
+    # An MPI's own mark before the scheduler's: ranks that were started by ssh have no variables of the
+    # scheduler.
+    mark = next((env[name] for name in _MPI_JOB if env.get(name)), None)
+    if mark is not None:
+        return [mark]
+    if world.job_id is not None:
+        return [world.job_id, str(world.restart)]
+    if world.world_size == world.local_world_size:
+        return [str(os.getppid())]  # the launcher's process on this node
+    raise _nowhere(world, "MASTER_PORT", "the ranks share neither a job id nor an MPI namespace")
+
+
+def _nowhere(world: World, name: str, why: str) -> RankupError:
+    return RankupError(
+        "no-rendezvous",
+        f"the {world.world_size} ranks do not know where to meet: {name} is not set, and {why}",
+        context=f"launcher {world.launcher}, rank {world.rank}, {world.num_nodes} nodes",
+        hint="export MASTER_ADDR=FIRST_HOST MASTER_PORT=29400 for all ranks"
+        " (Open MPI: mpirun -x MASTER_ADDR -x MASTER_PORT)",
+    )

@@ -1,0 +1,75 @@
+"""The order in which environments are asked who this process is. The first that knows wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from rankup.errors import RankupError
+from rankup.world import hydra, mvapich, openmpi, pals, pbs, plain, slurm, torchrun
+from rankup.world.job import Job
+from rankup.world.variables import Variables, whole_number
+from rankup.world.world import World
+
+ORDER: tuple[Callable[[Mapping[str, str]], World | None], ...] = (
+    # Innermost first: a launcher inside another inherits the outer one's variables, never the reverse.
+    torchrun.detect,  # its agents are started by srun or mpirun, whose ranks are those of the agents
+    openmpi.detect,  # mpirun starts its daemons by srun: SLURM's ranks are those of the daemons
+    pals.detect,  # before Hydra, since it sets PMI_RANK too
+    mvapich.detect,  # likewise: its mpiexec is a Hydra
+    hydra.detect,  # may run inside a SLURM step, as Open MPI does
+    slurm.detect,  # formed ranks itself, if none of the above did
+    pbs.detect,  # an agent of pbsdsh: what starts in it may have any of the above
+    plain.detect,  # last of all: scripts export RANK and MASTER_ADDR beside every launcher
+)
+
+# What scripts export by hand; left over from somewhere else it would mislead the script or torch.
+_EXPORTED = (
+    ("RANK", "rank"),
+    ("WORLD_SIZE", "world_size"),
+    ("LOCAL_RANK", "local_rank"),
+    ("LOCAL_WORLD_SIZE", "local_world_size"),
+)
+
+
+def detect(env: Mapping[str, str]) -> World:
+    """Who this process is; see ``World.detect``."""
+    world = next(filter(None, (ask(env) for ask in ORDER)), None) or _alone(env)
+    read = Variables(env)
+    read.sources.update(world.sources)
+    read.check_below("rank", world.rank, "world_size", world.world_size)
+    read.check_below("local_rank", world.local_rank, "local_world_size", world.local_world_size)
+    read.check_at_most("local_world_size", world.local_world_size, "world_size", world.world_size)
+    for name, field in _EXPORTED:
+        _refuse_stale(env, name, field, world)
+    return world
+
+
+def _alone(env: Mapping[str, str]) -> World:
+    job = Job.detect(env)
+    sources = {name: source for name, source in job.sources.items() if name != "hosts"}
+    return replace(World(), job_id=job.id, restart=job.restart, sources=sources)
+
+
+def _refuse_stale(env: Mapping[str, str], name: str, field: str, world: World) -> None:
+    if not env.get(name, "").strip() or whole_number(env, name) == getattr(world, field):
+        return
+    value, expected = env[name], getattr(world, field)
+    if world.launcher == "none":
+        others = [
+            other for other in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") if not env.get(other)
+        ]
+        message = (
+            f"{name} is {value}, but {' and '.join(others)} {'are' if len(others) > 1 else 'is'} not set"
+        )
+        hint = f"export {' '.join(others)} too, or, for a single process, unset {name}"
+    else:
+        source = world.sources.get(field, f"the {field.replace('_', ' ')} under {world.launcher}")
+        message = f"{name} is {value}, but {source} {'say' if ',' in source else 'is'} {expected}"
+        hint = f"{name} was left behind by something else: unset {name}"
+    raise RankupError(
+        "contradictory-environment",
+        message,
+        context=f"while reading who this process is (launcher: {world.launcher})",
+        hint=hint,
+    )

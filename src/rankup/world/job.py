@@ -1,0 +1,28 @@
+"""What the scheduler knows of the job around a process, whoever formed the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job's id, how often it was requeued, and its hosts, each once, in the scheduler's order.
+
+    All of it is empty outside any scheduler. ``node_name`` is the scheduler's name of the node that this
+    process runs on. ``sources`` maps ``job_id``, ``restart`` and ``hosts`` to the variables they came from.
+    """
+
+    id: str | None = None
+    restart: int = 0
+    hosts: tuple[str, ...] = ()
+    node_name: str | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def detect(cls, env: Mapping[str, str]) -> Job:
+        """SLURM's job, else PBS's, else none."""
+        from rankup.world import pbs, slurm  # they import Job
+
+        return slurm.job(env) or pbs.job(env) or cls()

@@ -1,0 +1,47 @@
+"""RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set by hand, or by a launcher that has no other marks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rankup.errors import RankupError
+from rankup.world.mpi import world_of
+from rankup.world.variables import Variables
+from rankup.world.world import World
+
+_TRIGGERS = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def detect(env: Mapping[str, str]) -> World | None:
+    if not all(env.get(name) for name in _TRIGGERS):
+        return None
+    read = Variables(env)
+    rank, world_size = read.number("rank", "RANK"), read.number("world_size", "WORLD_SIZE")
+    if (
+        world_size == 1 or env["MASTER_ADDR"] in _LOOPBACK
+    ):  # one node: there the local numbers are the global ones
+        read.sources.update(local_rank="RANK", local_world_size="WORLD_SIZE")
+        local_rank = read.number("local_rank", "LOCAL_RANK", default=rank)
+        local_world_size = read.number("local_world_size", "LOCAL_WORLD_SIZE", default=world_size)
+    else:
+        local_rank = _local(read, "local_rank", "LOCAL_RANK")
+        local_world_size = _local(read, "local_world_size", "LOCAL_WORLD_SIZE")
+    named = read.first("NODE_RANK", "GROUP_RANK")
+    node_rank = read.number("node_rank", named) if named else None
+    num_nodes = read.number("num_nodes", "NNODES", "GROUP_WORLD_SIZE", default=0)
+    return world_of(
+        "env", read, rank, world_size, local_rank, local_world_size, node_rank=node_rank, num_nodes=num_nodes
+    )
+
+
+def _local(read: Variables, field: str, name: str) -> int:
+    """With several nodes nobody can guess it, and a wrong guess is a wrong device."""
+    if not read.first(name):
+        raise RankupError(
+            "incomplete-environment",
+            f"{name} is not set, so that this process cannot tell which device of its node is its own",
+            context=", ".join(f"{trigger}={read.env[trigger]}" for trigger in _TRIGGERS),
+            hint="export LOCAL_RANK and LOCAL_WORLD_SIZE too, or start the processes by torchrun",
+        )
+    return read.number(field, name)

@@ -1,0 +1,91 @@
+"""Real ranks for tests: processes that meet over gloo on the loopback interface.
+
+They are forked from a server that has imported torch and run nothing, so that eight ranks cost less than one
+``import torch``. ``run_ranks(function, world_size, *args)`` gives what ``function(*args)`` returned on each rank.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import socket
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+context = multiprocessing.get_context("forkserver")
+TIMEOUT_S = 90
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _rank(pipe: Connection, env: dict[str, str], function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    os.environ.update(env)
+    import torch
+
+    torch.set_num_threads(1)
+    try:
+        result = ("value", function(*args))
+    except BaseException:
+        result = ("error", traceback.format_exc())
+    pipe.send_bytes(
+        pickle.dumps(result)
+    )  # plainly: torch's own way shares memory with a process that is gone
+    pipe.close()
+    # As a launcher would have it: no rank outlives its work, whatever thread a communicator still holds.
+    os._exit(0)
+
+
+def run_ranks(
+    function: Callable[..., Any], world_size: int, *args: Any, env: dict[str, str] | None = None
+) -> list[Any]:
+    """What ``function(*args)`` returned, by rank; the first rank's error fails the test with its traceback."""
+    port = free_port()
+    processes, pipes = [], []
+    for rank in range(world_size):
+        ours, theirs = context.Pipe()
+        variables = {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(world_size),
+            "LOCAL_WORLD_SIZE": str(world_size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            **(env or {}),
+        }
+        process = context.Process(target=_rank, args=(theirs, variables, function, args))
+        process.start()
+        theirs.close()
+        processes.append(process)
+        pipes.append(ours)
+    results: dict[int, Any] = {}
+    deadline = time.monotonic() + TIMEOUT_S
+    try:
+        while len(results) < world_size:
+            ready = wait([p for r, p in enumerate(pipes) if r not in results], deadline - time.monotonic())
+            assert ready, (
+                f"ranks {sorted(set(range(world_size)) - results.keys())} did not end in {TIMEOUT_S} s"
+            )
+            for pipe in ready:
+                rank = pipes.index(pipe)  # type: ignore[arg-type]
+                try:
+                    kind, value = pickle.loads(pipe.recv_bytes())  # type: ignore[union-attr]
+                except EOFError:
+                    kind, value = "error", "ended without a word"
+                assert kind == "value", f"rank {rank}: {value}"
+                results[rank] = value
+    finally:
+        for process, pipe in zip(processes, pipes, strict=True):
+            if len(results) < world_size:
+                process.kill()
+            process.join()
+            process.close()
+            pipe.close()
+    return [results[rank] for rank in range(world_size)]

@@ -1,0 +1,294 @@
+"""Epochs, steps, kept state, evaluation, streams: what a loop relies on, on one rank and on two."""
+
+from __future__ import annotations
+
+import random
+import warnings
+
+import pytest
+import torch
+from ranks import run_ranks
+from torch import nn
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
+
+import rankup
+
+BOTH = pytest.mark.parametrize("world_size", [1, 2])
+
+
+def prepared(run: rankup.Run, dataset, **options):
+    net = nn.Sequential(nn.Linear(1, 4), nn.Dropout(0.5), nn.Linear(4, 1))
+    model, opt, feed = run.prepare(net, lambda p: torch.optim.Adam(p, lr=0.05), dataset, **options)
+    return net, model, opt, feed
+
+
+def step(model, opt, x) -> float:
+    loss = (model(x) - 1).square().mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    return loss.item()
+
+
+def column(count: int) -> torch.Tensor:
+    return torch.arange(float(count)).reshape(count, 1) / count
+
+
+# ------------------------------------------------------------------ keep, epochs
+
+
+def interrupted_training(stop_at: int | None) -> tuple[list[float], list[int], float, int]:
+    """Three epochs of five steps with dropout and a kept schedule; stopped at a step and gone on with, or not."""
+    losses: list[float] = []
+    after: list[int] = []
+    state = None
+    for _attempt in range(2):
+        run = rankup.init(seed=3)
+        net, model, opt, _ = prepared(run, rankup.ResidentData(column(19)), global_batch=4)
+        schedule = torch.optim.lr_scheduler.StepLR(opt, 1, gamma=0.5)
+        run.keep(schedule=schedule)
+        if state is not None:
+            run.load_state_dict(state)
+        stopped = False
+        for epoch in run.epochs(3):
+            for x in epoch:
+                losses.append(step(model, opt, x))
+                if state is None and stop_at is not None and len(losses) == stop_at:
+                    state = run.state_dict()
+                    stopped = True
+                    break
+            if stopped:
+                break
+            schedule.step()
+            after.append(epoch.index)
+        if not stopped:
+            break
+    return losses, after, opt.param_groups[0]["lr"], len(losses)
+
+
+@BOTH
+@pytest.mark.parametrize("stop_at", [1, 5, 7])
+def test_training_goes_on_exactly_from_a_state_with_what_was_kept(world_size, stop_at):
+    for whole, resumed in zip(
+        run_ranks(interrupted_training, world_size, None),
+        run_ranks(interrupted_training, world_size, stop_at),
+        strict=True,
+    ):
+        assert resumed == whole  # losses bit for bit, what follows an epoch exactly once, the schedule's rate
+        assert whole[1] == [0, 1, 2]
+        assert whole[3] == 15
+
+
+def test_keep_refuses_what_has_no_state_and_a_name_taken_twice():
+    run = rankup.init()
+    with pytest.raises(rankup.RankupError, match="has no state_dict"):
+        run.keep(thing=3)
+    run.keep(net=nn.Linear(1, 1))
+    with pytest.raises(rankup.RankupError, match="taken"):
+        run.keep(net=nn.Linear(1, 1))
+
+
+def test_a_state_of_another_seed_is_refused():
+    state = rankup.init(seed=1).state_dict()
+    with pytest.raises(rankup.RankupError, match="seed 1, this run has 2"):
+        rankup.init(seed=2).load_state_dict(state)
+
+
+# ------------------------------------------------------------------- evaluation
+
+
+def evaluated(count: int) -> tuple[float, int, float]:
+    run = rankup.init()
+    data = rankup.ResidentData(torch.arange(float(count)))
+    mine = [x for batch in run.batches(data, global_batch=7) for x in batch.tolist()]
+    return run.sum(sum(mine)), run.sum(len(mine)), run.mean(sum(mine) / len(mine) if mine else 0.0, len(mine))
+
+
+@BOTH
+@pytest.mark.parametrize("count", [1, 20, 360])
+def test_an_evaluation_counts_each_sample_once(world_size, count):
+    for total, samples, mean in run_ranks(evaluated, world_size, count):
+        assert samples == count
+        assert total == count * (count - 1) / 2
+        assert mean == pytest.approx((count - 1) / 2)
+
+
+def running_mean_at_evaluation() -> tuple[list[float], list[float]]:
+    run = rankup.init()
+    net = nn.BatchNorm1d(1, momentum=1.0, affine=False)
+    anchor = nn.Linear(1, 1)
+    model, opt, feed = run.prepare(
+        nn.Sequential(net, anchor),
+        lambda p: torch.optim.SGD(p, lr=0.0),
+        rankup.ResidentData(column(9) * 9),  # 9 = 2 × 4 + 1: at the end one rank runs empty
+        global_batch=4,
+        shuffle=False,
+    )
+    for epoch in run.epochs(1):
+        for x in epoch:
+            model(x).sum().backward() if len(x) > 1 else model.eval()(x).sum().backward()
+        model.eval()
+        for _ in run.batches(rankup.ResidentData(column(3)), global_batch=2):
+            pass
+    return net.running_mean.tolist(), net.running_var.tolist()
+
+
+def test_batch_statistics_are_averaged_over_ranks_before_an_evaluation():
+    one, two = run_ranks(running_mean_at_evaluation, 2)
+    assert one == two
+    assert one[0] == [pytest.approx((4.5 + 6.5) / 2)]  # the second batch: 4,5 on rank 0 and 6,7 on rank 1
+
+
+# ---------------------------------------------------------------------- streams
+
+
+class Count(IterableDataset):
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __iter__(self):
+        return iter(torch.arange(float(self.length)).reshape(-1, 1).unbind())
+
+
+def streamed(length: int, workers: int) -> dict:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        run = rankup.init(seed=1)
+        net = nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(net.weight)
+        model, opt, feed = run.prepare(
+            net, lambda p: torch.optim.SGD(p, lr=1.0), Count(length), global_batch=4, num_workers=workers
+        )
+        seen, weights = [], []
+        for x in run.steps(feed, epochs=2):
+            opt.zero_grad()
+            model(x).mean().backward()
+            seen += x.flatten().tolist() if run.batch.samples else []
+            weights.append(net.weight.grad.item())
+            opt.step()
+    return {"seen": seen, "gradients": weights, "said": [str(w.message) for w in said]}
+
+
+@BOTH
+@pytest.mark.parametrize(("length", "workers"), [(11, 0), (9, 2)])
+def test_a_stream_is_seen_once_over_all_ranks_with_gradients_weighed_by_count(world_size, length, workers):
+    ranks = run_ranks(streamed, world_size, length, workers)
+    assert sorted(sum((r["seen"] for r in ranks), [])) == sorted([*range(length)] * 2)
+    assert all(r["gradients"] == ranks[0]["gradients"] for r in ranks)
+    # A mean over the global batch, whatever each rank held: the steps' means times their counts add up.
+    if workers == 0:
+        counts = [4, 4, 3] * 2
+        assert sum(g * c for g, c in zip(ranks[0]["gradients"], counts, strict=True)) == pytest.approx(
+            2 * sum(range(length))
+        )
+    assert any("no order to keep" in text for text in ranks[0]["said"])
+
+
+# ------------------------------------------------------------------ map-style data
+
+
+class Crops(Dataset):
+    """Draws from torch's, Python's and NumPy's generators for each sample."""
+
+    def __len__(self) -> int:
+        return 13
+
+    def __getitem__(self, i: int):
+        import numpy as np
+
+        return torch.tensor([float(i)]), torch.rand(1), random.random(), float(np.random.rand())
+
+
+class Batched(TensorDataset):
+    calls: list
+
+    def __getitems__(self, indices):
+        self.calls.append(len(indices))
+        return [self[i] for i in indices]
+
+
+def drawn(workers: int, dataset) -> list[tuple[float, ...]]:
+    run = rankup.init(seed=2)
+    _, model, opt, feed = prepared(run, dataset, global_batch=5, num_workers=workers)
+    rows = []
+    for epoch in run.epochs(2):
+        for x, *draws in epoch:
+            step(model, opt, x.float())
+            if run.batch.samples:
+                rows += [
+                    (epoch.index, *values)
+                    for values in zip(x[:, 0].tolist(), *(d.flatten().tolist() for d in draws), strict=True)
+                ]
+    return rows
+
+
+def test_a_samples_random_numbers_depend_on_neither_ranks_nor_workers():
+    reference = sorted(run_ranks(drawn, 1, 0, Crops())[0])
+    assert len({row[2:] for row in reference}) == 26  # fresh ones for each sample in each epoch
+    for world_size, workers in ((1, 2), (2, 0), (2, 1)):
+        assert sorted(sum(run_ranks(drawn, world_size, workers, Crops()), [])) == reference
+
+
+def losses_with_dropout(draws: bool) -> list[float]:
+    run = rankup.init(seed=2)
+
+    class Plain(Dataset):
+        def __len__(self) -> int:
+            return 13
+
+        def __getitem__(self, i: int):
+            if draws:
+                torch.rand(3)
+            return torch.tensor([float(i)])
+
+    _, model, opt, feed = prepared(run, Plain(), global_batch=5)
+    return [step(model, opt, x) for x in run.steps(feed, epochs=2)]
+
+
+def test_a_data_set_that_draws_does_not_move_the_models_dropout():
+    assert run_ranks(losses_with_dropout, 1, True) == run_ranks(losses_with_dropout, 1, False)
+
+
+def fetched_in_batches() -> list[int]:
+    dataset = Batched(column(10))
+    dataset.calls = []
+    run = rankup.init()
+    _, model, opt, feed = prepared(run, dataset, global_batch=4, sample_rng=False)
+    for (x,) in run.steps(feed, epochs=1):
+        step(model, opt, x)
+    return dataset.calls
+
+
+def test_a_data_set_with_getitems_is_asked_once_per_batch():
+    assert run_ranks(fetched_in_batches, 1)[0] == [4, 4, 2]
+
+
+@pytest.mark.parametrize("name", ["batch_size", "shuffle", "sampler", "drop_last"])
+def test_loader_arguments_that_would_undo_the_sharding_are_refused(name):
+    run = rankup.init()
+    option = {name: 1}
+    with pytest.raises(rankup.RankupError, match=name):
+        if name == "shuffle":
+            list(run.batches(TensorDataset(column(4)), **option))
+        else:
+            run.prepare(
+                nn.Linear(1, 1),
+                lambda p: torch.optim.SGD(p),
+                TensorDataset(column(4)),
+                global_batch=2,
+                **option,
+            )
+
+
+def test_a_data_loader_in_place_of_a_data_set_is_refused():
+    run = rankup.init()
+    loader = torch.utils.data.DataLoader(TensorDataset(column(4)))
+    with pytest.raises(rankup.RankupError, match="not a DataLoader"):
+        run.prepare(nn.Linear(1, 1), lambda p: torch.optim.SGD(p), loader, global_batch=2)
+
+
+def test_one_process_opens_no_process_group():
+    run = rankup.init()
+    model, *_ = prepared(run, rankup.ResidentData(column(4)), global_batch=2)[1:]
+    assert not torch.distributed.is_initialized()
+    assert type(model) is nn.Sequential

@@ -1,0 +1,270 @@
+"""The same model whatever the number of processes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from ranks import run_ranks
+from torch import nn
+from torch.nn import functional as F
+
+import rankup
+from rankup.workloads.data import load_images
+from rankup.workloads.mnist_cnn import MnistNet, normalised
+
+
+def digits(count: int) -> rankup.ResidentData:
+    pixels, labels = load_images("digits", train=True)
+    return rankup.ResidentData(pixels[:count], labels[:count], transform=normalised)
+
+
+def train_digits(count: int, precision: str, epochs: int) -> dict:
+    """Two epochs of mnist-cnn without dropout in steps of 60; the weights, and which samples each step saw."""
+    run = rankup.init(seed=5, precision=precision)
+    data = digits(count)
+    numbered = rankup.ResidentData(
+        *data.columns, torch.arange(count), transform=lambda c, r: (*normalised(c[:2], r), c[2])
+    )
+    network = MnistNet(dropout=False)
+    model, opt, feed = run.prepare(
+        network, lambda p: torch.optim.Adam(p, lr=1e-3, fused=True), numbered, global_batch=60
+    )
+    seen, gradients, counts = [], None, []
+    for x, y, number in run.steps(feed, epochs=epochs):
+        opt.zero_grad()
+        F.nll_loss(model(x), y).backward()
+        if gradients is None:
+            gradients = [p.grad.clone() for p in network.parameters()]
+        opt.step()
+        counts.append(run.batch.samples)
+        seen.append(number.tolist() if run.batch.samples else [])
+    return {"weights": network.state_dict(), "seen": seen, "gradients": gradients, "counts": counts}
+
+
+def largest_difference(a: dict, b: dict) -> float:
+    return max((a[name] - b[name]).abs().max().item() for name in a)
+
+
+@pytest.fixture(scope="module")
+def one_process() -> dict:
+    return run_ranks(train_digits, 1, 182, "fp64", 2)[0]
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 4])
+def test_weights_in_fp64_agree_to_1e_9_where_nothing_divides_and_ranks_run_empty(one_process, world_size):
+    # 182 = 3 × 60 + 2: the last batch leaves ranks 2 and 3 with nothing.
+    ranks = run_ranks(train_digits, world_size, 182, "fp64", 2)
+    assert ranks[0]["counts"][3] == 2 // min(world_size, 2)
+    assert [r["counts"][3] for r in ranks[2:]] == [0] * (world_size - 2)
+    for rank in ranks:
+        assert largest_difference(rank["weights"], one_process["weights"]) < 1e-9
+
+
+def test_weights_agree_on_all_the_digits():
+    alone, (first, _, _) = (
+        run_ranks(train_digits, 1, 1437, "fp64", 2)[0],
+        run_ranks(train_digits, 3, 1437, "fp64", 2),
+    )
+    assert largest_difference(alone["weights"], first["weights"]) < 1e-9
+
+
+def test_in_fp32_the_first_gradient_agrees_and_the_order_is_equal():
+    alone = run_ranks(train_digits, 1, 182, "fp32", 1)[0]
+    ranks = run_ranks(train_digits, 4, 182, "fp32", 1)
+    ours, theirs = (torch.cat([g.flatten() for g in r["gradients"]]) for r in (ranks[0], alone))
+    assert (ours - theirs).norm() <= 1e-6 * theirs.norm()
+    together = [sum((r["seen"][step] for r in ranks), []) for step in range(4)]
+    assert together == alone["seen"]
+
+
+class Poisoned(nn.Module):
+    """Gives NaN for the sample that stands in on a rank without one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(1, 1, bias=False)
+        nn.init.ones_(self.linear.weight)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return self.linear(x)
+
+
+def step_with_nan_on_the_empty_rank() -> tuple[float, float]:
+    run = rankup.init()
+    net = Poisoned()
+    model, opt, feed = run.prepare(
+        net, lambda p: torch.optim.SGD(p, lr=1.0), rankup.ResidentData(torch.ones(3, 1)), global_batch=2
+    )
+    for x in run.steps(feed, epochs=1):
+        opt.zero_grad()
+        loss = model(x).sum() * (float("nan") if run.batch.samples == 0 else 1.0)
+        loss.backward()
+        opt.step()
+    return net.linear.weight.item(), net.calls.item()
+
+
+def test_an_empty_rank_contributes_neither_gradients_nor_buffers_even_if_they_are_nan():
+    one, two = run_ranks(step_with_nan_on_the_empty_rank, 2)
+    assert one == two
+    assert one[0] == pytest.approx(1 - 1.0 - 1.0)
+
+
+def losses_of(kind: str) -> list[float]:
+    """Five steps over 10 samples in steps of 4, with the optimizer given in one of three ways."""
+    run = rankup.init(seed=1, precision="fp64")
+    net = nn.Linear(3, 1)
+    x = torch.arange(30.0).reshape(10, 3) / 30
+    data = rankup.ResidentData(x, x.sum(1, keepdim=True))
+    if kind == "function":
+        source = lambda p: torch.optim.SGD(p, lr=0.1)  # noqa: E731
+    elif kind == "built":
+        source = torch.optim.SGD([{"params": [net.weight]}, {"params": [net.bias], "lr": 0.05}], lr=0.1)
+    else:
+        source = torch.optim.Adam(net.parameters(), lr=0.1)
+    model, opt, feed = run.prepare(net, source, data, global_batch=4)
+    losses = []
+    for a, b in run.steps(feed, epochs=2):
+        loss = F.mse_loss(model(a), b)
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+        losses.append(run.mean(loss.item()))
+    return losses
+
+
+@pytest.mark.parametrize("kind", ["function", "built", "built-adam"])
+def test_the_optimizer_may_be_a_function_or_built_without_state(kind):
+    alone = run_ranks(losses_of, 1, kind)[0]
+    for losses in run_ranks(losses_of, 2, kind):
+        assert losses == pytest.approx(alone, abs=1e-12)
+    assert alone[-1] < alone[0] / 2
+
+
+def refused_optimizers() -> list[str]:
+    run = rankup.init()
+    messages = []
+    net = nn.Linear(2, 1)
+    stepped = torch.optim.Adam(net.parameters())
+    net(torch.ones(1, 2)).sum().backward()
+    stepped.step()
+    for source in (stepped, torch.optim.SGD(nn.Linear(2, 1).parameters(), lr=1.0), lambda p: None):
+        try:
+            run.prepare(net, source)
+        except rankup.RankupError as error:
+            messages.append(error.code)
+    return messages
+
+
+def test_an_optimizer_that_would_train_nothing_is_refused():
+    assert run_ranks(refused_optimizers, 1)[0] == [
+        "optimizer-has-state",
+        "foreign-parameter",
+        "not-an-optimizer",
+    ]
+
+
+def accumulated(parts: int, clip: float | None) -> dict:
+    run = rankup.init(seed=1, precision="fp64")
+    torch.manual_seed(0)
+    x = torch.randn(23, 5)
+    net = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1))
+    model, opt, feed = run.prepare(
+        net,
+        lambda p: torch.optim.SGD(p, lr=0.3),
+        rankup.ResidentData(x, x[:, :1] * 3),
+        global_batch=7,
+        accumulate=parts,
+        clip=clip,
+    )
+    steps = 0
+    for a, b in run.steps(feed, epochs=2):
+        run.backward(F.mse_loss(model(a), b))
+        steps += run.step(opt)
+    return {"weights": net.state_dict(), "steps": steps}
+
+
+@pytest.mark.parametrize(
+    ("world_size", "parts", "clip"), [(1, 3, None), (2, 2, None), (2, 4, 0.2), (1, 1, 0.2)]
+)
+def test_accumulation_and_clipping_take_the_same_steps(world_size, parts, clip):
+    # 23 = 3 × 7 + 2: the tail of the epoch leaves micro-batches, and on two ranks whole windows, nearly empty.
+    def alone_without() -> dict:
+        return run_ranks(accumulated, 1, 1, clip)[0]
+
+    reference = alone_without() if clip is None else clipped_reference(clip)
+    for result in run_ranks(accumulated, world_size, parts, clip):
+        assert result["steps"] == 8
+        assert largest_difference(result["weights"], reference["weights"]) < 1e-12
+
+
+def clipped_reference(clip: float) -> dict:
+    return run_ranks(_clipped_by_hand, 1, clip)[0]
+
+
+def _clipped_by_hand(clip: float) -> dict:
+    run = rankup.init(seed=1, precision="fp64")
+    torch.manual_seed(0)
+    x = torch.randn(23, 5)
+    net = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1))
+    model, opt, feed = run.prepare(
+        net, lambda p: torch.optim.SGD(p, lr=0.3), rankup.ResidentData(x, x[:, :1] * 3), global_batch=7
+    )
+    clipped = 0
+    for a, b in run.steps(feed, epochs=2):
+        opt.zero_grad()
+        F.mse_loss(model(a), b).backward()
+        clipped += nn.utils.clip_grad_norm_(net.parameters(), clip) > clip
+        opt.step()
+    assert clipped > 0  # else this shows nothing
+    return {"weights": net.state_dict()}
+
+
+def plain_backward_with_accumulation() -> str:
+    run = rankup.init()
+    model, opt, feed = run.prepare(
+        nn.Linear(1, 1),
+        lambda p: torch.optim.SGD(p, lr=0.1),
+        rankup.ResidentData(torch.ones(4, 1)),
+        global_batch=2,
+        accumulate=2,
+    )
+    try:
+        for x in run.steps(feed, epochs=1):
+            model(x).sum().backward()
+            opt.step()
+    except rankup.RankupError as error:
+        return error.code
+    return "nothing"
+
+
+def test_plain_backward_where_accumulation_needs_ours_is_an_error():
+    assert run_ranks(plain_backward_with_accumulation, 1) == ["plain-backward"]
+
+
+def train_bf16() -> tuple[torch.dtype, torch.dtype, float, float]:
+    run = rankup.init(seed=1, precision="bf16")
+    net = nn.Linear(8, 8)
+    inner = []
+    net.register_forward_hook(lambda m, i, o: inner.append(torch.is_autocast_enabled("cpu")))
+    x = torch.randn(16, 8)
+    model, opt, feed = run.prepare(
+        net, lambda p: torch.optim.SGD(p, lr=0.1), rankup.ResidentData(x, x), global_batch=8
+    )
+    losses = []
+    for a, b in run.steps(feed, epochs=10):
+        output = model(a)
+        loss = F.mse_loss(output, b)
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+        losses.append(run.mean(loss.item()))
+    return output.dtype, net.weight.dtype, losses[0], losses[-1]
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_bf16_computes_in_autocast_and_keeps_weights_and_outputs_in_fp32(world_size):
+    for output, weight, first, last in run_ranks(train_bf16, world_size):
+        assert output == weight == torch.float32
+        assert last < first
