@@ -1,0 +1,63 @@
+"""A three-line script trains over gloo across two nodes, under every launcher, to the same model as one process."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+
+import pytest
+from lab import Lab
+
+pytestmark = pytest.mark.cluster
+
+SCRIPT = """
+import torch, rankup
+run = rankup.init(seed=4, precision="fp64")
+x = torch.arange(60.).reshape(30, 2) / 60
+model, opt, data = run.prepare(torch.nn.Linear(2, 1), lambda p: torch.optim.Adam(p, lr=.05),
+                               rankup.ResidentData(x, x.sum(1, keepdim=True)), global_batch=7)
+for a, b in run.steps(data, epochs=3):
+    loss = (model(a) - b).square().mean(); loss.backward(); opt.step(); opt.zero_grad()
+weights = [w for p in model.parameters() for w in p.detach().flatten().tolist()]
+print("trained", run.world.launcher, run.world.rank, run.world.world_size, *(f"{w:.9f}" for w in weights), flush=True)
+"""
+
+PYTHON = shlex.quote(sys.executable)
+# The nodes have four processors, and nobody says how the two ranks of a node share them: two threads each.
+AGENT = (
+    f"exec {PYTHON} -m torch.distributed.run --nnodes=2 --node_rank=$SLURM_NODEID --nproc_per_node=2"
+    " --master_addr=$MASTER_ADDR --master_port=18001 train.py"
+)
+BATCH = {
+    "srun": f"srun --ntasks-per-node=2 {PYTHON} train.py",
+    "openmpi": "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
+    f"mpirun -np 4 --bind-to none -x MASTER_ADDR {PYTHON} train.py",
+    "torchrun": "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
+    f"srun --ntasks=2 --ntasks-per-node=1 bash -c '{AGENT}'",
+}
+
+
+def trained(text: str) -> list[list[str]]:
+    """What the ranks printed, in the order of their ranks: launcher, rank, world size, weights."""
+    return sorted(line.split()[1:] for line in text.splitlines() if line.startswith("trained"))
+
+
+@pytest.fixture(scope="module")
+def weights_of_one_process(cluster: Lab) -> list[str]:
+    (cluster.shared / "train.py").write_text(SCRIPT)
+    done = cluster.run("node1", [sys.executable, "train.py"], timeout=120)
+    ((_, _, size, *weights),) = trained(done.out)
+    assert size == "1"
+    return weights
+
+
+@pytest.mark.parametrize("launcher", BATCH)
+def test_two_nodes_of_two_ranks_train_the_model_of_one_process(
+    cluster: Lab, weights_of_one_process: list[str], launcher: str
+):
+    job = cluster.sbatch(f"#!/bin/bash\n{BATCH[launcher]}\n", "-N2", "--ntasks-per-node=2")
+    assert cluster.wait(job, timeout=150) == "COMPLETED", job.log.read_text()
+    ranks = trained(job.log.read_text())
+    assert [rank[:3] for rank in ranks] == [[launcher, str(r), "4"] for r in range(4)]
+    for rank in ranks:
+        assert rank[3:] == weights_of_one_process
