@@ -1,4 +1,4 @@
-"""A test that leaks an environment variable, a thread, a child process or a process group fails, whatever it asserts."""
+"""A test that leaks environment variables, threads, child processes or process groups fails, whatever it asserts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psutil
 import pytest
-import ranks
 from hypothesis import settings
+
+import ranks
 
 # No timed assertions: machines are noisy, and hypothesis would count that as a failure.
 settings.register_profile("untimed", deadline=None)
@@ -31,10 +32,10 @@ def _children() -> set[psutil.Process]:
     return set(psutil.Process().children(recursive=True))
 
 
-def _settled(leaked: "object", seconds: float = 5.0) -> bool:
+def _settled(leaked: Callable[[], object], seconds: float = 5.0) -> bool:
     """Whether ``leaked()`` becomes empty: what is ending gets a moment to end."""
     deadline = time.monotonic() + seconds
-    while leaked():  # type: ignore[operator]
+    while leaked():
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)

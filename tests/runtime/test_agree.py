@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from ranks import run_ranks
 
 import rankup
+from ranks import run_ranks
 from rankup.runtime import stop
 
 

@@ -6,7 +6,6 @@ import importlib.metadata
 import os
 import re
 import subprocess
-import sys
 import sysconfig
 import venv
 from pathlib import Path
@@ -58,7 +57,9 @@ def bare_python(tmp_path: Path) -> Path:
     """A fresh environment with links to torch and what torch itself needs, and nothing else."""
     venv.create(tmp_path / "bare", symlinks=True)
     target = Path(
-        sysconfig.get_path("purelib", "venv", {"base": str(tmp_path / "bare"), "platbase": str(tmp_path / "bare")})
+        sysconfig.get_path(
+            "purelib", "venv", {"base": str(tmp_path / "bare"), "platbase": str(tmp_path / "bare")}
+        )
     )
     for name in needed_by("torch", set()):
         tops = {Path(file).parts[0] for file in importlib.metadata.files(name) or ()}

@@ -7,11 +7,11 @@ import warnings
 
 import pytest
 import torch
-from ranks import run_ranks
 from torch import nn
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 import rankup
+from ranks import run_ranks
 
 BOTH = pytest.mark.parametrize("world_size", [1, 2])
 
@@ -263,28 +263,19 @@ def test_a_data_set_with_getitems_is_asked_once_per_batch():
     assert run_ranks(fetched_in_batches, 1)[0] == [4, 4, 2]
 
 
-@pytest.mark.parametrize("name", ["batch_size", "shuffle", "sampler", "drop_last"])
+@pytest.mark.parametrize("name", ["batch_size", "sampler", "drop_last"])
 def test_loader_arguments_that_would_undo_the_sharding_are_refused(name):
     run = rankup.init()
-    option = {name: 1}
+    options = {"global_batch": 2, name: 1}
     with pytest.raises(rankup.RankupError, match=name):
-        if name == "shuffle":
-            list(run.batches(TensorDataset(column(4)), **option))
-        else:
-            run.prepare(
-                nn.Linear(1, 1),
-                lambda p: torch.optim.SGD(p),
-                TensorDataset(column(4)),
-                global_batch=2,
-                **option,
-            )
+        run.prepare(nn.Linear(1, 1), torch.optim.SGD, TensorDataset(column(4)), **options)
 
 
 def test_a_data_loader_in_place_of_a_data_set_is_refused():
     run = rankup.init()
     loader = torch.utils.data.DataLoader(TensorDataset(column(4)))
     with pytest.raises(rankup.RankupError, match="not a DataLoader"):
-        run.prepare(nn.Linear(1, 1), lambda p: torch.optim.SGD(p), loader, global_batch=2)
+        run.prepare(nn.Linear(1, 1), torch.optim.SGD, loader, global_batch=2)
 
 
 def test_one_process_opens_no_process_group():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from ranks import run_ranks
 from torch import nn
 from torch.nn import functional as F
 
 import rankup
+from ranks import run_ranks
 from rankup.workloads.data import load_images
 from rankup.workloads.mnist_cnn import MnistNet, normalised
 

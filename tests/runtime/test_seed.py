@@ -25,7 +25,7 @@ def test_numbers_look_uniform_and_unrelated():
     numbers = SampleRandom(1, torch.arange(100_000))
     first, second = numbers.uniform(2), numbers.uniform(2)
     for column in (first[:, 0], first[:, 1], second[:, 0]):
-        assert 0 <= column.min() and column.max() < 1
+        assert column.min() >= 0 and column.max() < 1
         assert abs(column.mean().item() - 0.5) < 0.005
         assert abs(column.var().item() - 1 / 12) < 0.002
     for a, b in ((first[:, 0], first[:, 1]), (first[:, 0], second[:, 0]), (first[:-1, 0], first[1:, 0])):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rankup.errors import RankupError
+from rankup.runtime.data import ResidentData
+from rankup.runtime.feeds import FeedOptions, Here, make_feed
 from rankup.runtime.loaders import cut
+from rankup.runtime.precision import FP32
 from rankup.runtime.shard import Sharding, share
 
 
@@ -17,7 +22,7 @@ def test_shares_are_contiguous_and_differ_by_one_at_most(total, world_size):
     bounds = [share(total, rank, world_size) for rank in range(world_size)]
     assert bounds[0][0] == 0
     assert bounds[-1][1] == total
-    assert all(a[1] == b[0] for a, b in zip(bounds, bounds[1:], strict=False))
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(bounds))
     sizes = [stop - start for start, stop in bounds]
     assert max(sizes) - min(sizes) <= 1
     assert sizes == sorted(sizes, reverse=True)
@@ -72,8 +77,9 @@ def test_epochs_and_seeds_have_orders_of_their_own():
 
 
 def test_a_global_batch_smaller_than_the_world_is_refused():
+    here = Here(0, 4, 0, torch.device("cpu"), FP32, None)
     with pytest.raises(RankupError, match=r"global batch of 3 leaves nothing for some of 4 processes"):
-        Sharding(100, 3, 0, 4, seed=0, shuffle=True)
+        make_feed(ResidentData(torch.ones(100)), here, 3, FeedOptions(), {})
 
 
 def test_an_empty_data_set_is_refused():

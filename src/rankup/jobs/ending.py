@@ -85,13 +85,10 @@ def of_agents(
     return Result(code, run, worker, rank, seconds, error)
 
 
-def ended_by_signal(signum: int, run: RunDir, seconds: float) -> Result:
-    """Interrupted before any process was started."""
-    return Result(128 + signum, run, None, None, seconds)
-
-
-def write_outcome(run: RunDir, word: str, details: Mapping[str, Any]) -> None:
-    """Beside what a worker wrote already: its details stay where ours say nothing."""
+def write_outcome(run: RunDir | None, word: str, details: Mapping[str, Any]) -> None:
+    """Beside what a worker wrote already: its details stay where ours say nothing. No run yet: nothing."""
+    if run is None:
+        return
     path = run.path / "outcome.json"
     said = json.loads(path.read_text()) if path.exists() else {}
     run.write_outcome(word, {**said, **details})

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from rankup.core.files import make_folder
 from rankup.core.rundir import RunDir
+from rankup.errors import RankupError
 from rankup.jobs import preflight
 from rankup.jobs.agents import run_agents
 from rankup.jobs.allocation import Allocation, detect_allocation
 from rankup.jobs.describe import describe
 from rankup.jobs.disagreement import Hello
-from rankup.jobs.ending import ended_by_signal, of_agents, of_node
+from rankup.jobs.ending import of_agents, of_node, write_outcome
 from rankup.jobs.interrupts import Interrupted, Interrupts
 from rankup.jobs.job import LocalJob, Result, Silent, View
 from rankup.jobs.node import run_node
@@ -81,8 +82,12 @@ def _as_one_node(
         else:
             agreement = preflight.join(me, resolved.endpoint, job.rdzv_timeout, note, interrupts.check)
     except Interrupted as interrupted:
-        run = run or RunDir(job.runs_root.absolute())
-        return ended_by_signal(interrupted.signum, run, time.monotonic() - started)
+        write_outcome(run, "failed", {"outcome": "failed", "exit_code": 128 + interrupted.signum})
+        seconds = time.monotonic() - started
+        return Result(128 + interrupted.signum, run or RunDir(job.runs_root), None, None, seconds)
+    except RankupError as error:
+        write_outcome(run, "failed", {"outcome": "failed", **error.as_dict()})
+        raise
     for line in agreement.notes:
         note(line)
     if run is None:

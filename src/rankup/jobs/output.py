@@ -128,7 +128,8 @@ class Output:
                 self._show(block, first)
 
     def _complete(self, block: _Block, now: float, cause_known: bool) -> bool:
-        if now - block.last < _QUIET:
+        # Events are read before logs: who has ended has said everything.
+        if block.rank in self.running and now - block.last < _QUIET:
             return False
         return cause_known or not block.is_consequence() or now - block.began >= _HELD
 

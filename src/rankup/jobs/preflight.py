@@ -93,7 +93,8 @@ def join(
     waiting = _Reminder(note)
     while time.monotonic() < deadline:
         check()
-        answer = _ask(me, endpoint, deadline, check)
+        # Once it has heard of us, node 0 is the one who says when to give up.
+        answer = _ask(me, endpoint, time.monotonic() + timeout + _PATIENCE, check)
         if answer is not None:
             return _understood(answer)
         waiting.remind(f"waiting for node 0 at {endpoint_text(endpoint)}")

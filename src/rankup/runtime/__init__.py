@@ -2,9 +2,9 @@
 
 | file | what |
 |---|---|
-| ``run.py`` | ``init`` and ``Run``: the public face |
-| ``device.py``, ``group.py``, ``precision.py``, ``seed.py`` | what ``init`` decides once |
-| ``shard.py``, ``data.py``, ``loaders.py``, ``stream.py`` | which samples, in which order, on which rank |
-| ``steps.py`` | epochs and steps: position, weights, micro-batches |
-| ``reduce.py``, ``buffers.py``, ``sections.py``, ``stop.py`` | what ranks agree on |
+| ``run`` | ``init`` and ``Run``: the public face |
+| ``device``, ``group``, ``precision``, ``seed`` | what ``init`` decides once |
+| ``shard``, ``samples``, ``data``, ``loaders``, ``stream``, ``feeds`` | which samples, when, on which rank |
+| ``steps``, ``optimizer``, ``state`` | epochs and steps, what steps, and where it stands |
+| ``reduce``, ``buffers``, ``sections``, ``stop`` | what ranks agree on |
 """

@@ -9,44 +9,31 @@ for x, y in run.steps(data, epochs=90):
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
-from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.runtime import buffers, seed, stop
-from rankup.runtime.data import ResidentData
+from rankup.runtime import buffers, seed, state, stop
 from rankup.runtime.device import choose_device
+from rankup.runtime.feeds import Data, FeedOptions, Here, make_feed
 from rankup.runtime.group import start_groups
-from rankup.runtime.loaders import Batch, DatasetFeed, Feed, ResidentFeed
+from rankup.runtime.loaders import Batch, Feed
 from rankup.runtime.optimizer import OptimizerSource, build_optimizer
 from rankup.runtime.precision import Precision, make_precision
 from rankup.runtime.reduce import Number, reduce_mean, reduce_sum
 from rankup.runtime.sections import one_first, shared_first
-from rankup.runtime.shard import Sharding
+from rankup.runtime.state import Stateful
 from rankup.runtime.steps import Epoch, Position
-from rankup.runtime.stream import StreamFeed
 from rankup.strategies import Strategy, make_strategy
 from rankup.world import World
-
-Data = Dataset[Any] | ResidentData
-
-
-class Stateful(Protocol):
-    """Anything that can be kept: schedules, averages, counters."""
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> Any: ...
 
 
 def init(
@@ -99,6 +86,7 @@ class Run:
         self.seed = seed_
         self.directory = RunDir.from_environment()
         self._control = start_groups(world, device, timeout).control
+        self._here = Here(world.rank, world.world_size, seed_, device, precision, self._control)
         seed.seed_everything(seed_)
         stop.watch(self.directory, world.rank, self._control)
         self.position = Position()
@@ -176,10 +164,13 @@ class Run:
                     "prepare(…, dataset) needs global_batch=, the batch of all processes together",
                     hint=f"global_batch={32 * self.world.world_size} is 32 per process here",
                 )
-            feed = self._make_feed(
-                dataset, global_batch, shuffle, sample_rng, sharded, loader, parts=accumulate, fill=True
+            feed = self._feed = make_feed(
+                dataset,
+                self._here,
+                global_batch,
+                FeedOptions(shuffle, accumulate, True, sample_rng, sharded),
+                loader,
             )
-            self._feed = feed
         elif loader or global_batch is not None:
             raise RankupError("no-dataset", "prepare got loader arguments but no data set")
         seed.seed_everything(seed.derive(self.seed, "rank", self.world.rank))
@@ -196,66 +187,6 @@ class Run:
             if name in self.kept:
                 raise RankupError("kept-twice", f"run.keep({name}=…): the name is taken")
             self.kept[name] = thing
-
-    def _make_feed(
-        self,
-        dataset: Data,
-        global_batch: int,
-        shuffle: bool,
-        sample_rng: bool | None,
-        sharded: bool,
-        loader: dict[str, Any],
-        *,
-        parts: int,
-        fill: bool,
-    ) -> Feed:
-        if isinstance(dataset, DataLoader):
-            raise RankupError(
-                "loader-given",
-                "prepare and batches take the data set, not a DataLoader: they cut the batches for each rank",
-                hint="pass loader.dataset, and the loader's arguments as keywords",
-            )
-        if isinstance(dataset, IterableDataset):
-            return StreamFeed(
-                dataset,
-                global_batch,
-                self.world.rank,
-                self.world.world_size,
-                self.seed,
-                self.device,
-                self.precision,
-                self._control,
-                parts=parts,
-                fill=fill,
-                sharded=sharded,
-                loader=loader,
-            )
-        sharding = Sharding(
-            len(dataset),  # type: ignore[arg-type]  # a map-style Dataset has a length
-            global_batch,
-            self.world.rank,
-            self.world.world_size,
-            self.seed,
-            shuffle,
-        )
-        if isinstance(dataset, ResidentData):
-            if loader:
-                raise RankupError(
-                    "loader-option-taken",
-                    f"{', '.join(loader)}: resident data needs no loader",
-                    hint="leave it out",
-                )
-            return ResidentFeed(dataset, sharding, self.device, self.precision, parts=parts, fill=fill)
-        return DatasetFeed(
-            dataset,
-            sharding,
-            self.device,
-            self.precision,
-            parts=parts,
-            fill=fill,
-            sample_rng=sample_rng,
-            loader=loader,
-        )
 
     # -------------------------------------------------------------- the loop
 
@@ -281,10 +212,8 @@ class Run:
         each rank, and ``run.sum`` afterwards.
         """
         self.settle_buffers()
-        world_size = self.world.world_size
-        feed = self._make_feed(
-            dataset, max(global_batch, world_size), False, None, False, loader, parts=1, fill=False
-        )
+        size = max(global_batch, self.world.world_size)
+        feed = make_feed(dataset, self._here, size, FeedOptions(shuffle=False, fill=False), loader)
         outer = self.batch
         try:
             for batch in feed.batches(0, 0):
@@ -364,34 +293,8 @@ class Run:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that this rank needs to go on from here: the generators are its own, the rest is everyone's."""
-        return {
-            "models": [model.state_dict() for model in self.models],
-            "optimizers": [opt.state_dict() for opt in self.optimizers],
-            "kept": {name: thing.state_dict() for name, thing in self.kept.items()},
-            "position": (self.position.epoch, self.position.step),
-            "rng": seed.rng_state(),
-            "seed": self.seed,
-        }
+        return state.collect(self)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Put back what ``state_dict`` gave, after ``prepare`` and ``keep`` and before the first step."""
-        if state["seed"] != self.seed:
-            raise RankupError(
-                "other-seed",
-                f"the state was taken with seed {state['seed']}, this run has {self.seed}: the order would differ",
-                hint=f"rankup.init(seed={state['seed']})",
-            )
-        if set(state["kept"]) != set(self.kept):
-            raise RankupError(
-                "other-kept",
-                f"the state keeps {sorted(state['kept'])}, this run {sorted(self.kept)}",
-                hint="call run.keep with the same names before loading",
-            )
-        for model, saved in zip(self.models, state["models"], strict=True):
-            model.load_state_dict(saved)
-        for opt, saved in zip(self.optimizers, state["optimizers"], strict=True):
-            opt.load_state_dict(saved)
-        for name, saved in state["kept"].items():
-            self.kept[name].load_state_dict(saved)
-        self.position.epoch, self.position.step = state["position"]
-        seed.set_rng_state(state["rng"])
+        state.restore(self, saved)

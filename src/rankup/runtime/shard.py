@@ -34,12 +34,6 @@ class Sharding:
     shuffle: bool
 
     def __post_init__(self) -> None:
-        if self.global_batch < self.world_size:
-            raise RankupError(
-                "global-batch-too-small",
-                f"a global batch of {self.global_batch} leaves nothing for some of {self.world_size} processes",
-                hint=f"global_batch is the batch of all processes together: at least {self.world_size}",
-            )
         if self.length == 0:
             raise RankupError("empty-dataset", "the data set holds no samples")
 

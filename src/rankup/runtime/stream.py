@@ -47,12 +47,6 @@ class StreamFeed:
         sharded: bool = False,
         loader: dict[str, Any] | None = None,
     ) -> None:
-        if global_batch < world_size:
-            raise RankupError(
-                "global-batch-too-small",
-                f"a global batch of {global_batch} leaves nothing for some of {world_size} processes",
-                hint=f"global_batch is the batch of all processes together: at least {world_size}",
-            )
         if fill and rank == 0:
             warnings.warn(
                 "an IterableDataset has no order to keep: training on it is neither the same on another number of "

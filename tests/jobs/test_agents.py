@@ -1,0 +1,151 @@
+"""A whole allocation, with srun and pbsdsh played by a few lines of bash: the nodes are addresses of this machine."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from rankup_process import Started, script
+
+from rankup.core.rundir import RunDir
+from rankup.fanout.base import NODE_RANK, Plan
+from rankup.jobs import agents
+from rankup.jobs.allocation import Allocation
+from rankup.jobs.job import LocalJob
+
+SRUN = """#!/bin/bash
+echo "$@" >srun-arguments
+while [ "$1" != bash ]; do shift; done
+SLURM_NODEID=0 "$@" & a=$!
+SLURM_NODEID=1 "$@" & b=$!
+wait $a; x=$?
+wait $b; y=$?
+exit $((x > y ? x : y))
+"""
+# As the real one: its tasks have a bare environment and another folder, and it ends with 0 whatever they do.
+PBSDSH = """#!/bin/bash
+shift 3
+cd / && env -i PATH=/bin:/usr/bin "$@"
+exit 0
+"""
+
+
+def command(folder: Path, name: str, text: str) -> str:
+    (folder / "bin").mkdir()
+    (folder / "bin" / name).write_text(text)
+    (folder / "bin" / name).chmod(0o755)
+    return f"{folder / 'bin'}:/usr/bin:/bin"
+
+
+def slurm(folder: Path, job_id: int) -> dict[str, str]:
+    nodes = {"SLURM_JOB_NODELIST": "127.0.0.[1-2]", "SLURM_JOB_CPUS_PER_NODE": "2(x2)"}
+    batch_shell = {
+        "SLURM_JOB_ID": str(job_id),
+        "SLURMD_NODENAME": "n1",
+        "SLURM_NODEID": "0",
+        "SLURM_PROCID": "0",
+    }
+    return {"PATH": command(folder, "srun", SRUN), **nodes, **batch_shell}
+
+
+def pbs(folder: Path, job_id: int) -> dict[str, str]:
+    (folder / "nodes").write_text("127.0.0.1\n127.0.0.1\n127.0.0.2\n127.0.0.2\n")
+    path = command(folder, "pbsdsh", PBSDSH)
+    return {"PATH": path, "PBS_JOBID": f"{job_id}.head", "PBS_NODEFILE": str(folder / "nodes")}
+
+
+@pytest.fixture
+def free_job_id():
+    """A job whose port, 20000 + its number, is free."""
+    for number in range(100, 12000):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", 20000 + number)) != 0:
+                return number
+    raise AssertionError("no free port")
+
+
+@pytest.mark.parametrize("allocation", [slurm, pbs])
+def test_the_whole_allocation_is_used(tmp_path, allocation, free_job_id):
+    keys = "('RANK', 'WORLD_SIZE', 'GROUP_RANK', 'OWN')"
+    name = script(tmp_path, f"import os; print(*(os.environ[k] for k in {keys}))")
+    env = {**allocation(tmp_path, free_job_id), "OWN": "it's mine"}
+    run = Started(tmp_path, "--nproc-per-node", "1", name, env=env).end()
+    assert run.code == 0, run.err
+    assert sorted(run.out.splitlines()) == ["[rank 0] 0 2 0 it's mine", "[rank 1] 1 2 1 it's mine"]
+    assert (run.outcome["outcome"], run.outcome["nnodes"]) == ("done", 2)
+    assert json.loads((run.run_dir / "node-1.json").read_text())["nproc_per_node"] == 1
+
+
+@pytest.mark.parametrize("allocation", [slurm, pbs])
+def test_a_failure_on_any_node_fails_the_run_with_its_reason(tmp_path, allocation, free_job_id):
+    name = script(
+        tmp_path,
+        """
+        import os
+        if os.environ["RANK"] == "1":
+            raise ValueError("no good")
+        """,
+    )
+    run = Started(tmp_path, "--nproc-per-node", "1", name, env=allocation(tmp_path, free_job_id)).end()
+    assert run.code == 1
+    assert "[rank 1] ValueError: no good" in run.err
+    assert "error: rank 1 failed first on node 1: ValueError: no good [worker-failed]" in run.err
+    assert (run.outcome["failed_rank"], run.outcome["worker_code"]) == (1, 1)
+
+
+def test_asking_to_be_requeued_is_no_failure_to_srun(tmp_path, free_job_id):
+    name = script(
+        tmp_path,
+        """
+        import os, pathlib
+        if os.environ["RANK"] == "0":
+            (pathlib.Path(os.environ["RANKUP_RUN_DIR"]) / "outcome").write_text("requeue\\n")
+        """,
+    )
+    run = Started(tmp_path, "--nproc-per-node", "1", name, env=slurm(tmp_path, free_job_id)).end()
+    assert run.code == 75, run.err
+    assert "--cpus-per-task=2" in (tmp_path / "srun-arguments").read_text()
+
+
+def test_an_agent_is_rankup_run_by_hand():
+    job = LocalJob(("train.py", "--nnodes", "9"), nproc=4, max_restarts=1, python="/py", threads=2)
+    allocation = Allocation("slurm", "7", ("a", "b"), inside=False)
+    assert agents.agent_command(job, allocation, RunDir(Path("/runs/x"))) == (
+        *("/py", "-m", "rankup", "run", "--nnodes=2", "--node-rank", NODE_RANK),
+        *("--rdzv-endpoint=a:20007", "--rdzv-timeout=300", "--max-restarts=1"),
+        *("--nproc-per-node=4", "--threads=2", "--run-dir=/runs/x", "--", "train.py", "--nnodes", "9"),
+    )
+
+
+def test_a_script_per_node_brings_environment_and_folder_along(tmp_path):
+    plan = Plan(("a", "b"), ("/py", "--node-rank", NODE_RANK, "a b"), tmp_path / "agents", lines=(0, 1))
+    env = {"PATH": "/opt/bin:/bin", "LD_LIBRARY_PATH": "/opt/lib", "A": "x y", "PBS_NODENUM": "0"}
+    agents.write_scripts(plan, {**env, "BASH_FUNC_module%%": "() { :; }"}, "/work dir")
+    code = tmp_path / "agents" / "agent-1.code"
+    assert plan.script_of(1).read_text() == (
+        "export PATH=/opt/bin:/bin\nexport LD_LIBRARY_PATH=/opt/lib\nexport A='x y'\n"
+        "cd '/work dir' || exit 1\n/py --node-rank 1 'a b'\n"
+        f"code=$?\necho $code >{code}\nexit $code\n"
+    )
+    assert plan.hostfile.read_text() == "a\nb\n"
+    assert plan.script_of(0).stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "commands", "fanout"),
+    [
+        ("slurm", {"pbsdsh"}, "srun"),
+        ("pbs", {"pbsdsh", "mpiexec (Open MPI)"}, "pbsdsh"),
+        ("pbs", {"mpiexec (Open MPI)"}, "mpiexec"),
+        ("pbs", {"mpiexec"}, "pals"),
+    ],
+)
+def test_the_fan_out_is_what_the_site_has(monkeypatch, tmp_path, scheduler, commands, fanout):
+    for name in commands:
+        file = tmp_path / name.split()[0]
+        file.write_text(f"#!/bin/sh\necho '{name}'\n")
+        file.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert agents.choose_fanout(Allocation(scheduler, "1", ("a",), inside=True)) == fanout

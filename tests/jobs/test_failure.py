@@ -1,0 +1,60 @@
+"""Who failed first, and of what."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from rankup.jobs.failure import Exit, first_failure, last_exception, reason
+
+TRACEBACK = "Traceback (most recent call last):\n  File x\n"
+
+
+@pytest.mark.parametrize(
+    ("exits", "logs", "rank"),
+    [
+        ([], {}, None),
+        ([Exit(0, 0, 1.0)], {}, None),
+        ([Exit(0, 1, 2.0), Exit(1, 1, 1.0)], {}, 1),
+        ([Exit(0, 1, 1.0), Exit(1, 1, 2.0)], {0: "RuntimeError: Connection closed by peer"}, 1),
+        ([Exit(0, 1, 1.0)], {0: "RuntimeError: Connection closed by peer"}, 0),
+        ([Exit(0, -signal.SIGTERM, 1.0), Exit(1, 3, 2.0)], {}, 1),
+        ([Exit(0, 1, 1.0, attempt=0), Exit(1, 1, 9.0, attempt=1)], {}, 1),
+    ],
+)
+def test_the_first_failure_is_the_earliest_that_is_no_consequence(tmp_path, exits, logs, rank):
+    for of, text in logs.items():
+        (tmp_path / f"rank-{of}.err").write_text(TRACEBACK + text)
+    found = first_failure(exits, tmp_path)
+    assert (found.rank if found else None) == rank
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "text"),
+    [
+        (1, TRACEBACK + "ValueError: no\n", "ValueError: no"),
+        (1, "no traceback", "exit code 1"),
+        (3, None, "exit code 3"),
+        (-signal.SIGKILL, "", "killed by SIGKILL (often: out of memory)"),
+        (-signal.SIGSEGV, "", "killed by SIGSEGV"),
+    ],
+)
+def test_the_reason_in_one_line(tmp_path, code, log, text):
+    if log is not None:
+        (tmp_path / "rank-0.err").write_text(log)
+    assert reason(Exit(0, code, 0.0), tmp_path) == text
+
+
+def test_the_exception_of_the_last_traceback_counts():
+    chained = [
+        *TRACEBACK.splitlines(),
+        "KeyError: 1",
+        "",
+        "During handling …",
+        "",
+        *TRACEBACK.splitlines(),
+        "ValueError: 2",
+    ]
+    assert last_exception(chained) == "ValueError: 2"
+    assert last_exception(["all is well"]) is None
