@@ -20,15 +20,20 @@ echo "$@" >srun-arguments
 while [ "$1" != bash ]; do shift; done
 SLURM_NODEID=0 "$@" & a=$!
 SLURM_NODEID=1 "$@" & b=$!
-wait $a; x=$?
-wait $b; y=$?
-exit $((x > y ? x : y))
+# --kill-on-bad-exit
+wait -n && wait -n && exit 0
+code=$?
+kill $a $b
+wait
+exit $code
 """
 # As the real one: its tasks have a bare environment and another folder, and it ends with 0 whatever they do.
 PBSDSH = """#!/bin/bash
 shift 3
-cd / && env -i PATH=/bin:/usr/bin "$@"
-exit 0
+cd /
+env -i PATH=/bin:/usr/bin "$@" & task=$!
+trap 'kill $task' TERM
+while wait $task; kill -0 $task 2>/dev/null; do :; done
 """
 
 
@@ -126,8 +131,10 @@ def test_a_script_per_node_brings_environment_and_folder_along(tmp_path):
     code = tmp_path / "agents" / "agent-1.code"
     assert plan.script_of(1).read_text() == (
         "export PATH=/opt/bin:/bin\nexport LD_LIBRARY_PATH=/opt/lib\nexport A='x y'\n"
-        "cd '/work dir' || exit 1\n/py --node-rank 1 'a b'\n"
-        f"code=$?\necho $code >{code}\nexit $code\n"
+        "cd '/work dir' || exit 1\n/py --node-rank 1 'a b' &\nagent=$!\n"
+        "trap 'kill -TERM $agent' TERM INT HUP\n"
+        "while wait $agent; code=$?; kill -0 $agent 2>/dev/null; do :; done\n"
+        f"echo $code >{code}\nexit $code\n"
     )
     assert plan.hostfile.read_text() == "a\nb\n"
     assert plan.script_of(0).stat().st_mode & 0o777 == 0o700

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
-import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +21,17 @@ from rankup.jobs.tail import Tail
 
 # An agent ends its own processes within this after a signal; then we end the agents.
 GRACE = 8.0
+NFS_LAG = 60.0
+# Bash runs a trap only between commands: so the agent is in the background, and the wait is taken up again.
+_AGENT = """\
+{exports}cd {folder} || exit 1
+{command} &
+agent=$!
+trap 'kill -TERM $agent' TERM INT HUP
+while wait $agent; code=$?; kill -0 $agent 2>/dev/null; do :; done
+echo $code >{code}
+exit $code
+"""
 _PREFIXED = re.compile(r"\[rank (\d+)\] ?(.*)", re.DOTALL)
 # What differs from node to node, or belongs to the batch shell alone.
 _NOT_CARRIED = re.compile(
@@ -93,7 +102,7 @@ def run_agents(job: LocalJob, allocation: Allocation, run: RunDir, interrupts: I
     finally:
         kill_marked(mark)
         codes = [process.wait() for process in processes]
-    codes += _codes_in_files(plan) if name == "pbsdsh" else []
+    codes += _last_codes(plan) if name == "pbsdsh" else []
     return next((code for code in codes if code != 0), 0)
 
 
@@ -104,24 +113,33 @@ def write_scripts(plan: Plan, env: Mapping[str, str], folder: str) -> None:
     exports = "".join(f"export {key}={shell.quote([value])}\n" for key, value in carried.items())
     for node in range(len(plan.hosts)):
         command = shell.quote([str(node) if token == NODE_RANK else token for token in plan.agent])
-        code = shell.quote([str(_code_file(plan, node))])
-        text = f"{exports}cd {shell.quote([folder])} || exit 1\n{command}\ncode=$?\necho $code >{code}\nexit $code\n"
+        text = _AGENT.format(
+            exports=exports,
+            folder=shell.quote([folder]),
+            command=command,
+            code=shell.quote([str(_code(plan, node))]),
+        )
         write_atomic(plan.script_of(node), os.fsencode(text), mode=0o700)
     write_atomic(plan.hostfile, "".join(f"{host}\n" for host in plan.hosts))
 
 
-def _code_file(plan: Plan, node: int) -> Path:
+def _code(plan: Plan, node: int) -> Path:
     return plan.folder / f"agent-{node}.code"
 
 
-def _codes_in_files(plan: Plan) -> list[int]:
-    """pbsdsh ends with 0 whatever its tasks did. An agent without a code was killed, or its file is late (NFS)."""
-    files = [_code_file(plan, node) for node in range(len(plan.hosts))]
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not all(file.exists() for file in files):
+def _codes(plan: Plan) -> list[int]:
+    """The codes of the agents that have ended, where agents leave them in files."""
+    files = [_code(plan, node) for node in range(len(plan.hosts))]
+    return [int(text) for text in (file.read_text() for file in files if file.exists()) if text.strip()]
+
+
+def _last_codes(plan: Plan) -> list[int]:
+    """All codes. pbsdsh ends with 0 whatever its tasks did; an agent without a code was killed, or NFS is late."""
+    deadline = time.monotonic() + NFS_LAG
+    while len(codes := _codes(plan)) < len(plan.hosts) and not any(codes) and time.monotonic() < deadline:
         os.listdir(plan.folder)  # noqa: PTH208  # has the client look again
         time.sleep(0.5)
-    return [int(file.read_text() or 1) if file.exists() else 1 for file in files]
+    return codes + [1] * (len(plan.hosts) - len(codes))
 
 
 def _watch(
@@ -136,12 +154,12 @@ def _watch(
     while any(process.poll() is None for process in processes):
         _show(tails, view, all_of_it=False)
         view.tick(run)
-        failed = any(process.poll() not in (None, 0) for process in processes)
+        failed = any(process.poll() for process in processes) or any(_codes(plan))
         if deadline is None and (interrupts.first is not None or failed):
             deadline = time.monotonic() + GRACE
             for process in processes:
-                with contextlib.suppress(ProcessLookupError):
-                    process.send_signal(interrupts.first or signal.SIGTERM)
+                # Never SIGINT: srun takes the first one for a question.
+                process.terminate()
         if deadline is not None and (interrupts.count > 1 or time.monotonic() > deadline):
             for process in processes:
                 process.kill()

@@ -24,6 +24,7 @@ class Row:
     nodes: int
     threads: int
     cores: int
+    on_cpu: bool
     seconds: Sample
     accuracy: float
     speedup: float
@@ -41,14 +42,13 @@ def compare(runs: Sequence[Measured]) -> list[Row]:
         [run for run in runs if run.turn.processes == processes]
         for processes in sorted({run.turn.processes for run in runs})
     ]
-    baseline = Sample.of([run.seconds for run in groups[0]])
-    return [_row(group, baseline, _cores(groups[0][0])) for group in groups]
+    return [_row(group, groups[0]) for group in groups]
 
 
-def _row(group: Sequence[Measured], baseline: Sample, baseline_cores: int) -> Row:
-    one = group[0]
+def _row(group: Sequence[Measured], first: Sequence[Measured]) -> Row:
+    one, itself = group[0], group is first
     seconds = Sample.of([run.seconds for run in group])
-    itself = seconds == baseline
+    baseline = Sample.of([run.seconds for run in first])
     speedup = baseline.median / seconds.median
     return Row(
         version=version_of(one),
@@ -56,11 +56,12 @@ def _row(group: Sequence[Measured], baseline: Sample, baseline_cores: int) -> Ro
         nodes=one.nodes,
         threads=one.threads,
         cores=_cores(one),
+        on_cpu=one.on_cpu,
         seconds=seconds,
         accuracy=Sample.of([run.accuracy for run in group]).median,
         speedup=speedup,
         speedup_range=None if itself else ratio_range(baseline, seconds),
-        efficiency=speedup * baseline_cores / _cores(one),
+        efficiency=speedup * _cores(first[0]) / _cores(one),
         within_noise=None if itself else overlap(baseline, seconds),
     )
 

@@ -32,7 +32,7 @@ EQUAL = {
     "test_samples": "the number of test samples",
     "torch": "torch's version",
 }
-# Two standard errors: an honest pair of runs is farther apart in one study of twenty at most.
+# In standard errors: equally good models, each on test data of its own, are farther apart in one case of twenty.
 ACCURACY_ERRORS = 2.0
 
 
@@ -89,7 +89,7 @@ def _threads_changed(runs: Sequence[Measured]) -> Iterable[Finding]:
 
 
 def _accuracies_apart(runs: Sequence[Measured]) -> Iterable[Finding]:
-    """Against the fewest processes; the test samples are the same, so this threshold is a wide one."""
+    """Against the fewest processes. They share their test data, so that chance alone rarely reaches the threshold."""
     baseline, *others = _one_of_each(runs)
     expected = _median_accuracy(runs, baseline)
     samples = int(baseline.summary["test_samples"])
@@ -126,7 +126,9 @@ def _oversubscribed(runs: Sequence[Measured], cpus: int) -> Iterable[Finding]:
 
 def _one_of_each(runs: Sequence[Measured]) -> list[Measured]:
     """The first run of each number of processes, the fewest first."""
-    return sorted({run.turn.processes: run for run in reversed(runs)}.values(), key=lambda r: r.turn.processes)
+    return sorted(
+        {run.turn.processes: run for run in reversed(runs)}.values(), key=lambda r: r.turn.processes
+    )
 
 
 def _median_accuracy(runs: Sequence[Measured], like: Measured) -> float:
@@ -139,4 +141,7 @@ def _who_says(facts: Iterable[tuple[Measured, Any]]) -> list[tuple[str, str]]:
     for run, value in facts:
         _, who = said.setdefault(repr(value), (value, {}))
         who[count_of(run.turn.processes)] = None
-    return [(f"{value:,}" if type(value) is int else str(value), " and ".join(who)) for value, who in said.values()]
+    return [
+        (f"{value:,}" if type(value) is int else str(value), " and ".join(who))
+        for value, who in said.values()
+    ]

@@ -1,8 +1,8 @@
 """The statistics of few repeats: medians, ranges, and what they suffice to say. Nothing here knows where numbers
 come from.
 
-Times on a shared machine are no bell curves: one disturbed run in five is usual, and it is always slower. So the
-median stands for a version and the range for its spread; nothing is averaged, nothing thrown away.
+Times are no bell curves: what disturbs a run only ever makes it slower. So the median stands for a version and the
+range for its spread; nothing is averaged, nothing thrown away.
 """
 
 from __future__ import annotations

@@ -1,0 +1,82 @@
+"""What a study leaves behind: ``table.txt`` for people, ``results.json`` for programs, and the machine it ran on."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rankup.core.files import make_folder, write_atomic
+from rankup.core.findings import Severity
+from rankup.scale.compare import compare
+from rankup.scale.refuse import judge
+from rankup.scale.study import Study
+from rankup.scale.table import finding_lines, heading, ratio_table, run_table
+from rankup.world.devices import cpu_affinity
+
+
+@dataclass(frozen=True)
+class Report:
+    """``text`` is what to show, ``results`` what to keep; ``comparable`` whether there are ratios."""
+
+    comparable: bool
+    text: str
+    results: dict[str, Any]
+
+
+def machine() -> dict[str, Any]:
+    """What the times depend on besides the work: where, on how many CPUs, and how busy it was before."""
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    return {
+        "hostname": platform.node(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "cpu_count": os.cpu_count(),
+        "cpu_affinity": cpu_affinity(),
+        "load_before": load,
+    }
+
+
+def report(study: Study, machine: dict[str, Any]) -> Report:
+    """Judge and compare what was measured on ``machine``."""
+    runs = study.runs
+    findings = [study.failure] if study.failure else []
+    findings += judge(runs, len(machine["cpu_affinity"])) if runs else []
+    comparable = not any(finding.severity is Severity.ERROR for finding in findings)
+    rows = compare(runs) if comparable else []
+    blocks = (
+        [heading(runs[0]) + "\n\n" + ratio_table(rows)] if comparable else [run_table(runs)] if runs else []
+    )
+    if findings:
+        blocks.append("\n".join(finding_lines(findings)))
+    if not comparable:
+        blocks.append("not comparable: no speed-up and no efficiency")
+    results = {
+        "comparable": comparable,
+        "rows": [row.as_dict() for row in rows],
+        "findings": [finding.as_dict() for finding in findings],
+        "runs": [
+            {
+                "run": str(run.path),
+                "nproc_per_node": run.turn.processes,
+                "repeat": run.turn.repeat,
+                "steps": run.steps,
+                **run.summary,
+            }
+            for run in runs
+        ],
+        "machine": {**machine, "torch": runs[0].summary["torch"] if runs else None},
+    }
+    return Report(comparable, "\n\n".join(blocks) + "\n", results)
+
+
+def write(report: Report, folder: Path) -> Path:
+    """Keep both files in ``folder``, for their owner's eyes like the runs beside it; the path of the results."""
+    make_folder(folder, mode=0o700, purpose="study directory")
+    write_atomic(folder / "table.txt", report.text, mode=0o600)
+    path = folder / "results.json"
+    write_atomic(path, json.dumps(report.results, indent=2) + "\n", mode=0o600)
+    return path
