@@ -10,6 +10,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from rankup.core.findings import Confidence, Finding, Severity
+from rankup.scale.compare import compare
+from rankup.scale.machine import Machine
 from rankup.scale.measured import Measured, count_of
 from rankup.scale.stats import accuracy_error
 
@@ -36,15 +38,22 @@ EQUAL = {
 ACCURACY_ERRORS = 2.0
 
 
-def judge(runs: Sequence[Measured], cpus: int) -> list[Finding]:
-    """What is wrong with comparing ``runs``, errors first; ``cpus`` is how many a node gives them."""
-    return [
-        *_unequal_work(runs),
-        *_not_as_asked(runs),
-        *_threads_changed(runs),
+# In shares of the cores: above it something else than the cores made the difference.
+LINEAR = 1.1
+# Runnable processes per CPU before the study began: others compute here too.
+BUSY = 0.5
+
+
+def judge(runs: Sequence[Measured], machine: Machine) -> list[Finding]:
+    """What is wrong with comparing ``runs`` (of two versions or more) as they ran on ``machine``, errors first."""
+    errors = [*_unequal_work(runs), *_not_as_asked(runs), *_threads_changed(runs)]
+    warnings = [
         *_accuracies_apart(runs),
-        *_oversubscribed(runs, cpus),
+        *([] if errors else _superlinear(runs)),
+        *_oversubscribed(runs, len(machine.cpus)),
+        *_busy(machine),
     ]
+    return errors + warnings
 
 
 def _unequal_work(runs: Sequence[Measured]) -> Iterable[Finding]:
@@ -110,6 +119,21 @@ def _accuracies_apart(runs: Sequence[Measured]) -> Iterable[Finding]:
             )
 
 
+def _superlinear(runs: Sequence[Measured]) -> Iterable[Finding]:
+    for row in compare(runs):
+        if row.efficiency > LINEAR:
+            yield Finding(
+                "superlinear",
+                Severity.WARNING,
+                f"{count_of(row.processes)} reach an efficiency of {row.efficiency:.0%}",
+                place="efficiency",
+                why="no more than 100% comes from the added cores; the rest says that the baseline uses its own badly "
+                "(too many threads for a small model, other work on the machine)",
+                fix="--threads 1 gives every process one thread; an idle machine gives every thread a CPU",
+                confidence=Confidence.LIKELY,
+            )
+
+
 def _oversubscribed(runs: Sequence[Measured], cpus: int) -> Iterable[Finding]:
     for run in _one_of_each(runs):
         wanted = run.turn.processes * run.threads
@@ -122,6 +146,19 @@ def _oversubscribed(runs: Sequence[Measured], cpus: int) -> Iterable[Finding]:
                 why="threads that wait for each other's CPU measure the operating system's scheduler",
                 fix=f"at most {cpus} threads in all: fewer processes, or a smaller --threads",
             )
+
+
+def _busy(machine: Machine) -> Iterable[Finding]:
+    if machine.load is not None and machine.load > BUSY * machine.cpu_count:
+        yield Finding(
+            "busy-machine",
+            Severity.WARNING,
+            f"the load was {machine.load:.1f} on {machine.cpu_count} CPUs before the first run",
+            place=machine.hostname,
+            why="what others compute meanwhile slows versions down unequally",
+            fix="measure again on an idle machine, or on a node of your own",
+            confidence=Confidence.LIKELY,
+        )
 
 
 def _one_of_each(runs: Sequence[Measured]) -> list[Measured]:

@@ -1,21 +1,19 @@
-"""What a study leaves behind: ``table.txt`` for people, ``results.json`` for programs, and the machine it ran on."""
+"""What a study leaves behind: ``table.txt`` for people, ``results.json`` for programs."""
 
 from __future__ import annotations
 
 import json
-import os
-import platform
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from rankup.core.files import make_folder, write_atomic
 from rankup.core.findings import Severity
 from rankup.scale.compare import compare
+from rankup.scale.machine import Machine
 from rankup.scale.refuse import judge
 from rankup.scale.study import Study
 from rankup.scale.table import finding_lines, heading, ratio_table, run_table
-from rankup.world.devices import cpu_affinity
 
 
 @dataclass(frozen=True)
@@ -27,24 +25,11 @@ class Report:
     results: dict[str, Any]
 
 
-def machine() -> dict[str, Any]:
-    """What the times depend on besides the work: where, on how many CPUs, and how busy it was before."""
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    return {
-        "hostname": platform.node(),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "cpu_count": os.cpu_count(),
-        "cpu_affinity": cpu_affinity(),
-        "load_before": load,
-    }
-
-
-def report(study: Study, machine: dict[str, Any]) -> Report:
+def report(study: Study, machine: Machine) -> Report:
     """Judge and compare what was measured on ``machine``."""
     runs = study.runs
     findings = [study.failure] if study.failure else []
-    findings += judge(runs, len(machine["cpu_affinity"])) if runs else []
+    findings += judge(runs, machine) if runs else []
     comparable = not any(finding.severity is Severity.ERROR for finding in findings)
     rows = compare(runs) if comparable else []
     blocks = (
@@ -68,7 +53,7 @@ def report(study: Study, machine: dict[str, Any]) -> Report:
             }
             for run in runs
         ],
-        "machine": {**machine, "torch": runs[0].summary["torch"] if runs else None},
+        "machine": {**asdict(machine), "torch": runs[0].summary["torch"] if runs else None},
     }
     return Report(comparable, "\n\n".join(blocks) + "\n", results)
 

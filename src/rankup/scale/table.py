@@ -58,8 +58,8 @@ def heading(run: Measured) -> str:
     said = run.summary
     settings = "".join(f", {key}={value}" for key, value in said["settings"].items())
     return (
-        f"{said['name']} on {said['data']}: {said['samples']:,} samples in {run.steps:,} steps and "
-        f"{said['epochs']} epochs, global batch {said['global_batch']}\n"
+        f"{said['name']} on {said['data']}: {said['samples']:,} samples in {run.steps:,} steps of a global batch "
+        f"of {said['global_batch']}, epochs: {said['epochs']}\n"
         f"{said['optimizer']}, lr {said['lr']:g}, gamma {said['gamma']:g}, seed {said['seed']}{settings}; "
         f"{said['precision']} on {said['device']}, torch {said['torch']}"
     )
@@ -89,8 +89,8 @@ def _efficiency_note(rows: Sequence[Row]) -> str:
     if len({row.threads for row in rows}) == 1:
         return times + "processes; each has as many threads"
     if len({row.cores for row in rows}) == 1:
-        return times + "cores (processes × threads): here the same cores, shared out; see --threads"
-    return times + "cores (processes × threads); see --threads"
+        return times + "cores (processes × threads), which are as many in all rows"
+    return times + "cores (processes × threads)"
 
 
 def _spread_note(rows: Sequence[Row]) -> str:

@@ -13,8 +13,9 @@ from rankup.cli.lines import LineView
 from rankup.cli.workload_job import DataOption, SettingsOption, require_torch, settings_from, workload_job
 from rankup.core.units import duration
 from rankup.scale.grid import Turn, parse_process_counts, turns
+from rankup.scale.machine import Machine
 from rankup.scale.measured import Measured, count_of
-from rankup.scale.report import machine, report, write
+from rankup.scale.report import report, write
 from rankup.scale.study import measure
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -69,7 +70,7 @@ def scale(
         )[0]
         for turn in order
     }
-    here = machine()
+    here = Machine.here()
     study = measure(order, jobs.__getitem__, TurnLines())
     made = report(study, here)
     path = write(made, study.folder)

@@ -1,0 +1,62 @@
+"""A contender in a process of its own, asked for one round at a time; between rounds it waits and costs nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from rankup.core.shell import start
+
+PIPE = -1  # subprocess.PIPE
+
+
+class Contender:
+    """``with Contender("steps", "Fabric", {"steps": 200}, threads=1) as it: it.round()`` → seconds."""
+
+    def __init__(self, bench: str, name: str, settings: Mapping[str, Any], threads: int) -> None:
+        self._name = name
+        self._threads = threads
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the process
+        self._process = start(
+            [sys.executable, "-m", "benchmarks.worker", bench, name, str(threads), json.dumps(settings)],
+            # One machine's CPU for everyone: some libraries would take a GPU by themselves.
+            env={**os.environ, "OMP_NUM_THREADS": str(threads), "CUDA_VISIBLE_DEVICES": ""},
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=self._said,
+            die_with_parent=True,
+        )
+
+    def round(self) -> float:
+        """Seconds that one round took, by the contender's own clock."""
+        assert self._process.stdin and self._process.stdout
+        try:
+            self._process.stdin.write(b"go\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = b""
+        if not line:
+            self._said.seek(0)
+            raise SystemExit(f"{self._name} failed:\n{self._said.read().decode(errors='replace')}")
+        answer = json.loads(line)
+        if answer["threads"] != self._threads:  # a library that changes it would not do the same work
+            raise SystemExit(f"{self._name} computes with {answer['threads']} threads, not {self._threads}")
+        return float(answer["seconds"])
+
+    def __enter__(self) -> Contender:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.close()  # the end of its input is the end of its loop
+        self._process.stdout.close()
+        self._process.wait()
+        self._said.close()

@@ -1,0 +1,100 @@
+"""Measuring fairly: contenders take turns round by round, and what counts is the ratio of their medians.
+
+Turns make both sides suffer alike from what else the machine does; the first to go moves on by one each round. The
+spread of a ratio is the middle half of the ratios within each round.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.contender import Contender
+
+Rounds = dict[str, list[float]]  # contender → one value per round, in the bench's unit
+
+
+@dataclass(frozen=True)
+class Claim:
+    """``factor`` × median of ``contender`` / median of ``against`` (or the median itself), and its target."""
+
+    text: str
+    contender: str
+    against: str | None
+    target: float
+    at_most: bool
+    factor: float = 1.0
+
+    def verdict(self, rounds: Rounds) -> dict[str, Any] | None:
+        """value, low and high (quartiles over rounds), target, met; None where a contender did not take part."""
+        if self.contender not in rounds or (self.against is not None and self.against not in rounds):
+            return None
+        mine = rounds[self.contender]
+        other = rounds[self.against] if self.against is not None else [1.0] * len(mine)
+        value = self.factor * statistics.median(mine) / statistics.median(other)
+        low, high = middle_half([self.factor * a / b for a, b in zip(mine, other, strict=True)])
+        met = value <= self.target if self.at_most else value >= self.target
+        bound = f"{'≤' if self.at_most else '≥'} {self.target:g}"
+        return {"claim": self.text, "value": value, "low": low, "high": high, "target": bound, "met": met}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One bench, measured. ``settings`` say what the work was; ``notes`` what a reader must know."""
+
+    name: str
+    title: str
+    unit: str
+    settings: dict[str, Any]
+    rounds: Rounds
+    claims: list[Claim]
+    notes: list[str] = field(default_factory=list)
+
+
+def middle_half(values: list[float]) -> tuple[float, float]:
+    """First and third quartile."""
+    if len(values) < 2:
+        return values[0], values[0]
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, high
+
+
+def take_turns(measures: Mapping[str, Callable[[], float]], rounds: int) -> Rounds:
+    """Each measure once per round."""
+    names = list(measures)
+    values: Rounds = {name: [] for name in names}
+    for number in range(rounds):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            values[name].append(measures[name]())
+    return values
+
+
+def contest(
+    bench: str,
+    names: Iterable[str],
+    settings: Mapping[str, Any],
+    *,
+    threads: int,
+    rounds: int,
+    processes: int,
+) -> Rounds:
+    """Seconds per round of contenders that each live in a process of their own; the first round is a warm-up.
+
+    Done ``processes`` times over with fresh processes: two processes of the same program can differ by percents for
+    as long as they live, by how their memory happens to lie.
+    """
+    seconds: Rounds = {name: [] for name in names}
+    for _ in range(processes):
+        with ExitStack() as stack:
+            contenders = {
+                name: stack.enter_context(Contender(bench, name, settings, threads)) for name in seconds
+            }
+            measures = {name: contender.round for name, contender in contenders.items()}
+            take_turns(measures, 1)
+            for name, values in take_turns(measures, rounds).items():
+                seconds[name] += values
+    return seconds

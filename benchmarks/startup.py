@@ -1,0 +1,54 @@
+"""How long a command line takes to say anything: ``rankup --help`` beside an empty Python and ``torchrun --help``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks.contest import Claim, Result, take_turns
+from rankup.core import shell
+
+SEES_TORCH = """
+import sys
+from rankup.cli.app import main
+try:
+    main(["--help"])
+except SystemExit:
+    pass
+sys.exit("torch" in sys.modules)
+"""
+
+
+def timed(command: Sequence[str]) -> Callable[[], float]:
+    def measure() -> float:
+        began = time.perf_counter()
+        done = shell.run(command)
+        seconds = time.perf_counter() - began
+        if done.code != 0:
+            raise SystemExit(f"{shell.quote(command)} failed with {done.code}:\n{done.err}")
+        return seconds
+
+    return measure
+
+
+def run(quick: bool) -> Result:
+    here = Path(sys.executable).parent  # the commands of this environment, whatever PATH says
+    measures = {
+        "python -c pass": timed([sys.executable, "-c", "pass"]),
+        "rankup --help": timed([str(here / "rankup"), "--help"]),
+        "torchrun --help": timed([str(here / "torchrun"), "--help"]),
+    }
+    take_turns(measures, 1)  # so that no one pays for a cold disk
+    rounds = take_turns(measures, 3 if quick else 20)
+    loads_torch = shell.run([sys.executable, "-c", SEES_TORCH]).code != 0
+    return Result(
+        "startup",
+        "Starting the command line",
+        "s",
+        {},
+        rounds,
+        [Claim("rankup --help, seconds", "rankup --help", None, 0.15, at_most=True)],
+        [f"`rankup --help` imports {'torch: it must not' if loads_torch else 'no torch'}."],
+    )

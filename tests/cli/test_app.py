@@ -1,0 +1,65 @@
+"""The dispatcher: help without imports, errors drawn in one place, exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from rankup.cli import app
+
+
+def run(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "rankup", *args], capture_output=True, text=True)
+
+
+def test_help_lists_every_command_and_imports_neither_torch_nor_the_command_lines_libraries():
+    code = (
+        "import sys; from rankup.cli.app import main\n"
+        "try: main(['--help'])\nexcept SystemExit as e: assert e.code == 0\n"
+        "heavy = {'torch', 'typer', 'rich', 'click', 'psutil'} & sys.modules.keys(); assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for commands in app.COMMANDS.values():
+        for name, (_, summary) in commands.items():
+            assert f"{name:<10} {summary}" in done.stdout
+
+
+@pytest.mark.parametrize("name", [name for group in app.COMMANDS.values() for name in group])
+def test_every_command_has_a_page_of_help_without_torch(name):
+    code = f"import sys; sys.modules['torch'] = None; from rankup.cli.app import main; main([{name!r}, '--help'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"Usage: rankup {name}" in done.stdout
+
+
+def test_a_mistyped_command_is_one_error_with_a_guess():
+    done = run("trian")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0] == (
+        "error: there is no command called 'trian'; did you mean 'train'? [unknown-command]"
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_an_error_is_json_where_json_was_asked_for_and_a_traceback_where_debug_was():
+    done = run("train", "nothing", "--json")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"] == "unknown-workload"
+    assert "Traceback (most recent call last)" in run("--debug", "train", "nothing").stderr
+
+
+def test_a_wrong_option_is_wrong_usage():
+    done = run("world", "--nonsense")
+    assert done.returncode == 2
+    assert "--nonsense" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_command_is_wrong_usage_and_shows_the_page():
+    done = run()
+    assert done.returncode == 2
+    assert "Usage: rankup COMMAND" in done.stdout

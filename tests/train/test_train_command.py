@@ -1,0 +1,149 @@
+"""``rankup train``, as its user types it: records, summary, files, and one error for each mistake."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from rankup.core.records import read_records
+from rankup.workloads.data.idx import write_idx
+
+TRAIN = (sys.executable, "-m", "rankup", "train")
+
+
+def train(*args: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*TRAIN, *map(str, args)], cwd=cwd, capture_output=True, text=True, env={**os.environ, **env}
+    )
+
+
+@pytest.fixture
+def few_images(tmp_path: Path) -> Path:
+    """70 training and 23 test images in the standard files: a class is a bright row."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for prefix, count in (("train", 70), ("t10k", 23)):
+        labels = torch.arange(count, dtype=torch.uint8) % 10
+        images = torch.zeros(count, 28, 28, dtype=torch.uint8)
+        images[torch.arange(count), labels.long() * 2 + 4] = 255
+        write_idx(folder / f"{prefix}-images-idx3-ubyte.gz", images)
+        write_idx(folder / f"{prefix}-labels-idx1-ubyte.gz", labels)
+    return folder
+
+
+def test_two_processes_train_and_leave_records_a_summary_and_a_model(tmp_path, few_images):
+    done = train(
+        "mnist-cnn", "--data", few_images, "--epochs", "2", "--global-batch", "20", "--nproc-per-node", "2",
+        "--save-model", "model.pt", "--log-interval", "2", "--log", "tensorboard", "--json", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["samples"], summary["test_samples"], summary["world_size"]) == (140, 23, 2)
+    run = Path(summary["run"])
+    epochs = read_records(run / "records" / "epochs.jsonl", "epoch")
+    assert [(e["epoch"], e["train_samples"], e["test_samples"], e["steps"]) for e in epochs] == [
+        (1, 70, 23, 4),
+        (2, 70, 23, 4),
+    ]
+    assert epochs[1]["train_loss"] < epochs[0]["train_loss"]
+    steps = read_records(run / "records" / "steps.jsonl", "step")
+    assert {(s["epoch"], s["step"]) for s in steps} >= {(1, 2), (1, 4), (2, 2), (2, 4)}
+    assert list((run / "tensorboard").glob("events.*"))
+    weights = torch.load(tmp_path / "model.pt", weights_only=True)
+    assert weights["conv1.weight"].shape == (32, 1, 3, 3)
+    assert (run / "outcome").read_text() == "done\n"
+    assert "epoch 2/2" in done.stderr  # stdout is the JSON's
+
+
+def test_a_dry_run_is_one_batch_and_plain_lines_end_with_the_summary(tmp_path, few_images):
+    done = train("mnist-cnn", "--data", few_images, "--dry-run", "--global-batch", "30", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "1 epochs of 30 samples" in done.stdout
+    assert [line.split()[0] for line in done.stdout.splitlines()[-6:]] == [
+        "trained", "time", "speed", "devices", "accuracy", "records",
+    ]  # fmt: skip
+
+
+OWN = """
+import torch
+from torch.nn import functional as F
+
+class Mine:
+    def __init__(self, width="3"): self.width = int(width)
+    def present(self, source): return True
+    def home(self, source): raise NotImplementedError
+    def obtain(self, source): raise NotImplementedError
+    def model(self): return torch.nn.Linear(self.width, 2)
+    def datasets(self, source):
+        x = torch.randn(50, self.width)
+        data = torch.utils.data.TensorDataset(x, (x[:, 0] > 0).long())
+        return data, data
+    def loss(self, output, target): return F.cross_entropy(output, target)
+    def correct(self, output, target): return (output.argmax(1) == target).sum()
+"""
+
+
+def test_a_workload_of_the_users_own_is_found_where_they_stand(tmp_path):
+    (tmp_path / "mine.py").write_text(OWN)
+    done = train(
+        "mine:Mine", "--set", "width=5", "--lr", "0.1", "--epochs", "5", "--gamma", "1", "--json", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["test_samples"] == 50
+    assert summary["test_accuracy"] > 0.8
+
+
+MISTAKES = {
+    "unknown-workload": ["mnist-cn"],
+    "bad-process-count": ["mnist-cnn", "--nproc-per-node", "0"],
+    "global-batch-too-small": ["mnist-cnn", "--nproc-per-node", "8", "--global-batch", "7"],
+    "bad-option": ["mnist-cnn", "--epochs", "0"],
+    "unwritable-model": ["mnist-cnn", "--save-model", "no/such/dir/model.pt"],
+    "bad-setting": ["mnist-cnn", "--set", "dropout"],
+    "no-data-directory": ["mnist-cnn", "--data", "no/such/dir"],
+    "workload-not-found": ["no_such_module:Thing"],
+}
+
+
+@pytest.mark.parametrize("code", MISTAKES)
+def test_each_mistake_is_one_error_without_a_traceback(tmp_path, code):
+    done = train(*MISTAKES[code], cwd=tmp_path)
+    assert done.returncode in (1, 2)
+    assert f"[{code}]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_truncated_file_is_named(tmp_path, few_images):
+    path = few_images / "t10k-images-idx3-ubyte.gz"
+    path.write_bytes(path.read_bytes()[:100])
+    done = train("mnist-cnn", "--data", few_images, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "t10k-images-idx3-ubyte.gz" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_torch_there_is_one_error_that_says_so(tmp_path):
+    code = "import sys; sys.modules['torch'] = None; from rankup.cli.app import main; main(['train', 'mnist-cnn'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "torch is not installed" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_under_a_launcher_it_is_one_of_the_ranks_and_starts_nothing(tmp_path, few_images):
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "rankup",
+         "train", "mnist-cnn", "--data", str(few_images), "--epochs", "1"],
+        capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "2 × CPU" in done.stdout
+    assert done.stdout.count("accuracy   ") == 1
+    assert not (tmp_path / "runs").exists()
