@@ -6,6 +6,8 @@ user did or what a machine lacks; anything else that escapes is a defect of ours
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class RankupError(Exception):
     """What went wrong, where, why, and how to mend it.
@@ -37,7 +39,18 @@ class RankupError(Exception):
             out.append(f"  hint:  {self.hint}")
         return out
 
-    def as_dict(self) -> dict[str, object]:
+    @classmethod
+    def from_dict(cls, said: dict[str, Any]) -> RankupError:
+        """What ``as_dict`` gave, as an error again: so it crosses from a rank to the command line."""
+        return cls(
+            said["error"],
+            said["message"],
+            context=said["context"],
+            hint=said["hint"],
+            exit_code=said["exit_code"],
+        )
+
+    def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""
         return {
             "error": self.code,

@@ -7,11 +7,13 @@
 | ``logs/rank-R.out``, ``logs/rank-R.err`` | what each rank printed |
 | ``records/*.jsonl`` | steps, epochs, summary: one JSON object per line |
 | ``STOP`` | a request to stop: one line, reason and deadline in epoch seconds |
+| ``error.json`` | what a rank of ours could not do, for the command line to say once |
 | ``outcome``, ``outcome.json`` | one word for bash (done, requeue, failed), and the details |
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -69,6 +71,16 @@ class RunDir:
     @property
     def stop_file(self) -> Path:
         return self.path / "STOP"
+
+    def leave_error(self, error: RankupError) -> None:
+        """Leave ``error`` for the command line; the first rank's stays, since all ranks make the same mistake."""
+        with contextlib.suppress(FileExistsError), (self.path / "error.json").open("x") as file:
+            file.write(json.dumps(error.as_dict()) + "\n")
+
+    def left_error(self) -> RankupError | None:
+        """What ``leave_error`` left."""
+        path = self.path / "error.json"
+        return RankupError.from_dict(json.loads(path.read_text())) if path.exists() else None
 
     def write_outcome(self, word: str, details: Mapping[str, Any]) -> None:
         """The details first, then the word: whoever sees the word finds the details."""

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 import torch
 
 from rankup.core.files import write_atomic
+from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.runtime.run import init
 from rankup.train.loop import train
@@ -38,13 +38,16 @@ def work(options: TrainOptions) -> None:
 
 
 def main() -> None:
-    """A RankupError is drawn without a traceback here too: ranks print for the same people as the command line."""
+    """A RankupError has no traceback here either: it is left for the command line, which says it once."""
     try:
         work(TrainOptions.from_json(sys.argv[1]))
     except RankupError as error:
         if os.environ.get("RANKUP_DEBUG", "") not in ("", "0"):
             raise
-        with contextlib.suppress(OSError):
+        run = RunDir.from_environment()
+        if run is not None:
+            run.leave_error(error)
+        else:
             sys.stderr.write(f"error: {error}\n")
             sys.stderr.flush()
         os._exit(error.exit_code)  # the other ranks may sit in a collective: leave without one

@@ -93,6 +93,8 @@ def train(
     with ExitStack() as stack:
         view: View = stack.enter_context(BarView()) if bar else PlainView(to_stderr=as_json)
         result = execute(job, view, debug=os.environ.get("RANKUP_DEBUG", "") not in ("", "0"))
+    if error := result.run.left_error():
+        raise error
     if as_json and result.code == 0:
         (summary,) = read_records(result.run.records / "epochs.jsonl", "summary")
         console.print_json({"run": str(result.run.path), **summary})
