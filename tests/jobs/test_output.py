@@ -161,3 +161,17 @@ def test_attempts_are_told_apart(ranks, clock):
     assert [(end.attempt, end.code) for end in output.exits] == [(0, 1), (1, 0)]
     assert output.restarts == 1
     assert output.running == {}
+
+
+def test_for_debugging_the_launcher_is_heard_and_no_traceback_is_cut(ranks, clock):
+    chatter = ranks.logs / "torchrun.err"
+    chatter.write_text("starting\n")
+    output = ranks.watched(chatter=chatter)
+    for rank in (0, 1):
+        ranks.event("start", rank)
+        ranks.say(rank, TRACEBACK + (CLOSED if rank == 0 else "ValueError: no\n"))
+        ranks.event("exit", rank, code=1)
+    output.poll()
+    output.finish()
+    assert ranks.screen.lines[0] == (None, "err", "starting")
+    assert [rank for rank, _, _ in ranks.screen.lines[1:]] == [1, 1, 1, 0, 0, 0]

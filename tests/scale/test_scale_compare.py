@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from rankup.scale.compare import compare
 from studies import repeats, run
+
+from rankup.scale.compare import compare
 
 
 def test_medians_are_compared_and_ranges_kept():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from rankup.errors import RankupError
 from rankup.scale.grid import Turn, parse_process_counts, turns
 

@@ -7,6 +7,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from rankup.scale.stats import Sample, accuracy_error, chance_apart, overlap, ratio_range
 
 times = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=9)

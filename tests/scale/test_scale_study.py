@@ -7,14 +7,16 @@ import os
 import signal
 
 import pytest
+from studies import IDLE, run
+
 from rankup.core.records import RecordWriter
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.jobs.local import LocalJob, Result
-from rankup.scale.grid import turns
+from rankup.scale.grid import Turn, turns
+from rankup.scale.measured import read_run
 from rankup.scale.report import report, write
 from rankup.scale.study import measure
-from studies import IDLE, run
 
 
 class Quiet:
@@ -118,13 +120,11 @@ def test_an_interrupt_between_two_runs_is_heeded_as_well(tmp_path):
         study_of(tmp_path, {4: interrupted_at_the_very_end})
 
 
-def test_a_run_without_records_is_no_run(tmp_path):
-    def nothing_written():
-        return -1, None
-
-    with pytest.raises(RankupError) as caught:
-        study_of(tmp_path, {1: nothing_written})
-    assert caught.value.exit_code == 1
+def test_a_run_that_ended_well_without_its_records_is_an_error(tmp_path):
+    path = RunDir.create(tmp_path, "study")
+    with pytest.raises(RankupError, match="left 0 summaries") as caught:
+        read_run(Turn(1, 1), path)
+    assert (caught.value.code, caught.value.exit_code) == ("no-summary", 1)
 
 
 def test_results_hold_every_run_and_what_follows_from_them(tmp_path):

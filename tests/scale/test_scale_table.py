@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from studies import repeats, run
+
 from rankup.core.findings import Finding, Severity
 from rankup.scale.compare import compare
 from rankup.scale.table import finding_lines, heading, ratio_table, run_table
-from studies import repeats, run
 
 
 def test_a_study_of_three_repeats():

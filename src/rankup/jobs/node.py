@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,7 +63,11 @@ def run_node(
         process = output.start(resolved.argv, env)
     else:
         output = Output(
-            run.logs, events, view, alone=resolved.nproc * resolved.nnodes == 1, summarise=not debug
+            run.logs,
+            events,
+            view,
+            alone=resolved.nproc * resolved.nnodes == 1,
+            chatter=log if debug else None,
         )
         process = _start(job, resolved, run, run_id, events, log, env)
     try:
@@ -85,7 +88,7 @@ def _start(
     events: Path,
     log: Path,
     env: Mapping[str, str],
-) -> subprocess.Popen[bytes]:
+) -> shell.Process[bytes]:
     guard = (job.python, "-I", "-S", str(Path(rank_guard.__file__)), str(run.logs), str(events))
     launch = Launch(
         command=(*guard, *resolved.argv),

@@ -41,10 +41,14 @@ class _Block:
 
 
 class Output:
-    """Follows the events and logs of this node's ranks; ``running`` and ``exits`` say how they are."""
+    """Follows the events and logs of this node's ranks; ``running`` and ``exits`` say how they are.
+
+    ``alone``: there is one rank in all, and no need to name it. ``chatter``: the launcher's own log, to be shown too,
+    and every traceback whole; without it consequences are summarised.
+    """
 
     def __init__(
-        self, logs: Path, events: Path, view: View, *, alone: bool = False, summarise: bool = True
+        self, logs: Path, events: Path, view: View, *, alone: bool = False, chatter: Path | None = None
     ) -> None:
         self.exits: list[Exit] = []
         self.running: dict[int, int] = {}  # rank → process id, which is also its session and process group
@@ -52,7 +56,7 @@ class Output:
         self.attempt = 0  # how often this node's ranks were started again, for whatever reason
         self.muted = False  # after an interrupt each rank would show where it was: the logs have it
         self._logs, self._events, self._view = logs, Tail(events), view
-        self._alone, self._summarise = alone, summarise
+        self._alone, self._chatter = alone, Tail(chatter) if chatter else None
         self._tails: dict[tuple[int, str], Tail] = {}
         self._started: set[int] = set()
         self._blocks: dict[int, _Block] = {}
@@ -62,6 +66,7 @@ class Output:
 
     def poll(self) -> None:
         """Show what has come since the last call."""
+        self._show_chatter()
         self._note(self._events.read())
         now = time.monotonic()
         for (rank, stream), tail in self._tails.items():
@@ -70,11 +75,16 @@ class Output:
 
     def finish(self) -> None:
         """All processes have ended: show the rest."""
+        self._show_chatter()
         self._note(self._events.rest())
         now = time.monotonic()
         for (rank, stream), tail in self._tails.items():
             self._take(rank, stream, tail.rest(), now)
         self._flush(now, all_of_them=True)
+
+    def _show_chatter(self) -> None:
+        for line in self._chatter.rest() if self._chatter else []:
+            self._view.line(None, "err", line)
 
     def _note(self, lines: list[str]) -> None:
         for line in lines:
@@ -135,7 +145,7 @@ class Output:
 
     def _show(self, block: _Block, first: int | None) -> None:
         lines = block.lines
-        if self._summarise and first not in (None, block.rank) and block.is_consequence():
+        if self._chatter is None and first not in (None, block.rank) and block.is_consequence():
             log = self._logs / f"rank-{block.rank}.err"
             lines = [f"{last_exception(lines)} (after rank {first} failed; the whole traceback is in {log})"]
         for line in lines:

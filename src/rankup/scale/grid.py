@@ -33,7 +33,7 @@ def parse_process_counts(text: str) -> list[int]:
     if repeated:
         raise RankupError(
             "repeated-process-count",
-            f"{repeated[0]} processes are asked for twice",
+            f"{count_of(repeated[0])}: asked for more than once",
             context=f"--nproc-per-node {text}",
             hint="each number once; --repeats says how often each of them runs",
         )
@@ -58,3 +58,8 @@ def turns(processes: Sequence[int], repeats: int) -> list[Turn]:
         for count in (processes if repeat % 2 else reversed(processes))
     ]
     return warm_ups + rounds
+
+
+def count_of(processes: int) -> str:
+    """``1 process``, ``2 processes``."""
+    return f"{processes} process" + ("es" if processes != 1 else "")

@@ -69,8 +69,3 @@ def read_run(turn: Turn, run: RunDir) -> Measured:
         )
     steps = sum(int(epoch["steps"]) for epoch in read_records(path, "epoch"))
     return Measured(turn, summaries[0], steps, run.path)
-
-
-def count_of(processes: int) -> str:
-    """``1 process``, ``2 processes``."""
-    return f"{processes} process" + ("es" if processes != 1 else "")

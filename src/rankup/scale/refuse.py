@@ -11,8 +11,9 @@ from typing import Any
 
 from rankup.core.findings import Confidence, Finding, Severity
 from rankup.scale.compare import compare
+from rankup.scale.grid import count_of
 from rankup.scale.machine import Machine
-from rankup.scale.measured import Measured, count_of
+from rankup.scale.measured import Measured
 from rankup.scale.stats import accuracy_error
 
 # What has to be equal, in the order of reading, and how people call it.

@@ -12,8 +12,8 @@ from rankup.core.findings import Finding, Severity
 from rankup.errors import RankupError
 from rankup.jobs.interrupts import Interrupts
 from rankup.jobs.local import LocalJob, Result, View, execute
-from rankup.scale.grid import Turn
-from rankup.scale.measured import Measured, count_of, read_run
+from rankup.scale.grid import Turn, count_of
+from rankup.scale.measured import Measured, read_run
 
 
 class Progress(View, Protocol):

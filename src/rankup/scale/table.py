@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from rankup.core.findings import Finding
 from rankup.scale.compare import Row, version_of
-from rankup.scale.measured import Measured, count_of
+from rankup.scale.grid import count_of
+from rankup.scale.measured import Measured
 from rankup.scale.stats import chance_apart
 
 _NOTHING = "–"

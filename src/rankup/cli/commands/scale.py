@@ -12,9 +12,9 @@ from rankup.cli import console
 from rankup.cli.lines import LineView
 from rankup.cli.workload_job import DataOption, SettingsOption, require_torch, settings_from, workload_job
 from rankup.core.units import duration
-from rankup.scale.grid import Turn, parse_process_counts, turns
+from rankup.scale.grid import Turn, count_of, parse_process_counts, turns
 from rankup.scale.machine import Machine
-from rankup.scale.measured import Measured, count_of
+from rankup.scale.measured import Measured
 from rankup.scale.report import report, write
 from rankup.scale.study import measure
 
