@@ -87,9 +87,9 @@ def hand_written(samples: int) -> Play:
     images, labels = tensors(samples)
 
     def play() -> None:
-        for chosen in torch.randperm(samples).split(BATCH):
-            x, y = normalised(images.index_select(0, chosen)), labels.index_select(0, chosen)
-        del x, y
+        for chosen in torch.split(torch.randperm(samples), BATCH):
+            normalised(images.index_select(0, chosen))
+            labels.index_select(0, chosen)
 
     return play
 
@@ -114,9 +114,8 @@ def ours_batched(samples: int) -> Play:
 
 def _consume(batches: Iterable[Any], transform: Callable[[torch.Tensor], torch.Tensor]) -> Play:
     def play() -> None:
-        for x, y in batches:
-            x = transform(x)
-        del x, y
+        for x, _ in batches:
+            transform(x)
 
     return play
 
@@ -131,9 +130,8 @@ def _ours(dataset: Any, transform: Callable[[torch.Tensor], torch.Tensor], **loa
     )
 
     def play() -> None:
-        for x, y in run.steps(data, epochs=run.position.epoch + 1):
-            x = transform(x)
-        del x, y
+        for x, _ in run.steps(data, epochs=run.position.epoch + 1):
+            transform(x)
 
     return play
 

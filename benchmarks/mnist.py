@@ -71,7 +71,7 @@ def textbook(source: str, batch: int, steps: int) -> Play:
         for x, y in loader:
             optimizer.zero_grad()
             loss = F.nll_loss(model(x), y)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
 
     return play
@@ -94,7 +94,7 @@ def ours(source: str, batch: int, steps: int) -> Play:
     def play() -> None:
         for x, y in run.steps(data, epochs=run.position.epoch + 1):
             loss = F.nll_loss(model(x), y)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             optimizer.zero_grad()
 

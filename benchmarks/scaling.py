@@ -48,7 +48,8 @@ def training_seconds(data: Path, runs: Path, processes: int, epochs: int) -> Cal
         if done.code != 0:
             raise SystemExit(f"{shell.quote(command)} failed with {done.code}:\n{done.err}")
         records = Path(json.loads(done.out)["run"]) / "records" / "epochs.jsonl"
-        return statistics.median(epoch["train_seconds"] for epoch in read_records(records, "epoch")[1:])
+        warm = read_records(records, "epoch")[1:]
+        return statistics.median(float(epoch["train_seconds"]) for epoch in warm)
 
     return measure
 

@@ -52,7 +52,7 @@ def plain_loader(steps: int) -> Play:
     def play() -> None:
         for x, y in batches:
             loss = F.cross_entropy(model(x), y)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             optimizer.zero_grad()
 
@@ -65,10 +65,10 @@ def plain_resident(steps: int) -> Play:
     inputs, targets = tensors(steps)
 
     def play() -> None:
-        for chosen in torch.randperm(len(inputs)).split(BATCH):
+        for chosen in torch.split(torch.randperm(len(inputs)), BATCH):
             x, y = inputs.index_select(0, chosen), targets.index_select(0, chosen)
             loss = F.cross_entropy(model(x), y)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             optimizer.zero_grad()
 
@@ -94,7 +94,7 @@ def _ours(dataset: Any) -> Play:
     def play() -> None:
         for x, y in run.steps(data, epochs=run.position.epoch + 1):
             loss = F.cross_entropy(model(x), y)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             optimizer.zero_grad()
 

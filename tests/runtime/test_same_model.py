@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -261,6 +263,23 @@ def train_bf16() -> tuple[torch.dtype, torch.dtype, float, float]:
         opt.zero_grad()
         losses.append(run.mean(loss.item()))
     return output.dtype, net.weight.dtype, losses[0], losses[-1]
+
+
+def bf16_of_a_copy_and_of_a_forward_that_raises() -> tuple[bool, bool]:
+    run = rankup.init(precision="bf16")
+    model, *_ = run.prepare(nn.Linear(2, 2), lambda p: torch.optim.SGD(p, lr=0.1))
+    copied = copy.deepcopy(model)
+    with torch.no_grad():
+        copied.weight.zero_()
+        copied.bias.zero_()
+    own_forward = bool((copied(torch.ones(1, 2)) == 0).all())
+    with pytest.raises(RuntimeError):
+        model(torch.ones(1, 5))
+    return own_forward, torch.is_autocast_enabled("cpu")
+
+
+def test_a_copy_of_a_bf16_model_is_its_own_and_an_error_in_forward_leaves_autocast():
+    assert run_ranks(bf16_of_a_copy_and_of_a_forward_that_raises, 1) == [(True, False)]
 
 
 @pytest.mark.parametrize("world_size", [1, 2])

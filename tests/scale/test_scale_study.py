@@ -108,13 +108,11 @@ def test_an_interrupted_run_ends_the_study_with_the_signal_as_its_code(tmp_path)
     with pytest.raises(RankupError, match="ended by SIGINT after 3 of 6 runs") as caught:
         study_of(tmp_path, {4: (130, None)})
     assert caught.value.exit_code == 130
-    assert caught.value.context.endswith(str(tmp_path / "study"))
 
 
 def test_an_interrupt_between_two_runs_is_heeded_as_well(tmp_path):
     def interrupted_at_the_very_end():
         os.kill(os.getpid(), signal.SIGINT)
-        return 0, None
 
     with pytest.raises(RankupError, match="SIGINT"):
         study_of(tmp_path, {4: interrupted_at_the_very_end})

@@ -20,7 +20,7 @@ class Confidence(str, Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing found. ``place`` is a file with a line, a variable, or a run; severity and confidence are two things."""
+    """One thing found. ``place``: a file with a line, a variable, a run. Severity and confidence are two things."""
 
     code: str
     severity: Severity

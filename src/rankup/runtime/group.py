@@ -91,20 +91,24 @@ def _init_default(world: World, backend: str, timeout: timedelta) -> None:
 def _listen(world: World, host: str, port: int) -> int:
     """A listening socket on the one address that the peers reach; left to itself the store takes every interface.
 
-    On the head its own name often resolves to 127.0.1.1, so where there are peers the address is the one from which
-    packets to them leave.
+    On the head its own name often resolves to 127.0.1.1, so where peers are known the address is the one from which
+    packets to them leave; where they are not, and the name leads nowhere else, it has to be every interface.
     """
     peers = [peer for peer in world.hosts if peer not in (host, socket.gethostname())]
-    address = route_to(peers[0]) if world.num_nodes > 1 and peers else socket.gethostbyname(host)
-    server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    if world.num_nodes > 1 and peers:
+        host = route_to(peers[0])
+    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    if world.num_nodes > 1 and str(address[0]).startswith("127."):
+        address = ("0.0.0.0", port)
+    server = socket.socket(family, kind)
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        server.bind((address, port))
+        server.bind(address)
     except OSError as error:
         server.close()
         raise RankupError(
             "port-in-use",
-            f"rank 0 cannot listen on {address}:{port}: {error.strerror}",
+            f"rank 0 cannot listen on {address[0]}:{port}: {error.strerror}",
             hint="another job may hold the port: export MASTER_PORT with a free one on all ranks",
             exit_code=1,
         ) from error

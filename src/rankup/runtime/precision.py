@@ -6,7 +6,6 @@ makes parameters and inputs double, for proofs rather than for speed.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +27,7 @@ class Precision:
         """``model`` on ``device`` in this precision, in place (parameters stay the same objects)."""
         model.to(device=device, dtype=self.parameters)
         if self.autocast is not None:
-            _run_forward_in(model, device.type, self.autocast)
+            _AroundForward(device.type, self.autocast).attach(model)
         return model
 
     def cast(self, value: torch.Tensor) -> torch.Tensor:
@@ -50,17 +49,29 @@ def make_precision(name: str) -> Precision:
     return precision
 
 
-def _run_forward_in(model: nn.Module, device_type: str, dtype: torch.dtype) -> None:
-    """Autocast around forward, and fp32 out of it: a loss is computed outside, where bf16 would lose digits."""
-    forward = model.forward
+class _AroundForward:
+    """Autocast around forward, and fp32 out of it: a loss is computed outside, where bf16 would lose digits.
 
-    @functools.wraps(forward)
-    def in_autocast(*args: Any, **kwargs: Any) -> Any:
-        with torch.autocast(device_type, dtype=dtype):
-            output = forward(*args, **kwargs)
+    Hooks, not a replaced ``forward``: a deep copy of the model (a moving average) must run its own forward.
+    """
+
+    def __init__(self, device_type: str, dtype: torch.dtype) -> None:
+        self._device_type = device_type
+        self._dtype = dtype
+        self._entered: list[torch.autocast] = []
+
+    def attach(self, model: nn.Module) -> None:
+        model.register_forward_pre_hook(self.enter)
+        model.register_forward_hook(self.leave, always_call=True)  # when forward raises, too
+
+    def enter(self, model: nn.Module, args: Any) -> None:
+        context = torch.autocast(self._device_type, dtype=self._dtype)
+        context.__enter__()  # type: ignore[no-untyped-call]
+        self._entered.append(context)
+
+    def leave(self, model: nn.Module, args: Any, output: Any) -> Any:
+        self._entered.pop().__exit__(None, None, None)
         return _map_tensors(output)
-
-    model.forward = in_autocast
 
 
 def _map_tensors(output: Any) -> Any:

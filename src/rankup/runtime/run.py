@@ -197,7 +197,7 @@ class Run:
             raise RankupError("no-dataset", "run.epochs needs data: give prepare a data set")
         while self.position.epoch < epochs:
             index = self.position.epoch
-            yield Epoch(self, feed, index, index == epochs - 1)
+            yield Epoch(self, feed, index)
             self.position.epoch, self.position.step = index + 1, 0
 
     def steps(self, data: Feed | None, *, epochs: int) -> Iterator[Any]:

@@ -30,9 +30,8 @@ class Position:
 class Epoch:
     """One epoch: iterate it for this rank's batches. ``index`` from 0; ``len()`` is the number of steps."""
 
-    def __init__(self, run: Run, feed: Feed, index: int, last: bool) -> None:
+    def __init__(self, run: Run, feed: Feed, index: int) -> None:
         self.index = index
-        self.is_last = last
         self._run = run
         self._feed = feed
 

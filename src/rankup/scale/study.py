@@ -10,7 +10,6 @@ from typing import Protocol
 
 from rankup.core.findings import Finding, Severity
 from rankup.errors import RankupError
-from rankup.jobs.interrupts import Interrupts
 from rankup.jobs.local import LocalJob, Result, View, execute
 from rankup.scale.grid import Turn, count_of
 from rankup.scale.measured import Measured, read_run
@@ -47,15 +46,15 @@ def measure(
     """
     runs: list[Measured] = []
     folder = Path()
-    with Interrupts() as between:
-        for number, turn in enumerate(turns, 1):
-            progress.begins(number, len(turns), turn)
+    done = 0
+    try:
+        for turn in turns:
+            progress.begins(done + 1, len(turns), turn)
             result = execute(job_of(turn), progress)
-            if number == 1:
+            if result.code > 128:
+                raise _interrupted(result.code - 128, done, len(turns))
+            if done == 0:
                 folder = result.run.path.with_name(f"scale-{result.run.path.name}")
-            signum = between.first or (result.code - 128 if result.code > 128 else None)
-            if signum is not None:
-                raise _interrupted(signum, number - 1, turns, result)
             try:
                 measured = _measured(turn, result)
             except RankupError as error:
@@ -63,8 +62,11 @@ def measure(
                     raise
                 return Study(runs, _finding(error), folder)
             progress.ended(measured)
+            done += 1
             if turn.repeat > 0:
                 runs.append(measured)
+    except KeyboardInterrupt:  # while no process of a run is there
+        raise _interrupted(signal.SIGINT, done, len(turns)) from None
     return Study(runs, None, folder)
 
 
@@ -72,13 +74,14 @@ def _measured(turn: Turn, result: Result) -> Measured:
     if result.code == 0:
         return read_run(turn, result.run)
     which = f"repeat {turn.repeat}" if turn.repeat else "the warm-up"
-    error = result.error
+    error = result.run.left_error() or result.error
+    error = error or RankupError("run-stopped", "it was stopped", context=str(result.run.path), exit_code=1)
     raise RankupError(
-        error.code if error else "run-stopped",
-        f"{which} of {count_of(turn.processes)} failed: " + (error.message if error else "it was stopped"),
-        context=error.context if error else str(result.run.path),
-        hint=error.hint if error else "",
-        exit_code=1,
+        error.code,
+        f"{which} of {count_of(turn.processes)} failed: {error.message}",
+        context=error.context,
+        hint=error.hint,
+        exit_code=error.exit_code,
     )
 
 
@@ -86,10 +89,10 @@ def _finding(error: RankupError) -> Finding:
     return Finding(error.code, Severity.ERROR, error.message, place=error.context, fix=error.hint)
 
 
-def _interrupted(signum: int, done: int, turns: Sequence[Turn], result: Result) -> RankupError:
+def _interrupted(signum: int, done: int, total: int) -> RankupError:
     return RankupError(
         "interrupted",
-        f"ended by {signal.Signals(signum).name} after {done} of {len(turns)} runs",
-        context=f"their records stay in {result.run.path.parent}",
+        f"ended by {signal.Signals(signum).name} after {done} of {total} runs",
+        hint="the records of those that ended stay in their run directories",
         exit_code=128 + signum,
     )
