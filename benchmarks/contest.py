@@ -19,26 +19,31 @@ Rounds = dict[str, list[float]]  # contender → one value per round, in the ben
 
 @dataclass(frozen=True)
 class Claim:
-    """``factor`` × median of ``contender`` / median of ``against`` (or the median itself), and its target."""
+    """``factor`` × median of ``contender`` / median of ``against`` (or the median itself), and its target.
+
+    A claim without a target is there to be known.
+    """
 
     text: str
     contender: str
     against: str | None
-    target: float
+    target: float | None
     at_most: bool
     factor: float = 1.0
 
     def verdict(self, rounds: Rounds) -> dict[str, Any] | None:
-        """value, low and high (quartiles over rounds), target, met; None where a contender did not take part."""
+        """claim, value, low and high (quartiles over rounds), target, met; None where a contender did not run."""
         if self.contender not in rounds or (self.against is not None and self.against not in rounds):
             return None
         mine = rounds[self.contender]
         other = rounds[self.against] if self.against is not None else [1.0] * len(mine)
         value = self.factor * statistics.median(mine) / statistics.median(other)
         low, high = middle_half([self.factor * a / b for a, b in zip(mine, other, strict=True)])
+        found: dict[str, Any] = {"claim": self.text, "value": value, "low": low, "high": high}
+        if self.target is None:
+            return {**found, "target": None, "met": None}
         met = value <= self.target if self.at_most else value >= self.target
-        bound = f"{'≤' if self.at_most else '≥'} {self.target:g}"
-        return {"claim": self.text, "value": value, "low": low, "high": high, "target": bound, "met": met}
+        return {**found, "target": f"{'≤' if self.at_most else '≥'} {self.target:g}", "met": met}
 
 
 @dataclass(frozen=True)

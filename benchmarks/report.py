@@ -49,10 +49,7 @@ def text(doc: dict[str, Any]) -> str:
     for name, row in doc["contenders"].items():
         spread = f"{_number(row['low'])} – {_number(row['high'])}"
         lines.append(f"{name:{width}}  {_number(row['median']):>12}   {spread}")
-    lines.extend(
-        f"→ {claim['claim']}: {_claim_value(claim)}, target {claim['target']}: {_verdict(claim)}"
-        for claim in doc["claims"]
-    )
+    lines.extend(f"→ {claim['claim']}: {_claim_value(claim)}{_target(claim)}" for claim in doc["claims"])
     return "\n".join([*lines, *doc["notes"]])
 
 
@@ -77,7 +74,7 @@ def page(docs: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|",
     ]
     lines.extend(
-        f"| {doc['bench']} | {claim['claim']} | {_claim_value(claim)} | {claim['target']} | {_verdict(claim)} |"
+        f"| {doc['bench']} | {claim['claim']} | {_claim_value(claim)} | {claim['target'] or ''} | {_verdict(claim)} |"
         for doc in docs
         for claim in doc["claims"]
     )
@@ -108,8 +105,12 @@ def _claim_value(claim: dict[str, Any]) -> str:
     return f"{claim['value']:.3g} ({claim['low']:.3g} – {claim['high']:.3g})"
 
 
+def _target(claim: dict[str, Any]) -> str:
+    return f", target {claim['target']}: {_verdict(claim)}" if claim["target"] else ""
+
+
 def _verdict(claim: dict[str, Any]) -> str:
-    return "met" if claim["met"] else "**missed**"
+    return {True: "met", False: "**missed**", None: ""}[claim["met"]]
 
 
 def _number(value: float) -> str:

@@ -59,18 +59,16 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         print(f"rankup {__version__}")
         return
-    debug = os.environ.get("RANKUP_DEBUG", "") not in ("", "0")
     if args[0] == "--debug":
-        debug, args = True, args[1:]
+        os.environ["RANKUP_DEBUG"] = "1"  # for the ranks as well
+        args = args[1:]
+    console.answer_in_json(False)
     try:
         _dispatch(args)
     except RankupError as error:
-        if debug:
+        if console.debugging():
             raise
-        if "--json" in args[: args.index("--")] if "--" in args else "--json" in args:
-            console.print_json(error.as_dict())
-        else:
-            console.draw_error(error)
+        console.draw_error(error)
         raise SystemExit(error.exit_code) from None
 
 

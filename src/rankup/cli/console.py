@@ -21,11 +21,29 @@ def paint(text: str, style: str, stream: TextIO | None = None) -> str:
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if colours(stream or sys.stdout) else text
 
 
+def debugging() -> bool:
+    """Whether errors keep their tracebacks: ``rankup --debug …``, or RANKUP_DEBUG."""
+    return os.environ.get("RANKUP_DEBUG", "") not in ("", "0")
+
+
+def answer_in_json(chosen: bool = True) -> None:
+    """A command that was given --json says so here: stdout is then for a program, errors included."""
+    global _json
+    _json = chosen
+
+
+# Set by the command: only it knows which --json is its own and which its script's.
+_json = False
+
+
 def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, default=str))
 
 
 def draw_error(error: RankupError) -> None:
-    """message [code], where, hint: to stderr, and never a traceback."""
+    """message [code], where, hint: to stderr, and never a traceback; as JSON on stdout where that was asked for."""
+    if _json:
+        print_json(error.as_dict())
+        return
     first, *rest = error.lines()
     print(paint("error: ", "red", sys.stderr) + first, *rest, sep="\n", file=sys.stderr)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rankup.cli.options import process_count
 from rankup.core.registry import target_of
 from rankup.errors import RankupError
 from rankup.jobs.local import LocalJob
@@ -16,7 +17,6 @@ from rankup.train.options import TrainOptions
 from rankup.workloads import WORKLOADS
 
 DataOption = Annotated[str, typer.Option(help="digits, fashion-mnist, mnist, or a directory of IDX files")]
-NprocOption = Annotated[str, typer.Option(metavar="N|auto", help="auto: one per GPU, else 1")]
 SettingsOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="for the workload; may be repeated")
 ]
@@ -40,17 +40,6 @@ def settings_from(pairs: Sequence[str] | None) -> dict[str, str]:
             raise RankupError("bad-setting", f"--set {pair} cannot be", hint="--set KEY=VALUE")
         settings[key] = value
     return settings
-
-
-def process_count(text: str) -> int | None:
-    """A number of processes per node; None for ``auto``."""
-    if text == "auto":
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise RankupError(
-            "bad-process-count", f"--nproc-per-node is {text!r}", hint="a number from 1, or auto: one per GPU"
-        )
-    return int(text)
 
 
 def workload_job(

@@ -27,6 +27,7 @@ from rankup.jobs.disagreement import (
 from rankup.jobs.wire import receive, send
 
 _PATIENCE = 5.0  # seconds for one connection to say what it has to say
+_LINGER = 3.0  # seconds in which node 0 tells late nodes that something is wrong
 _REMIND = 10.0  # seconds between two notes that we are waiting
 
 Note = Callable[[str], None]
@@ -71,7 +72,9 @@ def host(
                 continue
             problem = problem_with(hello, joined)
             if problem is not None:
-                raise _told([*lines.values(), connection], problem)
+                told = [*lines.values(), connection]
+                _tell_latecomers(listener, me.nnodes - 1 - len(told), problem)
+                raise _told(told, problem)
             joined[hello.node_rank], lines[hello.node_rank] = hello, connection
         agreement = Agreement(
             run_id, tuple(joined[rank].nproc for rank in range(me.nnodes)), tuple(differences(joined))
@@ -142,6 +145,19 @@ def _told(others: Iterable[socket.socket], error: RankupError) -> RankupError:
     return error
 
 
+def _tell_latecomers(listener: socket.socket, count: int, error: RankupError) -> None:
+    """Nodes that were started at the same time, but ask only now: else they would wait for us until they give up."""
+    deadline = time.monotonic() + _LINGER
+    while count > 0 and time.monotonic() < deadline:
+        with suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                if _hello(receive(connection, deadline, lambda: None)) is not None:
+                    send(connection, {"error": error.as_dict()})
+                    _wait_until_closed([connection], lambda: None)
+                    count -= 1
+
+
 def _wait_until_closed(others: Iterable[socket.socket], check: Callable[[], None]) -> None:
     """The side that closes first keeps the port busy for a minute: let that be the others."""
     for connection in others:
@@ -172,10 +188,7 @@ def _ask(
 
 def _understood(answer: dict[str, Any]) -> Agreement:
     if "error" in answer:
-        e = answer["error"]
-        raise RankupError(
-            e["error"], e["message"], context=e["context"], hint=e["hint"], exit_code=e["exit_code"]
-        )
+        raise RankupError.from_dict(answer["error"])
     a = answer["agreement"]
     return Agreement(a["run_id"], tuple(a["nproc"]), tuple(a["notes"]))
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from rankup.cli import console
+from rankup.cli.options import JsonOption
 from rankup.workloads.data.catalog import DATASETS, DIGITS
 from rankup.workloads.data.fetch import fetch
 from rankup.workloads.data.places import home, locate
@@ -18,8 +19,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Fetch data sets before the job: compute nodes have no internet.",
 )
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("fetch")
@@ -33,7 +32,7 @@ def fetch_command(
         list[str] | None,
         typer.Option(metavar="URL", help="A mirror in place of the usual ones; may be repeated."),
     ] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Download the four files of a data set, verify their checksums, and keep them in DIR."""
     target = directory or home(name)
@@ -48,7 +47,7 @@ def fetch_command(
 
 
 @app.command("list")
-def list_command(as_json: Json = False) -> None:
+def list_command(as_json: JsonOption = False) -> None:
     """What is known, how much there is to download, and where it was found on this machine."""
     found = {name: locate(name) for name in (DIGITS, *DATASETS)}
     if as_json:

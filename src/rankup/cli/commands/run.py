@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 
 from rankup.cli import console
 from rankup.cli.lines import LineView
-from rankup.errors import RankupError
+from rankup.cli.options import JsonOption, NprocOption, process_count
 from rankup.jobs.local import LocalJob, Result, execute
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -26,7 +25,7 @@ def run(
         list[str] | None, typer.Argument(help="script.py ARGUMENTS…, or any executable")
     ] = None,
     module: Annotated[bool, typer.Option("-m", help="the command names a module, as in python -m")] = False,
-    nproc_per_node: Annotated[str, typer.Option(metavar="N|auto", help="auto: one per GPU, else 1")] = "auto",
+    nproc_per_node: NprocOption = "auto",
     max_restarts: Annotated[int, typer.Option(help="start all processes again after a failure, K times")] = 0,
     nnodes: Annotated[int | None, typer.Option(help="number of machines started by hand")] = None,
     node_rank: Annotated[int | None, typer.Option(help="which of them this is, from 0")] = None,
@@ -36,13 +35,13 @@ def run(
     name: Annotated[str, typer.Option(help="of the run; default: the script's")] = "",
     runs_root: Annotated[Path, typer.Option(help="where run directories are made")] = Path("runs"),
     run_dir: Annotated[Path | None, typer.Option(hidden=True)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="end with the result as JSON on stdout")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Run a script on all processes of this machine or allocation; what follows the script is the script's."""
     job = LocalJob(
         command=(*(["-m"] if module else []), *(command or [])),
         name=name,
-        nproc=_process_count(nproc_per_node),
+        nproc=process_count(nproc_per_node),
         max_restarts=max_restarts,
         nnodes=nnodes,
         node_rank=node_rank,
@@ -54,29 +53,16 @@ def run(
         terminal=sys.stdin.isatty() and sys.stdout.isatty() and not as_json,
         origin=dict.fromkeys(_given(context), "flag"),
     )
-    result = execute(
-        job, LineView(to_stderr=as_json), debug=os.environ.get("RANKUP_DEBUG", "") not in ("", "0")
-    )
+    result = execute(job, LineView(to_stderr=as_json), debug=console.debugging())
     if as_json:
-        console.print_json(_as_dict(result))
-    if result.error is not None:
+        console.print_json(_as_dict(result))  # the error is in it
+    elif result.error is not None:
         console.draw_error(result.error)
     elif result.code > 128:
         print(
             f"ended by {signal.Signals(result.code - 128).name}; logs in {result.run.logs}", file=sys.stderr
         )
     raise typer.Exit(result.code)
-
-
-def _process_count(text: str) -> int | None:
-    if text == "auto":
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        raise RankupError(
-            "bad-process-count", f"--nproc-per-node is {text!r}; it has to be a number or auto"
-        ) from None
 
 
 def _given(context: typer.Context) -> list[str]:

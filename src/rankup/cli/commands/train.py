@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from contextlib import ExitStack
@@ -13,9 +12,9 @@ from typing import Annotated
 import typer
 
 from rankup.cli import console
+from rankup.cli.options import JsonOption, NprocOption
 from rankup.cli.workload_job import (
     DataOption,
-    NprocOption,
     SettingsOption,
     require_torch,
     settings_from,
@@ -51,12 +50,14 @@ def train(
     threads: Annotated[int | None, typer.Option(help="per process; default: cores / processes")] = None,
     name: Annotated[str, typer.Option(help="of the run; default: the workload's")] = "",
     runs_root: Annotated[Path, typer.Option(help="where run directories are made")] = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="end with the summary as JSON on stdout")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Train, evaluate after each epoch, and end with a summary; records go to the run directory."""
     require_torch()
     if log == "tensorboard" and find_spec("tensorboard") is None:
-        raise RankupError("no-tensorboard", "tensorboard is not installed", hint="pip install 'rankup[report]'")
+        raise RankupError(
+            "no-tensorboard", "tensorboard is not installed", hint="pip install 'rankup[report]'"
+        )
     bar = sys.stdout.isatty() and not as_json
     job, options = workload_job(
         workload,
@@ -92,7 +93,7 @@ def train(
 
     with ExitStack() as stack:
         view: View = stack.enter_context(BarView()) if bar else PlainView(to_stderr=as_json)
-        result = execute(job, view, debug=os.environ.get("RANKUP_DEBUG", "") not in ("", "0"))
+        result = execute(job, view, debug=console.debugging())
     if error := result.run.left_error():
         raise error
     if as_json and result.code == 0:
@@ -103,5 +104,7 @@ def train(
     elif result.code == 0:
         print(f"records    {result.run.records}", file=sys.stderr if as_json else sys.stdout)
     elif result.code > 128:
-        print(f"ended by {signal.Signals(result.code - 128).name}; logs in {result.run.logs}", file=sys.stderr)
+        print(
+            f"ended by {signal.Signals(result.code - 128).name}; logs in {result.run.logs}", file=sys.stderr
+        )
     raise typer.Exit(result.code)

@@ -7,10 +7,11 @@ import json
 import os
 import platform
 import sys
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from rankup.cli.options import JsonOption
 from rankup.core.hostlist import compress
 from rankup.errors import RankupError
 from rankup.world import World
@@ -23,7 +24,7 @@ _FIELDS = [field.name for field in dataclasses.fields(World) if field.name not i
 
 @app.command()
 def world(
-    as_json: Annotated[bool, typer.Option("--json", help="One line of JSON per process.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Who this process is, where each value came from, and what it would compute on. Works without torch."""
     facts = gather()
