@@ -10,6 +10,7 @@ import typer
 
 from rankup.cli import console
 from rankup.cli.lines import LineView
+from rankup.cli.options import JsonOption
 from rankup.cli.workload_job import DataOption, SettingsOption, require_torch, settings_from, workload_job
 from rankup.core.units import duration
 from rankup.scale.grid import Turn, count_of, parse_process_counts, turns
@@ -40,7 +41,7 @@ def scale(
     threads: Annotated[int | None, typer.Option(help="per process; default: cores / processes")] = None,
     name: Annotated[str, typer.Option(help="of the runs; default: the workload's")] = "",
     runs_root: Annotated[Path, typer.Option(help="where run directories are made")] = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="end with the results as JSON on stdout")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure the same work on 1, 2, … processes: an honest speed-up table, or the reason why there is none."""
     require_torch()
