@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from rankup.core.shell import start
-
-PIPE = -1  # subprocess.PIPE
+from rankup.core.shell import PIPE, start
 
 
 class Contender:

@@ -108,7 +108,7 @@ def run(quick: bool) -> Result:
     from rankup.workloads.data import is_present
 
     source = "fashion-mnist" if is_present("fashion-mnist") else "digits"
-    steps = {16: 20 if quick else 300, 64: 10 if quick else 150}
+    steps = {16: 20 if quick else 200, 64: 10 if quick else 100}
     rounds: Rounds = {}
     claims = []
     for batch, count in steps.items():
@@ -118,7 +118,7 @@ def run(quick: bool) -> Result:
             CONTENDERS,
             settings,
             threads=cores(),
-            rounds=3 if quick else 7,
+            rounds=3 if quick else 4,
             processes=1 if quick else 2,
         )
         for name, values in seconds.items():

@@ -56,7 +56,7 @@ def training_seconds(data: Path, runs: Path, processes: int, epochs: int) -> Cal
 
 def run(quick: bool) -> Result:
     source = "fashion-mnist" if is_present("fashion-mnist") else "digits"
-    samples, epochs = (1_024, 2) if quick else (10_240, 4)
+    samples, epochs = (1_024, 2) if quick else (10_240, 3)
     with tempfile.TemporaryDirectory() as scratch:
         data, runs = Path(scratch, "data"), Path(scratch, "runs")
         data.mkdir()

@@ -94,3 +94,11 @@ def test_a_finding_is_drawn_with_its_reason():
         "  fix:   do",
         "  where: seed",
     ]
+
+
+def test_a_long_reason_is_wrapped_below_its_first_word():
+    finding = Finding("superlinear", Severity.WARNING, "fast", why=" ".join(["word"] * 30))
+    _, first, second = finding_lines([finding])
+    assert first.startswith("  why:   word")
+    assert second.startswith(" " * 9 + "word")
+    assert max(len(first), len(second)) <= 105

@@ -92,7 +92,17 @@ class Mine:
 def test_a_workload_of_the_users_own_is_found_where_they_stand(tmp_path):
     (tmp_path / "mine.py").write_text(OWN)
     done = train(
-        "mine:Mine", "--set", "width=5", "--lr", "0.1", "--epochs", "5", "--gamma", "1", "--json", cwd=tmp_path
+        "mine:Mine",
+        "--set",
+        "width=5",
+        "--lr",
+        "0.1",
+        "--epochs",
+        "5",
+        "--gamma",
+        "1",
+        "--json",
+        cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)

@@ -14,6 +14,7 @@ from typing import IO, Any
 
 Process = subprocess.Popen
 DEVNULL = subprocess.DEVNULL
+PIPE = subprocess.PIPE
 
 
 def quote(tokens: Sequence[str]) -> str:

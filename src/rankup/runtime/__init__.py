@@ -7,4 +7,5 @@
 | ``shard``, ``samples``, ``data``, ``loaders``, ``stream``, ``feeds`` | which samples, when, on which rank |
 | ``steps``, ``optimizer``, ``state`` | epochs and steps, what steps, and where it stands |
 | ``reduce``, ``buffers``, ``sections``, ``stop`` | what ranks agree on |
+| ``parting`` | how a rank leaves |
 """

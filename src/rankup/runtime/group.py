@@ -7,28 +7,22 @@ With a world size of 1 there is neither.
 
 from __future__ import annotations
 
-import atexit
-import faulthandler
 import os
 import socket
 import sys
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from rankup.errors import RankupError
+from rankup.runtime.parting import part_well
 from rankup.world import World
 from rankup.world.address import interface_of, rendezvous, route_to
 
 CONTROL_TIMEOUT = timedelta(days=1)
-# After an uncaught exception the interpreter must be gone within this many seconds, whatever a communicator's
-# thread or another library's non-daemon thread waits for: the launcher ends the other ranks only then.
-EXIT_GRACE_S = 5
 
 
 @dataclass(frozen=True)
@@ -66,7 +60,7 @@ def start_groups(world: World, device: torch.device, timeout: timedelta) -> Grou
     control = dist.new_group(backend="gloo", timeout=CONTROL_TIMEOUT)
     if device.type == "cuda":
         _refuse_shared_gpu(world, device, control)
-    _part_well(owned)
+    part_well(owned)
     return Groups(control)
 
 
@@ -147,27 +141,3 @@ def _refuse_shared_gpu(world: World, device: torch.device, control: dist.Process
             hint="start as many processes per node as it has GPUs, or use device='cpu'",
             exit_code=1,
         )
-
-
-def _part_well(owned: bool) -> None:
-    """Leave the group when the script ends well; on an exception leave at once, without a collective.
-
-    The other ranks sit in a collective that will never complete: to wait for them would hang all.
-    """
-    failed = False
-    previous = sys.excepthook
-
-    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        nonlocal failed
-        failed = True
-        previous(kind, error, trace)
-        sys.stderr.flush()
-        quiet = Path(os.devnull).open("w")  # noqa: SIM115  # must outlive this call
-        faulthandler.dump_traceback_later(EXIT_GRACE_S, exit=True, file=quiet)
-
-    def leave() -> None:
-        if owned and not failed and dist.is_initialized():
-            dist.destroy_process_group()
-
-    sys.excepthook = hook
-    atexit.register(leave)

@@ -234,7 +234,9 @@ class Run:
         if batch is None or self.accumulate == 1:
             loss.backward()  # type: ignore[no-untyped-call]
         elif batch.samples or batch.last:
-            (loss * (batch.samples / batch.total)).backward()  # type: ignore[no-untyped-call]
+            # The strategy takes the mean over ranks; here every micro-batch is weighed by what it holds.
+            weight = batch.samples * self.world.world_size / batch.total
+            (loss * weight).backward()  # type: ignore[no-untyped-call]
 
     def step(self, optimizer: Optimizer) -> bool:
         """After the last micro-batch of a step: clip, ``optimizer.step()``, ``zero_grad()``; True. Else nothing."""

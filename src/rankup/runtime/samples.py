@@ -36,21 +36,20 @@ class KeyedFetch(Dataset[Any]):
         if self._keyed is False:
             return self._collate(self._fetch(samples))
         # In the rank's own process the generators belong to the model (dropout): put them back afterwards.
-        before = _states() if get_worker_info() is None else None
-        drawn, values = False, []
-        for sample in samples:
-            key = derive(self._seed, "sample", epoch, sample)
-            _seed(key)
+        before = _states()
+        try:
             if self._keyed is None:
-                fresh = _states()
+                fetched = self._fetch(samples)
+                self._keyed = not _same(before, _states())
+                if not self._keyed:
+                    return self._collate(fetched)
+            values = []
+            for sample in samples:
+                _seed(derive(self._seed, "sample", epoch, sample))
                 values += self._fetch([sample])
-                drawn = drawn or not _same(fresh, _states())
-            else:
-                values += self._fetch([sample])
-        if self._keyed is None:
-            self._keyed = drawn
-        if before is not None:
-            _restore(before)
+        finally:
+            if get_worker_info() is None:
+                _restore(before)
         return self._collate(values)
 
     def _fetch(self, samples: list[int]) -> list[Any]:

@@ -45,10 +45,11 @@ class Epoch:
         run, position, strategy = self._run, self._run.position, self._run.strategy
         accumulates = run.accumulate > 1
         checked = run.needs_backward
+        world_size = run.world.world_size
         try:
             for batch in self._feed.batches(self.index, position.step):
                 run.batch = batch
-                strategy.weigh(1.0 if accumulates else batch.samples / batch.total)
+                strategy.weigh(1.0 if accumulates else batch.samples * world_size / batch.total)
                 if batch.last:
                     position.step += 1
                 if batch.samples and batch.last and not checked:
@@ -57,6 +58,7 @@ class Epoch:
                     yield from self._with_care(batch)
         finally:
             run.batch = None
+            strategy.weigh(1.0)  # what follows is no step of ours
             run.buffers_differ = True
         run.settle_buffers()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import wrap
 
 from rankup.core.findings import Finding
 from rankup.scale.compare import Row, version_of
@@ -11,6 +12,7 @@ from rankup.scale.measured import Measured
 from rankup.scale.stats import chance_apart
 
 _NOTHING = "–"
+_WIDTH = 105
 _LEFT = {"version"}  # everything else is a number, and ends where its column ends
 
 
@@ -109,7 +111,8 @@ def finding_lines(findings: Sequence[Finding]) -> list[str]:
     for finding in findings:
         lines.append(f"{finding.severity.value}: {finding.message} [{finding.code}]")
         parts = {"why": finding.why, "fix": finding.fix, "where": finding.place}
-        lines += [f"  {name + ':':<6} {text}" for name, text in parts.items() if text]
+        for name, text in parts.items():
+            lines += wrap(text, _WIDTH, initial_indent=f"  {name + ':':<7}", subsequent_indent=" " * 9)
     return lines
 
 

@@ -1,24 +1,26 @@
-"""``ddp``: a replica on every rank, gradients reduced while the backward pass runs (torch's own DDP).
+"""``ddp``: a replica on every rank, gradients averaged while the backward pass runs (torch's own DDP).
 
 Two things differ from a bare ``DistributedDataParallel(model)``, both for exactness:
 
-- The reduction is a *weighted* sum. DDP divides by the world size, which is the mean over the global batch only
-  where all ranks hold equally many samples. Here each rank's bucket is scaled by its share ``n / N`` first.
+- Gradients are weighed where ranks hold different numbers of samples. DDP divides by the world size, which gives the
+  mean over the global batch only where all hold equally many. On the other steps (the last one of an epoch, mostly)
+  each parameter's gradient is scaled on its way into DDP's buckets. Equal steps are DDP and nothing else.
 - Buffers are not broadcast from rank 0 in every forward. That would be a collective inside evaluation, where ranks
   hold different numbers of batches, and it throws away what the other ranks' batch statistics saw. The runtime
   averages them when an epoch ends and before an evaluation instead (``runtime/buffers.py``).
 """
 
-# No `from __future__ import annotations` here: register_comm_hook compares the hook's annotations as objects.
+from __future__ import annotations
+
 import inspect
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.hooks import RemovableHandle
 
 # Named forward_sync_buffers since torch 2.13, broadcast_buffers before.
 _SIGNATURE = inspect.signature(DistributedDataParallel.__init__).parameters
@@ -30,6 +32,7 @@ class DDP:
 
     def __init__(self) -> None:
         self._weight = 1.0
+        self._hooks: list[RemovableHandle] = []
         self._models: list[DistributedDataParallel] = []
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
@@ -43,7 +46,6 @@ class DDP:
             find_unused_parameters=find_unused_parameters,
             **no_buffers_in_forward,
         )
-        wrapped.register_comm_hook(self, _weighted_sum)
         self._models.append(wrapped)
         return wrapped
 
@@ -54,12 +56,24 @@ class DDP:
             return inner
         return model
 
-    @property
-    def weight(self) -> float:
-        return self._weight
-
     def weigh(self, weight: float) -> None:
         self._weight = weight
+        if weight == 1.0:
+            while self._hooks:
+                self._hooks.pop().remove()
+        elif not self._hooks:
+            self._hooks = [
+                parameter.register_hook(self._scaled)  # type: ignore[no-untyped-call]
+                for model in self._models
+                for parameter in model.parameters()
+                if parameter.requires_grad
+            ]
+
+    def _scaled(self, gradient: torch.Tensor) -> torch.Tensor:
+        """A parameter's whole gradient of this backward, before it is accumulated and reduced."""
+        if self._weight == 0.0:
+            return torch.zeros_like(gradient)  # not a product: 0 × inf is NaN
+        return gradient * self._weight
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
@@ -70,16 +84,3 @@ class DDP:
 
     def clip(self, parameters: Iterable[nn.Parameter], max_norm: float) -> torch.Tensor:
         return nn.utils.clip_grad_norm_(parameters, max_norm)  # replicas hold the same gradients
-
-
-def _weighted_sum(state: DDP, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
-    """DDP's communication hook: scale by this rank's share, then sum. It replaces DDP's division by the world size."""
-    gradients = bucket.buffer()
-    if state.weight == 0.0:
-        gradients.zero_()  # not a product: 0 × inf is NaN
-    else:
-        gradients.mul_(state.weight)
-    work = dist.all_reduce(gradients, async_op=True)
-    assert work is not None
-    summed: torch.futures.Future[torch.Tensor] = work.get_future().then(lambda done: done.value()[0])
-    return summed
