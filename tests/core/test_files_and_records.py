@@ -28,7 +28,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path, 
     with pytest.raises(OSError, match="No space"):
         write_atomic(path, "new")
     assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["file"]
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_secret_is_never_readable_by_others_not_even_before_the_rename(tmp_path, monkeypatch):

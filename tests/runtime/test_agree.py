@@ -22,6 +22,7 @@ def reductions() -> dict:
     value = [1.0, 5.0, float("nan")][rank]
     return {
         "int": run.sum(rank + 1),
+        "bool": run.sum(rank > 0),
         "float": run.sum(0.5),
         "tensor": run.sum(tensor).tolist(),
         "untouched": tensor.tolist(),
@@ -33,6 +34,7 @@ def reductions() -> dict:
 def test_sums_keep_their_type_and_means_weigh_by_count():
     for rank, got in enumerate(run_ranks(reductions, 3)):
         assert got["int"] == 6 and isinstance(got["int"], int)
+        assert got["bool"] == 2
         assert got["float"] == 1.5
         assert got["tensor"] == [6.0, 30.0]
         assert got["untouched"] == [1.0 + rank, 10.0]

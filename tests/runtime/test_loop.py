@@ -66,6 +66,62 @@ def interrupted_training(stop_at: int | None) -> tuple[list[float], list[int], f
     return losses, after, opt.param_groups[0]["lr"], len(losses)
 
 
+def saved_behind_the_loop() -> tuple[list[int], float]:
+    """A state taken last thing behind the inner loop, and gone on from in a second run."""
+    state, after = None, []
+    for _attempt in range(2):
+        run = rankup.init(seed=3)
+        _, model, opt, feed = prepared(run, rankup.ResidentData(column(8)), global_batch=4)
+        schedule = torch.optim.lr_scheduler.StepLR(opt, 1, gamma=0.5)
+        run.keep(schedule=schedule)
+        if state is not None:
+            run.load_state_dict(state)
+        for epoch in run.epochs(2):
+            for x in epoch:
+                step(model, opt, x)
+            schedule.step()
+            after.append(epoch.index)
+            if state is None:
+                state = run.state_dict()
+                break
+    return after, opt.param_groups[0]["lr"]
+
+
+@BOTH
+def test_a_state_saved_behind_the_inner_loop_does_not_run_that_code_again(world_size):
+    for after, rate in run_ranks(saved_behind_the_loop, world_size):
+        assert after == [0, 1]
+        assert rate == pytest.approx(0.05 / 4)
+
+
+def test_a_state_of_other_data_or_another_cut_is_refused_before_anything_changes():
+    run = rankup.init(seed=3)
+    prepared(run, rankup.ResidentData(column(8)), global_batch=4)
+    state = run.state_dict()
+    for length, batch, what in ((8, 2, "global_batch 4, this run has 2"), (9, 4, "length 8, this run has 9")):
+        other = rankup.init(seed=3)
+        net, *_ = prepared(other, rankup.ResidentData(column(length)), global_batch=batch)
+        before = [p.clone() for p in net.parameters()]
+        with pytest.raises(rankup.RankupError, match=what):
+            other.load_state_dict(state)
+        assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
+    with pytest.raises(rankup.RankupError, match="1 models, this run 0"):
+        rankup.init(seed=3).load_state_dict(state)
+
+
+def test_two_data_sets_are_trained_on_one_after_the_other_each_from_its_beginning():
+    run = rankup.init()
+    _, model, opt, first = prepared(run, rankup.ResidentData(column(8)), global_batch=4)
+    *_, second = prepared(run, rankup.ResidentData(column(6)), global_batch=3)
+    assert [len(list(run.steps(feed, epochs=2))) for feed in (first, second)] == [4, 4]
+
+
+def test_a_loop_over_what_was_not_prepared_is_an_error():
+    run = rankup.init()
+    with pytest.raises(rankup.RankupError, match="the data that prepare returned"):
+        next(run.steps(rankup.ResidentData(column(4)), epochs=1))
+
+
 @BOTH
 @pytest.mark.parametrize("stop_at", [1, 5, 7])
 def test_training_goes_on_exactly_from_a_state_with_what_was_kept(world_size, stop_at):
@@ -111,6 +167,72 @@ def test_an_evaluation_counts_each_sample_once(world_size, count):
         assert samples == count
         assert total == count * (count - 1) / 2
         assert mean == pytest.approx((count - 1) / 2)
+
+
+def counted_in_the_loops_body() -> list[int]:
+    run = rankup.init()
+    _, model, opt, feed = prepared(run, rankup.ResidentData(column(5)), global_batch=4)
+    counts = []
+    for x in run.steps(feed, epochs=1):  # the second step leaves rank 1 with nothing
+        step(model, opt, x)
+        counts.append(run.sum(sum(len(b) for b in run.batches(rankup.ResidentData(column(360))))))
+    return counts
+
+
+@BOTH
+def test_an_evaluation_in_the_middle_of_an_epoch_counts_everything_on_every_rank(world_size):
+    assert run_ranks(counted_in_the_loops_body, world_size) == [[360, 360]] * world_size
+
+
+def normed_in_mid_epoch() -> tuple[list[float], list[float], int]:
+    """BatchNorm's statistics as an evaluation in the loop's body sees them, by a model called under DDP."""
+    run = rankup.init()
+    norm = nn.BatchNorm1d(1, momentum=1.0)
+    model, opt, feed = run.prepare(
+        norm,
+        lambda p: torch.optim.SGD(p, lr=0.0),
+        rankup.ResidentData(column(8) * 8),
+        global_batch=8,
+        shuffle=False,
+    )
+    for x in run.steps(feed, epochs=1):
+        model(x).sum().backward()
+        model.eval()
+        # One batch for rank 0, none for rank 1: a collective in forward would hang.
+        seen = [
+            norm.running_mean.item() for b in run.batches(rankup.ResidentData(column(1))) if len(model(b))
+        ]
+        return norm.running_mean.tolist(), seen, run.sum(len(seen))
+    raise AssertionError
+
+
+def test_statistics_are_averaged_before_an_evaluation_in_the_middle_of_an_epoch():
+    one, two = run_ranks(normed_in_mid_epoch, 2)
+    assert one[0] == two[0] == [pytest.approx(3.5)]
+    assert (one[1], two[1], one[2]) == ([pytest.approx(3.5)], [], 1)
+
+
+def normed_over_a_tail() -> list[int]:
+    run = rankup.init()
+    model, opt, feed = run.prepare(
+        nn.BatchNorm1d(1),
+        lambda p: torch.optim.SGD(p, lr=0.1),
+        rankup.ResidentData(column(18)),
+        global_batch=16,
+    )
+    held = []
+    for x in run.steps(feed, epochs=1):
+        held.append(run.batch.samples)
+        if held[-1] != 1:  # one sample is too few for BatchNorm on any number of processes
+            model(x).sum().backward()
+        else:
+            model.eval()(x).sum().backward()
+            model.train()
+    return held
+
+
+def test_batchnorm_takes_a_filler():
+    assert run_ranks(normed_over_a_tail, 4) == [[4, 1], [4, 1], [4, 0], [4, 0]]
 
 
 def running_mean_at_evaluation() -> tuple[list[float], list[float]]:
@@ -229,6 +351,37 @@ def test_a_samples_random_numbers_depend_on_neither_ranks_nor_workers():
         assert sorted(sum(run_ranks(drawn, world_size, workers, Crops()), [])) == reference
 
 
+def generator_after_loading(dataset) -> bool:
+    run = rankup.init(seed=2)
+    _, model, opt, feed = prepared(run, dataset, global_batch=5, num_workers=0)
+    before = torch.get_rng_state()
+    for _ in run.steps(feed, epochs=2):
+        pass
+    return torch.equal(before, torch.get_rng_state())
+
+
+def test_loading_does_not_touch_the_global_generator():
+    assert run_ranks(generator_after_loading, 1, TensorDataset(column(13))) == [True]
+    assert run_ranks(generator_after_loading, 1, Crops()) == [True]
+
+
+class Collated(TensorDataset):
+    """Gives a whole batch at once, collated already."""
+
+    def __getitems__(self, indices):
+        return self.tensors[0][indices]
+
+
+def collated_batches() -> list[tuple[int, ...]]:
+    run = rankup.init()
+    *_, feed = prepared(run, Collated(column(10)), global_batch=4, collate_fn=lambda batch: batch)
+    return [tuple(x.shape) for x in run.steps(feed, epochs=1)]
+
+
+def test_a_data_set_may_hand_out_whole_batches():
+    assert run_ranks(collated_batches, 1)[0] == [(4, 1), (4, 1), (2, 1)]
+
+
 def losses_with_dropout(draws: bool) -> list[float]:
     run = rankup.init(seed=2)
 
@@ -263,7 +416,7 @@ def test_a_data_set_with_getitems_is_asked_once_per_batch():
     assert run_ranks(fetched_in_batches, 1)[0] == [4, 4, 2]
 
 
-@pytest.mark.parametrize("name", ["batch_size", "sampler", "drop_last"])
+@pytest.mark.parametrize("name", ["batch_size", "sampler", "drop_last", "in_order"])
 def test_loader_arguments_that_would_undo_the_sharding_are_refused(name):
     run = rankup.init()
     options = {"global_batch": 2, name: 1}

@@ -287,3 +287,133 @@ def test_bf16_computes_in_autocast_and_keeps_weights_and_outputs_in_fp32(world_s
     for output, weight, first, last in run_ranks(train_bf16, world_size):
         assert output == weight == torch.float32
         assert last < first
+
+
+class Normed(nn.Module):
+    """Has a buffer that is random per process, unless somebody makes it one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("features", torch.randn(3))
+        self.linear = nn.Linear(3, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x * self.features)
+
+
+def built_after_another_was_prepared() -> tuple[list[float], list[float], bool]:
+    run = rankup.init()
+    run.prepare(nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1))  # from here on each rank draws its own
+    student, teacher = Normed(), Normed()
+    teacher.requires_grad_(False)
+    run.prepare(student, lambda p: torch.optim.SGD(p, lr=0.1))
+    _, nothing, _ = run.prepare(teacher, None)
+    return student.features.tolist(), teacher.linear.weight.flatten().tolist(), nothing is None
+
+
+def test_models_built_late_and_frozen_ones_start_equal_on_all_ranks():
+    one, two = run_ranks(built_after_another_was_prepared, 2)
+    assert one == two
+    assert one[2]
+
+
+def two_backwards_per_step(parts: int) -> dict:
+    run = rankup.init(seed=1, precision="fp64")
+    net = nn.Linear(2, 1)
+    x = torch.arange(22.0).reshape(11, 2) / 22
+    model, opt, feed = run.prepare(
+        net, lambda p: torch.optim.SGD(p, lr=0.1), rankup.ResidentData(x), global_batch=4, accumulate=parts
+    )
+    for a in run.steps(feed, epochs=2):
+        for factor in (1, 2):
+            run.backward(factor * model(a).square().mean())
+        run.step(opt)
+    return net.state_dict()
+
+
+@pytest.mark.parametrize(("world_size", "parts"), [(2, 1), (2, 2), (3, 2), (1, 3)])
+def test_two_losses_per_step_add_up(world_size, parts):
+    alone = run_ranks(two_backwards_per_step, 1, 1)[0]
+    for weights in run_ranks(two_backwards_per_step, world_size, parts):
+        assert largest_difference(weights, alone) < 1e-12
+
+
+def accumulates_with_infinite_fillers() -> float:
+    run = rankup.init(precision="fp64")
+    net = nn.Linear(1, 1, bias=False)
+    nn.init.ones_(net.weight)
+    model, opt, feed = run.prepare(
+        net,
+        lambda p: torch.optim.SGD(p, lr=0.1),
+        rankup.ResidentData(torch.ones(3, 1)),
+        global_batch=4,
+        accumulate=4,
+    )
+    for x in run.steps(feed, epochs=1):
+        run.backward(model(x).mean() * (1.0 if run.batch.samples else float("inf")))
+        run.step(opt)
+    return net.weight.item()
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_filler_among_micro_batches_counts_nothing_even_if_it_is_infinite(world_size):
+    assert run_ranks(accumulates_with_infinite_fillers, world_size) == [pytest.approx(0.9)] * world_size
+
+
+def gan(parts: int) -> tuple[float, float]:
+    run = rankup.init(precision="fp64")
+    first, second = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
+    for net in (first, second):
+        nn.init.ones_(net.weight)
+    a, opt_a, feed = run.prepare(
+        first,
+        lambda p: torch.optim.SGD(p, lr=0.1),
+        rankup.ResidentData(torch.ones(5, 1)),
+        global_batch=4,
+        accumulate=parts,
+    )
+    b, opt_b, _ = run.prepare(second, lambda p: torch.optim.SGD(p, lr=0.1))
+    for x in run.steps(feed, epochs=1):
+        run.backward(a(x).mean())
+        run.step(opt_a)
+        run.backward(b(x).mean())
+        run.step(opt_b)
+    return first.weight.item(), second.weight.item()
+
+
+@pytest.mark.parametrize(("world_size", "parts"), [(1, 1), (1, 2), (2, 1), (2, 2)])
+def test_two_models_in_one_loop_take_the_same_steps_however_they_are_cut(world_size, parts):
+    assert run_ranks(gan, world_size, parts) == [(pytest.approx(0.8), pytest.approx(0.8))] * world_size
+
+
+def steps_by_hand_though_clipped() -> str:
+    run = rankup.init()
+    model, opt, feed = run.prepare(
+        nn.Linear(1, 1),
+        lambda p: torch.optim.SGD(p, lr=0.1),
+        rankup.ResidentData(torch.ones(4, 1)),
+        global_batch=2,
+        clip=0.1,
+    )
+    try:
+        for x in run.steps(feed, epochs=1):
+            run.backward(model(x).sum())
+            opt.step()
+    except rankup.RankupError as error:
+        return error.code
+    return "nothing"
+
+
+def test_a_plain_step_where_clipping_needs_ours_is_an_error():
+    assert run_ranks(steps_by_hand_though_clipped, 1) == ["plain-backward"]
+
+
+def rates_of_dropout() -> list[float]:
+    run = rankup.init()
+    run.prepare(nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1))
+    return torch.rand(3).tolist()
+
+
+def test_after_prepare_each_rank_draws_numbers_of_its_own():
+    one, two = run_ranks(rates_of_dropout, 2)
+    assert one != two

@@ -1,12 +1,14 @@
 """Process groups: how ranks find each other, and how they part.
 
-Two groups. The default one carries gradients (nccl for CUDA tensors, gloo for CPU tensors). The *control* group is
-gloo with a timeout of a day: what waits for people and downloads waits there, and never holds up a GPU stream.
-With a world size of 1 there is neither.
+Three groups. The default one carries gradients (nccl for CUDA tensors, gloo for CPU tensors). The *control* group is
+gloo: numbers travel there without holding up a GPU stream. The *patient* group is gloo with a timeout of a day: for
+sections where others wait for a download. With a world size of 1 there is none.
 """
 
 from __future__ import annotations
 
+import errno
+import ipaddress
 import os
 import socket
 import sys
@@ -22,20 +24,21 @@ from rankup.runtime.parting import part_well
 from rankup.world import World
 from rankup.world.address import interface_of, rendezvous, route_to
 
-CONTROL_TIMEOUT = timedelta(days=1)
+PATIENCE = timedelta(days=1)
 
 
 @dataclass(frozen=True)
 class Groups:
-    """``control`` is None with a world size of 1."""
+    """Both are None with a world size of 1."""
 
     control: dist.ProcessGroup | None
+    patient: dist.ProcessGroup | None
 
 
 def start_groups(world: World, device: torch.device, timeout: timedelta) -> Groups:
     """Form the default and the control group; taken over as it is where the script has formed the default one."""
     if world.world_size == 1:
-        return Groups(None)
+        return Groups(None, None)
     owned = not dist.is_initialized()
     if owned:
         _choose_interface(world)
@@ -57,11 +60,11 @@ def start_groups(world: World, device: torch.device, timeout: timedelta) -> Grou
             f"environment says {world.rank} of {world.world_size}",
             hint="call rankup.init() instead of init_process_group",
         )
-    control = dist.new_group(backend="gloo", timeout=CONTROL_TIMEOUT)
-    if device.type == "cuda":
-        _refuse_shared_gpu(world, device, control)
+    control = dist.new_group(backend="gloo", timeout=timeout)
+    patient = dist.new_group(backend="gloo", timeout=PATIENCE)
+    _compare_devices(world, device, control)
     part_well(owned)
-    return Groups(control)
+    return Groups(control, patient)
 
 
 def _init_default(world: World, backend: str, timeout: timedelta) -> None:
@@ -83,23 +86,30 @@ def _init_default(world: World, backend: str, timeout: timedelta) -> None:
 
 
 def _listen(world: World, host: str, port: int) -> int:
-    """A listening socket on the one address that the peers reach; left to itself the store takes every interface.
+    """A listening socket on the one address that the peers dial; left to itself the store takes every interface.
 
-    On the head its own name often resolves to 127.0.1.1, so where peers are known the address is the one from which
-    packets to them leave; where they are not, and the name leads nowhere else, it has to be every interface.
+    On the head its own name often resolves to 127.0.1.1: then it is the address from which packets to a peer leave,
+    and every interface where no peer is known.
     """
-    peers = [peer for peer in world.hosts if peer not in (host, socket.gethostname())]
-    if world.num_nodes > 1 and peers:
-        host = route_to(peers[0])
     family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    if world.num_nodes > 1 and str(address[0]).startswith("127."):
-        address = ("0.0.0.0", port)
+    if world.num_nodes > 1 and ipaddress.ip_address(address[0]).is_loopback:
+        peers = [peer for peer in world.hosts if peer not in (host, socket.gethostname())]
+        here = route_to(peers[0]) if peers else "0.0.0.0"
+        family, kind, _, _, address = socket.getaddrinfo(here, port, type=socket.SOCK_STREAM)[0]
     server = socket.socket(family, kind)
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         server.bind(address)
     except OSError as error:
         server.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise RankupError(
+                "head-elsewhere",
+                f"rank 0 runs on {socket.gethostname()}, which does not have the address {address[0]}",
+                context=f"MASTER_ADDR={host}",
+                hint="MASTER_ADDR has to be an address of the machine that runs rank 0",
+                exit_code=1,
+            ) from error
         raise RankupError(
             "port-in-use",
             f"rank 0 cannot listen on {address[0]}:{port}: {error.strerror}",
@@ -128,16 +138,25 @@ def _choose_interface(world: World) -> None:
         os.environ["GLOO_SOCKET_IFNAME"] = name
 
 
-def _refuse_shared_gpu(world: World, device: torch.device, control: dist.ProcessGroup) -> None:
-    """NCCL fails late and darkly where two ranks hold one GPU."""
-    mine = (socket.gethostname(), str(torch.cuda.get_device_properties(device).uuid))
+def _compare_devices(world: World, device: torch.device, control: dist.ProcessGroup) -> None:
+    """Two ranks on one GPU, or a rank on a CPU among GPUs, fail late and darkly in NCCL."""
+    which = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else ""
     everyone: list[Any] = [None] * world.world_size
-    dist.all_gather_object(everyone, mine, group=control)
-    twins = [rank for rank, other in enumerate(everyone) if other == mine]
-    if len(twins) > 1:
+    dist.all_gather_object(everyone, (socket.gethostname(), device.type, which), group=control)
+    without = [rank for rank, (_, kind, _) in enumerate(everyone) if kind != "cuda"]
+    if without and len(without) < world.world_size:
+        raise RankupError(
+            "devices-differ",
+            f"ranks {without} have no GPU, the others have one",
+            context=", ".join(sorted({everyone[rank][0] for rank in without})),
+            hint="torch sees no GPU there: its driver, its CUDA_VISIBLE_DEVICES? or device='cpu' for all",
+            exit_code=1,
+        )
+    twins = [rank for rank, other in enumerate(everyone) if other == everyone[world.rank]]
+    if device.type == "cuda" and len(twins) > 1:
         raise RankupError(
             "gpu-shared",
-            f"ranks {twins} share one GPU, {device} on {mine[0]}",
+            f"ranks {twins} share one GPU, {device} on {everyone[world.rank][0]}",
             hint="start as many processes per node as it has GPUs, or use device='cpu'",
             exit_code=1,
         )

@@ -16,6 +16,8 @@ from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 
 from rankup.errors import RankupError
 from rankup.runtime.data import Columns, ResidentData
+from rankup.runtime.nested import map_tensors
+from rankup.runtime.position import Position
 from rankup.runtime.precision import Precision
 from rankup.runtime.samples import KeyedFetch
 from rankup.runtime.seed import SampleRandom, derive
@@ -35,7 +37,14 @@ class Batch(NamedTuple):
 
 
 class Feed(Protocol):
-    """The training data of one rank."""
+    """The data of one rank. ``position`` is where training on it stands; ``cut`` tells two feeds apart in a state."""
+
+    position: Position
+
+    @property
+    def cut(self) -> dict[str, int | None]:
+        """What the position means something for: length, global batch, micro-batches."""
+        ...
 
     @property
     def steps(self) -> int | None:
@@ -59,7 +68,8 @@ class Piece(NamedTuple):
 
 def cut(sharding: Sharding, start: int, parts: int, *, fill: bool) -> Iterator[Piece]:
     """This rank's pieces, ``parts`` per step. Where a part is empty, training (``fill``) takes one sample to compute
-    on, so that every rank joins every collective, with a count of 0; an evaluation passes it over."""
+    on, so that every rank joins every collective, with a count of 0; an evaluation passes it over. A filler has two
+    samples where there are two: BatchNorm refuses one."""
     for step in range(start, sharding.steps):
         low, high = sharding.bounds(step)
         total = sharding.total(step)
@@ -68,8 +78,12 @@ def cut(sharding: Sharding, start: int, parts: int, *, fill: bool) -> Iterator[P
             if b > a:
                 yield Piece(low + a, low + b, b - a, total, part == parts - 1)
             elif fill:
-                base = step * sharding.global_batch
-                yield Piece(base, base + 1, 0, total, part == parts - 1)
+                base = max(0, min(step * sharding.global_batch, sharding.length - 2))
+                yield Piece(base, min(base + 2, sharding.length), 0, total, part == parts - 1)
+
+
+def cut_of(sharding: Sharding, parts: int) -> dict[str, int | None]:
+    return {"length": sharding.length, "global_batch": sharding.global_batch, "accumulate": parts}
 
 
 def chunks(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
@@ -91,6 +105,7 @@ class ResidentFeed:
         parts: int = 1,
         fill: bool = True,
     ) -> None:
+        self.position = Position()
         self._columns = data.on(device)
         self._transform = data.transform
         self._sharding = sharding
@@ -103,6 +118,10 @@ class ResidentFeed:
     def steps(self) -> int:
         return self._sharding.steps
 
+    @property
+    def cut(self) -> dict[str, int | None]:
+        return cut_of(self._sharding, self._parts)
+
     def batches(self, epoch: int, start: int) -> Iterator[Batch]:
         order = self._sharding.order(epoch).to(self._device)
         key = derive(self._sharding.seed, "augment", epoch)
@@ -111,8 +130,8 @@ class ResidentFeed:
         for pieces in chunks(cut(self._sharding, start, self._parts, fill=self._fill)):
             sizes = [piece.stop - piece.start for piece in pieces]
             numbers = torch.cat([order[piece.start : piece.stop] for piece in pieces])
-            gathered = [column.index_select(0, numbers).split(sizes) for column in self._columns]
-            for piece, own, *parts in zip(pieces, numbers.split(sizes), *gathered, strict=True):
+            gathered = [torch.split(column.index_select(0, numbers), sizes) for column in self._columns]
+            for piece, own, *parts in zip(pieces, torch.split(numbers, sizes), *gathered, strict=True):
                 columns: Columns = tuple(parts)
                 if transform is not None:
                     columns = transform(columns, SampleRandom(key, own))
@@ -155,6 +174,7 @@ class DatasetFeed:
         sample_rng: bool | None = None,
         loader: dict[str, Any] | None = None,
     ) -> None:
+        self.position = Position()
         options = loader_options(loader or {}, device)
         collate = options.pop("collate_fn", None) or default_collate
         self._sharding = sharding
@@ -177,6 +197,10 @@ class DatasetFeed:
     def steps(self) -> int:
         return self._sharding.steps
 
+    @property
+    def cut(self) -> dict[str, int | None]:
+        return cut_of(self._sharding, self._parts)
+
     def batches(self, epoch: int, start: int) -> Iterator[Batch]:
         self._order.epoch, self._order.start = epoch, start
         self._generator.manual_seed(derive(self._sharding.seed, "loader", epoch, self._sharding.rank))
@@ -188,7 +212,7 @@ class DatasetFeed:
 
 def loader_options(options: dict[str, Any], device: torch.device) -> dict[str, Any]:
     """The user's DataLoader arguments, less those that would undo the sharding."""
-    for name in ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "generator"):
+    for name in ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "generator", "in_order"):
         if name in options:
             raise RankupError(
                 "loader-option-taken",
@@ -204,15 +228,7 @@ def mover(device: torch.device, precision: Precision) -> Callable[[Any], Any] | 
         return None
 
     def move(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return precision.cast(value.to(device, non_blocking=True))
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*map(move, value))
-        if isinstance(value, (list, tuple)):
-            return type(value)(map(move, value))
-        if isinstance(value, dict):
-            return {key: move(item) for key, item in value.items()}
-        return value
+        return map_tensors(lambda tensor: precision.cast(tensor.to(device, non_blocking=True)), value)
 
     return move
 

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from rankup.core.registry import lookup
+from rankup.runtime.nested import map_tensors
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,9 @@ class Precision:
 
     def apply(self, model: nn.Module, device: torch.device) -> nn.Module:
         """``model`` on ``device`` in this precision, in place (parameters stay the same objects)."""
-        model.to(device=device, dtype=self.parameters)
+        model.to(device)
+        if self.parameters is torch.float64:
+            model.double()  # not .to(dtype): that would drop the imaginary part of complex parameters
         if self.autocast is not None:
             _AroundForward(device.type, self.autocast).attach(model)
         return model
@@ -71,17 +74,8 @@ class _AroundForward:
 
     def leave(self, model: nn.Module, args: Any, output: Any) -> Any:
         self._entered.pop().__exit__(None, None, None)
-        return _map_tensors(output)
+        return map_tensors(_widen, output)
 
 
-def _map_tensors(output: Any) -> Any:
-    if isinstance(output, torch.Tensor):
-        return output.float() if output.dtype in (torch.bfloat16, torch.float16) else output
-    if isinstance(output, tuple) and hasattr(output, "_fields"):
-        return type(output)(*map(_map_tensors, output))
-    if isinstance(output, (list, tuple)):
-        return type(output)(map(_map_tensors, output))
-    if isinstance(output, dict):
-        for key, value in output.items():  # in place: model outputs are often dict subclasses with attributes
-            output[key] = _map_tensors(value)
-    return output
+def _widen(value: torch.Tensor) -> torch.Tensor:
+    return value.float() if value.dtype in (torch.bfloat16, torch.float16) else value

@@ -21,10 +21,10 @@ def reduce_sum(value: Number, control: dist.ProcessGroup | None) -> Number:
         total = value.detach().clone()
         dist.all_reduce(total)
         return total
-    dtype = torch.int64 if isinstance(value, int) else torch.float64
-    packed = torch.tensor(value, dtype=dtype)
+    kind = int if isinstance(value, int) else float  # True counts as 1
+    packed = torch.tensor(value, dtype=torch.int64 if kind is int else torch.float64)
     dist.all_reduce(packed, group=control)
-    return type(value)(packed.item())
+    return kind(packed.item())
 
 
 def reduce_mean(value: Number, count: int, control: dist.ProcessGroup | None) -> float | torch.Tensor:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from rankup.core.rundir import RunDir
@@ -31,7 +32,7 @@ from rankup.runtime.precision import Precision, make_precision
 from rankup.runtime.reduce import Number, reduce_mean, reduce_sum
 from rankup.runtime.sections import one_first, shared_first
 from rankup.runtime.state import Stateful
-from rankup.runtime.steps import Epoch, Position
+from rankup.runtime.steps import Epoch
 from rankup.strategies import Strategy, make_strategy
 from rankup.world import World
 
@@ -85,21 +86,22 @@ class Run:
         self.strategy = strategy
         self.seed = seed_
         self.directory = RunDir.from_environment()
-        self._control = start_groups(world, device, timeout).control
+        groups = start_groups(world, device, timeout)
+        self._control, self._patient = groups.control, groups.patient
         self._here = Here(world.rank, world.world_size, seed_, device, precision, self._control)
         seed.seed_everything(seed_)
         stop.watch(self.directory, world.rank, self._control)
-        self.position = Position()
         self.models: list[nn.Module] = []  # as the user made them; what prepare returned may wrap them
         self.optimizers: list[Optimizer] = []
         self.kept: dict[str, Stateful] = {}
         self.accumulate = 1
-        self.clip: float | None = None
+        self.clips: dict[int, float] = {}  # id of an optimizer → largest norm of its gradients
         self.grad_norm: torch.Tensor | None = None  # before clipping, at the last step that clipped
         self.batch: Batch | None = None  # the one that the loop's body has now
         self.backward_calls = 0
+        self.step_calls = 0
         self.buffers_differ = False
-        self._feed: Feed | None = None
+        self.feeds: list[Feed] = []  # what prepare made, in its order
 
     # ------------------------------------------------------------------ who
 
@@ -118,7 +120,7 @@ class Run:
     def prepare(
         self,
         model: nn.Module,
-        optimizer: OptimizerSource,
+        optimizer: OptimizerSource | None,
         dataset: Data | None = None,
         *,
         global_batch: int | None = None,
@@ -129,12 +131,12 @@ class Run:
         sample_rng: bool | None = None,
         sharded: bool = False,
         **loader: Any,
-    ) -> tuple[nn.Module, Optimizer, Feed | None]:
+    ) -> tuple[nn.Module, Any, Feed | None]:
         """Bring a model, its optimizer and its training data to this rank.
 
         - ``model`` goes to the device and becomes real DDP where there are several processes.
         - ``optimizer`` is a function of the list of parameters, called afterwards; or one that is built and has no
-          state yet, whose groups are carried over by parameter name.
+          state yet, whose groups are carried over by parameter name; or None for a frozen model.
         - ``dataset``: a map-style Dataset, ``ResidentData``, or an IterableDataset (no exactness promise;
           ``sharded`` if it already gives each rank and worker samples of its own).
         - ``global_batch``: samples per optimizer step over **all** processes.
@@ -145,17 +147,28 @@ class Run:
 
         Afterwards the generators are re-seeded per rank, so that dropout differs between ranks.
         """
-        names = {id(parameter): name for name, parameter in model.named_parameters()}
-        inner = self.precision.apply(model, self.device)
-        wrapped = self.strategy.wrap(inner, self.device, find_unused_parameters=find_unused_parameters)
-        opt = build_optimizer(optimizer, names, inner)
-        self.models.append(inner)
-        self.optimizers.append(opt)
         if accumulate < 1:
             raise RankupError(
                 "bad-accumulate", f"accumulate={accumulate} micro-batches cannot be", hint="1 or more"
             )
-        self.accumulate, self.clip = accumulate, clip
+        if dataset is not None and self.feeds and accumulate != self.accumulate:
+            raise RankupError(
+                "two-accumulates", f"accumulate={accumulate} here, but {self.accumulate} for the data before"
+            )
+        if isinstance(model, DistributedDataParallel):
+            raise RankupError(
+                "already-wrapped", "the model is DDP already", hint="pass the model itself: prepare wraps it"
+            )
+        names = {id(parameter): name for name, parameter in model.named_parameters()}
+        inner = self.precision.apply(model, self.device)
+        wrapped = self.strategy.wrap(inner, self.device, find_unused_parameters=find_unused_parameters)
+        self.models.append(inner)
+        opt = None
+        if optimizer is not None:
+            opt = build_optimizer(optimizer, names, inner)
+            self.optimizers.append(opt)
+            if clip is not None:
+                self.clips[id(opt)] = clip
         feed = None
         if dataset is not None:
             if global_batch is None:
@@ -164,13 +177,10 @@ class Run:
                     "prepare(…, dataset) needs global_batch=, the batch of all processes together",
                     hint=f"global_batch={32 * self.world.world_size} is 32 per process here",
                 )
-            feed = self._feed = make_feed(
-                dataset,
-                self._here,
-                global_batch,
-                FeedOptions(shuffle, accumulate, True, sample_rng, sharded),
-                loader,
-            )
+            self.accumulate = accumulate
+            options = FeedOptions(shuffle, accumulate, True, sample_rng, sharded)
+            feed = make_feed(dataset, self._here, global_batch, options, loader)
+            self.feeds.append(feed)
         elif loader or global_batch is not None:
             raise RankupError("no-dataset", "prepare got loader arguments but no data set")
         seed.seed_everything(seed.derive(self.seed, "rank", self.world.rank))
@@ -192,40 +202,58 @@ class Run:
 
     def epochs(self, epochs: int, data: Feed | None = None) -> Iterator[Epoch]:
         """``for epoch in run.epochs(90): for x, y in epoch: …``; what follows the inner loop runs once per epoch."""
-        feed = data or self._feed
-        if feed is None:
-            raise RankupError("no-dataset", "run.epochs needs data: give prepare a data set")
-        while self.position.epoch < epochs:
-            index = self.position.epoch
+        feed = data if data is not None else (self.feeds[-1] if self.feeds else None)
+        if not hasattr(feed, "position"):
+            raise RankupError(
+                "not-prepared",
+                f"the loop needs the data that prepare returned, not {type(feed).__name__}",
+                hint="model, opt, data = run.prepare(model, opt, dataset, global_batch=…)",
+            )
+        assert feed is not None
+        position = feed.position
+        while position.epoch < epochs:
+            index = position.epoch
             yield Epoch(self, feed, index)
-            self.position.epoch, self.position.step = index + 1, 0
+            position.epoch, position.step, position.ended = index + 1, 0, False
 
     def steps(self, data: Feed | None, *, epochs: int) -> Iterator[Any]:
         """This rank's batches of all epochs, one after another: the flat form of ``run.epochs``."""
         for epoch in self.epochs(epochs, data):
             yield from epoch
 
-    def batches(self, dataset: Data, *, global_batch: int = 1024, **loader: Any) -> Iterator[Any]:
-        """Each sample of ``dataset`` once over all ranks, in order: for evaluation.
+    def batches(
+        self,
+        dataset: Data,
+        *,
+        global_batch: int = 1024,
+        sample_rng: bool | None = None,
+        sharded: bool = False,
+        **loader: Any,
+    ) -> Iterator[Any]:
+        """Each sample of ``dataset`` once over all ranks, in order: for evaluation. Gradients are off in its body.
 
         Ranks may get different numbers of batches, even none: no collective may stand in the loop's body. Add up on
         each rank, and ``run.sum`` afterwards.
         """
         self.settle_buffers()
         size = max(global_batch, self.world.world_size)
-        feed = make_feed(dataset, self._here, size, FeedOptions(shuffle=False, fill=False), loader)
-        outer = self.batch
+        options = FeedOptions(shuffle=False, fill=False, sample_rng=sample_rng, sharded=sharded)
+        feed = make_feed(dataset, self._here, size, options, loader)
+        outer, gradients = self.batch, torch.is_grad_enabled()
+        # Off, not only for speed: a forward that DDP expects a backward of may be a collective.
+        torch.set_grad_enabled(False)
         try:
             for batch in feed.batches(0, 0):
                 self.batch = batch
                 yield batch.value
         finally:
             self.batch = outer
+            torch.set_grad_enabled(gradients)
 
     @property
     def needs_backward(self) -> bool:
         """Whether the loop must call ``run.backward`` and ``run.step``."""
-        return self.accumulate > 1 or self.clip is not None
+        return self.accumulate > 1 or bool(self.clips)
 
     def backward(self, loss: torch.Tensor) -> None:
         """``loss.backward()`` for a loss that is the mean over this rank's (micro-)batch."""
@@ -233,18 +261,21 @@ class Run:
         batch = self.batch
         if batch is None or self.accumulate == 1:
             loss.backward()  # type: ignore[no-untyped-call]
-        elif batch.samples or batch.last:
+        elif batch.samples:
             # The strategy takes the mean over ranks; here every micro-batch is weighed by what it holds.
             weight = batch.samples * self.world.world_size / batch.total
             (loss * weight).backward()  # type: ignore[no-untyped-call]
+        elif batch.last and self.world.world_size > 1:
+            loss.backward()  # type: ignore[no-untyped-call]  # a filler: weighed 0, but the others wait for it
 
     def step(self, optimizer: Optimizer) -> bool:
         """After the last micro-batch of a step: clip, ``optimizer.step()``, ``zero_grad()``; True. Else nothing."""
+        self.step_calls += 1
         if self.batch is not None and not self.batch.last:
             return False
-        if self.clip is not None:
+        if id(optimizer) in self.clips:
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
-            self.grad_norm = self.strategy.clip(parameters, self.clip)
+            self.grad_norm = self.strategy.clip(parameters, self.clips[id(optimizer)])
         optimizer.step()
         optimizer.zero_grad()
         return True
@@ -254,10 +285,9 @@ class Run:
     def sum(self, value: Number) -> Number:
         """The sum over all ranks, on all ranks. A collective: every rank calls it. Number or tensor, type kept.
 
-        In the body of a training loop, a rank whose share of the batch is empty adds nothing.
+        A rank whose share of a training batch is empty computes on a filler: in the loop's body, add up
+        ``run.batch.samples`` (0 there), or use ``run.mean``, which knows.
         """
-        if self.batch is not None and self.batch.samples == 0:
-            value = value * 0 if not isinstance(value, torch.Tensor) else torch.zeros_like(value)
         return reduce_sum(value, self._control)
 
     def mean(self, value: Number, count: int | None = None) -> float | torch.Tensor:
@@ -272,18 +302,18 @@ class Run:
 
     def main_first(self) -> AbstractContextManager[None]:
         """``with run.main_first():`` rank 0 runs the body, then all others do."""
-        return one_first(self.world.rank == 0, self._control)
+        return one_first(self.world.rank == 0, self._patient)
 
     def node_first(self) -> AbstractContextManager[None]:
         """``with run.node_first():`` one process of each node runs the body, then all others do."""
-        return one_first(self.world.local_rank == 0, self._control)
+        return one_first(self.world.local_rank == 0, self._patient)
 
     def shared_first(self, directory: str | Path) -> AbstractContextManager[None]:
         """For downloads to ``directory``: one process in all first where all nodes share it, else one per node.
 
         Under a file lock, so that two jobs do not fetch at once. The body must look whether the work is done.
         """
-        return shared_first(Path(directory), self.world, self._control)
+        return shared_first(Path(directory), self.world, self._patient)
 
     def settle_buffers(self) -> None:
         """Make the ranks' BatchNorm statistics one. The runtime calls it after an epoch and before an evaluation."""
@@ -294,7 +324,9 @@ class Run:
     # ----------------------------------------------------------------- state
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that this rank needs to go on from here: the generators are its own, the rest is everyone's."""
+        """Everything that this rank needs to go on from here. Tensors are the live ones: copy or save it before the
+        next step. Take it in the loop's body after ``opt.step()``, or last thing behind the inner loop.
+        """
         return state.collect(self)
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:

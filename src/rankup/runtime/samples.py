@@ -2,7 +2,7 @@
 
 A data set that draws from torch's, Python's or NumPy's global generator (random crops and flips) would give other
 pictures with another number of ranks or workers, and after a resume. So before each sample these generators are
-seeded from (seed, epoch, sample). That costs about 10 µs a sample; a data set that draws nothing should not pay, so
+seeded from (seed, epoch, sample). That costs 10 to 30 µs a sample; a data set that draws nothing should not pay, so
 each process looks once, at its first batch, whether anything was drawn, unless ``sample_rng`` says yes or no.
 """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rankup.errors import RankupError
@@ -12,19 +11,6 @@ from rankup.runtime.loaders import Batch, Feed
 
 if TYPE_CHECKING:
     from rankup.runtime.run import Run
-
-
-@dataclass
-class Position:
-    """The epoch in progress and the steps of it that are done: with the seed, all that a resume needs of the data.
-
-    ``step`` counts a step as done from the moment its batch is handed out: state taken in the loop's body is meant
-    to be taken after ``opt.step()``. At the end of an epoch it stays at the number of steps while the code behind
-    the inner loop runs, and becomes (epoch + 1, 0) when that code is done: so it runs exactly once per epoch.
-    """
-
-    epoch: int = 0
-    step: int = 0
 
 
 class Epoch:
@@ -42,14 +28,17 @@ class Epoch:
         return steps
 
     def __iter__(self) -> Iterator[Any]:
-        run, position, strategy = self._run, self._run.position, self._run.strategy
-        accumulates = run.accumulate > 1
-        checked = run.needs_backward
+        run, position, strategy = self._run, self._feed.position, self._run.strategy
+        accumulates, checked = run.accumulate > 1, run.needs_backward
         world_size = run.world.world_size
         try:
             for batch in self._feed.batches(self.index, position.step):
                 run.batch = batch
-                strategy.weigh(1.0 if accumulates else batch.samples * world_size / batch.total)
+                run.buffers_differ = True
+                if accumulates:
+                    strategy.weigh(1.0 if batch.samples else 0.0)  # run.backward weighs the micro-batches
+                else:
+                    strategy.weigh(batch.samples * world_size / batch.total)
                 if batch.last:
                     position.step += 1
                 if batch.samples and batch.last and not checked:
@@ -59,24 +48,26 @@ class Epoch:
         finally:
             run.batch = None
             strategy.weigh(1.0)  # what follows is no step of ours
-            run.buffers_differ = True
         run.settle_buffers()
+        position.ended = True
 
     def _with_care(self, batch: Batch) -> Iterator[Any]:
         """A batch that does not count, is not the last of its step, or must go through ``run.backward``."""
         run = self._run
         saved = [] if batch.samples else buffers.copies(run.models)
-        calls = run.backward_calls
-        if batch.last:
-            yield batch.value
-        else:
-            with run.strategy.deferred():
+        backwards, steps = run.backward_calls, run.step_calls
+        try:
+            if batch.last:
                 yield batch.value
-        buffers.restore(saved)
-        if run.needs_backward and run.backward_calls == calls:
+            else:
+                with run.strategy.deferred():
+                    yield batch.value
+        finally:
+            buffers.restore(saved)
+        if run.needs_backward and (run.backward_calls == backwards or run.step_calls == steps):
             raise RankupError(
                 "plain-backward",
-                "the loop called loss.backward(), but accumulate= or clip= of prepare was given",
-                hint="call run.backward(loss) and run.step(opt) instead of loss.backward() and opt.step()",
+                "accumulate= or clip= was given, but the loop's body ended without run.backward and run.step",
+                hint="call them instead of loss.backward() and opt.step(), in every iteration",
                 exit_code=1,
             )

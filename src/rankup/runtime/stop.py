@@ -16,6 +16,7 @@ import torch.distributed as dist
 from rankup.core.rundir import RunDir
 
 AGREE_EVERY_S = 1.0
+MOST_CALLS = 64
 
 
 class StopWatch:
@@ -55,8 +56,8 @@ class StopWatch:
         if self._rank == 0:
             now = time.monotonic()
             per_call = max((now - self._agreed_at) / self._every, 1e-6)
-            # At most four times as many as last time: one fast stretch must not make the next look late.
-            self._every = max(1, min(int(AGREE_EVERY_S / per_call), 4 * self._every))
+            # Bounded, since the steps to come may be slower than those before: an evaluation, a larger batch.
+            self._every = max(1, min(int(AGREE_EVERY_S / per_call), 4 * self._every, MOST_CALLS))
             self._agreed_at = now
             message[0], message[1] = int(self._look()), self._every
         dist.broadcast(message, src=0, group=control)

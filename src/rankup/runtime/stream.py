@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, get_w
 
 from rankup.errors import RankupError
 from rankup.runtime.loaders import Batch, loader_options, mover
+from rankup.runtime.position import Position
 from rankup.runtime.precision import Precision
 from rankup.runtime.seed import derive
 from rankup.runtime.shard import share
@@ -53,6 +54,7 @@ class StreamFeed:
                 "processes nor exact after a resume; a map-style Dataset is",
                 stacklevel=4,
             )
+        self.position = Position()
         options = loader_options(loader or {}, device)
         collate = options.pop("collate_fn", None) or default_collate
         start, stop = share(global_batch, rank, world_size)
@@ -70,6 +72,7 @@ class StreamFeed:
         self._move = mover(device, precision)
         self._fill = fill
         self._rank = rank
+        self.cut: dict[str, int | None] = {"length": None, "global_batch": global_batch, "accumulate": parts}
 
     def batches(self, epoch: int, start: int) -> Iterator[Batch]:
         self._generator.manual_seed(derive(self._seed, epoch))

@@ -27,8 +27,9 @@ class Strategy(Protocol):
     def weigh(self, weight: float) -> None:
         """How much this rank's gradient counts in the mean over ranks, from the next backward on.
 
-        ``n · W / N`` for ``n`` local samples of a global batch of ``N`` on ``W`` ranks makes local means into the global
-        mean; 1 where all hold equally many; 0 makes sure that nothing of this rank's gradient is used, not even a NaN.
+        ``n · W / N`` for ``n`` local samples of a global batch of ``N`` on ``W`` ranks makes local means into the
+        global mean; 1 where all hold equally many; 0 makes sure that nothing of this rank's gradient is used, not
+        even a NaN.
         """
         ...
 

@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
@@ -36,8 +37,12 @@ class DDP:
         self._models: list[DistributedDataParallel] = []
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
-        if not any(p.requires_grad for p in model.parameters()):
-            return model  # a frozen teacher: DDP refuses it, and there is nothing to reduce
+        frozen = not any(p.requires_grad for p in model.parameters())
+        # DDP starts ranks from equal parameters; buffers, and models that it refuses, are ours to start equal.
+        for tensor in (*model.buffers(), *(model.parameters() if frozen else ())):
+            dist.broadcast(tensor.detach(), src=0)
+        if frozen:
+            return model  # a teacher: there is nothing to reduce
         no_buffers_in_forward: dict[str, Any] = {_SYNC_BUFFERS: False}
         wrapped = DistributedDataParallel(
             model,
