@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
+import pytest
+
 import ranks
+from rankup.runtime import parting
 
 RAISES = """
 import threading, time, torch, rankup
@@ -66,3 +72,14 @@ def test_ranks_that_end_well_leave_no_complaint(tmp_path):
     for process in processes:
         _, error = process.communicate(timeout=60)
         assert (process.returncode, error) == (0, "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the states of threads are in Linux's /proc")
+def test_leaving_waits_for_a_thread_that_works_outside_of_the_interpreter(monkeypatch):
+    monkeypatch.setattr(parting, "SETTLE_S", 60)
+    work = threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 300_000))  # lets the GIL go
+    work.start()
+    while not parting._others_running():
+        time.sleep(0.001)
+    parting.settle()
+    assert not work.is_alive()

@@ -123,6 +123,7 @@ class Report:
                 for k, v in asdict(self._options).items()
                 if k not in ("save_model", "log", "log_interval", "bar")
             },
+            "strategy": self._run.strategy.name,
             "world_size": world.world_size,
             "nodes": world.num_nodes,
             "device": _device_name(self._run.device),

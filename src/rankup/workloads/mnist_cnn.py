@@ -1,9 +1,9 @@
 """``mnist-cnn``: the small convolutional network that every PyTorch tutorial begins with.
 
 Two 3×3 convolutions (32 and 64 channels), max-pool, dropout 0.25, dense 128, dropout 0.5, dense 10, log-softmax; the
-negative log-likelihood is its loss. Two things are done for speed, and change no result but its rounding: the pool
-comes before the second ReLU (max and ReLU commute, and there is a quarter left to rectify), and images lie in
-channels-last order, which the CPU's and the GPU's convolutions prefer.
+negative log-likelihood is its loss. Two things are done for speed, and change no result but its rounding: images lie
+in channels-last order, which convolutions and the pool prefer, and the pool comes before the second ReLU (max and ReLU
+commute, and there is a quarter left to rectify).
 """
 
 from __future__ import annotations
