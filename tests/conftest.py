@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -17,6 +18,9 @@ import ranks
 # No timed assertions: machines are noisy, and hypothesis would count that as a failure.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# A shell starts background jobs with SIGINT ignored, and so would everything be that a test starts and interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # pytest sets it itself, between the phases of a test.
 _IGNORED_VARIABLES = {"PYTEST_CURRENT_TEST"}

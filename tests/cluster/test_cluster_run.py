@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 import threading
@@ -27,8 +28,8 @@ print("met", w.rank, w.local_rank, w.node_rank, w.world_size, run.sum(w.rank), o
 
 def met(text: str) -> list[list[str]]:
     """What the ranks printed, whoever put a prefix before it, in the order of their ranks."""
-    lines = [line[line.index("met ") :].split()[1:] for line in text.splitlines() if "met " in line]
-    return sorted(lines, key=lambda words: int(words[0]))
+    said = re.findall(r"met (\d+ \d+ \d+ \d+ \d+ node\d \d+)", text)
+    return sorted((words.split() for words in said), key=lambda words: int(words[0]))
 
 
 def test_a_batch_script_of_one_line_uses_both_nodes(cluster: Lab):

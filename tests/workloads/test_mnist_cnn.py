@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from rankup.errors import RankupError
 from rankup.runtime.seed import SampleRandom
+from rankup.workloads.dropout import ByteDropout
 from rankup.workloads.mnist_cnn import MEAN, STD, MnistCnn, MnistNet, normalised, shifted
 
 
@@ -62,3 +63,25 @@ def test_augmentation_moves_an_image_by_two_pixels_at_most_and_depends_on_the_sa
     assert len(places) > 12
     alone, _ = shifted((pixels[40:41], labels[40:41]), SampleRandom(3, torch.tensor([40])))
     assert torch.equal(alone[0], moved[40])
+
+
+@pytest.mark.parametrize("p", [0.25, 0.5])
+def test_byte_dropout_drops_as_often_in_every_place_and_scales_the_rest(p):
+    torch.manual_seed(0)
+    dropout = ByteDropout(p)
+    x = torch.ones(4000, 17, requires_grad=True)
+    y = dropout(x)
+    assert set(y.unique().tolist()) == {0.0, 1 / (1 - p)}
+    dropped = (y == 0).flatten()[: 4000 * 16].reshape(-1, 8).float().mean(0)  # each byte of a word
+    assert ((dropped - p).abs() < 0.025).all()
+    y.sum().backward()
+    assert torch.equal(x.grad, y.detach())  # what is dropped gets no gradient
+    assert torch.equal(dropout.eval()(x), x)
+    again = ByteDropout(p)
+    torch.manual_seed(0)
+    assert torch.equal(again(x), y)
+
+
+def test_byte_dropout_refuses_a_probability_that_bytes_do_not_give():
+    with pytest.raises(ValueError, match="256ths"):
+        ByteDropout(0.1)
