@@ -122,7 +122,7 @@ def _ours(dataset: Any, batch: int, transform: Callable[[torch.Tensor], torch.Te
     )
 
     def play() -> None:
-        for x, y in run.steps(data, epochs=run.position.epoch + 1):
+        for x, y in run.steps(data, epochs=data.position.epoch + 1):
             held = transform(x), y
         del held
 

@@ -92,7 +92,7 @@ def ours(source: str, batch: int, steps: int) -> Play:
     )
 
     def play() -> None:
-        for x, y in run.steps(data, epochs=run.position.epoch + 1):
+        for x, y in run.steps(data, epochs=data.position.epoch + 1):
             loss = F.nll_loss(model(x), y)
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()

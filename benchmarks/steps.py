@@ -92,7 +92,7 @@ def _ours(dataset: Any) -> Play:
     model, optimizer, data = run.prepare(network(), sgd, dataset, global_batch=BATCH)
 
     def play() -> None:
-        for x, y in run.steps(data, epochs=run.position.epoch + 1):
+        for x, y in run.steps(data, epochs=data.position.epoch + 1):
             loss = F.cross_entropy(model(x), y)
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()

@@ -67,9 +67,9 @@ class Piece(NamedTuple):
 
 
 def cut(sharding: Sharding, start: int, parts: int, *, fill: bool) -> Iterator[Piece]:
-    """This rank's pieces, ``parts`` per step. Where a part is empty, training (``fill``) takes one sample to compute
-    on, so that every rank joins every collective, with a count of 0; an evaluation passes it over. A filler has two
-    samples where there are two: BatchNorm refuses one."""
+    """This rank's pieces, ``parts`` per step. Where a part is empty, training (``fill``) takes two samples to compute
+    on (BatchNorm refuses one), so that every rank joins every collective, with a count of 0; an evaluation passes it
+    over."""
     for step in range(start, sharding.steps):
         low, high = sharding.bounds(step)
         total = sharding.total(step)
