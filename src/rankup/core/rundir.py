@@ -8,7 +8,7 @@
 | ``records/*.jsonl`` | steps, epochs, summary: one JSON object per line |
 | ``STOP`` | a request to stop: one line, reason and deadline in epoch seconds |
 | ``error.json`` | what a rank of ours could not do, for the command line to say once |
-| ``outcome``, ``outcome.json`` | one word for bash (done, requeue, failed), and the details |
+| ``outcome``, ``outcome.json`` | one word for bash (done, requeue, failed, cancelled), and the details |
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rankup.core.files import make_folder, write_atomic
 from rankup.errors import RankupError
 
 RUN_DIR_VARIABLE = "RANKUP_RUN_DIR"
-OUTCOMES = ("done", "requeue", "failed")
+OUTCOMES = ("done", "requeue", "failed", "cancelled")
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,13 @@ class RunDir:
     @property
     def stop_file(self) -> Path:
         return self.path / "STOP"
+
+    def stop_request(self) -> str:
+        """The line in ``STOP``: why, and until when (epoch seconds); empty where nobody asks to stop."""
+        try:
+            return self.stop_file.read_text().strip()
+        except FileNotFoundError:
+            return ""
 
     def leave_error(self, error: RankupError) -> None:
         """Leave ``error`` for the command line; the first rank's stays, since all ranks make the same mistake."""

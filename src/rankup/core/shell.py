@@ -32,13 +32,19 @@ class Completed:
 
 
 def run(
-    tokens: Sequence[str], *, env: Mapping[str, str] | None = None, timeout: float = 60, stdin: str = ""
+    tokens: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout: float = 60,
+    stdin: str = "",
 ) -> Completed:
     """Run to the end and keep what it printed. Never raises for a command that is missing, slow or failing."""
     try:
         done = subprocess.run(
             list(tokens),
             env=env,
+            cwd=cwd,
             input=stdin,
             capture_output=True,
             text=True,

@@ -1,0 +1,106 @@
+"""``rankup sites``: the clusters that are known, what their profiles say, and a profile for another one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankup.cli import console
+from rankup.cli.options import JsonOption
+from rankup.cli.site_survey import survey
+from rankup.core.files import make_folder, write_atomic
+from rankup.errors import RankupError
+from rankup.spec.resolve import check_defaults
+from rankup.spec.sites import PROJECT, find_site, lineage, list_sites, load_site, places, site_file
+
+app = typer.Typer(
+    add_completion=False, rich_markup_mode=None, help="Clusters that are known, and what is known of them."
+)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
+
+
+@app.command("list")
+def list_command(as_json: JsonOption = False) -> None:
+    """Every profile that --site takes, and the file that it comes from."""
+    rows = [
+        {"name": name, "scheduler": "", "title": f"wrong: {site.message}", "file": str(path)}
+        if isinstance(site, RankupError)
+        else {"name": name, "scheduler": site.scheduler, "title": site.title, "file": str(path)}
+        for name, path, site in list_sites(os.environ, Path.cwd())
+    ]
+    if as_json:
+        console.print_json(rows)
+        return
+    for row in rows:
+        print(f"{row['name']:<12}{row['scheduler']:<8}{row['title']:<52}{row['file']}".rstrip())
+
+
+@app.command("show")
+def show(name: NameArgument, as_json: JsonOption = False) -> None:
+    """A profile as it is written, comments and all; --json: with what it extends merged in."""
+    folder = Path.cwd()
+    if as_json:
+        console.print_json(find_site(name, os.environ, folder).model_dump())
+        return
+    where = places(os.environ, folder)
+    for path in lineage(site_file(name, where), where):
+        print(f"# {path}\n{path.read_text()}")
+
+
+@app.command("check")
+def check(
+    which: Annotated[str, typer.Argument(metavar="[NAME|FILE]", help="default: all")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Whether profiles are well formed and jobs can have their defaults; exit code 1 where not."""
+    where = places(os.environ, Path.cwd())
+    if which.endswith(".toml"):
+        files = {Path(which).stem: Path(which).absolute()}
+    elif which:
+        files = {which: site_file(which, where)}
+    else:
+        files = {name: path for name, path, _ in list_sites(os.environ, Path.cwd())}
+    wrong = {name: _what_is_wrong(path, where) for name, path in files.items()}
+    if as_json:
+        console.print_json({name: found.as_dict() if found else None for name, found in wrong.items()})
+    else:
+        for name, found in wrong.items():
+            print("\n".join([f"{name}: {'wrong' if found else 'well'}", *(found.lines() if found else [])]))
+    raise typer.Exit(1 if any(wrong.values()) else 0)
+
+
+def _what_is_wrong(path: Path, where: list[Path]) -> RankupError | None:
+    try:
+        check_defaults(load_site(path, where))
+    except RankupError as error:
+        return error
+    return None
+
+
+@app.command("new")
+def new(
+    name: NameArgument,
+    directory: Annotated[
+        Path, typer.Option("--to", metavar="DIR", help="where to write NAME.toml")
+    ] = PROJECT,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a profile of this cluster from what can be seen here: its scheduler, queues, nodes and GPUs."""
+    path = directory / f"{name}.toml"
+    if Path(name).name != name or name.startswith((".", "-")):
+        raise RankupError("bad-site-name", f"{name!r} cannot name a site", hint="a word, such as mycluster")
+    if path.exists():
+        raise RankupError(
+            "profile-exists", f"there is a profile {str(path)!r} already", hint="another NAME, or --to DIR"
+        )
+    text = survey(name, os.environ)
+    make_folder(directory, purpose="directory of profiles")
+    write_atomic(path, text)
+    if as_json:
+        console.print_json({"name": name, "file": str(path.absolute())})
+    else:
+        print(f"wrote {path}\nread it, fill in what it could not see, then: rankup sites check {name}")

@@ -1,0 +1,176 @@
+"""``JobSpec``: one job, described once, with nothing left to decide.
+
+Every field is a flag of ``rankup submit``, a key of ``job.toml`` and a key of a site's ``[defaults]``, by the same name
+with dashes or underscores.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from rankup.core.units import parse_duration, parse_size
+
+LAUNCHERS = ("single", "torchrun", "srun", "mpirun")
+FANOUTS = ("auto", "srun", "pbsdsh", "mpiexec", "pbs_tmrsh", "ssh")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Seconds = Annotated[
+    int, BeforeValidator(lambda v: parse_duration(v) if isinstance(v, str) else v), Field(gt=0)
+]
+MiB = Annotated[int, BeforeValidator(lambda v: parse_size(v) if isinstance(v, str) else v), Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class JobSpec(BaseModel):
+    """A script and its arguments, what it needs, how its ranks are started, and what happens when time runs out.
+
+    Resources are per node: ``nodes`` × (``gpus_per_node``, ``nproc_per_node`` processes of ``cpus_per_task`` cores,
+    ``mem`` MiB), for ``time`` seconds. Strings such as ``"24h"`` and ``"32G"`` are read. ``gpus_per_node`` 0 is a
+    job without GPUs. An empty string, an empty tuple and None mean: not asked for.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    # What runs: "train.py --lr 1" as tokens; "-m package.module …"; or an executable.
+    command: tuple[str, ...] = Field(min_length=1)
+    name: str
+    folder: Path  # where the command runs: absolute, seen by all nodes
+
+    # Resources
+    nodes: Count = 1
+    gpus_per_node: Annotated[int, Field(ge=0)] = 0
+    nproc_per_node: Count = 1
+    cpus_per_task: Count | None = None
+    mem: MiB | None = None
+    time: Seconds | None = None
+    queue: str = ""  # SLURM calls it a partition
+    account: str = ""
+    exclusive: bool = False
+    directives: tuple[str, ...] = ()  # raw ones, as they stand behind #SBATCH or #PBS
+
+    # Who forms the ranks, and who reaches the nodes
+    launcher: Literal["single", "torchrun", "srun", "mpirun"] = "single"
+    fanout: Literal["auto", "srun", "pbsdsh", "mpiexec", "pbs_tmrsh", "ssh"] = "auto"
+    max_restarts: Annotated[int, Field(ge=0)] = 0  # torchrun's, within one job
+
+    # The environment of the ranks, in the order in which it is set up
+    modules: tuple[str, ...] = ()
+    venv: str = ""
+    conda: str = ""  # an environment's name or path
+    container: str = ""  # an Apptainer image
+    binds: tuple[str, ...] = ()  # SOURCE[:TARGET[:ro]] for the container
+    env: dict[str, str] = Field(default_factory=dict)
+    secrets: tuple[str, ...] = ()  # names of variables whose values travel in a file of mode 0600
+    pre: tuple[str, ...] = ()  # lines of bash before the start, the user's own words
+    python: str = "python"  # what runs a *.py
+
+    # When time runs out
+    max_requeues: Annotated[int, Field(ge=0)] = 10
+    stop_before: Seconds | None = None  # how long before the end the ranks are asked to save; see ``lead``
+
+    # Around the job
+    mail: str = ""
+    after: tuple[str, ...] = ()  # ids of jobs that have to end well first
+    array: str = ""  # "0-9", "1,3,7", "0-99%4"
+    runs_root: Path = Path("runs")
+    nccl_debug: bool = False
+    sample_gpus: Annotated[int, Field(ge=0)] = 0  # every so many seconds; 0: never
+
+    @property
+    def world_size(self) -> int:
+        return self.nodes * self.nproc_per_node
+
+    @property
+    def lead(self) -> int:
+        """Seconds before the end at which the ranks are asked to save: as said, else 300, or half of a short time."""
+        return self.stop_before or min(300, self.time // 2 if self.time else 300)
+
+    @property
+    def cpus_per_node(self) -> int | None:
+        return None if self.cpus_per_task is None else self.cpus_per_task * self.nproc_per_node
+
+    @field_validator("name")
+    @classmethod
+    def _plain_name(cls, name: str) -> str:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} cannot name a run: letters, digits, '.', '_' and '-'")
+        return name
+
+    @field_validator("env")
+    @classmethod
+    def _variables(cls, env: dict[str, str]) -> dict[str, str]:
+        for name in env:
+            if not _VARIABLE.fullmatch(name):
+                raise ValueError(f"{name!r} cannot name a variable")
+        return env
+
+    @field_validator("secrets")
+    @classmethod
+    def _secret_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not _VARIABLE.fullmatch(name):
+                raise ValueError(f"{name!r} cannot name a variable")
+        return names
+
+    @field_validator("directives", "pre")
+    @classmethod
+    def _one_line(cls, lines: tuple[str, ...]) -> tuple[str, ...]:
+        for line in lines:
+            if "\n" in line or "\r" in line:
+                raise ValueError(f"{line!r} has to be one line")
+        return lines
+
+    @field_validator("command", "env", "pre", "python")
+    @classmethod
+    def _no_null(cls, value: Any) -> Any:
+        # No process can be given one, and bash would end the word there.
+        texts = [*value, *value.values()] if isinstance(value, dict) else value
+        if any("\0" in text for text in texts):
+            raise ValueError("a null character cannot be passed to a process")
+        return value
+
+    @field_validator("array")
+    @classmethod
+    def _indices(cls, array: str) -> str:
+        if array and not re.fullmatch(r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?", array):
+            raise ValueError(f"{array!r} is no array: 0-9, 1,3,7 or 0-99%4")
+        return array
+
+    @field_validator("queue", "account", "mail", "after", "venv", "conda", "container", "modules")
+    @classmethod
+    def _no_control_characters(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for text in (value,) if isinstance(value, str) else value:
+            if any(ord(c) < 32 for c in text):
+                raise ValueError(f"{text!r} holds a control character")
+        return value
+
+    @field_validator("queue", "account", "mail", "after")
+    @classmethod
+    def _one_word(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        # They stand in directives, which no shell unquotes.
+        for text in (value,) if isinstance(value, str) else value:
+            if re.search(r"[\s#'\"]", text):
+                raise ValueError(f"{text!r} has to be one word without quotes")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> JobSpec:
+        if self.launcher == "single" and self.world_size > 1:
+            raise ValueError(f"the launcher single starts one process, and {self.world_size} were asked for")
+        if self.max_restarts and self.launcher != "torchrun":
+            raise ValueError(f"max_restarts is torchrun's, and the launcher is {self.launcher}")
+        if self.time and self.stop_before and self.stop_before >= self.time:
+            raise ValueError(f"a stop {self.stop_before} s before the end is none in a job of {self.time} s")
+        environments = [n for n in ("venv", "conda", "container") if getattr(self, n)]
+        if "venv" in environments and "conda" in environments:
+            raise ValueError("venv and conda are two environments: choose one")
+        if self.gpus_per_node and self.nproc_per_node > self.gpus_per_node:
+            raise ValueError(
+                f"{self.nproc_per_node} processes would share {self.gpus_per_node} GPUs on each node"
+            )
+        return self

@@ -1,0 +1,109 @@
+"""``Site``: what one cluster is like, as its centre documents it. One TOML file each, in ``sites/``."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from rankup.core.units import parse_size
+
+# The tables of conditional defaults: a job's own tables win over [defaults], later ones over earlier ones.
+WHEN = ("cpu", "gpu", "one_node", "many_nodes")
+
+
+class Node(BaseModel):
+    """A compute node. None or "" where the profile does not say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gpus: int = 0
+    gpu: str = ""  # "V100 32GB"
+    cpus: int | None = None
+    memory: str = ""  # "768G"
+    mem_per_gpu: str = ""  # "110G": what a job gets with each GPU where it asks for no memory itself
+    arch: str = ""  # uname -m
+    login_arch: str = ""  # of the login nodes, where it differs
+    interface: str = ""  # the network interface that leads to the other nodes
+
+    @field_validator("memory", "mem_per_gpu")
+    @classmethod
+    def _sizes(cls, text: str) -> str:
+        if text:
+            parse_size(text)
+        return text
+
+
+class Pbs(BaseModel):
+    """How this PBS wants to be asked."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dialect: Literal["select", "torque"] = "select"
+    select: str = ""  # added to each chunk, such as "sales_op=blanca"
+    place: str = "scatter"
+    nodes_may_submit: bool = True  # whether qsub works on compute nodes
+
+
+class Slurm(BaseModel):
+    """How this SLURM wants to be asked."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gpus: Literal["gpus-per-node", "gres"] = "gpus-per-node"
+    pick: str = ""  # a GPU's type, for --gpus-per-node=TYPE:N or --gres=gpu:TYPE:N
+
+
+class Mpi(BaseModel):
+    """Whose mpirun, and what the site adds to it; ``flags`` replace our own binding and mapping options."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["openmpi", "pals"] = "openmpi"
+    flags: tuple[str, ...] = ()
+
+
+class Container(BaseModel):
+    """The site's way into a container."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    command: str = "apptainer"  # or singularity
+    gpu_flag: str = "--nv"  # --rocm for AMD
+    torchrun: str = "torchrun"  # its path inside the image
+
+
+class Site(BaseModel):
+    """A cluster: its scheduler, its nodes, and defaults for every job.
+
+    ``defaults`` are keys of ``JobSpec``; below ``when``, those of jobs without GPUs (``cpu``), with GPUs (``gpu``), on
+    one node and on many. ``launchers`` are the allowed ones, ``required`` the keys that a user has to give
+    (``account``). ``python`` is the version of the Python that the site's modules bring. ``env`` is exported in every
+    job; ``paths`` are put before a variable's value (LD_LIBRARY_PATH), and the job's shell expands ``$HOME`` and its
+    like in them. ``output`` and ``error`` are the site's names
+    for log files, for scripts that are submitted by hand; ``{name}`` is the job's. ``fill_node`` asks to use all GPUs
+    of a node before a second node.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    title: str = ""
+    source: str = ""  # who documents it
+    notes: tuple[str, ...] = ()
+    scheduler: Literal["local", "slurm", "pbs"]
+    launchers: tuple[Literal["torchrun", "srun", "mpirun"], ...] = ("torchrun", "srun", "mpirun")
+    required: tuple[str, ...] = ()
+    python: str = ""
+    fill_node: bool = False
+    output: str = ""
+    error: str = ""
+    node: Node = Field(default_factory=Node)
+    slurm: Slurm = Field(default_factory=Slurm)
+    pbs: Pbs = Field(default_factory=Pbs)
+    mpi: Mpi = Field(default_factory=Mpi)
+    containers: Container = Field(default_factory=Container)
+    env: dict[str, str] = Field(default_factory=dict)
+    paths: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    defaults: dict[str, Any] = Field(default_factory=dict)
+    when: dict[Literal["cpu", "gpu", "one_node", "many_nodes"], dict[str, Any]] = Field(default_factory=dict)
