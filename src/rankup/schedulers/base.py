@@ -1,0 +1,100 @@
+"""What every scheduler can be asked: pairs of a command to run and a function that reads its answer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import cast
+
+from rankup.core.registry import lookup
+from rankup.core.shell import Completed
+from rankup.schedulers import SCHEDULERS
+from rankup.spec.jobspec import JobSpec
+from rankup.spec.site import Site
+
+
+class State(str, Enum):
+    """A job's state, in one vocabulary for all schedulers."""
+
+    PENDING = "pending"  # waits in the queue: also held, or for another job
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"  # ended with a code that is not 0, or by its node, or by its time limit
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        return self in (State.DONE, State.FAILED, State.CANCELLED)
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """What a scheduler says of one job (or one task of an array: then ``id`` is ``123_4`` or ``123[4]``).
+
+    ``native`` is the scheduler's own word for the state, ``reason`` why it waits or how it ended, in its words or in
+    better ones. ``code`` is the exit code, 128 + N for a signal, None where unknown. ``elapsed`` in seconds.
+    """
+
+    id: str
+    state: State
+    native: str = ""
+    reason: str = ""
+    code: int | None = None
+    queue: str = ""
+    nodes: str = ""
+    elapsed: int | None = None
+    name: str = ""
+
+
+class Scheduler(ABC):
+    """One scheduler. Methods named ``*_command`` return tokens; each ``read_*`` takes what came of them."""
+
+    name: str
+
+    @abstractmethod
+    def submit_command(self, script: Path, spec: JobSpec, site: Site) -> list[str]:
+        """Submit ``script``, whose directives say everything but dependencies (``spec.after``)."""
+
+    def successor_command(self, script: Path, spec: JobSpec, site: Site, after: str) -> list[str]:
+        """Submit ``script`` once more, to begin when the job ``after`` has ended, however that was.
+
+        Only where jobs cannot ask for it themselves: on PBS with nodes that may not submit.
+        """
+        raise NotImplementedError(self.name)
+
+    @abstractmethod
+    def read_submit(self, done: Completed, spec: JobSpec) -> str:
+        """The job's id. Raises ``RankupError`` with one sentence that names the flag to change."""
+
+    @abstractmethod
+    def interactive_command(self, spec: JobSpec, site: Site) -> list[str]:
+        """A shell on the same resources: salloc, ``qsub -I``."""
+
+    @abstractmethod
+    def status_commands(self, ids: Sequence[str]) -> list[list[str]]:
+        """Commands to ask in turn until each of ``ids`` is known; about all jobs of the user if there are none."""
+
+    @abstractmethod
+    def read_status(self, done: Completed, ids: Sequence[str]) -> dict[str, JobStatus]:
+        """What one of those commands said, by id (of ``ids``, if there are any); ids it does not know are left out.
+
+        The tasks of an array are entries of their own, beside the array's.
+        """
+
+    @abstractmethod
+    def cancel_command(self, ids: Sequence[str]) -> list[str]: ...
+
+    @abstractmethod
+    def read_cancel(self, done: Completed) -> None:
+        """Returns where the jobs are cancelled or had ended already; raises ``RankupError`` otherwise."""
+
+    @abstractmethod
+    def clean(self, env: Mapping[str, str]) -> dict[str, str]:
+        """``env`` for a submit: without what belongs to the job or the ranks that we may be inside of."""
+
+
+def scheduler_named(name: str) -> Scheduler:
+    return cast(type[Scheduler], lookup("scheduler", name, SCHEDULERS))()
