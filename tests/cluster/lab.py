@@ -26,6 +26,7 @@ from pathlib import Path
 from rankup.core.shell import Completed
 
 NETWORK = "10.78.0"
+ACTIVE = ("PENDING", "CONFIGURING", "RUNNING", "SIGNALING", "COMPLETING", "REQUEUED", "SUSPENDED")
 HEAD = "head"
 CPUS_PER_NODE = 4
 GPUS_PER_NODE = 2
@@ -128,13 +129,20 @@ class Lab:
 
         def ended() -> str:
             state = self.state(job)
-            return "" if state in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED") else state
+            return "" if state in ACTIVE else state
 
         return _until(ended, timeout, lambda: f"job {job.id} is still {self.state(job)}")
 
     def state(self, job: BatchJob) -> str:
         """A job's state now, as ``squeue`` names it."""
-        done = self.run(HEAD, ["squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job.id}"])
+        return self.state_of(job.id)
+
+    def wait_for(self, number: str, timeout: float = 60) -> str:
+        """The same for a job that was submitted by other means, by its id."""
+        return self.wait(BatchJob(number, Path()), timeout)
+
+    def state_of(self, number: str) -> str:
+        done = self.run(HEAD, ["squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={number}"])
         assert done.code == 0, done.err
         return done.out.strip()
 

@@ -18,7 +18,7 @@ from rankup.jobs.node import Ended
 from rankup.jobs.resolve import Resolved
 
 REQUEUE_CODE = 75
-_CODES = {"done": 0, "requeue": REQUEUE_CODE, "failed": 1}
+_CODES = {"done": 0, "requeue": REQUEUE_CODE, "failed": 1, "cancelled": 143}
 
 
 def of_node(

@@ -1,8 +1,18 @@
-"""Launchers: who forms the ranks. Each is one pure function from a ``Launch`` to the tokens that start it."""
+"""Launchers: who forms the ranks.
+
+``LAUNCHERS`` start one node's ranks here and now, each a pure function from a ``Launch`` to tokens; ``SCRIPTED`` start
+all ranks from a job's script, each a pure function from a ``Start`` to bash.
+"""
 
 from __future__ import annotations
 
 LAUNCHERS = {
     "single": "rankup.launchers.single:tokens",
     "torchrun": "rankup.launchers.torchrun:tokens",
+}
+SCRIPTED = {
+    "single": "rankup.launchers.single:lines",
+    "torchrun": "rankup.launchers.torchrun:agent",
+    "srun": "rankup.launchers.srun:lines",
+    "mpirun": "rankup.launchers.mpirun:lines",
 }

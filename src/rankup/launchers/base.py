@@ -1,11 +1,13 @@
-"""What a launcher is asked to start on one node."""
+"""What a launcher is asked to start: on one node now (``Launch``), or by a job's script (``Start``)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
+from rankup.core import shell
 from rankup.core.registry import lookup
 from rankup.launchers import LAUNCHERS
 
@@ -33,3 +35,63 @@ Launcher = Callable[[Launch], list[str]]
 
 def launcher_named(name: str) -> Launcher:
     return cast(Launcher, lookup("launcher", name, LAUNCHERS))
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a job's script starts its ranks. Its shell knows MASTER_ADDR, MASTER_PORT and RUN.
+
+    ``command`` is one rank's, ``python`` and ``torchrun`` how these two are called there. ``inside`` are the tokens
+    that stand before a command to run it in a container, () without one. ``cpus`` are a process's cores, where known.
+    ``carried`` names the variables that mpirun has to take along. ``mpi`` says whose mpirun it is, ``mpi_flags`` what
+    the site has instead of our options for mapping and binding.
+    """
+
+    scheduler: str
+    command: tuple[str, ...]
+    python: str = "python"
+    torchrun: str = "torchrun"
+    inside: tuple[str, ...] = ()
+    nodes: int = 1
+    nproc: int = 1
+    cpus: int | None = None
+    max_restarts: int = 0
+    mpi: str = "openmpi"
+    mpi_flags: tuple[str, ...] = ()
+    carried: tuple[str, ...] = ()
+
+    @property
+    def world_size(self) -> int:
+        return self.nodes * self.nproc
+
+    @property
+    def cpus_per_node(self) -> int | None:
+        return None if self.cpus is None else self.cpus * self.nproc
+
+
+ScriptLauncher = Callable[[Start], list[str]]
+
+
+def rank_shell(start: Start, variables: Mapping[str, str]) -> str:
+    """Shell code that gives a rank PyTorch's names for what its launcher calls otherwise, and becomes its command.
+
+    The single quotes matter: outside of the rank's own shell the launcher's variables are not the rank's.
+    """
+    exports = " ".join(f"{name}={value}" for name, value in variables.items())
+    script = f'\n  export {exports}\n  exec "$@"'
+    words = [*map(path_code, start.inside), *map(code, start.command)]
+    return f"bash -c {code(script)} rank \\\n  {' '.join(words)}"
+
+
+def code(token: str) -> str:
+    """``token`` as shell code that means exactly it."""
+    return shell.quote([token])
+
+
+def path_code(token: str) -> str:
+    """The same, but for a ``$NAME`` at the beginning, which is the shell's to fill in."""
+    match = re.match(r"\$(\w+|\{\w+\})", token)
+    if match is None:
+        return code(token)
+    rest = token[match.end() :]
+    return f'"{match[0]}"' + (code(rest) if rest else "")

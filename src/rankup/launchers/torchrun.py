@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankup.launchers.base import Launch
+from rankup.launchers.base import Launch, Start, code, path_code
 
 
 def tokens(launch: Launch) -> list[str]:
@@ -43,3 +43,69 @@ def _rendezvous(launch: Launch) -> list[str]:
         f"--rdzv_conf=is_host={int(head)}",
         *([f"--local_addr={host}"] if head else []),
     ]
+
+
+_KEPT = ("--tee=3", '--log_dir="$RUN/logs/torchrun"')
+
+
+def agent(start: Start) -> list[str]:
+    """Bash of one node's agent, in a job's script; NODE_RANK is the node's.
+
+    ``--tee`` has every line of a rank printed, with the prefix that the script's settings give, and kept in a file.
+    """
+    first: list[str] = []
+    if start.nodes == 1:
+        rendezvous = ["--standalone", "--local_addr=127.0.0.1"]
+    elif start.max_restarts == 0:
+        rendezvous = [
+            '--node_rank="$NODE_RANK"',
+            "--rdzv_backend=static",
+            '--master_addr="$MASTER_ADDR"',
+            '--master_port="$MASTER_PORT"',
+        ]
+    else:
+        # After a failure only the dynamic rendezvous can form the group again. It orders the nodes by arrival, so any
+        # of them may become rank 0's, and has to know the address at which the others reach it.
+        first = [
+            "here=$(ip -o -4 route get \"$MASTER_ADDR\" | sed -n 's/.* src \\([0-9.]*\\).*/\\1/p')",
+        ]
+        rendezvous = [
+            "--rdzv_backend=c10d",
+            '--rdzv_id="$MASTER_PORT"',
+            '--rdzv_endpoint="$MASTER_ADDR:$MASTER_PORT"',
+            '--rdzv_conf="is_host=$((NODE_RANK == 0))"',
+            '--local_addr="${here:-$(hostname)}"',
+        ]
+    options = [
+        f"--nnodes={start.nodes}",
+        f"--nproc_per_node={start.nproc}",
+        f"--max_restarts={start.max_restarts}",
+    ]
+    parts = [
+        ["exec", *map(path_code, start.inside), *_program(start)],
+        options,
+        rendezvous,
+        list(_KEPT),
+        [code(word) for word in _script(start)],
+    ]
+    command = [" ".join(words) + " \\" for words in parts]
+    return [
+        *first,
+        command[0],
+        *("  " + line for line in command[1:-1]),
+        "  " + command[-1].removesuffix(" \\"),
+    ]
+
+
+def _program(start: Start) -> list[str]:
+    # torchrun as a program is the one of the first Python on PATH: right in an environment, wrong beside one.
+    if start.python == "python":
+        return [path_code(start.torchrun)]
+    return [path_code(start.python), "-m", "torch.distributed.run"]
+
+
+def _script(start: Start) -> tuple[str, ...]:
+    """The rank's command in torchrun's words: a script or a module of its own Python, or any program."""
+    if start.command[0] == start.python:
+        return start.command[1:]
+    return ("--no_python", *start.command)

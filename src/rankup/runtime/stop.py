@@ -3,17 +3,20 @@
 A request is the file ``STOP`` in the run directory. Rank 0 looks for it at most once a second; the ranks agree every
 ``k`` calls, where rank 0 chooses ``k`` from how fast the calls come, about once a second: a collective in every step
 would cost more than the step of a small model.
+
+Whoever is told to stop ends with code 0, as if all were done. That there is more to do is said by rank 0, in the run's
+``outcome``: the job's script, or ``rankup run``, reads it when all ranks have ended well.
 """
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from rankup.core.rundir import RunDir
+from rankup.world import World
 
 AGREE_EVERY_S = 1.0
 MOST_CALLS = 64
@@ -22,8 +25,8 @@ MOST_CALLS = 64
 class StopWatch:
     """Call ``requested`` at the same points on every rank; once true, it stays true."""
 
-    def __init__(self, path: Path | None, rank: int, control: dist.ProcessGroup | None) -> None:
-        self._path = path
+    def __init__(self, run_dir: RunDir | None, rank: int, control: dist.ProcessGroup | None) -> None:
+        self._run_dir = run_dir
         self._rank = rank
         self._control = control
         self._stop = False
@@ -33,7 +36,7 @@ class StopWatch:
         self._agreed_at = time.monotonic()
 
     def requested(self) -> bool:
-        if self._stop or self._path is None:
+        if self._stop or self._run_dir is None:
             return self._stop
         if self._control is None:
             self._stop = self._look()
@@ -41,6 +44,10 @@ class StopWatch:
             self._calls_left -= 1
         else:
             self._agree(self._control)
+        if self._stop and self._rank == 0:
+            self._run_dir.write_outcome(
+                "requeue", {"outcome": "requeue", "stop": self._run_dir.stop_request()}
+            )
         return self._stop
 
     def _look(self) -> bool:
@@ -48,7 +55,7 @@ class StopWatch:
         if now - self._looked < AGREE_EVERY_S:
             return False
         self._looked = now
-        return self._path is not None and self._path.exists()
+        return self._run_dir is not None and self._run_dir.stop_file.exists()
 
     def _agree(self, control: dist.ProcessGroup) -> None:
         """Rank 0 tells the others (stop?, calls until the next time)."""
@@ -72,7 +79,7 @@ _watch: StopWatch | None = None
 def watch(run_dir: RunDir | None, rank: int, control: dist.ProcessGroup | None) -> None:
     """What ``should_stop`` of this process asks from now on; ``rankup.init`` calls it."""
     global _watch
-    _watch = StopWatch(run_dir.stop_file if run_dir else None, rank, control)
+    _watch = StopWatch(run_dir, rank, control)
 
 
 def should_stop() -> bool:
@@ -81,6 +88,6 @@ def should_stop() -> bool:
     Without ``rankup.init()`` each process looks for itself, and a script of several ranks must agree on its own.
     """
     if _watch is None:
-        watch(RunDir.from_environment(), 0, None)
+        watch(RunDir.from_environment(), World.detect().rank, None)
     assert _watch is not None
     return _watch.requested()

@@ -1,0 +1,142 @@
+"""The script of a job: plain bash that runs without rankup on the nodes, and that its user can read and change.
+
+``render`` says which parts there are, in which order. Parts that are the same for every job are the ``.sh`` files
+beside this one; what depends on the job is written by the functions of ``environment`` and ``start``.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from rankup.core import shell
+from rankup.fanout.scripted import choose
+from rankup.jobs.script.environment import environment
+from rankup.jobs.script.start import meets, sampler, start
+from rankup.launchers.base import path_code
+from rankup.schedulers import pbs_directives, slurm_directives
+from rankup.spec.jobspec import JobSpec
+from rankup.spec.site import Site
+
+# Successors that are submitted beforehand, where nodes may not submit: each of them waits in the queue.
+MOST_SUCCESSORS = 3
+
+
+def render(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
+    """The script of ``spec`` at ``site``. Without ``run_dir`` it makes its run directory itself, below ``runs_root``.
+
+    Pure; raises ``RankupError`` where the site's scheduler cannot do what is asked.
+    """
+    choose(spec.fanout, site.scheduler)
+    sampling = sampler(spec, site)
+    sections = [
+        _head(spec, site, run_dir),
+        _settings(spec, site),
+        part(f"{site.scheduler}.sh"),
+        [*_run_directory(spec, site, run_dir), *part("attempt.sh")],
+        environment(spec, site),
+        part("rendezvous.sh") if meets(spec) else [],
+        _header(spec),
+        sampling,
+        part("time_limit.sh"),
+        start(spec, site),
+        part("watch.sh"),
+        ['kill "$sampler" 2>/dev/null'] if sampling else [],
+        part("ending.sh"),
+    ]
+    return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
+
+
+def part(name: str) -> list[str]:
+    return files("rankup.jobs.script").joinpath(name).read_text().rstrip("\n").split("\n")
+
+
+def _head(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]:
+    lines = ["#!/bin/bash"]
+    if site.scheduler == "slurm":
+        output, error = _logs(spec, site, run_dir)
+        lines += [f"#SBATCH {option}" for option in slurm_directives.directives(spec, site, output, error)]
+    elif site.scheduler == "pbs":
+        output = str(run_dir / "logs") + "/" if run_dir else ""
+        lines += [f"#PBS {option}" for option in pbs_directives.directives(spec, site, output)]
+    return [*lines, "", *_WHAT_IT_IS]
+
+
+# What the linter takes for a mistake is meant: variables in single quotes are for the ranks' shells.
+_WHAT_IT_IS = [
+    "# Written by rankup. This is plain bash: it needs no rankup on the nodes unless the program itself does, and can",
+    "# be read, changed and submitted by hand.",
+    "# shellcheck disable=SC2016",
+]
+
+
+def _logs(spec: JobSpec, site: Site, run_dir: Path | None) -> tuple[str, str]:
+    """SLURM's names for the log and the error log: in the run directory, else the site's own."""
+    if run_dir is not None:
+        return str(run_dir / "logs" / ("job-%a.log" if spec.array else "job.log")), ""
+    if site.output:
+        return site.output.format(name=spec.name), site.error.format(name=spec.name)
+    return f"{spec.name}-%{'A_%a' if spec.array else 'j'}.log", ""
+
+
+def _settings(spec: JobSpec, site: Site) -> list[str]:
+    requeues = spec.max_requeues
+    if site.scheduler == "pbs" and not site.pbs.nodes_may_submit:
+        requeues = min(requeues, MOST_SUCCESSORS)
+    lines = [
+        "# ---- Settings ".ljust(118, "-"),
+        f"STOP_BEFORE={spec.lead} # seconds before the end at which the ranks are asked to save",
+        f"MAX_REQUEUES={requeues}",
+    ]
+    if site.scheduler != "slurm":
+        lines.append(f"TIME={spec.time or 0} # seconds; 0: the queue's own limit, unknown here")
+    if site.scheduler == "pbs":
+        lines.append(f"NODES_MAY_SUBMIT={'yes' if site.pbs.nodes_may_submit else 'no'}")
+    if meets(spec):
+        lines.append(
+            f"INTERFACE={shell.quote([site.node.interface])} # of the network between the nodes; '': ask"
+        )
+    return lines
+
+
+_WHAT_IT_HOLDS = [
+    "# Logs, records, snapshots, and small files through which the parts of this job speak to each other. A program",
+    "# that uses rankup finds it by RANKUP_RUN_DIR; others need not care.",
+]
+_TASK = {
+    "slurm": "${SLURM_ARRAY_TASK_ID:-}",
+    "pbs": "${RANKUP_TASK:-${PBS_ARRAY_INDEX:-${PBS_ARRAYID:-}}}",
+    "local": "",
+}
+_ARRAY_JOB = {"slurm": "$SLURM_ARRAY_JOB_ID", "pbs": "${PBS_JOBID%%[!0-9]*}", "local": "$JOB"}
+
+
+def _run_directory(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]:
+    """Where RUN is: given, or made by the script for whoever submits it by hand."""
+    base = shell.quote([str(run_dir)])
+    if run_dir is None:
+        root = shell.quote([str(spec.folder / spec.runs_root / spec.name)])
+        base = f"{root}/{_ARRAY_JOB[site.scheduler] if spec.array else '$JOB'}"
+    if site.scheduler == "pbs":
+        base = f"${{RANKUP_RUN:-{base}}}"  # a successor's is that of the job before it
+    lines = ["# ---- The run directory ".ljust(118, "-"), *_WHAT_IT_HOLDS, f"BASE={base}"]
+    if spec.array:
+        lines += [f"TASK={_TASK[site.scheduler]}", "export RUN=$BASE/task-$TASK RANKUP_TASK=$TASK"]
+    else:
+        lines += ["export RUN=$BASE"]
+    lines += ["export RANKUP_RUN_DIR=$RUN"]
+    lines += ['(umask 077 && mkdir -p "$BASE/logs" "$RUN/logs" "$RUN/records")']
+    if run_dir is None:
+        lines += ['[ -e "$BASE/job.sh" ] || cp "$0" "$BASE/job.sh" # for a successor, and for later']
+    if site.scheduler == "pbs" or (site.scheduler == "local" and run_dir is not None):
+        lines += [
+            "# One log for all attempts, which can be read while the job runs.",
+            f'exec >>"$BASE/logs/job{"-$TASK" if spec.array else ""}.log" 2>&1',
+        ]
+    return lines
+
+
+def _header(spec: JobSpec) -> list[str]:
+    if spec.container:
+        return [*part("header.sh"), f'echo "python    of the image" {path_code(spec.container)}']
+    return [*part("header.sh"), f'echo "python    $({path_code(spec.python)} --version 2>&1)"']

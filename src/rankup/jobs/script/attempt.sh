@@ -1,0 +1,23 @@
+say() { echo "==== rankup: $*"; }
+# Done is done, for a task of an array that is resumed; a successor that was submitted beforehand may be too late.
+case $(cat "$RUN/outcome" 2>/dev/null) in
+  "done") over=yes ;;
+  failed | cancelled) over=${RANKUP_SUCCESSOR:-} ;;
+  *) over='' ;;
+esac
+if [ -n "$over" ] || [ -e "$RUN/CANCELLED" ]; then
+  say "nothing is left to do for job $JOB"
+  exit 0
+fi
+rm -f "$RUN/STOP" "$RUN/outcome" "$RUN/outcome.json" "$RUN/exit_code"
+attempt=$(($(wc -l 2>/dev/null <"$RUN/attempts" || echo 0) + 1))
+echo "$attempt $JOB $(date +%s) $(hostname)" >>"$RUN/attempts"
+say "attempt $attempt, job $JOB, $(date '+%F %T'), $(hostname) ===="
+
+# How an attempt ends: the word for people and for the next attempt, and the code for whoever waits.
+finish() { # WORD CODE
+  echo "$1" >"$RUN/outcome"
+  echo "$2" >"$RUN/exit_code"
+  say "$1, exit code $2"
+  exit "$2"
+}

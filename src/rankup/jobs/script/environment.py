@@ -1,0 +1,81 @@
+"""The part of a job's script that sets up its environment: folder, modules, venv or conda, variables, secrets."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from rankup.launchers.base import code, path_code
+from rankup.spec.jobspec import JobSpec
+from rankup.spec.site import Site
+
+# torchrun puts this before each line of a rank; the rank is the global one.
+PREFIX = "'[rank ${rank}] '"
+
+
+def environment(spec: JobSpec, site: Site) -> list[str]:
+    """Bash; every line that can fail ends the job with a clear word if it does."""
+    return [
+        "# ---- The environment ".ljust(118, "-"),
+        f"cd {path_code(str(spec.folder))} || finish failed 1",
+        *_modules(spec),
+        *_venv(spec),
+        *_conda(spec),
+        *_paths(site),
+        *(f"export {name}={path_code(value)}" for name, value in variables(spec, site).items()),
+        *_secrets(spec),
+        *(["# Yours:", *spec.pre] if spec.pre else []),
+    ]
+
+
+def variables(spec: JobSpec, site: Site) -> dict[str, str]:
+    """What the ranks find in their environment; the job's words win over the site's, and both over ours."""
+    ours = {"PYTHONUNBUFFERED": "1"}  # a log that is empty until the end is no log
+    if spec.cpus_per_task:
+        ours["OMP_NUM_THREADS"] = str(spec.cpus_per_task)  # torchrun would say 1
+    if site.node.interface:
+        ours["NCCL_SOCKET_IFNAME"] = ours["GLOO_SOCKET_IFNAME"] = site.node.interface
+    if spec.nccl_debug:
+        ours["NCCL_DEBUG"] = "INFO"
+        ours["NCCL_DEBUG_SUBSYS"] = "INIT,NET,ENV"
+    return {**ours, **site.env, **spec.env}
+
+
+def _modules(spec: JobSpec) -> list[str]:
+    if not spec.modules:
+        return []
+    init = files("rankup.jobs.script").joinpath("modules.sh").read_text().rstrip("\n").split("\n")
+    return [*init, f"module load {' '.join(map(code, spec.modules))} || finish failed 1"]
+
+
+def _venv(spec: JobSpec) -> list[str]:
+    if not spec.venv:
+        return []
+    return ["# shellcheck disable=SC1091", f". {path_code(spec.venv)}/bin/activate || finish failed 1"]
+
+
+def _conda(spec: JobSpec) -> list[str]:
+    if not spec.conda:
+        return []
+    return [
+        "# `conda activate` is a function of the shell, which batch shells do not have.",
+        "# shellcheck disable=SC1091",
+        '. "$(conda info --base)/etc/profile.d/conda.sh" || finish failed 1',
+        f"conda activate {path_code(spec.conda)} || finish failed 1",
+    ]
+
+
+def _paths(site: Site) -> list[str]:
+    return [
+        f"export {name}={':'.join(map(path_code, folders))}${{{name}:+:${name}}}"
+        for name, folders in site.paths.items()
+    ]
+
+
+def _secrets(spec: JobSpec) -> list[str]:
+    if not spec.secrets:
+        return []
+    return [
+        f"# {', '.join(spec.secrets)}: from a file that only its owner can read, since qstat and scontrol show scripts.",
+        "# shellcheck disable=SC1091",
+        '. "$BASE/secrets.env" || finish failed 1',
+    ]

@@ -1,0 +1,6 @@
+# ---- No scheduler: this machine alone -----------------------------------------------------------------------------
+JOB=$$
+QUEUE=
+HOSTS=("$(hostname)")
+END=$((TIME > 0 ? $(date +%s) + TIME : 0))
+requeue() { exec bash "$RUN/job.sh"; }

@@ -1,0 +1,22 @@
+# ---- What PBS says ----------------------------------------------------------------------------------------------
+# The node file names a host once per process. Hosts in the order in which they first appear (never sort -u): this
+# script runs on the first one.
+JOB=$PBS_JOBID
+QUEUE=${PBS_QUEUE:-}
+mapfile -t HOSTS < <(awk '!seen[$0]++' "$PBS_NODEFILE")
+# When PBS will end the job, in epoch seconds; 0 where nobody said. PBS warns late or never: this script keeps time.
+END=$((TIME > 0 ? $(date +%s) + TIME : 0))
+# qrerun is for operators. A successor of the same script goes on, in the same run directory, when this job has ended.
+requeue() {
+  local next
+  if [ "$NODES_MAY_SUBMIT" != yes ]; then
+    say "a successor was submitted beforehand"
+  elif [ -n "${TASK:-}" ]; then
+    # One task of an array becomes a job of its own.
+    next=$(grep -Ev '^#PBS -[Jt] ' "$BASE/job.sh" | qsub -v "RANKUP_SUCCESSOR=1,RANKUP_RUN=$BASE,RANKUP_TASK=$TASK") &&
+      echo "$next $TASK" >>"$BASE/jobs"
+  else
+    next=$(qsub -W "depend=afterany:$JOB" -v "RANKUP_SUCCESSOR=1,RANKUP_RUN=$RUN" "$RUN/job.sh") &&
+      echo "$next" >>"$RUN/jobs"
+  fi
+}

@@ -1,0 +1,86 @@
+"""The part of a job's script that starts the ranks, and what runs beside them."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from rankup.core.registry import lookup
+from rankup.fanout import scripted
+from rankup.jobs.script.environment import PREFIX, variables
+from rankup.launchers import SCRIPTED
+from rankup.launchers.base import ScriptLauncher, Start
+from rankup.spec.jobspec import JobSpec
+from rankup.spec.site import Site
+
+_SAMPLE = "index,utilization.gpu,utilization.memory,memory.used,power.draw"
+
+
+def meets(spec: JobSpec) -> bool:
+    """Whether the ranks need an address to meet at; torchrun on one node finds its own."""
+    return spec.nodes > 1 or spec.launcher in ("srun", "mpirun")
+
+
+def start(spec: JobSpec, site: Site) -> list[str]:
+    """Bash that starts all ranks in the background and sets ``workers``."""
+    how = Start(
+        scheduler=site.scheduler,
+        command=rank_command(spec),
+        python=spec.python,
+        torchrun=site.containers.torchrun if spec.container else "torchrun",
+        inside=_inside(spec, site),
+        nodes=spec.nodes,
+        nproc=spec.nproc_per_node,
+        cpus=spec.cpus_per_task,
+        max_restarts=spec.max_restarts,
+        mpi=site.mpi.kind,
+        mpi_flags=site.mpi.flags,
+        carried=_carried(spec, site),
+    )
+    heading = f"# ---- Start: {spec.nodes} × {spec.nproc_per_node} by {spec.launcher} ".ljust(118, "-")
+    written = cast(ScriptLauncher, lookup("launcher", spec.launcher, SCRIPTED))(how)
+    if spec.launcher != "torchrun":
+        return [heading, *written]
+    fanout = scripted.choose(spec.fanout, site.scheduler)
+    prefix = [
+        "# shellcheck disable=SC2016 # torchrun fills this in",
+        f"export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE={PREFIX}",
+    ]
+    return [heading, *prefix, *scripted.lines(fanout, written, spec.nodes, spec.cpus_per_node)]
+
+
+def rank_command(spec: JobSpec) -> tuple[str, ...]:
+    """What one rank executes: Python for ``*.py`` and ``-m``, anything else as it is."""
+    first = spec.command[0]
+    return (spec.python, *spec.command) if first == "-m" or first.endswith(".py") else spec.command
+
+
+def sampler(spec: JobSpec, site: Site) -> list[str]:
+    """What the GPUs do, every so many seconds, as CSV per node; ended by its process id, never by name."""
+    if not spec.sample_gpus or not spec.gpus_per_node:
+        return []
+    query = f"nvidia-smi --query-gpu=timestamp,{_SAMPLE} --format=csv,nounits --loop={spec.sample_gpus}"
+    target = '>>"$RUN/records/gpus-$(hostname -s).csv"'
+    lines = ["# ---- What the GPUs do ".ljust(118, "-")]
+    if spec.nodes > 1 and site.scheduler == "slurm":
+        nodes = f"--nodes={spec.nodes} --ntasks={spec.nodes} --ntasks-per-node=1"
+        lines += [f"srun --overlap {nodes} bash -c 'exec {query} {target}' &"]
+    else:
+        lines += ["# (of this node)"] if spec.nodes > 1 else []
+        lines += [f"{query} {target} &"]
+    return [*lines, "sampler=$!"]
+
+
+def _inside(spec: JobSpec, site: Site) -> tuple[str, ...]:
+    """The container's command; the run directory and the job's folder are seen inside by their own names."""
+    if not spec.container:
+        return ()
+    gpus = (site.containers.gpu_flag,) if spec.gpus_per_node else ()
+    binds = [word for bind in ("$RUN", str(spec.folder), *spec.binds) for word in ("--bind", bind)]
+    return (site.containers.command, "exec", *gpus, *binds, spec.container)
+
+
+def _carried(spec: JobSpec, site: Site) -> tuple[str, ...]:
+    """What mpirun has to bring to the other nodes; LD_LIBRARY_PATH and PYTHONPATH it takes where they are set."""
+    ours = ("PATH", "RUN", "RANKUP_RUN_DIR", "MASTER_ADDR", "MASTER_PORT")
+    task = ("RANKUP_TASK",) if spec.array else ()
+    return tuple(dict.fromkeys((*ours, *task, *variables(spec, site), *spec.secrets)))

@@ -1,0 +1,17 @@
+# ---- When time runs out -------------------------------------------------------------------------------------------
+called='' terminated=''
+# STOP asks the ranks to save and end: one line, why and until when. By rename, so that nobody reads half of it. They
+# look once a second and end with 0: of any other code torchrun would make a failure, and start them again.
+ask_to_stop() { # WHY UNTIL
+  [ -e "$RUN/STOP" ] && return
+  echo "$1 $2" >"$RUN/.STOP" && mv "$RUN/.STOP" "$RUN/STOP"
+  say "asked the ranks to save and stop ($1)"
+}
+# Who has not ended shortly before the end was not asked in a way it understands.
+last_call() {
+  [ -n "$called" ] && return
+  called=yes
+  say "the ranks have not answered: this script could not be asked to save. It is ended now, and begins again from"
+  say "whatever it has saved by itself. (rankup.should_stop() or run.steps(...) would let it answer.)"
+  kill -TERM "$workers"
+}

@@ -1,0 +1,37 @@
+"""mpirun, one process per rank: Open MPI's, or PALS's mpiexec (Cray EX). It starts processes; MPI itself is not used."""
+
+from __future__ import annotations
+
+from rankup.launchers.base import Start, code, rank_shell
+
+_OPENMPI = {
+    "RANK": "$OMPI_COMM_WORLD_RANK",
+    "LOCAL_RANK": "$OMPI_COMM_WORLD_LOCAL_RANK",
+    "WORLD_SIZE": "$OMPI_COMM_WORLD_SIZE",
+    "LOCAL_WORLD_SIZE": "$OMPI_COMM_WORLD_LOCAL_SIZE",
+}
+_PALS = {"RANK": "$PALS_RANKID", "LOCAL_RANK": "$PALS_LOCAL_RANKID", "NODE_RANK": "$PALS_NODEID"}
+
+
+def lines(start: Start) -> list[str]:
+    """Bash that starts all ranks in the background. The site's own flags for mapping and binding win over ours."""
+    if start.mpi == "pals":
+        return _pals(start)
+    # Open MPI binds each of two ranks to one core, unless told.
+    mapping = [f"--map-by ppr:{start.nproc}:node" + (f":PE={start.cpus}" if start.cpus else "")]
+    mapping += [f"--bind-to {'core' if start.cpus else 'none'}"]
+    if start.mpi_flags:
+        mapping = [" ".join(map(code, start.mpi_flags))]
+    hosts = ['--hostfile "$PBS_NODEFILE"'] if start.scheduler == "pbs" else []
+    carried = [f"-x {name}" for name in start.carried]
+    carried += [f"${{{name}:+-x {name}}}" for name in ("LD_LIBRARY_PATH", "PYTHONPATH")]
+    options = [f"-np {start.world_size}", *hosts, *mapping, "--tag-output", *carried]
+    return [f"mpirun {' '.join(options)} \\\n  {rank_shell(start, _OPENMPI)} &", "workers=$!"]
+
+
+def _pals(start: Start) -> list[str]:
+    binding = f"--cpu-bind depth --depth {start.cpus}" if start.cpus else "--cpu-bind none"
+    flags = " ".join(map(code, start.mpi_flags)) or binding
+    variables = {**_PALS, "WORLD_SIZE": str(start.world_size), "LOCAL_WORLD_SIZE": str(start.nproc)}
+    options = f"-n {start.world_size} --ppn {start.nproc} {flags} --envall --label"
+    return [f"mpiexec {options} \\\n  {rank_shell(start, variables)} &", "workers=$!"]

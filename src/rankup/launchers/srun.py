@@ -1,0 +1,33 @@
+"""srun, one task per rank. SLURM places, binds and ends the ranks; they need no agent."""
+
+from __future__ import annotations
+
+from rankup.launchers.base import Start, rank_shell
+
+
+def lines(start: Start) -> list[str]:
+    """Bash that starts all ranks in the background. ``--label`` puts its rank before each line that a rank prints.
+
+    GPUs are asked for per node, so that every task sees all of its node's; which is its own is its local rank's
+    business. ``--mpi=none``: the ranks are no MPI program, and PMI's variables would have libraries believe it.
+    """
+    # Since 22.05 srun does not take -c from the job; and whoever starts srun himself needs the variable.
+    cpus = [f"--cpus-per-task={start.cpus}", "--cpu-bind=cores"] if start.cpus else []
+    options = [
+        f"--nodes={start.nodes}",
+        f"--ntasks={start.world_size}",
+        f"--ntasks-per-node={start.nproc}",
+        *cpus,
+        "--distribution=block",
+        "--kill-on-bad-exit=1",
+        "--mpi=none",
+        "--label",
+    ]
+    variables = {
+        "RANK": "$SLURM_PROCID",
+        "LOCAL_RANK": "$SLURM_LOCALID",
+        "WORLD_SIZE": "$SLURM_NTASKS",
+        "LOCAL_WORLD_SIZE": str(start.nproc),
+        "NODE_RANK": "$SLURM_NODEID",
+    }
+    return [f"srun {' '.join(options)} \\\n  {rank_shell(start, variables)} &", "workers=$!"]

@@ -1,0 +1,142 @@
+#!/bin/bash
+#SBATCH --job-name=simulate
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --signal=B:USR1@300
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=/work/user/project/runs/train/20260101-120000-abcd/logs/job.log
+
+# Written by rankup. This is plain bash: it needs no rankup on the nodes unless the program itself does, and can
+# be read, changed and submitted by hand.
+# shellcheck disable=SC2016
+
+# ---- Settings ------------------------------------------------------------------------------------------------------
+STOP_BEFORE=300 # seconds before the end at which the ranks are asked to save
+MAX_REQUEUES=10
+
+# ---- What SLURM says --------------------------------------------------------------------------------------------
+# The batch shell runs on the first node. SLURM_JOB_NODELIST is short for many names: scontrol reads it, regexes fail.
+JOB=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+JOB=${JOB:-$SLURM_JOB_ID}
+QUEUE=${SLURM_JOB_PARTITION:-}
+mapfile -t HOSTS < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+# When SLURM will end the job, in epoch seconds; 0 where nobody knows.
+END=$(date -d "$(squeue --noheader --jobs "$JOB" --format %e)" +%s 2>/dev/null || echo 0)
+# The same job once more, under the same id and into the same log. SLURM waits about two minutes before it starts.
+requeue() { scontrol requeue "$JOB"; }
+
+# ---- The run directory ---------------------------------------------------------------------------------------------
+# Logs, records, snapshots, and small files through which the parts of this job speak to each other. A program
+# that uses rankup finds it by RANKUP_RUN_DIR; others need not care.
+BASE=/work/user/project/runs/train/20260101-120000-abcd
+export RUN=$BASE
+export RANKUP_RUN_DIR=$RUN
+(umask 077 && mkdir -p "$BASE/logs" "$RUN/logs" "$RUN/records")
+say() { echo "==== rankup: $*"; }
+# Done is done, for a task of an array that is resumed; a successor that was submitted beforehand may be too late.
+case $(cat "$RUN/outcome" 2>/dev/null) in
+  "done") over=yes ;;
+  failed | cancelled) over=${RANKUP_SUCCESSOR:-} ;;
+  *) over='' ;;
+esac
+if [ -n "$over" ] || [ -e "$RUN/CANCELLED" ]; then
+  say "nothing is left to do for job $JOB"
+  exit 0
+fi
+rm -f "$RUN/STOP" "$RUN/outcome" "$RUN/outcome.json" "$RUN/exit_code"
+attempt=$(($(wc -l 2>/dev/null <"$RUN/attempts" || echo 0) + 1))
+echo "$attempt $JOB $(date +%s) $(hostname)" >>"$RUN/attempts"
+say "attempt $attempt, job $JOB, $(date '+%F %T'), $(hostname) ===="
+
+# How an attempt ends: the word for people and for the next attempt, and the code for whoever waits.
+finish() { # WORD CODE
+  echo "$1" >"$RUN/outcome"
+  echo "$2" >"$RUN/exit_code"
+  say "$1, exit code $2"
+  exit "$2"
+}
+
+# ---- The environment -----------------------------------------------------------------------------------------------
+cd /work/user/project || finish failed 1
+export PYTHONUNBUFFERED=1
+
+# ---- For whoever reads the log ------------------------------------------------------------------------------------
+echo "nodes     ${HOSTS[*]}${QUEUE:+ (queue $QUEUE)}"
+echo "machine   $(uname -m), $(nproc) cores for this shell"
+echo "modules   ${LOADEDMODULES:-none}"
+command -v nvidia-smi >/dev/null && nvidia-smi --list-gpus
+env | grep -E '^(NCCL|GLOO|FI|UCX|OMP|CUDA|MPICH)_|^MASTER_' | sort
+echo "python    $(python --version 2>&1)"
+
+# ---- When time runs out -------------------------------------------------------------------------------------------
+called='' terminated=''
+# STOP asks the ranks to save and end: one line, why and until when. By rename, so that nobody reads half of it. They
+# look once a second and end with 0: of any other code torchrun would make a failure, and start them again.
+ask_to_stop() { # WHY UNTIL
+  [ -e "$RUN/STOP" ] && return
+  echo "$1 $2" >"$RUN/.STOP" && mv "$RUN/.STOP" "$RUN/STOP"
+  say "asked the ranks to save and stop ($1)"
+}
+# Who has not ended shortly before the end was not asked in a way it understands.
+last_call() {
+  [ -n "$called" ] && return
+  called=yes
+  say "the ranks have not answered: this script could not be asked to save. It is ended now, and begins again from"
+  say "whatever it has saved by itself. (rankup.should_stop() or run.steps(...) would let it answer.)"
+  kill -TERM "$workers"
+}
+
+# ---- Start: 1 × 2 by torchrun --------------------------------------------------------------------------------------
+# shellcheck disable=SC2016 # torchrun fills this in
+export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE='[rank ${rank}] '
+# One agent per node; each starts the ranks of its node. The single quotes matter: here, outside of srun,
+# SLURM_NODEID is 0 for everyone.
+srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --mpi=none \
+  bash -c '
+  exec torchrun \
+    --nnodes=1 --nproc_per_node=2 --max_restarts=0 \
+    --standalone --local_addr=127.0.0.1 \
+    --tee=3 --log_dir="$RUN/logs/torchrun" \
+    --no_python ./simulate x' &
+workers=$!
+
+# ---- Until the ranks end ------------------------------------------------------------------------------------------
+# They run in the background, since bash handles signals between commands only. USR1 comes before the time limit
+# (--signal) or before a preemption, TERM when the job is cancelled or preempted; and the script keeps time by itself.
+trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
+trap 'terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"; kill -TERM "$workers" 2>/dev/null' TERM
+while kill -0 "$workers" 2>/dev/null; do
+  sleep 1
+  now=$(date +%s)
+  [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$END"
+  [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE / 4))" ] || last_call
+  [ -z "$called" ] || [ "$now" -lt "$((END - STOP_BEFORE / 8))" ] || kill -KILL "$workers" 2>/dev/null
+done
+wait "$workers"
+code=$?
+
+# ---- How it ended -------------------------------------------------------------------------------------------------
+# Rank 0 of a script that joins in has left a word: `requeue` means saved, and to be continued.
+outcome=$(cat "$RUN/outcome" 2>/dev/null)
+[ -e "$RUN/CANCELLED" ] && finish cancelled 143
+if [ "$code" -eq 0 ]; then
+  [ "$outcome" = failed ] && finish failed 1
+  [ "$outcome" = requeue ] || finish "done" 0
+elif [ -z "$called" ]; then
+  [ -n "$terminated" ] && finish cancelled 143
+  finish failed "$code"
+fi
+requeues=$(cat "$RUN/requeues" 2>/dev/null || echo 0)
+if [ -n "$terminated" ] || grep -qs '^user ' "$RUN/STOP"; then
+  say "saved; \`rankup resume\` goes on from there"
+elif [ "$requeues" -ge "$MAX_REQUEUES" ]; then
+  say "it was requeued $requeues times, and no more than that is allowed: \`rankup resume\` goes on"
+else
+  echo $((requeues + 1)) >"$RUN/requeues"
+  echo 75 >"$RUN/exit_code"
+  echo requeue >"$RUN/outcome"
+  say "requeue $((requeues + 1)) of $MAX_REQUEUES"
+  requeue || say "the scheduler refused to requeue: \`rankup resume\` goes on"
+fi
+finish requeue 75

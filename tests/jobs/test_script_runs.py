@@ -1,0 +1,244 @@
+"""Rendered scripts for PBS and for this machine, run by bash: PBS's own commands are small stand-ins on PATH.
+
+What the stand-ins do is what the real ones were seen to do: pbsdsh starts its task with an empty environment in
+another folder, and ends with 0 whatever the task did.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rankup.core.rundir import RunDir
+from rankup.jobs.script import render
+from rankup.spec.jobspec import JobSpec
+from rankup.spec.sites import find_site
+
+PBSDSH = """#!/bin/bash
+printf "%s\\n" "$*" >>"$FAKES/pbsdsh.log"
+shift 3   # -n LINE --
+cd / && env -i FAKES="$FAKES" PATH=/usr/bin:/bin PBS_NODENUM=9 "$@"
+echo "pbsdsh: task 0x00000000 exit status $?"
+exit 0
+"""
+QSUB = """#!/bin/bash
+printf '%s\\n' "$@" >>"$FAKES/qsub.log"
+[ -t 0 ] || cat >>"$FAKES/qsub.stdin"
+echo 8.head
+"""
+PBS_TMRSH = '#!/bin/bash\nshift\nexec env -i PATH=/usr/bin:/bin FAKES="$FAKES" "$@"\n'
+SSH = '#!/bin/bash\nexec env -i PATH=/usr/bin:/bin FAKES="$FAKES" bash -c "${@: -1}"\n'
+MPIEXEC = """#!/bin/bash
+for i in 0 1; do OMPI_COMM_WORLD_RANK=$i "${@:(-3)}" & pids+=($!); done
+code=0
+for pid in "${pids[@]}"; do wait "$pid" || code=1; done
+exit $code
+"""
+
+
+class Job:
+    """One job of a stand-in PBS, or of no scheduler: its script and its run directory."""
+
+    def __init__(self, tmp_path: Path, site: str = "pbs", **values: Any) -> None:
+        self.folder = tmp_path / "pro ject"  # nothing may break at a blank
+        self.fakes = tmp_path / "fakes"
+        for path in (self.folder, self.fakes):
+            path.mkdir(exist_ok=True)
+        fakes = {"pbsdsh": PBSDSH, "qsub": QSUB, "pbs_tmrsh": PBS_TMRSH, "ssh": SSH, "mpiexec": MPIEXEC}
+        for name, text in fakes.items():
+            (self.fakes / name).write_text(text)
+            (self.fakes / name).chmod(0o755)
+        # Two names of this machine; each stands twice, as with mpiprocs=2.
+        (self.fakes / "nodes").write_text("localhost\nlocalhost\n127.0.0.1\n127.0.0.1\n")
+        values = {
+            "name": "job",
+            "folder": self.folder,
+            "python": sys.executable,
+            "launcher": "torchrun",
+            **values,
+        }
+        self.spec = JobSpec.model_validate(values)
+        self.run = RunDir.create(self.folder / "runs", "job")
+        self.script = self.run.path / "job.sh"
+        self.script.write_text(render(self.spec, find_site(site, {}, tmp_path), self.run.path))
+
+    def start(self, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+        given = {
+            "PATH": f"{self.fakes}:{os.environ['PATH']}",
+            "HOME": str(self.folder),
+            "FAKES": str(self.fakes),
+            "PBS_JOBID": "7.head",
+            "PBS_NODEFILE": str(self.fakes / "nodes"),
+            "SECRET_OF_THE_SCRIPT": "two\nlines",
+            **(env or {}),
+        }
+        return subprocess.Popen(["bash", self.script], env=given, cwd="/", start_new_session=True)
+
+    def execute(self, env: Mapping[str, str] | None = None) -> int:
+        return self.start(env).wait(timeout=120)
+
+    @property
+    def log(self) -> str:
+        return (self.run.logs / "job.log").read_text()
+
+    def __getitem__(self, name: str) -> str:
+        path = self.run.path / name
+        return path.read_text().strip() if path.exists() else ""
+
+
+def bash(text: str) -> tuple[str, ...]:
+    return ("bash", "-c", text)
+
+
+RANK = 'echo "here $RANK of $WORLD_SIZE $SECRET_OF_THE_SCRIPT $PWD"'
+
+
+@pytest.mark.parametrize("fanout", ["pbsdsh", "pbs_tmrsh", "ssh", "mpiexec"])
+def test_two_nodes_by_every_fan_out_of_pbs(tmp_path: Path, fanout: str):
+    job = Job(tmp_path, command=bash(RANK), nodes=2, nproc_per_node=2, fanout=fanout)
+    assert job.execute() == 0, job.log
+    # The agents have what the script exports and its folder, although nothing of that was handed to them.
+    said = re.findall(r"\[rank (\d)\] here (\d) of 4 two\n\[rank \1\] lines (.*)$", job.log, re.MULTILINE)
+    assert sorted(said) == [(str(r), str(r), str(job.folder)) for r in range(4)], job.log
+    assert job["outcome"] == "done" and job["exit_code"] == "0"
+    if fanout == "pbsdsh":  # lines of the node file, not hosts
+        calls = (job.fakes / "pbsdsh.log").read_text()
+        assert sorted(re.findall(r"-n (\d)", calls)) == ["0", "2"]
+
+
+def test_a_failing_agent_ends_the_others_although_pbsdsh_ends_with_0(tmp_path: Path):
+    text = 'if [ "$RANK" = 1 ]; then echo oops; exit 7; fi; sleep 600'
+    job = Job(tmp_path, command=bash(text), nodes=2, nproc_per_node=1)
+    assert job.execute() == 1, job.log
+    assert "[rank 1] oops" in job.log
+    assert job["outcome"] == "failed" and job["exit_code"] == "1"
+
+
+WAITS = 'echo begun; until [ -e "$RANKUP_RUN_DIR/STOP" ]; do sleep 0.1; done; echo requeue >"$RANKUP_RUN_DIR/outcome"'
+
+
+def test_near_the_time_limit_the_ranks_are_asked_to_stop_and_a_successor_is_submitted(tmp_path: Path):
+    job = Job(tmp_path, command=bash(WAITS), time=30, stop_before=28)
+    assert job.execute() == 75, job.log
+    why, until = job["STOP"].split()
+    assert why == "time-limit" and abs(int(until) - time.time()) < 60
+    assert (job["requeues"], job["outcome"], job["exit_code"], job["jobs"]) == (
+        "1",
+        "requeue",
+        "75",
+        "8.head",
+    )
+    assert (job.fakes / "qsub.log").read_text().splitlines() == [
+        "-W", "depend=afterany:7.head", "-v", f"RANKUP_SUCCESSOR=1,RANKUP_RUN={job.run.path}", str(job.script)
+    ]  # fmt: skip
+    # The successor goes on in the same directory and log, and asks for one more.
+    assert (
+        job.execute({"PBS_JOBID": "8.head", "RANKUP_SUCCESSOR": "1", "RANKUP_RUN": str(job.run.path)}) == 75
+    )
+    assert re.findall(r"attempt (\d), job (\d)", job.log) == [("1", "7"), ("2", "8")]
+    assert job["requeues"] == "2"
+
+
+def test_no_more_requeues_than_allowed(tmp_path: Path):
+    job = Job(tmp_path, command=bash(WAITS), time=30, stop_before=28, max_requeues=0)
+    assert job.execute() == 75
+    assert "no more than that is allowed" in job.log and not (job.fakes / "qsub.log").exists()
+
+
+def test_a_task_of_an_array_goes_on_as_a_job_of_its_own(tmp_path: Path):
+    job = Job(tmp_path, command=bash(WAITS), time=30, stop_before=28, array="3-4")
+    assert job.execute({"PBS_JOBID": "7[3].head", "PBS_ARRAY_INDEX": "3"}) == 75
+    log = (job.run.logs / "job-3.log").read_text()
+    assert "requeue 1 of 10" in log
+    assert job["task-3/requeues"] == "1" and job["jobs"] == "8.head 3"
+    submitted = (job.fakes / "qsub.stdin").read_text()
+    assert "#PBS -J" in job.script.read_text() and "#PBS -J" not in submitted
+    values = f"RANKUP_SUCCESSOR=1,RANKUP_RUN={job.run.path},RANKUP_TASK=3"
+    assert (job.fakes / "qsub.log").read_text().splitlines() == ["-v", values]
+    again = {
+        "PBS_JOBID": "8.head",
+        "RANKUP_SUCCESSOR": "1",
+        "RANKUP_RUN": str(job.run.path),
+        "RANKUP_TASK": "3",
+    }
+    assert job.execute(again) == 75
+    assert (job.run.logs / "job-3.log").read_text().count("==== rankup: attempt") == 2
+
+
+def test_a_script_that_cannot_be_asked_is_ended_in_time_and_requeued_with_a_word_of_warning(tmp_path: Path):
+    job = Job(tmp_path, command=bash("trap '' TERM; while :; do sleep 0.2; done"), time=12, stop_before=10)
+    assert job.execute() == 75, job.log
+    assert "could not be asked to save" in job.log
+    assert job["outcome"] == "requeue"
+
+
+def test_a_successor_of_a_finished_run_has_nothing_to_do(tmp_path: Path):
+    job = Job(tmp_path, command=bash("echo ran"))
+    assert job.execute() == 0
+    assert job.execute({"RANKUP_SUCCESSOR": "1", "RANKUP_RUN": str(job.run.path)}) == 0
+    assert job.log.count("ran\n") == 1 and "nothing is left to do" in job.log
+
+
+@pytest.mark.parametrize("marked", [False, True], ids=["by-the-scheduler", "by-rankup"])
+def test_a_cancelled_job_says_so_and_is_not_requeued(tmp_path: Path, marked: bool):
+    job = Job(tmp_path, command=bash("echo begun; sleep 600"), time=60)
+    process = job.start()
+    while not (job.run.logs / "job.log").exists() or "begun" not in job.log:
+        time.sleep(0.05)
+    if marked:
+        (job.run.path / "CANCELLED").touch()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 143, job.log
+    assert (job["outcome"], job["exit_code"], job["requeues"]) == ("cancelled", "143", "")
+
+
+def test_a_preempted_job_saves_and_leaves_the_requeueing_to_the_scheduler(tmp_path: Path):
+    job = Job(tmp_path, command=bash(f"trap '' TERM; {WAITS}"), launcher="single")
+    process = job.start()
+    while not (job.run.logs / "job.log").exists() or "begun" not in job.log:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 75, job.log
+    assert job["STOP"].startswith("terminated ") and job["outcome"] == "requeue"
+    assert not (job.fakes / "qsub.log").exists()
+
+
+def test_without_a_scheduler_the_script_goes_on_by_itself(tmp_path: Path):
+    text = 'if [ "$(wc -l <"$RANKUP_RUN_DIR/attempts")" = 2 ]; then echo second; else ' + WAITS + "; fi"
+    job = Job(tmp_path, "local", command=bash(text), launcher="single", time=30, stop_before=28)
+    assert job.execute() == 0, job.log
+    assert re.findall(r"attempt (\d)", job.log) == ["1", "2"] and "second\n" in job.log
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"pre": ("cd /nowhere || finish failed 3",)}, 3),
+        ({"venv": "/nowhere/venv"}, 1),
+        ({"modules": ("no-such-module",)}, 1),
+    ],
+)
+def test_an_environment_that_fails_ends_the_job_before_it_starts(
+    tmp_path: Path, values: dict[str, Any], why: int
+):
+    job = Job(tmp_path, command=bash("echo started"), **values)
+    assert job.execute() == why
+    assert job["outcome"] == "failed" and "started" not in job.log
+
+
+def test_secrets_reach_the_ranks_and_not_the_script(tmp_path: Path):
+    job = Job(
+        tmp_path, command=bash('echo "token ${#TOKEN}"'), secrets=("TOKEN",), env={"AWKWARD": 'it\'s "$HOME"'}
+    )
+    (job.run.path / "secrets.env").write_text("export TOKEN='12345678'\n")
+    assert job.execute() == 0, job.log
+    assert "token 8" in job.log and "12345678" not in job.script.read_text() + job.log
