@@ -14,13 +14,24 @@ from rankup.errors import RankupError
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "it starts": {
         "run": ("run", "run any script on all the processes of this machine or allocation"),
+        "submit": ("submit", "submit a job to SLURM or PBS: described once, right for any site"),
+        "render": ("render", "print the job's script: plain bash, to read or to submit by hand"),
         "world": (
             "world",
             "who am I: rank, hosts, launcher, device, affinity, and where each value came from",
         ),
     },
+    "it survives": {
+        "status": ("status", "how submitted runs stand: waiting and why, running where, ended how"),
+        "logs": ("logs", "what a job printed; -f: until its end, over requeues"),
+        "cancel": ("cancel", "end jobs, at once or after they have saved"),
+        "resume": ("resume", "a run that has ended goes on from its last snapshot"),
+    },
     "it pays": {
         "scale": ("scale", "measure the same work on 1, 2, … processes: an honest speed-up table"),
+    },
+    "what it knows": {
+        "sites": ("sites", "clusters that are known; a profile for yours"),
     },
     "to work with": {
         "train": ("train", "train a built-in workload, or your own"),

@@ -1,0 +1,58 @@
+"""``rankup cancel``: end jobs, at once or after they have saved."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from rankup.cli import console
+from rankup.cli.options import JsonOption
+from rankup.cli.runs import RUNS_ROOT, RunsRootOption, shown
+from rankup.core.units import duration
+from rankup.errors import RankupError
+from rankup.jobs.cancel import cancel, save_and_stop
+from rankup.jobs.submitted import Submitted, all_runs, find
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command("cancel")
+def cancel_command(
+    targets: Annotated[
+        list[str] | None, typer.Argument(help="run directories, ids or names, or ids of jobs")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="all that wait or run")] = False,
+    save: Annotated[bool, typer.Option("--save", help="ask the ranks to save, and to end then")] = False,
+    runs_root: RunsRootOption = RUNS_ROOT,
+    as_json: JsonOption = False,
+) -> None:
+    """Cancel jobs, their successors too. A job that has ended already is left as it is."""
+    if bool(targets) == every:
+        raise RankupError(
+            "no-target",
+            "say which job to cancel, or --all",
+            hint="rankup status lists them",
+            context="rankup cancel",
+        )
+    jobs = all_runs(runs_root) if every else [find(target, runs_root) for target in targets or ()]
+    answers = [_end(job, save, quiet=every) for job in jobs]
+    if as_json:
+        console.print_json(answers)
+        return
+    said = [answer["said"] for answer in answers if answer["said"]]
+    print("\n".join(said) or "no job waits or runs")
+
+
+def _end(job: Submitted, save: bool, quiet: bool) -> dict[str, Any]:
+    asked, cancelled = save_and_stop(job) if save else ([], cancel(job))
+    path = shown(job.run.path)
+    said = []
+    if asked:
+        within = duration(job.spec.lead)
+        said.append(f"{path}: job {' '.join(asked)} was asked to save and to end, within {within}")
+    if cancelled:
+        said.append(f"{path}: job {' '.join(cancelled)} cancelled")
+    if not said and not quiet:
+        said.append(f"{path}: had ended already")
+    return {"run": str(job.run.path), "asked_to_save": asked, "cancelled": cancelled, "said": "\n".join(said)}

@@ -1,0 +1,40 @@
+"""``rankup render``: the job's script, and nothing else, on stdout. It runs without rankup."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankup.cli import console
+from rankup.cli.findings import draw_findings
+from rankup.cli.job_options import SCRIPT_LAST, explain, job_options, resolved_from
+from rankup.cli.options import JsonOption
+from rankup.jobs.script import render
+from rankup.spec.advice import advise
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command("render", context_settings=SCRIPT_LAST)
+@job_options
+def render_command(
+    context: typer.Context,
+    run_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="the run directory; default: the script makes its own")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the job script, to read it or to submit it by hand; what may go wrong is said on stderr."""
+    resolved = resolved_from(context)
+    if context.params["explain_config"]:
+        print(explain(resolved))
+        return
+    findings = advise(resolved)
+    text = render(resolved.spec, resolved.site, run_dir.absolute() if run_dir else None)
+    if as_json:
+        console.print_json({"script": text, "findings": [finding.as_dict() for finding in findings]})
+        return
+    draw_findings(findings)
+    print(text, end="" if text.endswith("\n") else "\n")

@@ -1,0 +1,83 @@
+"""``rankup status``: how submitted runs stand, by one question to the scheduler."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rankup.cli import console
+from rankup.cli.options import JsonOption
+from rankup.cli.runs import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, shown
+from rankup.core.units import duration
+from rankup.jobs.queue import look
+from rankup.jobs.standing import Standing
+from rankup.jobs.submitted import Submitted, all_runs, find
+from rankup.schedulers.base import State
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+_RECENT = 10
+_COLOURS = {State.RUNNING: "green", State.PENDING: "yellow", State.FAILED: "red"}
+
+
+@app.command()
+def status(
+    target: TargetArgument = "",
+    every: Annotated[bool, typer.Option("--all", help="also those that ended long ago")] = False,
+    runs_root: RunsRootOption = RUNS_ROOT,
+    as_json: JsonOption = False,
+) -> None:
+    """One run in detail, or a line for each: all that wait or run, and the latest ten that have ended."""
+    jobs = [find(target, runs_root)] if target else all_runs(runs_root)
+    runs = list(zip(jobs, look(jobs), strict=True))
+    if not target and not every:
+        ended = [run for run in runs if run[1].state.ended]
+        runs = [run for run in runs if run not in ended[:-_RECENT]]
+    if as_json:
+        console.print_json([as_dict(*run) for run in runs])
+    elif target:
+        print("\n".join(_details(*runs[0])))
+    elif runs:
+        print("\n".join(_table(runs)))
+    else:
+        print(f"no job was submitted below {runs_root}")
+
+
+def _table(runs: list[tuple[Submitted, Standing]]) -> list[str]:
+    rows = [
+        (s.id, job.spec.name, s.state.value, _time(s), s.nodes or s.reason, shown(job.run.path))
+        for job, s in runs
+    ]
+    head = ("job", "name", "state", "time", "where or why", "run directory")
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(5)]
+    lines = []
+    for row, state in zip((head, *rows), (None, *(s.state for _, s in runs)), strict=True):
+        cells = [text.ljust(width) for text, width in zip(row, widths, strict=False)]
+        if state in _COLOURS:
+            cells[2] = console.paint(cells[2], _COLOURS[state])
+        lines.append("  ".join((*cells, row[5])))
+    return lines
+
+
+def _details(job: Submitted, standing: Standing) -> list[str]:
+    traces = standing.traces
+    facts = {
+        "state": standing.state.value + (f": {standing.reason}" if standing.reason else ""),
+        "job": " ".join(job.ids()),
+        "queue": standing.queue,
+        "nodes": standing.nodes,
+        "time": _time(standing),
+        "attempts": str(traces.attempts or ""),
+        "requeues": f"{traces.requeues} of {job.spec.max_requeues}" if traces.requeues else "",
+        "exit code": "" if standing.code is None else str(standing.code),
+        "site": job.site,
+        "run directory": shown(job.run.path),
+    }
+    lines = [job.spec.name, *(f"  {name:<15}{value}" for name, value in facts.items() if value)]
+    for index, task in standing.tasks.items():
+        lines.append(f"  task {index:<10}{task.state.value}" + (f": {task.reason}" if task.reason else ""))
+    return lines
+
+
+def _time(standing: Standing) -> str:
+    return "" if standing.elapsed is None else duration(standing.elapsed)

@@ -1,0 +1,85 @@
+"""``rankup submit``: a job to the scheduler of the site, or a shell on the same resources."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+import typer
+
+from rankup.cli import console
+from rankup.cli.findings import draw_findings, refuse_errors
+from rankup.cli.interactive import become_a_shell
+from rankup.cli.job_options import SCRIPT_LAST, explain, job_options, resolved_from
+from rankup.cli.options import JsonOption
+from rankup.cli.runs import follow_to_end, shown
+from rankup.core import shell
+from rankup.jobs.follow import Log
+from rankup.jobs.submit import plan, submit
+from rankup.jobs.submitted import Submitted
+from rankup.spec.advice import advise
+from rankup.spec.resolved import Resolved
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command("submit", context_settings=SCRIPT_LAST)
+@job_options
+def submit_command(
+    context: typer.Context,
+    follow: Annotated[bool, typer.Option("--follow", help="show the log until the job has ended")] = False,
+    interactive: Annotated[bool, typer.Option("--interactive", help="a shell on the same resources")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be submitted, and how")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="submit in spite of what is wrong with the job")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Submit a job; what follows the script is the script's. Ends with 1 where the job would surely fail."""
+    resolved = resolved_from(context)
+    if context.params["explain_config"]:
+        print(explain(resolved))
+        return
+    findings = advise(resolved)
+    answer: dict[str, Any] = {"findings": [finding.as_dict() for finding in findings]}
+    if not as_json:
+        draw_findings(findings)
+    if not force:
+        refuse_errors(findings)
+    if interactive:
+        become_a_shell(resolved)
+    if dry_run:
+        _show_plan(resolved, answer, as_json)
+        return
+    job = submit(resolved, env=os.environ)
+    answer |= {"run": str(job.run.path), "jobs": job.ids(), "job": job.ids()[0], "site": job.site}
+    if not as_json:
+        _show_submitted(job)
+    code = 0
+    if follow:
+        code, standing = follow_to_end(job, Log(job), to_stderr=as_json)
+        answer |= {**(standing.as_dict() if standing else {}), "code": code}
+    if as_json:
+        console.print_json(answer)
+    raise typer.Exit(code)
+
+
+def _show_plan(resolved: Resolved, answer: dict[str, Any], as_json: bool) -> None:
+    text, tokens = plan(resolved)
+    commands = [shell.quote(command) for command in tokens]
+    if as_json:
+        console.print_json({**answer, "script": text, "commands": commands})
+        return
+    print(text)
+    print("# would be submitted by:", *commands, sep="\n#   ")
+
+
+def _show_submitted(job: Submitted) -> None:
+    first, *later = job.ids()
+    path = shown(job.run.path)
+    print(f"job {first} submitted ({job.site})")
+    if later:
+        print(f"  successors     {' '.join(later)}: each goes on where the one before it ran out of time")
+    print(f"  run directory  {path}")
+    print(f"  follow         rankup logs -f {path}")
+    print(f"  cancel         rankup cancel {path}")

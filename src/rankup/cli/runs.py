@@ -1,0 +1,55 @@
+"""What commands about submitted runs share: how one is named, shown and followed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rankup.cli.lines import LineView
+from rankup.jobs.follow import Follower, Log
+from rankup.jobs.interrupts import Interrupts
+from rankup.jobs.standing import Standing
+from rankup.jobs.submitted import Submitted
+
+TargetArgument = Annotated[
+    str, typer.Argument(help="a run's directory, id or name, or a job's id; default: the latest run")
+]
+RunsRootOption = Annotated[Path, typer.Option(metavar="DIR", help="where run directories are")]
+RUNS_ROOT = Path("runs")
+
+
+def shown(path: Path) -> str:
+    """A path as it can be typed here: relative where it is below the current directory."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def as_dict(job: Submitted, standing: Standing) -> dict[str, Any]:
+    """A run for ``--json``."""
+    names = {"run": str(job.run.path), "name": job.spec.name, "site": job.site, "scheduler": job.scheduler}
+    tasks = {index: task.as_dict() for index, task in standing.tasks.items()}
+    return {**names, "jobs": job.ids(), **standing.as_dict(), **({"tasks": tasks} if tasks else {})}
+
+
+def follow_to_end(
+    job: Submitted, log: Log, *, lines: int | None = None, to_stderr: bool = False
+) -> tuple[int, Standing | None]:
+    """(exit code, how the job ended). The log goes to stdout, what changes to stderr; a Ctrl-C ends only this."""
+    view = LineView(to_stderr=to_stderr)
+    with Interrupts() as interrupts:
+        follower = Follower(job, log, lambda line: view.line(None, "out", line), _say, interrupts)
+        if lines is not None:
+            follower.backlog(lines)
+        standing = follower.follow()
+    if standing is not None:
+        return standing.exit_code, standing
+    path = shown(job.run.path)
+    _say(f"the job goes on; `rankup logs -f {path}` follows it again, `rankup cancel {path}` ends it")
+    return 128 + (interrupts.first or 0), None
+
+
+def _say(text: str) -> None:
+    print(f"rankup: {text}", file=sys.stderr, flush=True)

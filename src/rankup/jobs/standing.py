@@ -1,0 +1,155 @@
+"""How a run stands: what the scheduler says of its jobs, and what the run directory says, as one answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rankup.jobs.ending import REQUEUE_CODE
+from rankup.jobs.submitted import Submitted
+from rankup.jobs.traces import Traces, read_traces
+from rankup.schedulers.base import JobStatus, State
+
+_WORDS = {"done": State.DONE, "failed": State.FAILED, "cancelled": State.CANCELLED}
+# An array is as far as the first of these that one of its tasks is in.
+_ORDER = (State.RUNNING, State.PENDING, State.FAILED, State.CANCELLED, State.DONE)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """``id`` is the job that counts now, ``reason`` why it waits or how it ended, ``elapsed`` in seconds.
+
+    ``code`` is the job's own exit code, 75 where it asked for a requeue that did not come; None before the end and
+    where nobody knows. ``settled`` means that nothing more is to come; without it, an end may be news that is early.
+    """
+
+    id: str
+    state: State
+    reason: str = ""
+    code: int | None = None
+    settled: bool = False
+    traces: Traces = field(default_factory=Traces)
+    queue: str = ""
+    nodes: str = ""
+    elapsed: int | None = None
+    tasks: Mapping[int, Standing] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """For a command that waited for the end: the job's own code, and where nobody knows it 0 or 1."""
+        return self.code if self.code is not None else int(self.state is not State.DONE)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "job": self.id,
+            "state": self.state.value,
+            "reason": self.reason,
+            "code": self.code,
+            "outcome": self.traces.outcome,
+            "attempts": self.traces.attempts,
+            "requeues": self.traces.requeues,
+            "queue": self.queue,
+            "nodes": self.nodes,
+            "elapsed": self.elapsed,
+        }
+
+
+def stands(job: Submitted, said: Mapping[str, JobStatus]) -> Standing:
+    """``said`` is the scheduler's answer by id; a job that it has forgotten is judged by its run directory."""
+    ids = job.ids()
+    if not job.tasks():
+        return _one(ids, said, read_traces(job.run.path), job.spec.max_requeues)
+    tasks = {}
+    for index, folder in job.tasks().items():
+        traces, own = read_traces(folder), job.ids_of_task(index)
+        # A scheduler that does not list the task says at least how the array is.
+        asked = own if traces.final or any(ident in said for ident in own) else ids
+        tasks[index] = _one(asked, said, traces, job.spec.max_requeues)
+    return _array(ids, said, tasks)
+
+
+def _one(ids: Sequence[str], said: Mapping[str, JobStatus], traces: Traces, max_requeues: int) -> Standing:
+    status = _that_counts(ids, said, traces)
+    ident = status.id if status else ids[-1] if ids else ""
+    if status is None or status.state.ended:
+        state, code, reason = _ended(traces, status)
+        settled = traces.final or (state is State.CANCELLED and not traces.attempts)
+    else:
+        state, code, reason, settled = status.state, None, status.reason, False
+        if state is State.PENDING and traces.requeues:
+            times = f"requeued {traces.requeues} of {max_requeues} times"
+            reason = f"{times}, {reason}" if reason else times
+    return Standing(
+        ident, state, reason, code, settled, traces,
+        status.queue if status else "", status.nodes if status else "", status.elapsed if status else None,
+    )  # fmt: skip
+
+
+def _that_counts(ids: Sequence[str], said: Mapping[str, JobStatus], traces: Traces) -> JobStatus | None:
+    """Of a job and its successors: the one that runs, else the next one that waits, else the last one."""
+    known = [said[ident] for ident in ids if ident in said]
+    living = [status for status in known if not status.state.ended]
+    running = [status for status in living if status.state is State.RUNNING]
+    if running:
+        return running[0]
+    # Successors that were submitted beforehand wait on when all is done, and end at once when their turn comes.
+    if living and not (traces.final and living[0].id != ids[0]):
+        return living[0]
+    return next((status for status in reversed(known) if status.state.ended), None)
+
+
+def _ended(traces: Traces, status: JobStatus | None) -> tuple[State, int | None, str]:
+    """(state, code, reason) of a job that the scheduler calls ended, or has forgotten."""
+    word, code = traces.outcome, traces.exit_code
+    if code is None and status is not None:
+        code = status.code
+    said = status.reason if status else ""
+    if word == "requeue" and traces.stop in ("user", "terminated"):
+        return State.CANCELLED, code, "asked to stop, and saved: `rankup resume` goes on"
+    if word == "requeue":
+        why = f"asked to be requeued after {traces.requeues} requeues, and was not"
+        return State.FAILED, REQUEUE_CODE, f"{why}: {said}" if said else why
+    # A word without an exit code is a script that was ended before its end: then the scheduler knows better.
+    if word in _WORDS and (traces.final or status is None or word == "cancelled"):
+        state = _WORDS[word]
+        return state, 0 if state is State.DONE and code is None else code, said or _by_code(state, code)
+    if status is not None:
+        return status.state, code, said or _by_code(status.state, code)
+    if code is not None:
+        state = State.DONE if code == 0 else State.FAILED
+        return state, code, _by_code(state, code)
+    if traces.attempts:
+        return (
+            State.FAILED,
+            None,
+            "the scheduler has forgotten it, and it left no exit code: killed, or its node failed",
+        )
+    return State.FAILED, None, "the scheduler has forgotten it, and it never began"
+
+
+def _by_code(state: State, code: int | None) -> str:
+    return f"exit code {code}" if state is State.FAILED and code else ""
+
+
+def _array(ids: Sequence[str], said: Mapping[str, JobStatus], tasks: Mapping[int, Standing]) -> Standing:
+    counts = Counter(task.state for task in tasks.values())
+    state = next(state for state in _ORDER if counts[state])
+    code = next((task.code for task in tasks.values() if task.state.ended and task.code), None)
+    if state is State.DONE:
+        code = 0
+    first = next((task for task in tasks.values() if task.state is state and task.reason), None)
+    reason = ", ".join(f"{counts[s]} {s.value}" for s in _ORDER if counts[s])
+    if first is not None:
+        reason += f"; {first.reason}"
+    whole = said.get(ids[-1]) if ids else None
+    return Standing(
+        ids[-1] if ids else "", state, reason, code if state.ended else None,
+        all(task.settled for task in tasks.values()),
+        Traces(
+            attempts=sum(task.traces.attempts for task in tasks.values()),
+            requeues=sum(task.traces.requeues for task in tasks.values()),
+        ),
+        whole.queue if whole else "", whole.nodes if whole else "", whole.elapsed if whole else None, tasks,
+    )  # fmt: skip

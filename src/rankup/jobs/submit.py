@@ -1,0 +1,109 @@
+"""Submits a job: the run directory with all that the job needs, then the scheduler; all of it or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from rankup.core import shell
+from rankup.core.files import make_folder, write_atomic
+from rankup.core.rundir import RunDir
+from rankup.errors import RankupError
+from rankup.jobs.arrays import indices, task_folder
+from rankup.jobs.script import MOST_SUCCESSORS, render
+from rankup.jobs.submitted import Submitted
+from rankup.schedulers.base import Scheduler, scheduler_named
+from rankup.spec.jobfile import job_toml
+from rankup.spec.resolved import Resolved
+
+_SUBMIT_TIMEOUT_S = 120
+
+
+def submit(resolved: Resolved, *, env: Mapping[str, str]) -> Submitted:
+    """Give the job to its scheduler. ``env`` is the caller's environment, where the secrets' values are.
+
+    Raises ``RankupError`` where the scheduler refuses; the run directory is then gone again.
+    """
+    check_folder(resolved.spec.folder)
+    run = RunDir.create(resolved.spec.runs_root, resolved.spec.name)
+    try:
+        write_files(resolved, run, env)
+        return hand_over(resolved, run, env)
+    except BaseException:
+        shutil.rmtree(run.path)
+        with contextlib.suppress(OSError):  # other runs of this name are there
+            run.path.parent.rmdir()
+        raise
+
+
+def check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        raise RankupError(
+            "no-such-folder",
+            f"the job's folder {str(folder)!r} is not there",
+            hint="submit from a directory that the cluster's nodes see",
+        )
+
+
+def write_files(resolved: Resolved, run: RunDir, env: Mapping[str, str]) -> None:
+    """job.toml, job.sh, secrets.env and the tasks' folders, for their owner's eyes only."""
+    spec = resolved.spec
+    write_atomic(run.path / "job.toml", job_toml(resolved), mode=0o600)
+    write_atomic(run.path / "job.sh", render(spec, resolved.site, run.path), mode=0o700)
+    if spec.secrets:
+        lines = [f"export {name}={shell.quote([env[name]])}\n" for name in spec.secrets]
+        write_atomic(run.path / "secrets.env", "".join(lines), mode=0o600)
+    for index in indices(spec.array):
+        folder = task_folder(run.path, index)
+        for path in (folder, folder / "logs", folder / "records"):
+            make_folder(path, mode=0o700, purpose="task's directory")
+
+
+def hand_over(resolved: Resolved, run: RunDir, env: Mapping[str, str]) -> Submitted:
+    """Ask the scheduler for the job, and for successors where it has to have them now; their ids go to ``jobs``."""
+    spec, site = resolved.spec, resolved.site
+    scheduler = scheduler_named(site.scheduler)
+    script = run.path / "job.sh"
+    ids: list[str] = []
+    try:
+        ids.append(_ask(scheduler, scheduler.submit_command(script, spec, site), resolved, env))
+        for _ in range(successors(resolved)):
+            command = scheduler.successor_command(script, spec, site, ids[-1])
+            ids.append(_ask(scheduler, command, resolved, env))
+        # Appended, not replaced: the job may have begun already, and writes its successor's id there too.
+        with (run.path / "jobs").open("a") as file:
+            file.write("".join(f"{ident}\n" for ident in ids))
+    except BaseException:
+        if ids:
+            shell.run(scheduler.cancel_command(ids), env=scheduler.clean(env))
+        raise
+    return Submitted(run, spec, site.scheduler, site.name)
+
+
+def plan(resolved: Resolved) -> tuple[str, list[list[str]]]:
+    """(the script, the commands) that ``submit`` would write and run; a run's id and a job's are still to come."""
+    spec, site = resolved.spec, resolved.site
+    check_folder(spec.folder)
+    script = spec.runs_root / spec.name / "RUN" / "job.sh"
+    scheduler = scheduler_named(site.scheduler)
+    commands = [scheduler.submit_command(script, spec, site)]
+    commands += [
+        scheduler.successor_command(script, spec, site, "JOB" if i == 0 else f"SUCCESSOR-{i}")
+        for i in range(successors(resolved))
+    ]
+    return render(spec, site, script.parent), commands
+
+
+def successors(resolved: Resolved) -> int:
+    """How many jobs are submitted behind the first one, where its nodes may not submit when they need to go on."""
+    spec, site = resolved.spec, resolved.site
+    if site.scheduler != "pbs" or site.pbs.nodes_may_submit or spec.array:
+        return 0
+    return min(spec.max_requeues, MOST_SUCCESSORS)
+
+
+def _ask(scheduler: Scheduler, command: list[str], resolved: Resolved, env: Mapping[str, str]) -> str:
+    done = shell.run(command, env=scheduler.clean(env), cwd=resolved.spec.folder, timeout=_SUBMIT_TIMEOUT_S)
+    return scheduler.read_submit(done, resolved.spec)

@@ -1,0 +1,144 @@
+"""A submitted run, found again from its directory: after a logout, by its id, its name or its job's number."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from rankup.core.rundir import RunDir
+from rankup.errors import RankupError
+from rankup.jobs.arrays import indices, task_folder, task_id
+from rankup.spec.jobfile import read_job_file
+from rankup.spec.jobspec import JobSpec
+
+_JOB_ID = re.compile(r"(\d+)(?:_\d+|\[\d*\])?(?:[.;].*)?")  # 123, 123_4, 123.head, 123[4].head, 123;cluster
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A run that a scheduler has, or had. ``scheduler`` and ``site`` are names."""
+
+    run: RunDir
+    spec: JobSpec
+    scheduler: str
+    site: str
+
+    def ids(self) -> tuple[str, ...]:
+        """The scheduler's ids, oldest first. Read anew each time: a job on PBS appends its successor's."""
+        return tuple(line[0] for line in self._jobs())
+
+    def ids_of_task(self, index: int) -> tuple[str, ...]:
+        """The same for one task of an array: its id in the array's job, then those of jobs that go on with it alone."""
+        lines = [line for line in self._jobs() if line[1:] in ([], [str(index)])]
+        return tuple(line[0] if line[1:] else task_id(line[0], index) for line in lines)
+
+    def _jobs(self) -> list[list[str]]:
+        """The lines of ``jobs``: an id, and behind a task's successor the task's index."""
+        try:
+            return [line.split() for line in (self.run.path / "jobs").read_text().splitlines() if line]
+        except FileNotFoundError:  # a network file system that is late
+            return []
+
+    def tasks(self) -> dict[int, Path]:
+        """An array's tasks: index → where its outcome and its records are."""
+        return {index: task_folder(self.run.path, index) for index in indices(self.spec.array)}
+
+    def logs(self, task: int | None = None) -> dict[int | None, Path]:
+        """The log of each task (of one alone); the one log of a job that is no array has the key None."""
+        tasks = self.tasks()
+        if task is not None and task not in tasks:
+            raise RankupError(
+                "no-such-task",
+                f"the job has no task {task}" if tasks else "the job is no array, and has no tasks",
+                context=str(self.run.path),
+                hint=f"its indices: {self.spec.array}" if tasks else "leave --task out",
+            )
+        if not tasks:
+            return {None: self.run.logs / "job.log"}
+        return {i: self.run.logs / f"job-{i}.log" for i in tasks if task in (None, i)}
+
+
+def load(path: Path) -> Submitted:
+    """The run in the directory ``path``. Raises ``RankupError`` where it is none that was submitted."""
+    path = path.absolute()
+    if not (path / "jobs").exists() or not (path / "job.toml").exists():
+        raise RankupError(
+            "not-submitted",
+            f"no job was submitted from {str(path)!r}",
+            hint="a submitted run's directory holds job.toml and jobs; `rankup status` lists them",
+        )
+    tables = read_job_file(path / "job.toml")
+    try:
+        # "" is how a file says that a value was not asked for.
+        spec = JobSpec(**{key: value for key, value in tables["job"].items() if value != ""})
+        site = tables["site"]
+        return Submitted(RunDir(path), spec, site["scheduler"], site["name"])
+    except (ValidationError, KeyError) as error:
+        raise RankupError(
+            "bad-job-file",
+            "the run's job.toml is not as it was written",
+            context=f"{path / 'job.toml'}: {error}",
+            hint="it is a record of what was submitted; it can be restored from job.sh's directives",
+        ) from error
+
+
+def all_runs(runs_root: Path) -> list[Submitted]:
+    """Every submitted run below ``runs_root``, the latest last.
+
+    Passed over are those of `rankup run`, and one whose job.toml is damaged: it must not hide all others, and says
+    what it lacks when it is asked for by its path.
+    """
+    found = []
+    for jobs in runs_root.glob("*/*/jobs"):
+        with contextlib.suppress(RankupError, FileNotFoundError):
+            found.append((jobs.with_name("job.toml").stat().st_mtime_ns, load(jobs.parent)))
+    return [run for _, run in sorted(found, key=lambda pair: pair[0])]
+
+
+def find(target: str, runs_root: Path) -> Submitted:
+    """The run that ``target`` means: its directory, its id, its job's id, its name (then the latest); "" the latest."""
+    if target and (Path(target) / "jobs").exists():
+        return load(Path(target))
+    runs = all_runs(runs_root)
+    if not runs:
+        if target and Path(target).is_dir():
+            return load(Path(target))  # which says what is missing there
+        raise RankupError(
+            "no-runs",
+            f"no job was submitted below {str(runs_root)!r}",
+            hint="name a run directory, or its root with --runs-root",
+        )
+    meanings = (
+        [run for run in runs if run.run.path.name == target],
+        [run for run in runs if _has_job(run, target)],
+        [run for run in runs if run.spec.name == target][-1:],
+        runs[-1:] if not target else [],
+    )
+    found: list[Submitted] = next((m for m in meanings if m), [])
+    if not found:
+        raise RankupError(
+            "no-such-run",
+            f"no submitted run is called {target!r}",
+            context=f"below {runs_root}",
+            hint="a run directory, a run's id or name, or a job's id; `rankup status --all` lists them",
+        )
+    if len(found) > 1:
+        raise RankupError(
+            "several-runs",
+            f"{target!r} could be each of {len(found)} runs",
+            context=", ".join(str(run.run.path) for run in found),
+            hint="name the run directory",
+        )
+    return found[0]
+
+
+def _has_job(run: Submitted, target: str) -> bool:
+    wanted = _JOB_ID.fullmatch(target)
+    if wanted is None:
+        return False
+    known = (_JOB_ID.fullmatch(job) for job in run.ids())
+    return target in run.ids() or any(job is not None and job[1] == wanted[1] for job in known)

@@ -1,0 +1,160 @@
+"""``rankup status``, ``logs``, ``cancel`` and ``resume`` from their command lines, against a pretend SLURM."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fake_slurm import FakeSlurm
+from rankup.cli.app import main
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("RANKUP_SITE", raising=False)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return FakeSlurm(tmp_path, monkeypatch)
+
+
+def run(capfd, *args):
+    """Exit code, stdout and stderr of ``rankup ARGS`` in this process."""
+    with pytest.raises(SystemExit) as ended:
+        main(args)
+    captured = capfd.readouterr()
+    return ended.value.code or 0, captured.out, captured.err
+
+
+@pytest.fixture
+def submitted(slurm, capfd, tmp_path):
+    """Submits a job called ``name`` and gives its run directory."""
+
+    def submit(name, *options):
+        _, out, _ = run(capfd, "submit", "--json", "--time", "1h", "--name", name, *options, "true")
+        return tmp_path / "work" / json.loads(out)["run"]
+
+    return submit
+
+
+def ends(path, outcome, code, log=""):
+    (path / "attempts").write_text("1 101 0 node1\n")
+    (path / "outcome").write_text(outcome)
+    (path / "exit_code").write_text(str(code))
+    (path / "logs" / "job.log").write_text(log)
+
+
+def test_status_asks_once_for_all_jobs_and_not_for_those_that_have_ended(slurm, submitted, capfd):
+    ends(submitted("first"), "failed", 3)
+    submitted("second")
+    submitted("third")
+    slurm.sets(("102", "RUNNING", "None"), ("103", "PENDING", "Priority"))
+    code, out, _ = run(capfd, "status")
+    rows = [line.split()[:3] for line in out.splitlines()[1:]]
+    assert code == 0
+    assert rows == [["101", "first", "failed"], ["102", "second", "running"], ["103", "third", "pending"]]
+    (call,) = slurm.calls("squeue")
+    assert call.endswith("--jobs=102,103")
+
+
+def test_status_of_one_run_in_detail_and_as_json(slurm, submitted, capfd):
+    path = submitted("mine")
+    (path / "attempts").write_text("1 101 0 node1\n")
+    (path / "requeues").write_text("1")
+    slurm.sets(("101", "PENDING", "Resources"))
+    out = run(capfd, "status", "mine")[1]
+    assert "requeued 1 of 10 times, waits for free nodes" in out and "runs/mine/" in out
+    (answer,) = json.loads(run(capfd, "status", "101", "--json")[1])
+    assert (answer["state"], answer["attempts"], answer["jobs"]) == ("pending", 1, ["101"])
+
+
+def test_status_survives_the_schedulers_forgetting(submitted, capfd):
+    ends(submitted("mine"), "done", 0)
+    assert "done" in run(capfd, "status", "mine")[1]
+
+
+def test_status_of_nothing_is_no_error(slurm, capfd):
+    assert run(capfd, "status")[:2] == (0, "no job was submitted below runs\n")
+    assert run(capfd, "status", "--json")[1] == "[]\n"
+
+
+def test_status_shows_the_last_ten_that_have_ended(slurm, submitted, capfd, tmp_path):
+    for _ in range(12):
+        ends(submitted("mine"), "done", 0)
+    assert len(json.loads(run(capfd, "status", "--json")[1])) == 10
+    assert len(json.loads(run(capfd, "status", "--json", "--all")[1])) == 12
+
+
+def test_a_controller_that_is_down_is_one_error(slurm, submitted, capfd):
+    submitted("mine")
+    slurm.has("down")
+    code, out, err = run(capfd, "status")
+    assert (code, out) == (1, "") and "[scheduler-unreachable]" in err
+
+
+def test_logs_of_all_of_one_rank_and_of_the_end(slurm, submitted, capfd):
+    path = submitted("mine", "--launcher", "torchrun", "--nproc-per-node", "2")
+    ends(path, "done", 0, "head\n[rank 0] a\n[rank 1] b\n[rank 1] c\nno end")
+    assert run(capfd, "logs")[:2] == (0, "head\n[rank 0] a\n[rank 1] b\n[rank 1] c\nno end\n")
+    assert run(capfd, "logs", "mine", "--rank", "1")[1] == "b\nc\n"
+    assert run(capfd, "logs", "--rank", "1", "-n", "1", "mine")[1] == "c\n"
+    assert json.loads(run(capfd, "logs", "-n", "1", "--json")[1])["lines"] == ["no end"]
+
+
+def test_following_a_job_that_has_ended_gives_its_log_and_its_code(slurm, submitted, capfd, monkeypatch):
+    monkeypatch.setattr("rankup.jobs.follow.LAST_LINES_S", 0.01)
+    ends(submitted("mine"), "failed", 9, "a\nb\n")
+    code, out, err = run(capfd, "logs", "-f", "mine")
+    assert (code, out) == (9, "a\nb\n")
+    assert err == "rankup: job 101 failed: exit code 9\n"
+    code, out, err = run(capfd, "logs", "-f", "--json", "mine")
+    assert (code, json.loads(out)["code"]) == (9, 9)
+    assert "a\nb\n" in err
+
+
+def test_a_log_that_is_not_there_yet_is_one_error(submitted, capfd):
+    submitted("mine")
+    code, out, err = run(capfd, "logs")
+    assert (code, out) == (1, "") and "[no-log-yet]" in err
+
+
+def test_cancel_one_and_all(slurm, submitted, capfd):
+    for name in ("one", "two", "three"):
+        submitted(name)
+    slurm.sets(("101", "RUNNING", "None"), ("102", "PENDING", "Priority"), ("103", "COMPLETED", "None"))
+    assert "job 101 cancelled" in run(capfd, "cancel", "one")[1]
+    assert "had ended already" in run(capfd, "cancel", "three")[1]
+    answers = json.loads(run(capfd, "cancel", "--all", "--json")[1])
+    assert [answer["cancelled"] for answer in answers] == [["101"], ["102"], []]
+
+
+def test_cancel_save_says_how_long_the_ranks_have(slurm, submitted, capfd):
+    path = submitted("mine", "--stop-before", "2m")
+    slurm.sets(("101", "RUNNING", "None"))
+    out = run(capfd, "cancel", "--save", "mine")[1]
+    assert "was asked to save and to end, within 2 min 00 s" in out
+    assert (path / "STOP").exists() and not slurm.calls("scancel")
+
+
+@pytest.mark.parametrize("args", [(), ("--all", "mine")])
+def test_cancel_wants_to_know_what(slurm, capfd, args):
+    code, _, err = run(capfd, "cancel", *args)
+    assert code == 2 and "[no-target]" in err
+
+
+def test_resume_submits_into_the_same_directory(slurm, submitted, capfd):
+    path = submitted("mine")
+    ends(path, "failed", 1)
+    code, out, _ = run(capfd, "resume", "mine", "--time", "2h")
+    assert (code, out) == (0, f"job 102 goes on with {path.relative_to(path.parents[2])}\n")
+    assert (path / "jobs").read_text() == "101\n102\n"
+    assert 'time = "02:00:00"' in (path / "job.toml").read_text()
+
+
+@pytest.mark.parametrize("command", ["status", "logs", "cancel", "resume"])
+def test_a_run_that_is_not_there_is_one_error(slurm, submitted, capfd, command):
+    submitted("mine")
+    code, out, err = run(capfd, command, "nothing")
+    assert (code, out) == (2, "")
+    assert "[no-such-run]" in err.splitlines()[0]

@@ -1,0 +1,146 @@
+"""``rankup submit`` and ``render`` from their command lines, against a pretend SLURM."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import pytest
+
+from fake_slurm import FakeSlurm
+from rankup.cli.app import main
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("RANKUP_SITE", raising=False)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "train.py").write_text("print('hello')\n")
+    return FakeSlurm(tmp_path, monkeypatch)
+
+
+def run(capfd, *args):
+    """Exit code, stdout and stderr of ``rankup ARGS`` in this process."""
+    with pytest.raises(SystemExit) as ended:
+        main(args)
+    captured = capfd.readouterr()
+    return ended.value.code or 0, captured.out, captured.err
+
+
+SUBMIT = ("submit", "--time", "1h", "--name", "mine")
+
+
+def test_submit_says_the_job_its_directory_and_how_to_follow_and_cancel_it(slurm, capfd, tmp_path):
+    code, out, _ = run(capfd, *SUBMIT, "train.py", "--lr", "0.1")
+    (path,) = (tmp_path / "work").glob("runs/mine/*")
+    short = path.relative_to(tmp_path / "work")
+    assert code == 0
+    assert out.splitlines() == [
+        "job 101 submitted (slurm)",
+        f"  run directory  {short}",
+        f"  follow         rankup logs -f {short}",
+        f"  cancel         rankup cancel {short}",
+    ]
+    assert (path / "job.sh").exists()
+
+
+def test_json_leaves_stdout_to_the_answer(slurm, capfd):
+    code, out, _ = run(capfd, *SUBMIT, "--json", "train.py")
+    answer = json.loads(out)
+    assert (code, answer["job"], answer["jobs"], answer["site"]) == (0, "101", ["101"], "slurm")
+    assert isinstance(answer["findings"], list)
+
+
+def test_a_dry_run_shows_the_script_and_the_command_and_leaves_nothing(slurm, capfd, tmp_path):
+    code, out, _ = run(capfd, *SUBMIT, "--dry-run", "train.py")
+    assert code == 0
+    assert out.startswith("#!/bin/bash\n#SBATCH ")
+    assert "sbatch --parsable" in out.splitlines()[-1]
+    assert not slurm.calls("sbatch") and not (tmp_path / "work" / "runs").exists()
+
+
+def test_what_is_surely_wrong_stops_before_the_queue_unless_forced(slurm, capfd, tmp_path):
+    args = (*SUBMIT, "--venv", str(tmp_path / "nowhere"))
+    code, _, err = run(capfd, *args, "train.py")
+    assert code == 1
+    assert "[missing-venv]" in err and "[bad-job]" in err
+    assert not slurm.calls("sbatch") and not list((tmp_path / "work").glob("runs/*"))
+    assert run(capfd, *args, "--force", "train.py")[0] == 0
+    assert len(slurm.calls("sbatch")) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "flag"),
+    [
+        ("sbatch: error: Invalid partition name specified", "unknown-queue", "--partition"),
+        ("sbatch: error: Unable to contact slurm controller (connect failure)", "scheduler-unreachable", ""),
+    ],
+)
+def test_a_refusal_is_one_sentence_that_names_the_flag(slurm, capfd, tmp_path, words, code, flag):
+    slurm.has("refuses", words)
+    ended, out, err = run(capfd, *SUBMIT, "--partition", "gpux", "train.py")
+    assert ended in (1, 2) and out == ""
+    assert f"[{code}]" in err and flag in err and "Traceback" not in err
+    assert not list((tmp_path / "work").glob("runs/*"))
+
+
+def test_runs_that_cannot_be_written_are_an_error_before_the_queue(slurm, capfd, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, err = run(capfd, *SUBMIT, "--runs-root", str(tmp_path / "file" / "runs"), "train.py")
+    assert code == 2 and "[unwritable-directory]" in err
+    assert not slurm.calls("sbatch")
+
+
+def test_explain_config_only_explains(slurm, capfd):
+    code, out, _ = run(capfd, *SUBMIT, "--explain-config", "train.py")
+    assert code == 0 and "flag" in out
+    assert not slurm.calls("sbatch")
+
+
+def test_interactive_becomes_the_schedulers_client(slurm, capfd, tmp_path, monkeypatch):
+    became = []
+    monkeypatch.setattr(os, "execvpe", lambda *call: became.append(call) or exit(0))
+    run(capfd, *SUBMIT, "--interactive", "--nodes", "2", "train.py")
+    ((program, command, env),) = became
+    assert program == "salloc" and "--nodes=2" in command
+    assert not (tmp_path / "work" / "runs").exists()
+
+
+def test_interactive_without_the_scheduler_is_one_error(slurm, capfd, monkeypatch):
+    monkeypatch.setenv("PATH", str(slurm.folder))  # where there is no salloc
+    code, _, err = run(capfd, *SUBMIT, "--interactive", "--python", sys.executable, "train.py")
+    assert code == 2 and "[scheduler-missing]" in err
+
+
+def test_a_followed_job_gives_its_own_code(slurm, capfd, monkeypatch):
+    monkeypatch.setattr("rankup.jobs.follow.LOOK_AT_FILES_S", 0.01)
+    monkeypatch.setattr("rankup.jobs.follow.LAST_LINES_S", 0.01)
+    # The job runs when it is submitted: what its script would have left.
+    sbatch = slurm.folder / "sbatch"
+    sbatch.write_text(
+        sbatch.read_text()
+        + 'RUN=$(dirname "${@: -1}"); echo hello >"$RUN/logs/job.log"; echo 1 101 0 n >"$RUN/attempts"\n'
+        + 'echo failed >"$RUN/outcome"; echo 7 >"$RUN/exit_code"\n'
+    )
+    code, out, err = run(capfd, *SUBMIT, "--follow", "train.py")
+    assert code == 7
+    assert out.splitlines()[-1] == "hello"
+    assert "rankup: job 101 failed: exit code 7" in err
+
+
+def test_render_prints_the_script_and_nothing_else(slurm, capfd, tmp_path):
+    code, out, err = run(capfd, "render", "--time", "1h", "--run-dir", "there", "train.py")
+    assert code == 0
+    assert out.startswith("#!/bin/bash\n") and str(tmp_path / "work" / "there") in out
+    assert not slurm.calls("sbatch") and not (tmp_path / "work" / "runs").exists()
+
+
+def test_render_says_what_may_go_wrong_on_stderr(slurm, capfd):
+    _, out, err = run(capfd, "render", "train.py")
+    assert "[no-time]" in err and "[no-time]" not in out
+    findings = json.loads(run(capfd, "render", "--json", "train.py")[1])["findings"]
+    assert "no-time" in [finding["code"] for finding in findings]
