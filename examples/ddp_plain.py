@@ -65,7 +65,8 @@ def main() -> None:
             loss_sum, right_sum, count = totals.tolist()
             print(f"epoch {epoch + 1}  loss {loss_sum / count:.4f}  accuracy {right_sum / count:.4f}")
 
-    print(f"rank {rank} of {dist.get_world_size()} is done")
+    size = sum(p.detach().double().abs().sum().item() for p in model.parameters())
+    print(f"rank {rank} of {dist.get_world_size()} is done, weights {size:.9f}")
     dist.destroy_process_group()
 
 

@@ -1,4 +1,4 @@
-"""The fixture ``cluster``: one lab for all the tests that want it, torn down however they end."""
+"""The fixtures ``cluster``, one lab for all the tests that want it, and ``own_cluster``; torn down however they end."""
 
 from __future__ import annotations
 
@@ -10,6 +10,17 @@ from lab import Lab, why_not
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Lab]:
+    """For all tests that leave it as they find it."""
+    yield from _lab()
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[Lab]:
+    """For a test that breaks something."""
+    yield from _lab()
+
+
+def _lab() -> Iterator[Lab]:
     reason = why_not()
     if reason:
         pytest.skip(f"no SLURM lab: {reason}")

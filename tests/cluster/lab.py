@@ -164,6 +164,24 @@ class Lab:
         self._inits.clear()
         _until(lambda: _removed(self._state), 10, lambda: f"{self._state} is still in use")
 
+    def crash(self, node: str) -> None:
+        """A power cut: every process of the node is gone at once. SLURM notices after its SlurmdTimeout."""
+        init = self._inits.pop(node)
+        init.send_signal(signal.SIGKILL)
+        init.wait()
+
+    def revive(self, node: str) -> None:
+        """Switch the node on again, and wait until SLURM takes it."""
+        self._start(node)
+        _until(lambda: self._state_of_node(node) in ("idle", "allocated", "mixed"), 60, self._why_not_ready)
+
+    def _state_of_node(self, node: str) -> str:
+        return self.run(HEAD, ["sinfo", "--noheader", f"--nodes={node}", "--format=%T"]).out.strip()
+
+    def until(self, condition: Callable[[], object], timeout: float = 60) -> None:
+        """Wait until ``condition`` is true; what the queue says otherwise."""
+        _until(condition, timeout, lambda: self.run(HEAD, ["squeue", "--states=all"]).out)
+
     def _write_files(self) -> None:
         state, etc = self._state, self._state / "etc"
         state.chmod(0o755)  # munged wants its socket to be reachable by all

@@ -13,7 +13,7 @@ mount --bind "$state/etc" /etc/slurm
 sed 's/^hosts:.*/hosts: files/' /etc/nsswitch.conf >"$state/nsswitch-$host"  # no name server can be reached
 mount --bind "$state/nsswitch-$host" /etc/nsswitch.conf
 
-mkdir "$state/tmp-$host"
+mkdir -p "$state/tmp-$host"
 mount --rbind /tmp "$state/tmp-$host"
 mount -t tmpfs tmp /tmp
 chmod 1777 /tmp

@@ -19,10 +19,7 @@ from rankup.jobs.labels import split_label
         ("srun", "10:   indented", 10, "  indented"),
         ("srun", "3: ", 3, ""),
         ("srun", "epoch 3: loss", None, "epoch 3: loss"),
-        ("mpirun", "[1,3]<stdout>:loss 0.1", 3, "loss 0.1"),
-        ("mpirun", "[1,10]<stderr>:  indented", 10, "  indented"),
-        ("mpirun", "[prterun-node1-17@1,3]<stdout>: loss", 3, "loss"),
-        ("mpirun", "[1,3] is a list", None, "[1,3] is a list"),
+        ("mpirun", "[rank 10]   indented", 10, "  indented"),
         ("srun", "==== rankup: attempt 1 ====", None, "==== rankup: attempt 1 ===="),
     ],
 )

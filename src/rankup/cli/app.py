@@ -32,6 +32,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "what it knows": {
         "sites": ("sites", "clusters that are known; a profile for yours"),
+        "env": ("env", "environments for jobs, built on the architecture that jobs run on"),
     },
     "to work with": {
         "train": ("train", "train a built-in workload, or your own"),

@@ -10,6 +10,7 @@ from rankup.core.rundir import RUN_DIR_VARIABLE, RunDir
 from rankup.jobs.reap import MARK
 from rankup.jobs.resolve import Resolved
 from rankup.world.address import interface_of, route_to
+from rankup.world.devices import count_gpus
 
 # Who a process is, is what we decide: values that a shell or an outer run left behind would contradict it.
 IDENTITY = (
@@ -32,6 +33,9 @@ def for_processes(
     env.setdefault("PYTHONUNBUFFERED", "1")  # a log that lags behind hides why a rank hangs
     if resolved.threads is not None:
         env["OMP_NUM_THREADS"] = str(resolved.threads)
+    if resolved.nproc * resolved.nnodes > 1 and count_gpus(env) == 0:
+        # Without it Accelerate and Hugging Face's Trainer find no GPU, and make each rank a world of its own.
+        env.setdefault("ACCELERATE_USE_CPU", "1")
     interface = gloo_interface(resolved)
     if interface:
         env.setdefault("GLOO_SOCKET_IFNAME", interface)

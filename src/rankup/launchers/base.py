@@ -72,13 +72,18 @@ class Start:
 ScriptLauncher = Callable[[Start], list[str]]
 
 
-def rank_shell(start: Start, variables: Mapping[str, str]) -> str:
+# Whole lines with the rank before them, for launchers that would mix the pieces of several ranks' lines.
+LABELLED = '> >(exec sed --unbuffered "s/^/[rank $RANK] /") 2>&1'
+
+
+def rank_shell(start: Start, variables: Mapping[str, str], *, unset: str = "", output: str = "") -> str:
     """Shell code that gives a rank PyTorch's names for what its launcher calls otherwise, and becomes its command.
 
     The single quotes matter: outside of the rank's own shell the launcher's variables are not the rank's.
     """
     exports = " ".join(f"{name}={value}" for name, value in variables.items())
-    script = f'\n  export {exports}\n  exec "$@"'
+    forget = f"\n  unset {unset}" if unset else ""
+    script = f'\n  export {exports}{forget}\n  exec "$@" {output}'.rstrip()
     words = [*map(path_code, start.inside), *map(code, start.command)]
     return f"bash -c {code(script)} rank \\\n  {' '.join(words)}"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from rankup.launchers.base import Start, code, rank_shell
+from rankup.launchers.base import LABELLED, Start, code, rank_shell
 
 _OPENMPI = {
     "RANK": "$OMPI_COMM_WORLD_RANK",
     "LOCAL_RANK": "$OMPI_COMM_WORLD_LOCAL_RANK",
     "WORLD_SIZE": "$OMPI_COMM_WORLD_SIZE",
     "LOCAL_WORLD_SIZE": "$OMPI_COMM_WORLD_LOCAL_SIZE",
+    "NODE_RANK": "$((OMPI_COMM_WORLD_RANK / OMPI_COMM_WORLD_LOCAL_SIZE))",
 }
 _PALS = {"RANK": "$PALS_RANKID", "LOCAL_RANK": "$PALS_LOCAL_RANKID", "NODE_RANK": "$PALS_NODEID"}
 
@@ -25,13 +26,16 @@ def lines(start: Start) -> list[str]:
     hosts = ['--hostfile "$PBS_NODEFILE"'] if start.scheduler == "pbs" else []
     carried = [f"-x {name}" for name in start.carried]
     carried += [f"${{{name}:+-x {name}}}" for name in ("LD_LIBRARY_PATH", "PYTHONPATH")]
-    options = [f"-np {start.world_size}", *hosts, *mapping, "--tag-output", *carried]
-    return [f"mpirun {' '.join(options)} \\\n  {rank_shell(start, _OPENMPI)} &", "workers=$!"]
+    options = [f"-np {start.world_size}", *hosts, *mapping, *carried]
+    # In a SLURM job mpirun's own daemons are a step, whose size Lightning takes for that of the world.
+    unset = "SLURM_NTASKS" if start.scheduler == "slurm" else ""
+    ranks = rank_shell(start, _OPENMPI, unset=unset, output=LABELLED)
+    return [f"mpirun {' '.join(options)} \\\n  {ranks} &", "workers=$!"]
 
 
 def _pals(start: Start) -> list[str]:
     binding = f"--cpu-bind depth --depth {start.cpus}" if start.cpus else "--cpu-bind none"
     flags = " ".join(map(code, start.mpi_flags)) or binding
     variables = {**_PALS, "WORLD_SIZE": str(start.world_size), "LOCAL_WORLD_SIZE": str(start.nproc)}
-    options = f"-n {start.world_size} --ppn {start.nproc} {flags} --envall --label"
-    return [f"mpiexec {options} \\\n  {rank_shell(start, variables)} &", "workers=$!"]
+    options = f"-n {start.world_size} --ppn {start.nproc} {flags} --envall"
+    return [f"mpiexec {options} \\\n  {rank_shell(start, variables, output=LABELLED)} &", "workers=$!"]

@@ -125,10 +125,11 @@ last_call() {
 }
 
 # ---- Start: 1 × 1 by mpirun ----------------------------------------------------------------------------------------
-mpirun -np 1 --map-by ppr:1:node:PE=10 --bind-to core --tag-output -x PATH -x RUN -x RANKUP_RUN_DIR -x MASTER_ADDR -x MASTER_PORT -x PYTHONUNBUFFERED -x OMP_NUM_THREADS ${LD_LIBRARY_PATH:+-x LD_LIBRARY_PATH} ${PYTHONPATH:+-x PYTHONPATH} \
+mpirun -np 1 --map-by ppr:1:node:PE=10 --bind-to core -x PATH -x RUN -x RANKUP_RUN_DIR -x MASTER_ADDR -x MASTER_PORT -x PYTHONUNBUFFERED -x OMP_NUM_THREADS ${LD_LIBRARY_PATH:+-x LD_LIBRARY_PATH} ${PYTHONPATH:+-x PYTHONPATH} \
   bash -c '
-  export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE LOCAL_WORLD_SIZE=$OMPI_COMM_WORLD_LOCAL_SIZE
-  exec "$@"' rank \
+  export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE LOCAL_WORLD_SIZE=$OMPI_COMM_WORLD_LOCAL_SIZE NODE_RANK=$((OMPI_COMM_WORLD_RANK / OMPI_COMM_WORLD_LOCAL_SIZE))
+  unset SLURM_NTASKS
+  exec "$@" > >(exec sed --unbuffered "s/^/[rank $RANK] /") 2>&1' rank \
   python train.py --lr 0.1 --note 'it'"'"'s $HOME' &
 workers=$!
 
@@ -155,7 +156,12 @@ if [ "$code" -eq 0 ]; then
   [ "$outcome" = failed ] && finish failed 1
   [ "$outcome" = requeue ] || finish "done" 0
 elif [ -z "$called" ]; then
-  [ -n "$terminated" ] && finish cancelled 143
+  if [ -n "$terminated" ]; then
+    # Cancelled, preempted, or a node has failed: only the scheduler knows which, and whether it starts the job again.
+    echo 143 >"$RUN/exit_code"
+    say "ended by the scheduler"
+    exit 143
+  fi
   finish failed "$code"
 fi
 requeues=$(cat "$RUN/requeues" 2>/dev/null || echo 0)

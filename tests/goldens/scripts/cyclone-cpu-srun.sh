@@ -150,7 +150,12 @@ if [ "$code" -eq 0 ]; then
   [ "$outcome" = failed ] && finish failed 1
   [ "$outcome" = requeue ] || finish "done" 0
 elif [ -z "$called" ]; then
-  [ -n "$terminated" ] && finish cancelled 143
+  if [ -n "$terminated" ]; then
+    # Cancelled, preempted, or a node has failed: only the scheduler knows which, and whether it starts the job again.
+    echo 143 >"$RUN/exit_code"
+    say "ended by the scheduler"
+    exit 143
+  fi
   finish failed "$code"
 fi
 requeues=$(cat "$RUN/requeues" 2>/dev/null || echo 0)

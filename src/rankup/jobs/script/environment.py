@@ -32,6 +32,9 @@ def variables(spec: JobSpec, site: Site) -> dict[str, str]:
     ours = {"PYTHONUNBUFFERED": "1"}  # a log that is empty until the end is no log
     if spec.cpus_per_task:
         ours["OMP_NUM_THREADS"] = str(spec.cpus_per_task)  # torchrun would say 1
+    if spec.gpus_per_node == 0 and spec.world_size > 1:
+        # Without it Accelerate and Hugging Face's Trainer find no GPU, and make each rank a world of its own.
+        ours["ACCELERATE_USE_CPU"] = "1"
     if site.node.interface:
         ours["NCCL_SOCKET_IFNAME"] = ours["GLOO_SOCKET_IFNAME"] = site.node.interface
     if spec.nccl_debug:

@@ -1,0 +1,36 @@
+"""What ``deepspeed.init_distributed()`` looks for before it trains: found here or not, without DeepSpeed.
+
+It needs five variables. Where one is missing it takes the job for an MPI one and imports mpi4py, which then fails,
+or makes every process a world of its own.
+
+torchrun --standalone --nproc-per-node 2 examples/frameworks/deepspeed_environment.py
+rankup run --nproc-per-node 2 examples/frameworks/deepspeed_environment.py
+"""
+
+from __future__ import annotations
+
+import os
+
+import torch
+import torch.distributed as dist
+
+REQUIRED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+
+def main() -> None:
+    missing = [name for name in REQUIRED if name not in os.environ]
+    if missing:
+        raise SystemExit(f"DeepSpeed would ask MPI, since these are not set: {', '.join(missing)}")
+    values = "  ".join(f"{name}={os.environ[name]}" for name in REQUIRED)
+
+    # As its default communication backend does: rank and size from the environment, "env://".
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if torch.cuda.is_available() else "cpu"
+    ranks = torch.tensor(dist.get_rank(), device=device)
+    dist.all_reduce(ranks)
+    print(f"{values}\nrank {dist.get_rank()} of {dist.get_world_size()} is done, sum of ranks {ranks.item()}")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

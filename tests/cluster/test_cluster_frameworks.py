@@ -1,0 +1,80 @@
+"""Scripts made for other launchers train unchanged on two nodes: one world of four ranks, and one model in it.
+
+Each of them ends with the same words on every rank; see ``examples/``.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from lab import HEAD, Lab
+
+pytestmark = pytest.mark.cluster
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DONE = re.compile(r"rank (\d+) of (\d+) is done, (.*)")
+
+
+def rankup_run(cluster: Lab, command: tuple[str, ...]) -> str:
+    """``rankup run`` in a batch script, once for both nodes."""
+    line = shlex.join([sys.executable, "-m", "rankup", "run", "--nproc-per-node", "2", *command])
+    job = cluster.sbatch(f"#!/bin/bash\n{line}\n", "-N2", "--ntasks-per-node=1", "--cpus-per-task=4")
+    state = cluster.wait(job, timeout=150)
+    assert state == "COMPLETED", job.log.read_text()
+    return job.log.read_text()
+
+
+def submit(launcher: str, cluster: Lab, command: tuple[str, ...]) -> str:
+    """``rankup submit`` on the head, followed to the job's end."""
+    options = ["--site", "slurm", "--nodes", "2", "--nproc-per-node", "2", "--launcher", launcher]
+    tokens = [sys.executable, "-m", "rankup", "submit", *options, "--time", "10m", "--follow", *command]
+    done = cluster.run(HEAD, tokens, timeout=150)
+    assert done.code == 0, done.out + done.err
+    return done.out
+
+
+# Way of starting → what starts a command on two nodes of two ranks and returns all that was printed.
+WAYS: dict[str, Callable[[Lab, tuple[str, ...]], str]] = {
+    "rankup-run": rankup_run,
+    "submit-torchrun": partial(submit, "torchrun"),
+    "submit-srun": partial(submit, "srun"),
+    "submit-mpirun": partial(submit, "mpirun"),
+}
+# Script → its package, "" for PyTorch alone; and the arguments that its users give it for two nodes of two.
+SCRIPTS = {
+    "ddp_plain.py": ("", ("--epochs", "1")),
+    "frameworks/deepspeed_environment.py": ("", ()),
+    "frameworks/accelerate_loop.py": ("accelerate", ()),
+    "frameworks/hf_trainer.py": ("transformers", ()),
+    "frameworks/lightning_trainer.py": ("lightning", ("--devices", "2", "--num-nodes", "2")),
+}
+# Each on an allocation and as a job, and each way at least once: all pairs would take minutes.
+PAIRS = (
+    ("ddp_plain.py", "submit-srun"),
+    ("frameworks/deepspeed_environment.py", "submit-srun"),
+    ("frameworks/accelerate_loop.py", "submit-torchrun"),
+    ("frameworks/accelerate_loop.py", "submit-mpirun"),
+    ("frameworks/hf_trainer.py", "rankup-run"),
+    ("frameworks/hf_trainer.py", "submit-srun"),
+    ("frameworks/lightning_trainer.py", "submit-torchrun"),
+    ("frameworks/lightning_trainer.py", "submit-srun"),
+    ("frameworks/lightning_trainer.py", "submit-mpirun"),
+)
+
+
+@pytest.mark.parametrize(("script", "way"), PAIRS)
+def test_a_script_made_for_others_trains_one_model_in_one_world(cluster: Lab, script: str, way: str):
+    package, arguments = SCRIPTS[script]
+    if package and not find_spec(package):
+        pytest.skip(f"{package} is not installed: pip install 'rankup[peers]'")
+    said = WAYS[way](cluster, (str(EXAMPLES / script), *arguments))
+    ranks = sorted(DONE.findall(said))
+    assert [(rank, size) for rank, size, _ in ranks] == [(str(rank), "4") for rank in range(4)], said
+    assert len({result for _, _, result in ranks}) == 1, said
