@@ -7,7 +7,7 @@ from importlib import import_module
 
 from benchmarks import machine, report
 
-BENCHES = ("steps", "loader", "mnist", "startup", "scaling")
+BENCHES = ("steps", "loader", "mnist", "startup", "scaling", "trainer", "snapshots")
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -14,16 +15,31 @@ from rankup.core.shell import PIPE, start
 
 
 class Contender:
-    """``with Contender("steps", "Fabric", {"steps": 200}, threads=1) as it: it.round()`` → seconds."""
+    """``with Contender("steps", "Fabric", {"steps": 200}, threads=1) as it: it.round()`` → seconds.
 
-    def __init__(self, bench: str, name: str, settings: Mapping[str, Any], threads: int) -> None:
+    ``variables`` are added to its environment.
+    """
+
+    def __init__(
+        self,
+        bench: str,
+        name: str,
+        settings: Mapping[str, Any],
+        threads: int,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self._name = name
         self._threads = threads
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the process
         self._process = start(
             [sys.executable, "-m", "benchmarks.worker", bench, name, str(threads), json.dumps(settings)],
             # One machine's CPU for everyone: some libraries would take a GPU by themselves.
-            env={**os.environ, "OMP_NUM_THREADS": str(threads), "CUDA_VISIBLE_DEVICES": ""},
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": str(threads),
+                "CUDA_VISIBLE_DEVICES": "",
+                **(variables or {}),
+            },
             stdin=PIPE,
             stdout=PIPE,
             stderr=self._said,
@@ -32,13 +48,20 @@ class Contender:
 
     def round(self) -> float:
         """Seconds that one round took, by the contender's own clock."""
-        assert self._process.stdin and self._process.stdout
-        try:
+        self.go()
+        return self.seconds()
+
+    def go(self) -> None:
+        """Begin a round; ``seconds`` waits for its end."""
+        assert self._process.stdin
+        with contextlib.suppress(BrokenPipeError):  # seconds() says what became of it
             self._process.stdin.write(b"go\n")
             self._process.stdin.flush()
-            line = self._process.stdout.readline()
-        except BrokenPipeError:
-            line = b""
+
+    def seconds(self) -> float:
+        """What the round took that ``go`` began."""
+        assert self._process.stdout
+        line = self._process.stdout.readline()
         if not line:
             self._said.seek(0)
             raise SystemExit(f"{self._name} failed:\n{self._said.read().decode(errors='replace')}")

@@ -6,6 +6,7 @@ import hashlib
 import json
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def test_list_as_json_has_a_row_for_each_data_set(capsys, tmp_path):
     paths = {row["name"]: row["path"] for row in json.loads(out)}
     assert code == 0
     assert paths.pop("digits").endswith("digits")
-    assert paths == {"mnist": str(folder), "fashion-mnist": None}
+    assert paths == {"mnist": str(folder), "fashion-mnist": None, "cifar100": None}
 
 
 def test_fetch_says_what_it_did_and_how_to_use_it(capsys, tmp_path):
@@ -67,6 +68,17 @@ def test_fetch_says_what_it_did_and_how_to_use_it(capsys, tmp_path):
     assert code == 0
     assert f"0 of 4 files fetched, all verified, in {folder}" in out
     assert f"--data {folder}" in out
+
+
+def test_what_was_fetched_is_for_the_workload_that_reads_it(capsys, tmp_path, monkeypatch):
+    folder = tmp_path / "cifar"
+    folder.mkdir()
+    empty = RemoteFile("train.bin", 0, "", SHA256_OF_NOTHING)
+    monkeypatch.setitem(DATASETS, "cifar100", replace(DATASETS["cifar100"], files=(empty,)))
+    (folder / "train.bin").touch()
+    code, out, _ = call(capsys, "fetch", "cifar100", str(folder))
+    assert code == 0
+    assert f"use it: rankup train wideresnet-cifar100 --data {folder}" in out
 
 
 def test_fetch_without_a_directory_goes_where_the_name_is_found(capsys, tmp_path):

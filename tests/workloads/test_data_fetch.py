@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import hashlib
 import http.server
+import io
 import socket
 import sys
+import tarfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -238,7 +240,7 @@ def test_two_processes_at_once_download_each_file_once(serve, tmp_path):
     script = tmp_path / "fetch_tiny.py"
     script.write_text(
         "import sys, pathlib\n"
-        "from rankup.workloads.data.catalog import DATASETS, Dataset, RemoteFile\n"
+        "from rankup.workloads.data.catalog import DATASETS, Dataset, Layout, RemoteFile\n"
         "from rankup.workloads.data.fetch import fetch\n"
         f"DATASETS['tiny'] = {TINY!r}\n"
         "fetch('tiny', pathlib.Path(sys.argv[1]), mirrors=[sys.argv[2]])\n"
@@ -274,3 +276,51 @@ def test_the_catalog_is_whole_and_its_mirrors_are_encrypted():
 def test_debians_files_pass_for_the_originals(nobody):
     folder = DATASETS["fashion-mnist"].debian_folder
     assert folder is not None and fetch("fashion-mnist", folder, mirrors=[nobody]) == []
+
+
+def packed_archive(members: dict[str, bytes]) -> bytes:
+    """A ``.tar.gz`` that unpacks to a folder."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(f"folder/{name}")
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def archived(monkeypatch) -> dict[str, bytes]:
+    """A data set called ``packed``, of two files in an archive with a third; what its mirrors serve."""
+    members = {"train.bin": b"train" * 50, "test.bin": b"test" * 50, "readme.txt": b"hello"}
+    data = packed_archive(members)
+    files = tuple(RemoteFile(name, 0, "", sha256(members[name])) for name in ("train.bin", "test.bin"))
+    archive = RemoteFile("packed.tar", len(data), sha256(data), "")
+    monkeypatch.setitem(DATASETS, "packed", Dataset("packed", "for tests", (), files, archive=archive))
+    return {"packed.tar.gz": data}
+
+
+def test_an_archive_is_unpacked_to_the_files_that_count(serve, tmp_path, archived):
+    assert fetch("packed", tmp_path, mirrors=[serve(archived).url]) == ["train.bin", "test.bin"]
+    assert contents(tmp_path) == {"train.bin": b"train" * 50, "test.bin": b"test" * 50}
+    assert fetch("packed", tmp_path, mirrors=[]) == []
+
+
+def test_a_file_that_is_missing_comes_from_the_archive_and_the_other_is_kept(serve, tmp_path, archived):
+    (tmp_path / "train.bin.gz").write_bytes(gzip.compress(b"train" * 50))
+    assert fetch("packed", tmp_path, mirrors=[serve(archived).url]) == ["test.bin"]
+    assert sorted(contents(tmp_path)) == ["test.bin", "train.bin.gz"]
+
+
+def test_an_archive_with_a_wrong_checksum_is_never_opened(serve, tmp_path, archived):
+    other = packed_archive({"train.bin": b"x", "test.bin": b"y"})
+    with pytest.raises(RankupError, match=r"packed.tar.gz of packed: what came has a wrong checksum"):
+        fetch("packed", tmp_path, mirrors=[serve({"packed.tar.gz": other}).url])
+    assert contents(tmp_path) == {}
+
+
+def test_a_wrong_file_in_place_of_an_archives_is_named_and_kept(serve, tmp_path, archived):
+    (tmp_path / "test.bin").write_bytes(b"somebody's own")
+    with pytest.raises(RankupError, match=r"is not the test.bin of packed") as caught:
+        fetch("packed", tmp_path, mirrors=[serve(archived).url])
+    assert sha256(b"test" * 50) in caught.value.context and "unpacked" not in caught.value.context

@@ -5,4 +5,7 @@ from __future__ import annotations
 # name → import target
 WORKLOADS = {
     "mnist-cnn": "rankup.workloads.mnist_cnn:MnistCnn",
+    "resnet50-mnist": "rankup.workloads.resnet50_mnist:Resnet50Mnist",
+    "wideresnet-cifar100": "rankup.workloads.wideresnet_cifar100:WideresnetCifar100",
+    "linear": "rankup.workloads.linear:Linear",
 }

@@ -8,7 +8,10 @@ commute, and there is a quarter left to rectify); and dropout draws bytes (``dro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -39,11 +42,50 @@ class MnistNet(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = F.relu(self.conv1(x))
-        x = F.relu(F.max_pool2d(self.conv2(x), 2))
-        x = self.dropout1(x.flatten(1))
-        x = self.dropout2(F.relu(self.dense1(x)))
-        return F.log_softmax(self.dense2(x), dim=1)
+        for part, _ in PARTS:
+            x = part(self, x)
+        return x
+
+
+def _edges(net: Any, x: torch.Tensor) -> torch.Tensor:
+    return F.relu(net.conv1(x))
+
+
+def _shapes(net: Any, x: torch.Tensor) -> torch.Tensor:
+    return F.relu(F.max_pool2d(net.conv2(x), 2))
+
+
+def _dense(net: Any, x: torch.Tensor) -> torch.Tensor:
+    return net.dropout2(F.relu(net.dense1(net.dropout1(x.flatten(1)))))  # type: ignore[no-any-return]
+
+
+def _classes(net: Any, x: torch.Tensor) -> torch.Tensor:
+    return F.log_softmax(net.dense2(x), dim=1)
+
+
+# The forward pass in parts, each with the layers that it uses: what a pipeline can be cut into.
+PARTS = (
+    (_edges, ("conv1",)),
+    (_shapes, ("conv2",)),
+    (_dense, ("dropout1", "dense1", "dropout2")),
+    (_classes, ("dense2",)),
+)
+
+
+class Stage(nn.Module):
+    """Some of a network's ``PARTS`` and their layers."""
+
+    def __init__(self, net: MnistNet, first: int, end: int) -> None:
+        super().__init__()
+        self._parts = [part for part, _ in PARTS[first:end]]
+        for _, layers in PARTS[first:end]:
+            for name in layers:
+                self.add_module(name, getattr(net, name))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for part in self._parts:
+            x = part(self, x)
+        return x
 
 
 class MnistCnn:
@@ -78,6 +120,23 @@ class MnistCnn:
 
     def correct(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return (output.argmax(dim=1) == target).sum()
+
+    def tensor_parallel_plan(self, model: nn.Module) -> Mapping[str, Any]:
+        """The dense layers, which hold 98 % of the parameters."""
+        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+
+        return {"dense1": ColwiseParallel(), "dense2": RowwiseParallel()}
+
+    def pipeline_stages(self, model: nn.Module, n: int) -> list[nn.Module]:
+        assert isinstance(model, MnistNet)
+        if n > len(PARTS):
+            raise RankupError(
+                "too-many-stages",
+                f"mnist-cnn can be cut into {len(PARTS)} stages, not into {n}",
+                hint=f"--nproc-per-node {len(PARTS)} or fewer",
+            )
+        cuts = [len(PARTS) * i // n for i in range(n + 1)]
+        return [Stage(model, first, end) for first, end in pairwise(cuts)]
 
 
 def normalised(columns: Columns, random: SampleRandom) -> Columns:

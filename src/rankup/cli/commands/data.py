@@ -10,7 +10,7 @@ import typer
 
 from rankup.cli import console
 from rankup.cli.options import JsonOption
-from rankup.workloads.data.catalog import DATASETS, DIGITS
+from rankup.workloads.data.catalog import CIFAR100_BINARY, DATASETS, DIGITS
 from rankup.workloads.data.fetch import fetch
 from rankup.workloads.data.places import home, locate
 
@@ -34,7 +34,7 @@ def fetch_command(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Download the four files of a data set, verify their checksums, and keep them in DIR."""
+    """Download the files of a data set, verify their checksums, and keep them in DIR."""
     target = directory or home(name)
     progress = _progress if sys.stderr.isatty() else None
     fetched = fetch(name, target, mirrors=mirror or None, progress=progress)
@@ -43,7 +43,8 @@ def fetch_command(
         return
     files = DATASETS[name].files
     print(f"{name}: {len(fetched)} of {len(files)} files fetched, all verified, in {target.absolute()}")
-    print(f"use it: rankup train mnist-cnn --data {directory or name}")
+    workload = "wideresnet-cifar100" if DATASETS[name].layout is CIFAR100_BINARY else "mnist-cnn"
+    print(f"use it: rankup train {workload} --data {directory or name}")
 
 
 @app.command("list")

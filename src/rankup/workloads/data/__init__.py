@@ -6,7 +6,9 @@
 | ``places`` | where a data set lies on this machine, and what to do when it lies nowhere |
 | ``fetch`` | the download: several mirrors, verified, never half written |
 | ``idx`` | the file format of MNIST and its kin |
-| ``images`` | a data set as tensors |
+| ``images`` | a data set of small grey images as tensors |
+| ``cifar`` | CIFAR-100 as tensors |
+| ``synthetic`` | stand-in pictures, where there are no files |
 | ``digits/`` | the 1,797 handwritten digits that come with rankup |
 
 The digits are part of "Optical Recognition of Handwritten Digits" by E. Alpaydin and C. Kaynak, UCI Machine

@@ -17,10 +17,32 @@ TEST_IMAGES = "t10k-images-idx3-ubyte"
 TEST_LABELS = "t10k-labels-idx1-ubyte"
 FILES = (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS)
 
+CIFAR_TRAIN = "train.bin"
+CIFAR_TEST = "test.bin"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a directory with data of one kind holds: ``files``, each plain or gzipped, in it or in one of ``folders``
+    below it. ``words`` name them in errors."""
+
+    words: str
+    files: tuple[str, ...]
+    folders: tuple[str, ...]
+
+
+# torchvision's folders, seen from its root and from one below.
+IDX = Layout("four IDX files", FILES, (".", "raw", "MNIST/raw", "FashionMNIST/raw"))
+CIFAR100_BINARY = Layout(
+    "train.bin and test.bin of CIFAR-100's binary version",
+    (CIFAR_TRAIN, CIFAR_TEST),
+    (".", "cifar-100-binary"),  # as the archive unpacks
+)
+
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A gzipped IDX file as its mirrors serve it.
+    """A gzipped file as its mirrors serve it, or (``size`` 0, no ``sha256``) one inside of a data set's archive.
 
     ``name`` has no ``.gz``; ``size`` (bytes) and ``sha256`` are those of the ``.gz`` file, and
     ``content_sha256`` of what it unpacks to: Debian packs the same with another header, and many keep the
@@ -35,7 +57,10 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set that can be fetched. Mirrors are URLs of folders, tried in this order."""
+    """A data set that can be fetched. Mirrors are URLs of folders, tried in this order.
+
+    ``files`` are what a complete directory holds; they come one by one, or together in ``archive``, a ``.tar.gz``.
+    """
 
     name: str
     summary: str
@@ -43,15 +68,18 @@ class Dataset:
     files: tuple[RemoteFile, ...]
     debian_package: str = ""
     debian_folder: Path | None = None
+    layout: Layout = IDX
+    archive: RemoteFile | None = None
 
     @property
     def size(self) -> int:
         """Bytes to download."""
-        return sum(file.size for file in self.files)
+        return self.archive.size if self.archive else sum(file.size for file in self.files)
 
 
 # The SHA-256 sums are those that torchvision publishes beside its MD5 sums. Debian's Fashion-MNIST, with the
-# gzip headers of the originals put back, gives both. MNIST's unpacked sums are published by several projects.
+# gzip headers of the originals put back, gives both. MNIST's unpacked sums are published by several projects, and so
+# are the sum and the size of CIFAR-100's archive.
 DATASETS: dict[str, Dataset] = {
     "mnist": Dataset(
         name="mnist",
@@ -124,7 +152,35 @@ DATASETS: dict[str, Dataset] = {
         debian_package="dataset-fashion-mnist",
         debian_folder=Path("/usr/share/datasets/fashion-mnist"),
     ),
+    "cifar100": Dataset(
+        name="cifar100",
+        summary="small photographs: 50,000 for training and 10,000 for test, 3×32×32, 100 classes",
+        mirrors=("https://www.cs.toronto.edu/~kriz/",),
+        files=(
+            RemoteFile(
+                CIFAR_TRAIN, 0, "", "f31298fc616915fa142368359df1c4ca2ae984d6915ca468b998a5ec6aeebf29"
+            ),
+            RemoteFile(CIFAR_TEST, 0, "", "d8b1e6b7b3bee4020055f0699b111f60b1af1e262aeb93a0b659061746f8224a"),
+        ),
+        layout=CIFAR100_BINARY,
+        # The binary version: the other one is a pickle, and reading a pickle runs code.
+        archive=RemoteFile(
+            "cifar-100-binary.tar",
+            168_513_733,
+            "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+            "",
+        ),
+    ),
 }
+
+
+def names(layout: Layout) -> list[str]:
+    """The data sets that come in ``layout``."""
+    return [name for name in (DIGITS, *DATASETS) if layout_of(name) is layout]
+
+
+def layout_of(name: str) -> Layout:
+    return IDX if name == DIGITS else DATASETS[name].layout
 
 
 def dataset(name: str) -> Dataset:
@@ -138,6 +194,6 @@ def dataset(name: str) -> Dataset:
         raise RankupError(
             "unknown-data",
             f"there is no data set called {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""),
-            hint=f"one of: {', '.join([DIGITS, *DATASETS])}; or a directory with four IDX files to train on",
+            hint=f"one of: {', '.join([DIGITS, *DATASETS])}; or a directory with the files to train on",
         )
     return DATASETS[name]

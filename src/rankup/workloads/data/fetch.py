@@ -1,6 +1,6 @@
 """The download: mirrors in turn, each file whole and verified before it has a name, one process at a time.
 
-The files are small (26 MB at most), so a download stays in memory until its checksum is right: what happens
+The files are small (161 MB at most), so a download stays in memory until its checksum is right: what happens
 to the process or to the network before that leaves nothing on disk.
 """
 
@@ -11,6 +11,8 @@ import errno
 import gzip
 import hashlib
 import http.client
+import io
+import tarfile
 import urllib.error
 import urllib.request
 import zlib
@@ -50,21 +52,43 @@ def fetch(
     if not _missing(known, directory):
         return []  # before the lock, so that a directory that is complete may be read-only
     make_folder(directory, purpose="data directory")
+    urls = known.mirrors if mirrors is None else mirrors
+    written = []
     with _one_at_a_time(directory):
-        missing = _missing(known, directory)
+        for filename, data in _arriving(known, _missing(known, directory), urls, progress):
+            _write(directory / filename, data)
+            written.append(filename)
+    return written
+
+
+def _arriving(
+    known: Dataset, missing: list[RemoteFile], mirrors: Sequence[str], progress: Progress | None
+) -> Iterator[tuple[str, bytes]]:
+    """(file name, content) of each missing file, verified: from a download of its own, or out of the archive."""
+    if known.archive is None:
         for file in missing:
-            data = _download(known, file, known.mirrors if mirrors is None else mirrors, progress)
-            try:
-                write_atomic(directory / f"{file.name}.gz", data)
-            except OSError as error:
-                raise RankupError(
-                    "cannot-write-data",
-                    f"cannot write {file.name}.gz: {error.strerror}",
-                    context=str(directory),
-                    hint="choose a directory with room that you may write to",
-                    exit_code=1,
-                ) from error
-    return [f"{file.name}.gz" for file in missing]
+            yield f"{file.name}.gz", _download(known, file, mirrors, progress)
+    elif missing:
+        packed = io.BytesIO(_download(known, known.archive, mirrors, progress))
+        wanted = {file.name for file in missing}
+        with tarfile.open(fileobj=packed, mode="r:gz") as archive:
+            for member in archive:
+                name = Path(member.name).name  # never a path out of the archive
+                if name in wanted and (content := archive.extractfile(member)):
+                    yield name, content.read()
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        write_atomic(path, data)
+    except OSError as error:
+        raise RankupError(
+            "cannot-write-data",
+            f"cannot write {path.name}: {error.strerror}",
+            context=str(path.parent),
+            hint="choose a directory with room that you may write to",
+            exit_code=1,
+        ) from error
 
 
 def _missing(known: Dataset, directory: Path) -> list[RemoteFile]:
@@ -94,7 +118,7 @@ def _verify(path: Path, file: RemoteFile, name: str) -> bool:
         raise RankupError(
             "wrong-file",
             f"{str(path)!r} is there, and is not the {file.name} of {name}",
-            context=f"SHA-256 expected {file.sha256} (unpacked {file.content_sha256}), found {_sha256(data)}",
+            context=f"SHA-256 expected {_expected(file)}, found {_sha256(data)}",
             hint="it is not overwritten: remove it, or fetch into another directory",
         )
     return True
@@ -108,6 +132,10 @@ def _is_right(data: bytes, file: RemoteFile) -> bool:
         return _sha256(gzip.decompress(data)) == file.content_sha256
     except (OSError, EOFError, zlib.error):
         return False
+
+
+def _expected(file: RemoteFile) -> str:
+    return f"{file.sha256} (unpacked {file.content_sha256})" if file.sha256 else file.content_sha256
 
 
 def _sha256(data: bytes) -> str:
@@ -149,7 +177,7 @@ def _download(known: Dataset, file: RemoteFile, mirrors: Sequence[str], progress
         code,
         f"cannot download {file.name}.gz of {known.name}: {what}",
         context="; ".join(map(str, failures)),
-        hint=f"{why}: run `rankup data fetch {known.name} DIR` on a login node, or copy the four files"
+        hint=f"{why}: run `rankup data fetch {known.name} DIR` on a login node, or copy its files"
         f"{debian}; then `--data DIR`",
         exit_code=1,
     )

@@ -11,11 +11,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rankup.errors import RankupError
-from rankup.workloads.data.catalog import DATASETS, DIGITS, DIGITS_FOLDER, FILES, dataset
+from rankup.workloads.data.catalog import (
+    DATASETS,
+    DIGITS,
+    DIGITS_FOLDER,
+    IDX,
+    Layout,
+    dataset,
+    layout_of,
+    names,
+)
 from rankup.workloads.data.fetch import Progress, fetch
-
-# torchvision's layouts, seen from its root and from one below.
-_LAYOUTS = (".", "raw", "MNIST/raw", "FashionMNIST/raw")
 
 
 def home(name: str, env: Mapping[str, str] = os.environ) -> Path:
@@ -27,12 +33,12 @@ def home(name: str, env: Mapping[str, str] = os.environ) -> Path:
 
 
 def locate(name: str, env: Mapping[str, str] = os.environ) -> Path | None:
-    """The directory that holds the four files of the data set ``name``; None if this machine has none."""
+    """The directory that holds the files of the data set ``name``; None if this machine has none."""
     if name == DIGITS:
         return DIGITS_FOLDER
     cache = {key: value for key, value in env.items() if key != "RANKUP_DATA"}
     for root in (home(name, env), dataset(name).debian_folder, home(name, cache)):
-        if root and (folders := _complete_folders(root)):
+        if root and (folders := _complete_folders(root, layout_of(name))):
             return folders[0]
     return None
 
@@ -42,10 +48,17 @@ def is_present(source: str) -> bool:
     return locate(source) is not None if source in (DIGITS, *DATASETS) else True
 
 
-def find_or_fetch(source: str, *, progress: Progress | None = None) -> Path:
-    """Where the four files of ``source`` are: a directory, or a name, which is downloaded if need be."""
+def find_or_fetch(source: str, layout: Layout = IDX, *, progress: Progress | None = None) -> Path:
+    """Where the files of ``source`` are: a directory in ``layout``, or a name, which is downloaded if need be."""
     if source not in (DIGITS, *DATASETS):
-        return find_files(source)
+        return find_files(source, layout)
+    if layout_of(source) is not layout:
+        raise RankupError(
+            "other-data",
+            f"{source} is not what this workload reads",
+            context=f"--data {source}",
+            hint=_choices(layout),
+        )
     found = locate(source)
     if found is None:
         found = home(source)
@@ -53,10 +66,10 @@ def find_or_fetch(source: str, *, progress: Progress | None = None) -> Path:
     return found
 
 
-def find_files(directory: str) -> Path:
-    """``directory``, or where torchvision puts the four files below it; an error says what is missing."""
+def find_files(directory: str, layout: Layout = IDX) -> Path:
+    """``directory``, or the folder below it that holds the files of ``layout``; an error says what is missing."""
     root = Path(directory)
-    folders = _complete_folders(root)
+    folders = _complete_folders(root, layout)
     if not root.is_dir():
         if os.sep not in directory and not root.exists():
             dataset(directory)  # A mistyped name, more likely than a directory: its error lists the names.
@@ -64,18 +77,18 @@ def find_files(directory: str) -> Path:
             "no-data-directory",
             f"{directory!r} is not a directory",
             context=f"--data {directory}",
-            hint=f"one of: {', '.join([DIGITS, *DATASETS])}; or a directory with four IDX files to train on",
+            hint=_choices(layout),
         )
     if len(folders) > 1:
-        names = ", ".join(str(folder.relative_to(root)) for folder in folders)
+        held = ", ".join(str(folder.relative_to(root)) for folder in folders)
         raise RankupError(
             "ambiguous-data",
-            f"{directory!r} holds more than one data set: {names}",
+            f"{directory!r} holds more than one data set: {held}",
             hint="name one of these directories",
         )
     if folders:
         return folders[0]
-    missing = [name for name in FILES if path_of(root, name) is None]
+    missing = [name for name in layout.files if path_of(root, name) is None]
     raise RankupError(
         "incomplete-data",
         f"{directory!r} lacks {', '.join(missing)} (each plain or with .gz)",
@@ -83,15 +96,19 @@ def find_files(directory: str) -> Path:
     )
 
 
+def _choices(layout: Layout) -> str:
+    return f"one of: {', '.join(names(layout))}; or a directory with {layout.words} to train on"
+
+
 def path_of(folder: Path, name: str) -> Path | None:
     """The file ``name`` of ``folder``, packed (``.gz``) or plain; None if there is neither."""
     return next((path for path in (folder / f"{name}.gz", folder / name) if path.is_file()), None)
 
 
-def _complete_folders(root: Path) -> list[Path]:
-    folders = [root / layout for layout in _LAYOUTS]
+def _complete_folders(root: Path, layout: Layout) -> list[Path]:
+    folders = [root / folder for folder in layout.folders]
     try:
-        return [folder for folder in folders if all(path_of(folder, name) for name in FILES)]
+        return [folder for folder in folders if all(path_of(folder, name) for name in layout.files)]
     except OSError as error:
         raise RankupError(
             "unreadable-data",

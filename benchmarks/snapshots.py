@@ -1,0 +1,155 @@
+"""Saving a state of 160 MB, 40 tensors of 4 MB: how long the training stands still, and how long until it is durable.
+
+Everyone ends with the same bytes on the same disk, synchronised; all files are removed again, outside of the clock.
+"disk" writes and synchronises the same bytes from memory and does nothing else. `dcp.save` is torch's distributed
+checkpoint with its own file writer, which synchronises; `dcp.async_save` counts until it returns, as our asynchronous
+save does. "stall" is until the training may go on, "whole" until the snapshot is durable. The first round of each
+process, which allocates the buffers, is a warm-up.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+
+from benchmarks.contest import Claim, Result, contest
+from benchmarks.worker import Play
+from rankup.snapshots.layout import entries
+from rankup.snapshots.saver import Saver
+from rankup.snapshots.shards import as_bytes
+from rankup.snapshots.state import State
+from rankup.world import World
+
+
+def state(tensors: int, elements: int) -> dict[str, torch.Tensor]:
+    return {f"layer{number}": torch.randn(elements) for number in range(tensors)}
+
+
+def scratch() -> Path:
+    return Path(tempfile.mkdtemp(prefix="rankup-bench-", dir=os.environ.get("RANKUP_BENCH_DISK")))
+
+
+def timed(save: Callable[[Path], float | None]) -> Play:
+    """``save`` into a fresh directory each round; its own seconds where it returns any."""
+
+    def play() -> float:
+        folder = scratch()
+        try:
+            os.sync()  # nobody pays for what somebody else wrote
+            began = time.perf_counter()
+            own = save(folder / "snapshots")
+            return time.perf_counter() - began if own is None else own
+        finally:
+            shutil.rmtree(folder)
+
+    return play
+
+
+def disk(**size: int) -> Play:
+    tensors = state(**size)
+
+    def save(folder: Path) -> None:
+        with folder.open("wb", buffering=0) as file:
+            for tensor in tensors.values():
+                file.write(as_bytes(tensor))
+            os.fsync(file.fileno())
+
+    return timed(save)
+
+
+def torch_save(**size: int) -> Play:
+    tensors = state(**size)
+
+    def save(folder: Path) -> None:
+        with folder.open("wb") as file:
+            torch.save(tensors, file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    return timed(save)
+
+
+def dcp_save(**size: int) -> Play:
+    tensors = state(**size)
+
+    def save(folder: Path) -> None:
+        dcp.save(tensors, checkpoint_id=folder, no_dist=True)
+
+    return timed(save)
+
+
+def dcp_async(**size: int) -> Play:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    tensors = state(**size)
+
+    def save(folder: Path) -> float:
+        began = time.perf_counter()
+        written = dcp.async_save(tensors, checkpoint_id=folder)
+        seconds = time.perf_counter() - began
+        written.result()
+        return seconds
+
+    return timed(save)
+
+
+def ours(whole: bool, asynchronous: bool = True, **size: int) -> Play:
+    saved = State(state(**size))
+    root = scratch()
+    atexit.register(shutil.rmtree, root)
+    saver = Saver(root, World(), asynchronous=asynchronous)
+
+    def play() -> float:
+        os.sync()
+        began = time.perf_counter()
+        saver.save(1, saved)
+        stalled = time.perf_counter() - began
+        saver.wait()
+        finished = time.perf_counter() - began
+        for entry in entries(root):
+            shutil.rmtree(entry.path)
+        return finished if whole else stalled
+
+    return play
+
+
+CONTENDERS: dict[str, Callable[..., Play]] = {
+    "disk: write and fsync": disk,
+    "torch.save and fsync": torch_save,
+    "dcp.save": dcp_save,
+    "dcp.async_save, stall": dcp_async,
+    "ours, stall": partial(ours, whole=False),
+    "ours, whole": partial(ours, whole=True),
+    "ours, synchronous": partial(ours, whole=True, asynchronous=False),
+}
+
+
+def run(quick: bool) -> Result:
+    size = {"tensors": 40, "elements": 10_000 if quick else 1_000_000}
+    rounds = contest(
+        "snapshots", CONTENDERS, size, threads=1, rounds=3 if quick else 9, processes=1 if quick else 2
+    )
+    claims = [
+        Claim("our stall / dcp.save", "ours, stall", "dcp.save", 0.08, at_most=True),
+        Claim("our stall / torch.save and fsync", "ours, stall", "torch.save and fsync", 0.05, at_most=True),
+        Claim("our stall / dcp.async_save's", "ours, stall", "dcp.async_save, stall", None, at_most=True),
+        Claim("ours, whole / disk", "ours, whole", "disk: write and fsync", 1.5, at_most=True),
+        Claim("ours, synchronous / disk", "ours, synchronous", "disk: write and fsync", 1.5, at_most=True),
+    ]
+    settings = {
+        "tensors": size["tensors"],
+        "elements of each": size["elements"],
+        "dtype": "float32",
+        "threads": 1,
+    }
+    notes = ["Ours hashes every byte with SHA-256, beside the writing; nobody else does."]
+    return Result("snapshots", "Saving a state of 160 MB", "s", settings, rounds, claims, notes)
