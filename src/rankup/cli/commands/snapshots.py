@@ -1,0 +1,82 @@
+"""``rankup snapshots``: what states a run has saved, whether they are whole, where two differ, and a plain model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankup.cli import console
+from rankup.cli.options import JsonOption
+from rankup.cli.snapshot_lines import differences, listing, opened, row
+from rankup.snapshots.layout import damaged, entries, find_entry, find_root
+from rankup.snapshots.manifest import Damaged
+from rankup.snapshots.verify import verify
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, help="The saved states of a run.")
+
+DirectoryArgument = Annotated[
+    Path, typer.Argument(metavar="DIR", help="a run directory, its snapshots directory, or one snapshot")
+]
+
+
+@app.command("ls")
+def ls(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
+    """Every snapshot with its step, age, size and metrics. Damaged: one that a run has set aside."""
+    root = find_root(directory)
+    rows = [row(entry.path) for entry in entries(root)] + [row(path, aside=True) for path in damaged(root)]
+    console.print_json(rows) if as_json else print("\n".join(listing(rows, root)))
+
+
+@app.command("verify")
+def verify_command(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
+    """Compare the size and SHA-256 of every file; exit code 1 where a snapshot is damaged. Changes nothing."""
+    all_of_them = entries(find_root(directory)) or [find_entry(directory)]
+    answers = []
+    for entry in all_of_them:
+        try:
+            answer = {"snapshot": entry.name, "good": True, "bytes": verify(entry.path).size, "problem": ""}
+        except Damaged as damage:
+            answer = {"snapshot": entry.name, "good": False, "bytes": None, "problem": str(damage)}
+        answers.append(answer)
+        if not as_json:
+            word = console.paint("good", "green") if answer["good"] else console.paint("damaged", "red")
+            print(f"{entry.name:<16}{word}" + (f": {answer['problem']}" if answer["problem"] else ""))
+    if as_json:
+        console.print_json(answers)
+    raise typer.Exit(0 if all(answer["good"] for answer in answers) else 1)
+
+
+@app.command("diff")
+def diff(
+    left: Annotated[Path, typer.Argument(metavar="A", help="a snapshot, or a run: then its newest")],
+    right: Annotated[Path, typer.Argument(metavar="B")],
+    as_json: JsonOption = False,
+) -> None:
+    """Which tensors and values differ, and by how much at most; exit code 1 where any does."""
+    from rankup.snapshots.compare import compare
+
+    found = compare(opened(left), opened(right))
+    console.print_json([vars(one) for one in found]) if as_json else print("\n".join(differences(found)))
+    raise typer.Exit(1 if found else 0)
+
+
+@app.command("export")
+def export_command(
+    directory: DirectoryArgument,
+    out: Annotated[Path, typer.Argument(metavar="OUT.safetensors")],
+    part: Annotated[str, typer.Option(metavar="NAME", help="which part of the state")] = "model",
+    as_json: JsonOption = False,
+) -> None:
+    """The model of a snapshot (of a run: the newest) as a plain state_dict in a safetensors file."""
+    from rankup.snapshots.export import export
+
+    entry, manifest = opened(directory)
+    count = export(entry, manifest, out, part)
+    if as_json:
+        console.print_json(
+            {"snapshot": str(entry.path), "step": manifest.step, "out": str(out), "tensors": count}
+        )
+    else:
+        print(f"{out}: {count} tensors of step {manifest.step}")

@@ -1,0 +1,102 @@
+"""Snapshots as rows and lines, for ``rankup snapshots``. No torch here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankup.cli import console
+from rankup.core.units import duration
+from rankup.errors import RankupError
+from rankup.snapshots.layout import find_entry
+from rankup.snapshots.manifest import Damaged, Manifest, read_manifest
+from rankup.snapshots.verify import verify
+
+if TYPE_CHECKING:  # it needs torch
+    from rankup.snapshots.compare import Difference
+    from rankup.snapshots.layout import Entry
+
+_HEAD = ("snapshot", "age", "size", "world", "strategy", "metrics", "")
+
+
+def row(path: Path, *, aside: bool = False) -> dict[str, Any]:
+    """What a snapshot says of itself, for ``--json``; ``state`` is unverified, damaged or unreadable."""
+    told: dict[str, Any] = {"snapshot": path.name, "path": str(path)}
+    try:
+        manifest = read_manifest(path)
+    except (Damaged, RankupError, OSError) as error:
+        return {
+            **told,
+            "state": "damaged" if aside or isinstance(error, Damaged) else "unreadable",
+            "why": str(error),
+        }
+    return {
+        **told,
+        "state": "damaged" if aside else "unverified",
+        "step": manifest.step,
+        "saved": manifest.saved,
+        "bytes": manifest.size,
+        "world_size": manifest.world_size,
+        "strategy": manifest.facts.get("strategy"),
+        "metrics": manifest.facts.get("metrics", {}),
+    }
+
+
+def listing(rows: Sequence[dict[str, Any]], root: Path) -> list[str]:
+    """A table for people."""
+    if not rows:
+        return [f"no snapshot in {root}"]
+    cells = [_HEAD, *(_cells(each) for each in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(_HEAD))]
+    lines = ["  ".join(t.ljust(w) for t, w in zip(line, widths, strict=True)).rstrip() for line in cells]
+    return [lines[0], *(_painted(line, each["state"]) for line, each in zip(lines[1:], rows, strict=True))]
+
+
+def _cells(told: dict[str, Any]) -> tuple[str, ...]:
+    state = "" if told["state"] == "unverified" else told["state"]
+    if "step" not in told:
+        return told["snapshot"], "", "", "", "", "", state
+    metrics = "  ".join(f"{name} {value:.4g}" for name, value in told["metrics"].items() if _number(value))
+    age = duration(max(0.0, time.time() - told["saved"]))
+    size = f"{told['bytes'] / 1e6:,.1f} MB"
+    return told["snapshot"], age, size, str(told["world_size"]), told["strategy"] or "", metrics, state
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, (int, float))
+
+
+def _painted(line: str, state: str) -> str:
+    return line if state == "unverified" else console.paint(line, "red")
+
+
+def opened(path: Path) -> tuple[Entry, Manifest]:
+    """The snapshot that ``path`` means, verified. Raises RankupError where it is damaged."""
+    entry = find_entry(path)
+    try:
+        return entry, verify(entry.path)
+    except Damaged as damage:
+        raise RankupError(
+            "damaged-snapshot",
+            f"the snapshot is damaged: {damage}",
+            context=str(entry.path),
+            hint="`rankup snapshots verify` says which of a run's are good",
+            exit_code=1,
+        ) from None
+
+
+def differences(found: Sequence[Difference]) -> list[str]:
+    """A line for each, and first how many and the largest."""
+    if not found:
+        return ["no difference"]
+    numbers = [one.largest for one in found if one.largest is not None]
+    first = f"{len(found)} differ, the first is {found[0].name}"
+    if numbers:
+        first += f"; the largest difference is {max(numbers):.6g}"
+    lines = [
+        f"  {one.name}: {f'{one.largest:.6g}' if one.largest is not None else f'{one.left} | {one.right}'}"
+        for one in found
+    ]
+    return [first, *lines]

@@ -1,0 +1,91 @@
+"""A plain model in a safetensors file: for inference, for other libraries, and to keep when the run is deleted.
+
+The format is a length, a JSON header and raw bytes (https://huggingface.co/docs/safetensors); it needs no library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import struct
+from pathlib import Path
+
+from rankup.errors import RankupError
+from rankup.snapshots.compare import load_tensor
+from rankup.snapshots.layout import Entry
+from rankup.snapshots.manifest import Manifest, SavedTensor
+from rankup.snapshots.shards import as_bytes, dtype_of
+
+_DTYPES = {
+    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2", "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "uint64": "U64",
+    "uint32": "U32", "uint16": "U16", "uint8": "U8", "bool": "BOOL", "complex64": "C64",
+}  # fmt: skip
+
+
+def export(entry: Entry, manifest: Manifest, out: Path, part: str = "model") -> int:
+    """Write the tensors below ``part/`` under their names without it; how many there are.
+
+    ``model`` also means the first model of several (``models/0/``). Raises RankupError where there is nothing of
+    that name, where the format knows no such dtype, or where ``out`` exists.
+    """
+    tensors = _below(manifest.tensors, f"{part}/") or _below(manifest.tensors, f"{part}s/0/")
+    if not tensors:
+        parts = sorted({name.split("/")[0] for name in manifest.tensors})
+        raise RankupError(
+            "nothing-to-export",
+            f"the snapshot holds no tensors called {part}/…",
+            context=str(entry.path),
+            hint=f"--part with one of: {', '.join(parts)}" if parts else "it holds no tensors at all",
+        )
+    if out.exists():
+        raise RankupError("file-exists", f"{str(out)!r} exists already", hint="choose another name")
+    header = _header(tensors, manifest)
+    half = out.with_name(f".{out.name}.half")  # its name is its own only when it is whole
+    try:
+        with half.open("wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header)
+            for full in tensors.values():
+                file.write(as_bytes(load_tensor(entry, manifest, full)))  # one at a time in memory
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(out)
+    except OSError as error:
+        raise RankupError(
+            "export-not-written",
+            f"{str(out)!r} cannot be written: {error.strerror}",
+            hint="choose a place that exists, with enough room, that you may write to",
+            exit_code=1,
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            half.unlink(missing_ok=True)
+    return len(tensors)
+
+
+def _below(saved: dict[str, SavedTensor], prefix: str) -> dict[str, str]:
+    """The name in the file → the name in the snapshot; wide elements first, which keeps each one aligned."""
+    names = [name for name in saved if name.startswith(prefix)]
+    names.sort(key=lambda name: (-dtype_of(saved[name].dtype).itemsize, name))
+    return {name.removeprefix(prefix): name for name in names}
+
+
+def _header(tensors: dict[str, str], manifest: Manifest) -> bytes:
+    """Names, dtypes, shapes and places as JSON, padded so that the data begins at a multiple of eight bytes."""
+    header: dict[str, object] = {"__metadata__": {"format": "pt", "step": str(manifest.step)}}
+    at = 0
+    for name, full in tensors.items():
+        saved = manifest.tensors[full]
+        if saved.dtype not in _DTYPES:
+            raise RankupError(
+                "dtype-not-exportable",
+                f"safetensors knows no dtype {saved.dtype}, which {full} has",
+                hint="convert it in the model, or read the snapshot with rankup",
+            )
+        end = at + math.prod(saved.shape) * dtype_of(saved.dtype).itemsize
+        header[name] = {"dtype": _DTYPES[saved.dtype], "shape": saved.shape, "data_offsets": [at, end]}
+        at = end
+    text = json.dumps(header).encode()
+    return text + b" " * (-len(text) % 8)

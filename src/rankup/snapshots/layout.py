@@ -1,0 +1,115 @@
+"""Names below a directory of snapshots. A directory listing is the truth; ``latest`` is for people.
+
+| name | what |
+|---|---|
+| ``step-N``, ``step-N-2`` | a snapshot; ``-2`` where the same step was saved again, which is the newer one |
+| ``step-N.tmp`` | being written, or deleted; rubbish once its run has ended |
+| ``step-N.damaged``, ``step-N.damaged-2`` | was found damaged, or newer than the one that all nodes could agree on |
+| ``latest`` | link to the snapshot that was written last |
+| ``.lock`` | held by the run that writes here |
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rankup.errors import RankupError
+from rankup.snapshots import disk
+
+LATEST = "latest"
+LOCK = ".lock"
+MANIFEST = "manifest.json"
+SUMS = "SHA256SUMS"
+VALUES = "values.pt"
+
+_ENTRY = re.compile(r"step-(\d+)(?:-(\d+))?")
+_DAMAGED = re.compile(r"(step-\d+(?:-\d+)?)\.damaged(?:-\d+)?")
+_LEFTOVER = re.compile(r"step-.*\.tmp|latest\.tmp|\.node-.*")
+
+
+def own_file(rank: int) -> str:
+    return f"rank-{rank}.pt"
+
+
+def tensor_file(rank: int) -> str:
+    return f"tensors-{rank}.bin"
+
+
+@dataclass(frozen=True, order=True)
+class Entry:
+    """A snapshot's directory by its name; sorts from old to new. ``attempt`` counts from 1."""
+
+    step: int
+    attempt: int
+    path: Path = field(compare=False)
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+
+def entry_name(step: int, attempt: int) -> str:
+    return f"step-{step}" if attempt == 1 else f"step-{step}-{attempt}"
+
+
+def entries(root: Path) -> list[Entry]:
+    """Every snapshot below ``root``, the newest last; none where there is no such directory. Nothing is verified."""
+    if not root.is_dir():
+        return []
+    named = [(match, path) for path in root.iterdir() if (match := _ENTRY.fullmatch(path.name))]
+    return sorted(Entry(int(match[1]), int(match[2] or 1), path) for match, path in named if path.is_dir())
+
+
+def damaged(root: Path) -> list[Path]:
+    """What was set aside below ``root``."""
+    return sorted(path for path in root.iterdir() if _DAMAGED.fullmatch(path.name)) if root.is_dir() else []
+
+
+def set_aside(entry: Entry) -> Path:
+    """Rename a damaged snapshot, so that nobody takes it for a good one; where it is now."""
+    target, number = entry.path.with_name(f"{entry.name}.damaged"), 1
+    while target.exists():
+        number += 1
+        target = entry.path.with_name(f"{entry.name}.damaged-{number}")
+    disk.rename(entry.path, target)
+    return target
+
+
+def clear_leftovers(root: Path) -> None:
+    """Remove what a run that was killed left half written. Only for whoever holds the lock."""
+    for path in list(root.iterdir()):
+        if _LEFTOVER.fullmatch(path.name):
+            with disk.explained(path):
+                disk.remove(path)
+
+
+def find_root(path: Path) -> Path:
+    """The directory of snapshots that ``path`` means: itself, or ``snapshots`` of a run directory."""
+    inner = path / "snapshots"
+    root = inner if inner.is_dir() else path
+    if not root.is_dir():
+        raise RankupError(
+            "no-such-directory",
+            f"there is no directory {str(path)!r}",
+            hint="a run directory (runs/NAME/ID), or its snapshots directory",
+        )
+    return root
+
+
+def find_entry(path: Path) -> Entry:
+    """The snapshot that ``path`` means: itself, or the newest below a run or snapshots directory."""
+    resolved = path.resolve()  # `latest` is a link
+    if (match := _ENTRY.fullmatch(resolved.name)) and resolved.is_dir():
+        return Entry(int(match[1]), int(match[2] or 1), resolved)
+    if (path / MANIFEST).exists():
+        return Entry(0, 1, path)  # moved or renamed by its user
+    if found := entries(find_root(path)):
+        return found[-1]
+    raise RankupError(
+        "no-snapshot",
+        f"there is no snapshot in {str(path)!r}",
+        hint="a snapshot is a directory step-N; `rankup snapshots ls` lists those of a run",
+        exit_code=1,
+    )

@@ -1,0 +1,121 @@
+"""``manifest.json`` and ``SHA256SUMS``: what a snapshot says of itself, and how anybody can check it.
+
+``SHA256SUMS`` covers every file of the snapshot, the manifest too, in the format of ``sha256sum -c``. No torch here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rankup.errors import RankupError
+from rankup.snapshots.layout import MANIFEST, SUMS
+
+FORMAT = 1
+_SUM = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9._-]+)")
+
+
+class Damaged(Exception):
+    """The snapshot is not what was written; the message says in which way."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A box of a tensor: ``sizes`` elements from ``offsets`` on, row after row from byte ``at`` of ``file``."""
+
+    file: str
+    at: int
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SavedTensor:
+    """A whole tensor in parts. ``dtype`` as in torch, without the ``torch.``."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """``node`` and ``nodes`` say whose part this is where the directory was not ``shared``; ``saved`` is in epoch
+    seconds; ``files`` holds sizes in bytes; ``facts`` are the run's own."""
+
+    format: int
+    step: int
+    saved: float
+    world_size: int
+    shared: bool
+    node: int
+    nodes: int
+    versions: dict[str, str]
+    facts: dict[str, Any]
+    tensors: dict[str, SavedTensor]
+    files: dict[str, int]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every tensor can be read from here alone."""
+        held = {name: sum(math.prod(c.sizes) for c in tensor.chunks) for name, tensor in self.tensors.items()}
+        return all(held[name] == math.prod(tensor.shape) for name, tensor in self.tensors.items())
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files but the manifest and the sums."""
+        return sum(self.files.values())
+
+    def text(self) -> str:
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a snapshot, unverified. Raises ``Damaged``, and RankupError for another format's."""
+    try:
+        said = json.loads((folder / MANIFEST).read_bytes())
+        if said["format"] != FORMAT:
+            raise RankupError(
+                "other-format",
+                f"the snapshot has format {said['format']}, this rankup reads format {FORMAT}",
+                context=f"{folder} (written with {said.get('versions')})",
+                hint="use the version of rankup that wrote it",
+            )
+        tensors = {name: _tensor(saved) for name, saved in said["tensors"].items()}
+        return Manifest(**{**said, "tensors": tensors})
+    except FileNotFoundError:
+        raise Damaged(f"{MANIFEST} is missing") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Damaged(f"{MANIFEST} cannot be read: {error}") from error
+
+
+def _tensor(saved: dict[str, Any]) -> SavedTensor:
+    chunks = tuple(
+        Chunk(chunk["file"], chunk["at"], tuple(chunk["offsets"]), tuple(chunk["sizes"]))
+        for chunk in saved["chunks"]
+    )
+    return SavedTensor(saved["dtype"], tuple(saved["shape"]), chunks)
+
+
+def sums_text(sums: dict[str, str]) -> str:
+    """``SHA256SUMS`` of file → hash."""
+    return "".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items()))
+
+
+def read_sums(folder: Path) -> dict[str, str]:
+    """File → SHA-256. Raises ``Damaged`` unless every byte is as ``sums_text`` writes it."""
+    try:
+        text = (folder / SUMS).read_bytes().decode("ascii")
+    except FileNotFoundError:
+        raise Damaged(f"{SUMS} is missing") from None
+    except UnicodeDecodeError:
+        raise Damaged(f"{SUMS} cannot be read") from None
+    matches = [_SUM.fullmatch(line) for line in text.split("\n")[:-1]]
+    sums = {match[2]: match[1] for match in matches if match}
+    if sums_text(sums) != text:
+        raise Damaged(f"{SUMS} cannot be read")
+    return sums

@@ -1,0 +1,94 @@
+"""Which snapshot to resume from: the newest that is whole, on every node that has a directory of its own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from rankup.errors import RankupError
+from rankup.snapshots.found import Found
+from rankup.snapshots.layout import Entry, entries, set_aside
+from rankup.snapshots.manifest import Damaged, Manifest
+from rankup.snapshots.peers import Peers
+from rankup.snapshots.verify import verify
+from rankup.world import World
+
+_NAMED = 3
+
+
+def newest(root: Path, peers: Peers, shared: bool) -> Found | None:
+    """A collective. ``latest`` is not even looked at: it may be stale, the listing cannot."""
+    leads = peers.leads(shared)
+    listings = peers.each(lambda: entries(root) if leads else [])
+    candidates = sorted({entry for listing in listings for entry in listing}, reverse=True)
+    wrong: list[str] = []
+    for number, entry in enumerate(candidates):
+        path = root / entry.name
+        manifest, problems = _examined(path, peers, shared)
+        if manifest is not None:
+            _set_aside(root, candidates[:number], peers, leads)
+            return Found(path, manifest, peers.world)
+        wrong += [f"{entry.name}: {problem}" for problem in problems]
+    if not candidates:
+        return None
+    more = f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+    raise RankupError(
+        "no-good-snapshot",
+        f"every snapshot of this run is damaged: {'; '.join(wrong[:_NAMED])}{more}",
+        context=str(root),
+        hint="restore one from a copy; to begin anew, move this directory away",
+        exit_code=1,
+    )
+
+
+def _examined(path: Path, peers: Peers, shared: bool) -> tuple[Manifest | None, list[str]]:
+    """The manifest where no rank found anything wrong, and what they found. A collective."""
+    world = peers.world
+    part, parts = (world.rank, world.world_size) if shared else (world.local_rank, world.local_world_size)
+    found: list[Manifest] = []
+
+    def look() -> str:
+        try:
+            found.append(verify(path, part=part, parts=parts))
+        except Damaged as damage:
+            return str(damage) if shared else f"{damage} (node {world.node_rank})"
+        return ""
+
+    problems = sorted({said for said in peers.each(look) if said})
+    if problems:
+        return None, problems
+    peers.each(lambda: _check_node(path, found[0], peers.world))
+    return found[0], []
+
+
+def _check_node(path: Path, manifest: Manifest, world: World) -> None:
+    """A snapshot that each node wrote for itself is of use only where the same ranks read it, unless it is complete."""
+    if manifest.shared or (manifest.node, manifest.nodes, manifest.world_size) == (
+        world.node_rank,
+        world.num_nodes,
+        world.world_size,
+    ):
+        return
+    if manifest.complete and manifest.world_size != world.world_size:
+        return
+    raise RankupError(
+        "scattered-snapshot",
+        f"the snapshot was saved by {manifest.nodes} nodes, each in a directory of its own; here node "
+        f"{world.node_rank} of {world.num_nodes} found the part of node {manifest.node}",
+        context=str(path),
+        hint="go on with the same nodes in the same order, or save where all nodes share a directory",
+    )
+
+
+def _set_aside(root: Path, refused: Sequence[Entry], peers: Peers, leads: bool) -> None:
+    """Newer ones that were refused; on all nodes, also where they are good: else the next save would find their name
+    taken on some. A directory that cannot be written to is left as it is: nothing will be saved there either."""
+
+    def rename() -> None:
+        for entry in refused if leads else ():
+            with contextlib.suppress(OSError):
+                if (root / entry.name).exists():
+                    set_aside(Entry(entry.step, entry.attempt, root / entry.name))
+
+    peers.each(rename)

@@ -1,0 +1,97 @@
+"""Ranks that save together: over a gloo group of their own, so that a writer never meets the training's collectives."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch.distributed as dist
+
+from rankup.core.files import make_folder
+from rankup.errors import RankupError
+from rankup.world import World
+
+T = TypeVar("T")
+
+
+class Peers:
+    """Made on every rank alike: it forms a group where there are several."""
+
+    def __init__(self, world: World, timeout: timedelta) -> None:
+        self.world = world
+        self._group = dist.new_group(backend="gloo", timeout=timeout) if world.world_size > 1 else None
+
+    def leads(self, shared: bool) -> bool:
+        """Whether this rank makes and renames directories: rank 0, or one on each node where they see several."""
+        return self.world.rank == 0 if shared else self.world.local_rank == 0
+
+    def each(self, make: Callable[[], T]) -> list[T]:
+        """What ``make()`` gives on each rank, by rank. Where it fails on one, the error is raised on all: nobody waits
+        for a rank that has given up."""
+        try:
+            mine: tuple[T | None, dict[str, Any] | None] = (make(), None)
+        except Exception as error:
+            if self._group is None:
+                raise
+            failure = error
+            mine = (None, _as_rankup_error(error, self.world.rank).as_dict())
+        if self._group is None:
+            return [mine[0]]  # type: ignore[list-item]  # make() succeeded
+        everyone: list[Any] = [None] * self.world.world_size
+        dist.all_gather_object(everyone, mine, group=self._group)
+        for rank, (_, error_dict) in enumerate(everyone):
+            if error_dict is not None:
+                if rank == self.world.rank:
+                    raise failure
+                raise RankupError.from_dict(error_dict)
+        return [value for value, _ in everyone]
+
+    def shares(self, root: Path) -> bool:
+        """Make ``root`` and find out whether all nodes see the same directory there. A collective.
+
+        Raises RankupError where some nodes share it and others do not: two of them would write into one directory.
+        """
+        first = self.world.local_rank == 0
+        self.each(lambda: make_folder(root, purpose="snapshots directory") if first else None)
+        if self.world.num_nodes == 1:
+            return True
+        token = root / f".node-{self.world.node_rank}-{secrets.token_hex(4)}"
+        names = self.each(lambda: _touch(token) if first else None)
+        wanted = {name for name in names if name}
+        seen = self.each(lambda: sum((root / name).exists() for name in wanted) if first else None)
+        counts = {count for count in seen if count is not None}
+        self.each(lambda: _remove(token) if first else None)
+        if counts == {len(wanted)}:
+            return True
+        if counts == {1}:
+            return False
+        raise RankupError(
+            "partly-shared",
+            f"some nodes share the directory {str(root)!r}, and others have one of their own",
+            hint="choose a directory that all nodes share, or one that is local to each",
+        )
+
+
+def _touch(token: Path) -> str:
+    token.touch()
+    return token.name
+
+
+def _remove(token: Path) -> None:
+    with contextlib.suppress(OSError):
+        token.unlink()
+
+
+def _as_rankup_error(error: Exception, rank: int) -> RankupError:
+    if isinstance(error, RankupError):
+        return error
+    return RankupError(
+        "peer-failed",
+        f"rank {rank} failed while ranks worked on a snapshot together: {type(error).__name__}: {error}",
+        hint=f"rank {rank} says more in its log",
+        exit_code=1,
+    )

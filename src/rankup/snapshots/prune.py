@@ -1,0 +1,63 @@
+"""Which snapshots stay when a new one is durable."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankup.errors import RankupError
+from rankup.snapshots import disk
+from rankup.snapshots.layout import Entry, entries
+from rankup.snapshots.manifest import Damaged, read_manifest
+
+
+@dataclass(frozen=True)
+class Keep:
+    """The last ``last``; the ``best`` ones by ``facts["metrics"][metric]``, the smallest value or the ``largest``; and
+    every step that ``every`` divides. 0 turns a rule off; what no rule keeps is deleted."""
+
+    last: int = 2
+    best: int = 0
+    every: int = 0
+    metric: str = ""
+    largest: bool = False
+
+    def __post_init__(self) -> None:
+        if self.last < 1 or self.best < 0 or self.every < 0 or (self.best > 0 and not self.metric):
+            raise RankupError(
+                "bad-keep",
+                f"snapshots to keep: last={self.last}, best={self.best}, every={self.every}, metric={self.metric!r}",
+                hint="last from 1, the others from 0; best needs the name of a metric",
+            )
+
+
+KEEP = Keep()
+
+
+def prune(root: Path, keep: Keep) -> None:
+    """Delete what ``keep`` does not keep, oldest first. One that was set aside is never deleted."""
+    there = entries(root)
+    stays = set(there[-keep.last :])
+    if keep.every:
+        stays |= {entry for entry in there if entry.step % keep.every == 0}
+    if keep.best:
+        valued = [(value, entry) for entry in there if (value := _value(entry, keep)) is not None]
+        stays |= {entry for _, entry in sorted(valued)[: keep.best]}
+    for entry in there:
+        if entry not in stays:
+            # Renamed first: half deleted it must not look like one that is damaged.
+            doomed = entry.path.with_name(f"{entry.name}.old.tmp")
+            disk.rename(entry.path, doomed)
+            disk.remove(doomed)
+
+
+def _value(entry: Entry, keep: Keep) -> float | None:
+    """The metric of a snapshot, so that less is better; None where it has none."""
+    try:
+        value = read_manifest(entry.path).facts.get("metrics", {}).get(keep.metric)
+    except (Damaged, RankupError):
+        return None
+    if not isinstance(value, (int, float)) or math.isnan(value):
+        return None
+    return -float(value) if keep.largest else float(value)

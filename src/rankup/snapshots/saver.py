@@ -1,0 +1,173 @@
+"""``Saver``: one per run. It holds the directory against other runs, saves beside the training, finds what to resume.
+
+    saver = Saver(run.directory.path / "snapshots", run.world)
+    if found := saver.newest():
+        found.load_tensors(live); own = found.own()
+    saver.save(step, State(tensors=live, own=…, facts=…))       # returns when everything is copied
+    saver.wait()                                                # returns when it is durable
+    saver.close()
+
+All but ``seconds`` are collectives: call them on every rank, in the same order, from one thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+
+from rankup.snapshots import newest
+from rankup.snapshots.found import Found
+from rankup.snapshots.layout import clear_leftovers
+from rankup.snapshots.lock import Lock
+from rankup.snapshots.peers import Peers
+from rankup.snapshots.prune import KEEP, Keep
+from rankup.snapshots.staging import Staged, Staging
+from rankup.snapshots.state import State
+from rankup.snapshots.writing import write
+from rankup.world import World
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """What saves cost here, in seconds: the slowest of the last few. None before the first.
+
+    ``stall`` is how long ``save`` held up the training, ``whole`` how long until the snapshot was durable.
+    """
+
+    stall: float | None = None
+    whole: float | None = None
+
+
+_REMEMBERED = 5
+
+
+class Saver:
+    """Saves into ``root/step-N/``. One save is in flight at most: the next one waits for it.
+
+    What goes wrong while writing is raised by the next ``save``, ``wait`` or ``newest``, as the same RankupError on
+    all ranks: the training need not end for it. Whatever happens, a snapshot that was durable stays.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        world: World,
+        *,
+        keep: Keep = KEEP,
+        asynchronous: bool = True,
+        timeout: timedelta = timedelta(hours=1),
+        patience: float = 10.0,
+    ) -> None:
+        """Take possession of ``root`` (made if missing). A collective; the default process group exists already where
+        there are several ranks. ``timeout`` is how long a rank may write while the others wait; ``patience`` (seconds)
+        how long a process that is ending may still hold the directory.
+
+        Raises RankupError: ``directory-in-use``, ``unwritable-directory``, ``partly-shared``.
+        """
+        self._peers = Peers(world, timeout)
+        self._root = root
+        self._keep = keep
+        self._asynchronous = asynchronous
+        self._staging = Staging()
+        self._held: tuple[int, Staged] | None = None
+        self._thread: threading.Thread | None = None
+        self._error: Exception | None = None
+        self._stalls: list[float] = []
+        self._wholes: list[float] = []
+        self.shared = self._peers.shares(root)  # whether all nodes see one directory
+        self._lock = Lock(root)
+        self._peers.each(lambda: self._lock.take(patience) if self._leads else None)
+        self._peers.each(lambda: clear_leftovers(root) if self._leads else None)
+
+    @property
+    def _leads(self) -> bool:
+        """Whether this rank is the one that makes and renames directories: rank 0, or one per node."""
+        return self._peers.leads(self.shared)
+
+    def newest(self) -> Found | None:
+        """The newest snapshot that is whole, on all nodes; None where there is none at all.
+
+        Every file's size and SHA-256 is compared, the ranks sharing the work. What is damaged is renamed to
+        ``step-N.damaged`` and never deleted. Raises RankupError: ``other-format``; ``no-good-snapshot`` where there
+        are some and all are damaged.
+        """
+        self.wait()
+        return newest.newest(self._root, self._peers, self.shared)
+
+    def save(self, step: int, state: State) -> None:
+        """Save ``state`` as of ``step``, and return when it is copied; with ``asynchronous=False`` when it is durable.
+
+        A step that was saved before is not touched: the new snapshot is ``step-N-2``, and counts as newer.
+        """
+        began = time.perf_counter()
+        self.hold(step, state)
+        self.save_held()
+        self._stalls = [*self._stalls, time.perf_counter() - began][-_REMEMBERED:]
+
+    def hold(self, step: int, state: State) -> None:
+        """Copy ``state`` and keep it; ``save_held`` writes it, the next ``hold`` or ``save`` forgets it."""
+        self.wait()
+        self._held = (step, self._staging.copy(state))
+
+    def save_held(self) -> None:
+        """Save what ``hold`` has copied."""
+        assert self._held is not None
+        (step, staged), self._held = self._held, None
+        began = time.perf_counter()
+
+        def work() -> None:
+            try:
+                write(self._root, step, staged, self._peers, shared=self.shared, keep=self._keep)
+                self._wholes = [*self._wholes, time.perf_counter() - began][-_REMEMBERED:]
+            except Exception as error:  # raised where the training can hear it
+                self._error = error
+
+        # A daemon: a rank that fails must be able to end while others keep its writer waiting.
+        self._thread = threading.Thread(target=work, name="rankup-snapshot", daemon=True)
+        self._thread.start()
+        if not self._asynchronous:
+            self.wait()
+
+    def wait(self) -> None:
+        """Return when what is in flight is durable on all nodes; raise what went wrong with it."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    @property
+    def seconds(self) -> Seconds:
+        """Of this rank's last saves; for deciding whether one more fits before a deadline."""
+        return Seconds(max(self._stalls, default=None), max(self._wholes, default=None))
+
+    def close(self) -> None:
+        """Wait, and let other runs have the directory."""
+        try:
+            self.wait()
+        finally:
+            self._lock.release()
+
+    def release(self) -> None:
+        """Let other runs have the directory, without waiting for other ranks: on the way out of a failure.
+
+        While this process still writes it keeps the directory.
+        """
+        if self._thread is None or not self._thread.is_alive():
+            self._lock.release()
+
+    def __enter__(self) -> Saver:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.release()

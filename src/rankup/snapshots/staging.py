@@ -1,0 +1,100 @@
+"""Copying a state out of the training's way: into buffers that are kept from one save to the next.
+
+New memory costs more than the copy (a page fault for each 4 KiB), and a GPU copies fast only into pinned memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+
+from rankup.errors import RankupError
+from rankup.snapshots.shards import Part, local, part_of
+from rankup.snapshots.state import State, split
+
+# What torch.load(weights_only=True) reads back, but for tensors; found out now and not when it is needed.
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.Size, torch.dtype, torch.device)
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A state that nobody changes any more. ``data`` is contiguous and on the CPU; ``facts`` as JSON text."""
+
+    parts: dict[str, Part]
+    data: dict[str, torch.Tensor]
+    values: dict[str, Any]
+    own: dict[str, Any]
+    facts: str
+
+
+class Staging:
+    """The buffers. A ``Staged`` is good until the next ``copy``."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, torch.Tensor] = {}
+        self._devices: set[torch.device] = set()
+
+    def copy(self, state: State) -> Staged:
+        """Copy everything; when this returns, the live objects may change.
+
+        Raises RankupError ``unsaveable-state``, naming the place, for what no load would accept.
+        """
+        tensors, values = split(state.tensors)
+        parts = {name: part_of(tensor) for name, tensor in tensors.items()}
+        data = {name: self._copied(name, local(tensor)) for name, tensor in tensors.items()}
+        plain = {name: self._plain(value, name) for name, value in values.items()}
+        own = {key: self._plain(value, f"own/{key}") for key, value in state.own.items()}
+        for device in self._devices:
+            torch.cuda.current_stream(device).synchronize()
+        self._devices.clear()
+        return Staged(parts, data, plain, own, json.dumps(state.facts))
+
+    def _copied(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
+            raise _unsaveable(name, f"a {tensor.layout} tensor on {tensor.device}")
+        tensor = tensor.detach()
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.shape != tensor.shape or buffer.dtype != tensor.dtype:
+            pinned = tensor.device.type == "cuda"
+            buffer = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=pinned)
+            self._buffers[name] = buffer
+        buffer.copy_(tensor, non_blocking=True)
+        if tensor.device.type == "cuda":
+            self._devices.add(tensor.device)
+        return buffer
+
+    def _plain(self, value: Any, name: str) -> Any:
+        """A copy of nested plain values and tensors."""
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if isinstance(value, DTensor):
+            raise _unsaveable(name, "a DTensor among what is a rank's own")
+        if isinstance(value, torch.Tensor):
+            return self._copied(name, value)
+        if kind in (dict, OrderedDict, Counter):
+            # By way of a dict: a Counter would count the pairs.
+            return kind({self._plain(k, name): self._plain(v, f"{name}/{k}") for k, v in value.items()})
+        if kind in (list, tuple):
+            return kind(self._plain(item, f"{name}/{i}") for i, item in enumerate(value))
+        if kind is set:
+            return {self._plain(item, name) for item in value}
+        if isinstance(value, float):  # as a numpy.float64 is
+            return float(value)
+        if isinstance(value, int):
+            return int(value)
+        raise _unsaveable(name, f"a {kind.__module__}.{kind.__qualname__}")
+
+
+def _unsaveable(name: str, what: str) -> RankupError:
+    return RankupError(
+        "unsaveable-state",
+        f"{name} is {what}, which a snapshot cannot hold",
+        hint="tensors, numbers, strings, and dicts, lists, tuples and sets of them; an array as a tensor",
+        exit_code=1,
+    )

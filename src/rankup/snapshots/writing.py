@@ -1,0 +1,175 @@
+"""One snapshot, from copies in memory to a durable directory.
+
+    make step-N.tmp/ → agree who writes what → each rank its files, fsync each → gather sizes and hashes →
+    manifest and sums, fsync → fsync the directory → rename to step-N → fsync the parent → move `latest` → prune
+
+Killed at any point it leaves the earlier snapshots as they were, and a ``.tmp`` or a whole new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rankup.errors import RankupError
+from rankup.snapshots import disk
+from rankup.snapshots.layout import (
+    LATEST,
+    MANIFEST,
+    SUMS,
+    VALUES,
+    entries,
+    entry_name,
+    own_file,
+    tensor_file,
+)
+from rankup.snapshots.manifest import FORMAT, Chunk, Manifest, SavedTensor, sums_text
+from rankup.snapshots.peers import Peers
+from rankup.snapshots.prune import Keep, prune
+from rankup.snapshots.shards import Part, as_bytes, divide, place
+from rankup.snapshots.staging import Staged
+from rankup.world import World
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """What a rank has to save, for all to know: parts and plain values by name."""
+
+    node: int
+    attempts: int  # how often the step was saved already
+    parts: dict[str, Part]
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What a rank tells of its files: name → (bytes, SHA-256), and where each tensor's part lies."""
+
+    files: dict[str, tuple[int, str]]
+    chunks: dict[str, Chunk]
+
+
+def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, keep: Keep) -> None:
+    """Write ``staged`` as the newest snapshot of ``step``. A collective; an error on one rank is raised on all."""
+    world, leads = peers.world, peers.leads(shared)
+    folder = root / f"step-{step}.tmp"
+
+    def begin() -> _Offer:
+        attempts = 0
+        if leads:
+            attempts = max((entry.attempt for entry in entries(root) if entry.step == step), default=0)
+            with disk.explained(folder):
+                disk.make_folder(folder)
+        return _Offer(world.node_rank, attempts, staged.parts, staged.values)
+
+    try:
+        offers = peers.each(begin)
+        name = entry_name(step, 1 + max(offer.attempts for offer in offers))
+        here = {rank: offer for rank, offer in enumerate(offers) if shared or offer.node == world.node_rank}
+
+        def write_files() -> _Written:
+            # Within `each`: what one node finds wrong is raised on all.
+            names = divide({rank: offer.parts for rank, offer in here.items()}, whole=shared)[world.rank]
+            return _write_files(folder, staged, names, _united(here) if leads else None, world.rank)
+
+        written = peers.each(write_files)
+
+        def commit() -> None:
+            if leads:
+                files = [written[rank] for rank in here]
+                with disk.explained(root):
+                    _commit(folder, name, _manifest(step, staged, world, shared, here, files), files)
+                    prune(root, keep)
+
+        peers.each(commit)
+    except BaseException:
+        if leads:
+            with contextlib.suppress(OSError):  # what matters is the error that brought us here
+                disk.remove(folder)
+        raise
+
+
+def _united(offers: Mapping[int, _Offer]) -> dict[str, Any]:
+    """The plain values of all ranks. Raises RankupError where two disagree."""
+    values: dict[str, Any] = {}
+    for rank, offer in offers.items():
+        for name, value in offer.values.items():
+            if repr(values.setdefault(name, value)) != repr(value):  # a NaN is not equal to itself
+                raise RankupError(
+                    "ranks-differ",
+                    f"{name} is {value!r} on rank {rank}, {values[name]!r} on another",
+                    hint="what differs between ranks belongs to each rank's own state",
+                    exit_code=1,
+                )
+    return values
+
+
+def _write_files(
+    folder: Path, staged: Staged, names: list[str], values: dict[str, Any] | None, rank: int
+) -> _Written:
+    """This rank's files: its share of the tensors, its own state, and the ``values`` where it leads."""
+    plain = {own_file(rank): staged.own, **({} if values is None else {VALUES: values})}
+    with disk.explained(folder):
+        files = {name: disk.write_file(folder / name, [_pickled(content)]) for name, content in plain.items()}
+        file = tensor_file(rank)
+        chunks, paddings = place({name: staged.parts[name] for name in names}, file)
+        if chunks:
+            pieces: list[bytes | memoryview] = []
+            for name, padding in zip(names, paddings, strict=True):
+                pieces += [bytes(padding), as_bytes(staged.data[name])]
+            files[file] = disk.write_file(folder / file, pieces)
+    return _Written(files, chunks)
+
+
+def _pickled(value: dict[str, Any]) -> memoryview:
+    out = io.BytesIO()
+    torch.save(value, out)
+    return out.getbuffer()
+
+
+def _manifest(
+    step: int,
+    staged: Staged,
+    world: World,
+    shared: bool,
+    here: Mapping[int, _Offer],
+    written: Sequence[_Written],
+) -> Manifest:
+    tensors = {}
+    parts = {name: part for offer in here.values() for name, part in offer.parts.items()}
+    for name, part in sorted(parts.items()):
+        chunks = [rank.chunks[name] for rank in written if name in rank.chunks]
+        tensors[name] = SavedTensor(part.dtype, part.shape, tuple(sorted(chunks, key=lambda c: c.offsets)))
+    return Manifest(
+        format=FORMAT,
+        step=step,
+        saved=round(time.time(), 3),
+        world_size=world.world_size,
+        shared=shared,
+        node=0 if shared else world.node_rank,
+        nodes=world.num_nodes,
+        versions={"torch": torch.__version__, "python": platform.python_version()},
+        facts=json.loads(staged.facts),
+        tensors=tensors,
+        files={name: size for rank in written for name, (size, _) in rank.files.items()},
+    )
+
+
+def _commit(folder: Path, name: str, manifest: Manifest, written: Sequence[_Written]) -> None:
+    """From a directory of durable files to a snapshot that a run would resume from."""
+    sums = {file: digest for rank in written for file, (_, digest) in rank.files.items()}
+    _, sums[MANIFEST] = disk.write_file(folder / MANIFEST, [manifest.text().encode()])
+    disk.write_file(folder / SUMS, [sums_text(sums).encode()])
+    disk.sync_folder(folder)
+    disk.rename(folder, folder.with_name(name))
+    disk.sync_folder(folder.parent)
+    disk.point(folder.with_name(LATEST), name)
