@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -65,8 +66,8 @@ def test_a_dry_run_is_one_batch_and_plain_lines_end_with_the_summary(tmp_path, f
     done = train("mnist-cnn", "--data", few_images, "--dry-run", "--global-batch", "30", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "1 epochs of 30 samples" in done.stdout
-    assert [line.split()[0] for line in done.stdout.splitlines()[-6:]] == [
-        "trained", "time", "speed", "devices", "accuracy", "records",
+    assert [line.split()[0] for line in done.stdout.splitlines()[-7:]] == [
+        "trained", "with", "time", "speed", "devices", "accuracy", "records",
     ]  # fmt: skip
 
 
@@ -76,9 +77,6 @@ from torch.nn import functional as F
 
 class Mine:
     def __init__(self, width="3"): self.width = int(width)
-    def present(self, source): return True
-    def home(self, source): raise NotImplementedError
-    def obtain(self, source): raise NotImplementedError
     def model(self): return torch.nn.Linear(self.width, 2)
     def datasets(self, source):
         x = torch.randn(50, self.width)
@@ -119,6 +117,8 @@ MISTAKES = {
     "bad-setting": ["mnist-cnn", "--set", "dropout"],
     "no-data-directory": ["mnist-cnn", "--data", "no/such/dir"],
     "workload-not-found": ["no_such_module:Thing"],
+    "other-data": ["mnist-cnn", "--data", "cifar100"],
+    "model-not-found": ["resnet50-mnist", "--set", "model=no_such_module:resnet50"],
 }
 
 
@@ -158,3 +158,43 @@ def test_under_a_launcher_it_is_one_of_the_ranks_and_starts_nothing(tmp_path, fe
     assert "2 × CPU" in done.stdout
     assert done.stdout.count("accuracy   ") == 1
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_workloads_own_defaults_hold_where_no_flag_was_given_and_the_summary_says_which(tmp_path):
+    done = train("linear", "--lr", "0.05", "--epochs", "2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("with "))
+    assert "sgd (workload), lr 0.05, momentum 0 (workload)" in line
+    assert line.endswith("global batch 64, fp32")
+
+
+def test_training_ends_once_the_target_is_met_in_enough_epochs_in_a_row(tmp_path):
+    done = train(
+        "linear", "--target-accuracy", "0.99", "--patience", "2", "--epochs", "50",
+        "--nproc-per-node", "2", "--json", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    epochs = read_records(Path(summary["run"]) / "records" / "epochs.jsonl", "epoch")
+    good = [epoch["test_accuracy"] >= 0.99 for epoch in epochs]
+    assert 2 <= len(epochs) < 50
+    assert good[-2:] == [True, True]
+    assert not any(a and b for a, b in pairwise(good[:-1]))  # and not an epoch later
+    assert (summary["epochs_done"], summary["target_reached"]) == (len(epochs), True)
+    assert "target     99.00% in 2 epochs in a row: met" in done.stderr
+
+
+def test_results_on_stand_in_data_say_so_everywhere(tmp_path):
+    done = train(
+        "wideresnet-cifar100", "--data", "synthetic", "--set", "depth=10", "--set", "width=1",
+        "--set", "images=60", "--global-batch", "30", "--epochs", "1", "--json", "--nproc-per-node", "1", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert "not CIFAR-100" in summary["data_note"]
+    assert (summary["samples"], summary["test_samples"], summary["unit"]) == (60, 12, "images")
+    (epoch,) = read_records(Path(summary["run"]) / "records" / "epochs.jsonl", "epoch")
+    assert "not CIFAR-100" in epoch["data_note"]
+    for begin in ("epoch 1/1  loss", "trained", "accuracy"):
+        (line,) = (line for line in done.stderr.splitlines() if line.startswith(begin))
+        assert "synthetic stand-in, not CIFAR-100" in line

@@ -26,6 +26,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "logs": ("logs", "what a job printed; -f: until its end, over requeues"),
         "cancel": ("cancel", "end jobs, at once or after they have saved"),
         "resume": ("resume", "a run that has ended goes on from its last snapshot"),
+        "snapshots": ("snapshots", "saved states: list, verify, compare, export a plain model"),
     },
     "it pays": {
         "scale": ("scale", "measure the same work on 1, 2, … processes: an honest speed-up table"),

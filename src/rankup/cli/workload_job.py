@@ -16,7 +16,9 @@ from rankup.jobs.local import LocalJob
 from rankup.train.options import TrainOptions
 from rankup.workloads import WORKLOADS
 
-DataOption = Annotated[str, typer.Option(help="digits, fashion-mnist, mnist, or a directory of IDX files")]
+DataOption = Annotated[
+    str, typer.Option(help="digits, fashion-mnist, mnist, cifar100, synthetic, or a directory")
+]
 SettingsOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="for the workload; may be repeated")
 ]
@@ -42,6 +44,16 @@ def settings_from(pairs: Sequence[str] | None) -> dict[str, str]:
     return settings
 
 
+def asked_for(context: typer.Context, options: Mapping[str, Any]) -> dict[str, Any]:
+    """``options`` less those whose flag was not given: a workload may have a default of its own for these."""
+
+    def left_out(name: str) -> bool:
+        source = context.get_parameter_source(name)
+        return source is not None and source.name == "DEFAULT"
+
+    return {name: value for name, value in options.items() if not left_out(name)}
+
+
 def workload_job(
     workload: str,
     nproc_per_node: str,
@@ -51,12 +63,16 @@ def workload_job(
     runs_root: Path = Path("runs"),
     threads: int | None = None,
 ) -> tuple[LocalJob, TrainOptions]:
-    """The job that trains ``workload`` (a built-in name or ``module:Class``) with these ``TrainOptions``."""
+    """The job that trains ``workload`` (a built-in name or ``module:Class``).
+
+    ``options``: fields of ``TrainOptions`` as they were asked for; the workload's defaults fill in the others, in the
+    ranks, where the workload is imported.
+    """
     target = workload if ":" in workload else target_of("workload", workload, WORKLOADS)
     short = workload.partition(":")[2] or workload
-    chosen = TrainOptions(workload=target, name=short, **options)
+    chosen = TrainOptions.asked(target, short, options)
     nproc = process_count(nproc_per_node)
-    if nproc is not None and chosen.global_batch < nproc:
+    if nproc is not None and "global_batch" in options and chosen.global_batch < nproc:
         raise RankupError(
             "global-batch-too-small",
             f"a global batch of {chosen.global_batch} leaves nothing for some of {nproc} processes",

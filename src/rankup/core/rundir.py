@@ -7,6 +7,7 @@
 | ``logs/rank-R.out``, ``logs/rank-R.err`` | what each rank printed |
 | ``records/*.jsonl`` | steps, epochs, summary: one JSON object per line |
 | ``STOP`` | a request to stop: one line, reason and deadline in epoch seconds |
+| ``listening`` | there while the ranks take SIGTERM for a request to stop |
 | ``error.json`` | what a rank of ours could not do, for the command line to say once |
 | ``outcome``, ``outcome.json`` | one word for bash (done, requeue, failed, cancelled), and the details |
 """
@@ -72,12 +73,17 @@ class RunDir:
     def stop_file(self) -> Path:
         return self.path / "STOP"
 
-    def stop_request(self) -> str:
-        """The line in ``STOP``: why, and until when (epoch seconds); empty where nobody asks to stop."""
+    @property
+    def listening(self) -> Path:
+        """There while rank 0 listens for SIGTERM: it will save, and needs a moment for that."""
+        return self.path / "listening"
+
+    def stop_request(self) -> str | None:
+        """The line in ``STOP``: why, and until when (epoch seconds); None where nobody asks to stop."""
         try:
             return self.stop_file.read_text().strip()
         except FileNotFoundError:
-            return ""
+            return None
 
     def leave_error(self, error: RankupError) -> None:
         """Leave ``error`` for the command line; the first rank's stays, since all ranks make the same mistake."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from rankup.fanout.base import NODE_RANK, Plan, fanout_named
 from rankup.jobs.allocation import Allocation
 from rankup.jobs.interrupts import Interrupts
 from rankup.jobs.job import LocalJob, View
+from rankup.jobs.node import SAVING
 from rankup.jobs.reap import MARK, kill_marked, new_mark
 from rankup.jobs.tail import Tail
 
@@ -156,7 +158,8 @@ def _watch(
         view.tick(run)
         failed = any(process.poll() for process in processes) or any(_codes(plan))
         if deadline is None and (interrupts.first is not None or failed):
-            deadline = time.monotonic() + GRACE
+            saves = interrupts.first == signal.SIGTERM and run.listening.exists()
+            deadline = time.monotonic() + GRACE + (SAVING if saves else 0.0)
             for process in processes:
                 # Never SIGINT: srun takes the first one for a question.
                 process.terminate()

@@ -99,6 +99,8 @@ def _word_and_code(run: RunDir, code: int, interrupts: Interrupts) -> tuple[str,
     if code == 0:
         word = run.outcome() or "done"
         return word, _CODES[word]
+    if interrupts.first == signal.SIGTERM and run.outcome() == "requeue":
+        return "requeue", REQUEUE_CODE  # the ranks took it for a request to stop, and saved
     if interrupts.first is not None:
         return "failed", 128 + interrupts.first
     return "failed", 1

@@ -28,6 +28,8 @@ POLL = 0.05  # seconds
 # How long ranks may go on after one of them has failed, or after an interrupt: enough for a handler to write
 # a few words, and well under the ten seconds after which people press Ctrl-C again.
 GRACE = 2.0
+# How long ranks that listen may take to save, before whoever sent us SIGTERM loses patience: SLURM waits 30 seconds.
+SAVING = 25.0
 
 
 @dataclass(frozen=True)
@@ -138,14 +140,14 @@ class _Watch:
             if ticks % 2 == 0:
                 view.tick(run)
             ticks += 1
-            self._heed_interrupts(time.monotonic())
+            self._heed_interrupts(run, time.monotonic())
             self._heed_failures(time.monotonic())
             self._output.wait(POLL)
         self._output.poll()
         view.tick(run)
         return self._process.returncode
 
-    def _heed_interrupts(self, now: float) -> None:
+    def _heed_interrupts(self, run: RunDir, now: float) -> None:
         signum = self._interrupts.first
         if signum is None:
             return
@@ -153,7 +155,8 @@ class _Watch:
             kill_marked(self._mark)
         elif self._deadline is None:
             self._output.muted = True
-            self._deadline = now + GRACE
+            saves = signum == signal.SIGTERM and run.listening.exists()
+            self._deadline = now + (SAVING if saves else GRACE)
             if isinstance(self._output, TerminalOutput):
                 self._deadline = inf if signum == signal.SIGINT else self._deadline
             self._pass_on(signum)

@@ -7,6 +7,7 @@ the data set has ``__getitems__``); ``ResidentFeed`` gathers from tensors that l
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import Any, NamedTuple, Protocol
@@ -238,7 +239,21 @@ def loader_options(options: dict[str, Any], device: torch.device) -> dict[str, A
                 f"{name}= is not for the loader here: rankup cuts the batches",
                 hint="global_batch= and shuffle= of prepare and batches; nothing is ever dropped",
             )
-    return {"pin_memory": device.type == "cuda", **options}
+    shielded = Shielded(options.get("worker_init_fn"))
+    return {"pin_memory": device.type == "cuda", **options, "worker_init_fn": shielded}
+
+
+class Shielded:
+    """A worker's first function: SIGTERM to the whole process group must leave it working until its rank has saved."""
+
+    def __init__(self, own: Callable[[int], None] | None) -> None:
+        self._own = own
+
+    def __call__(self, worker: int) -> None:
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_IGN)
+        if self._own is not None:
+            self._own(worker)
 
 
 def mover(device: torch.device, precision: Precision) -> Callable[[Any], Any] | None:

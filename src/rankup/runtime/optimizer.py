@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 
-OptimizerSource = Callable[[list[nn.Parameter]], Optimizer] | Optimizer
+OptimizerSource = Callable[[list[Any]], Optimizer] | Optimizer
 
 
 def build_optimizer(source: OptimizerSource, names: dict[int, str], model: nn.Module) -> Optimizer:
@@ -20,7 +20,7 @@ def build_optimizer(source: OptimizerSource, names: dict[int, str], model: nn.Mo
     the parameters: an optimizer that still holds the old ones would train nothing, silently.
     """
     if not isinstance(source, Optimizer):
-        optimizer = source([parameter for parameter in model.parameters() if parameter.requires_grad])
+        optimizer = source(_alike([parameter for parameter in model.parameters() if parameter.requires_grad]))
         if not isinstance(optimizer, Optimizer):
             raise RankupError(
                 "not-an-optimizer",
@@ -38,6 +38,18 @@ def build_optimizer(source: OptimizerSource, names: dict[int, str], model: nn.Mo
     for group in source.param_groups:
         group["params"] = [_now(parameter, names, current) for parameter in group["params"]]
     return source
+
+
+def _alike(parameters: list[nn.Parameter]) -> list[Any]:
+    """The parameters; in two groups where some are sharded and some are not (tp).
+
+    An optimizer's kernels take a whole group at once, and none takes a mixture.
+    """
+    sharded = [parameter for parameter in parameters if hasattr(parameter, "to_local")]
+    if len(sharded) in (0, len(parameters)):
+        return parameters
+    plain = [parameter for parameter in parameters if not hasattr(parameter, "to_local")]
+    return [{"params": sharded}, {"params": plain}]
 
 
 def _now(parameter: nn.Parameter, names: dict[int, str], current: dict[str, nn.Parameter]) -> Any:

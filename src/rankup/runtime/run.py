@@ -9,7 +9,7 @@ for x, y in run.steps(data, epochs=90):
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
@@ -23,17 +23,22 @@ from torch.optim import Optimizer
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.runtime import buffers, seed, state, stop
+from rankup.runtime.adapt import Adaptations
+from rankup.runtime.choice import choose_strategy
 from rankup.runtime.device import choose_device
 from rankup.runtime.feeds import Data, FeedOptions, Here, make_feed
 from rankup.runtime.group import start_groups
 from rankup.runtime.loaders import Batch, Feed
+from rankup.runtime.lockstep import even_batch
 from rankup.runtime.optimizer import OptimizerSource, build_optimizer
 from rankup.runtime.precision import Precision, make_precision
 from rankup.runtime.reduce import Number, reduce_mean, reduce_sum
+from rankup.runtime.scaler import LossScaler
 from rankup.runtime.sections import one_first, shared_first
 from rankup.runtime.state import Stateful
 from rankup.runtime.steps import Epoch
-from rankup.strategies import Strategy, make_strategy
+from rankup.runtime.survival import Snapshots, Survival
+from rankup.strategies import Strategy
 from rankup.world import World
 
 
@@ -42,30 +47,31 @@ def init(
     seed: int = 0,
     device: str = "auto",
     precision: str = "fp32",
-    strategy: str = "auto",
+    strategy: str | Strategy = "auto",
+    snapshots: Snapshots | None = None,
     timeout: timedelta = timedelta(minutes=10),
 ) -> Run:
     """Find out who this process is and meet the others; on any launcher or none.
 
     Chooses the device by local rank, the backend by device (nccl or gloo), and seeds every generator with ``seed``,
-    equally on all ranks, so that they build the same model. ``device``: auto, cuda, cpu. ``precision``: fp32, bf16,
-    fp64. ``strategy``: auto (ddp for several processes, none for one), none, ddp. ``timeout`` is for one collective.
+    equally on all ranks, so that they build the same model. ``device``: auto, cuda, cpu. ``precision``: fp32, tf32,
+    bf16, fp16, fp64. ``strategy``: auto (ddp for several processes, none for one), none, ddp, fsdp, or one that was
+    made. ``timeout`` is for one collective. ``snapshots`` says when to save, where there is a run directory: every ten
+    minutes, at the end, and when told to stop.
 
     Raises RankupError for a contradictory environment, an unreachable rendezvous, or an unknown name.
     """
     world = World.detect(os.environ)
     place = choose_device(world, device)
-    if strategy == "auto":
-        strategy = "ddp" if world.world_size > 1 else "none"
-    elif strategy == "none" and world.world_size > 1:
-        raise RankupError(
-            "strategy-without-sync",
-            f"strategy none would train {world.world_size} models that never meet",
-            hint="strategy='ddp' or 'auto', or one process",
-        )
-    elif strategy == "ddp" and world.world_size == 1:
-        strategy = "none"  # one rank has nobody to average with
-    return Run(world, place, make_precision(precision), make_strategy(strategy), seed, timeout)
+    return Run(
+        world,
+        place,
+        make_precision(precision, place),
+        choose_strategy(strategy, world),
+        seed,
+        snapshots or Snapshots(),
+        timeout,
+    )
 
 
 class Run:
@@ -78,6 +84,7 @@ class Run:
         precision: Precision,
         strategy: Strategy,
         seed_: int,
+        snapshots: Snapshots,
         timeout: timedelta,
     ) -> None:
         self.world = world
@@ -88,11 +95,24 @@ class Run:
         self.directory = RunDir.from_environment()
         groups = start_groups(world, device, timeout)
         self._control, self._patient = groups.control, groups.patient
-        self._here = Here(world.rank, world.world_size, seed_, device, precision, self._control)
+        # Where all ranks work on the same batch there is one replica, and its batches are whole.
+        shares = strategy.speaker is None
+        self.replicas = world.world_size if shares else 1
+        self._here = Here(
+            world.rank if shares else 0,
+            self.replicas,
+            seed_,
+            device,
+            precision,
+            self._control if shares else None,
+        )
         seed.seed_everything(seed_)
-        stop.watch(self.directory, world.rank, self._control)
+        self._survival = Survival(self, snapshots, stop.watch(self.directory, world.rank, self._control))
         self.models: list[nn.Module] = []  # as the user made them; what prepare returned may wrap them
         self.optimizers: list[Optimizer] = []
+        self.prepared: list[tuple[nn.Module, Optimizer | None]] = []  # the two, as prepare got them together
+        self.steps_done = 0
+        self.metrics: dict[str, float] = {}  # yours: what you put here stands in the snapshots, and can choose the best
         self.kept: dict[str, Stateful] = {}
         self.accumulate = 1
         self.clips: dict[int, float] = {}  # id of an optimizer → largest norm of its gradients
@@ -102,6 +122,9 @@ class Run:
         self.step_calls = 0
         self.buffers_differ = False
         self.feeds: list[Feed] = []  # what prepare made, in its order
+        self.scaler = LossScaler() if precision.scaled else None
+        if self.scaler is not None:
+            self.keep(loss_scale=self.scaler)
 
     # ------------------------------------------------------------------ who
 
@@ -128,13 +151,17 @@ class Run:
         accumulate: int = 1,
         clip: float | None = None,
         find_unused_parameters: bool = False,
+        channels_last: bool = False,
+        sync_batchnorm: bool = False,
+        compile: bool = False,
         sample_rng: bool | None = None,
         sharded: bool = False,
         **loader: Any,
     ) -> tuple[nn.Module, Any, Feed | None]:
         """Bring a model, its optimizer and its training data to this rank.
 
-        - ``model`` goes to the device and becomes real DDP where there are several processes.
+        - ``model`` goes to the device and becomes real DDP, or FSDP2, where there are several processes.
+          ``channels_last``, ``sync_batchnorm`` and ``compile`` change how it computes, and not what.
         - ``optimizer`` is a function of the list of parameters, called afterwards; or one that is built and has no
           state yet, whose groups are carried over by parameter name; or None for a frozen model.
         - ``dataset``: a map-style Dataset, ``ResidentData``, or an IterableDataset (no exactness promise;
@@ -160,15 +187,21 @@ class Run:
                 "already-wrapped", "the model is DDP already", hint="pass the model itself: prepare wraps it"
             )
         names = {id(parameter): name for name, parameter in model.named_parameters()}
-        inner = self.precision.apply(model, self.device)
-        wrapped = self.strategy.wrap(inner, self.device, find_unused_parameters=find_unused_parameters)
+        inner = self.precision.apply(self.strategy.part(model), self.device)
+        adaptations = Adaptations(channels_last, sync_batchnorm, compile)
+        inner = adaptations.apply(inner, self.device, self.world.world_size)
+        wrapped: nn.Module = self.strategy.wrap(
+            inner, self.device, find_unused_parameters=find_unused_parameters
+        )
         self.models.append(inner)
         opt = None
         if optimizer is not None:
             opt = build_optimizer(optimizer, names, inner)
+            wrapped, opt = self.strategy.finish(wrapped, opt, clip)
             self.optimizers.append(opt)
             if clip is not None:
                 self.clips[id(opt)] = clip
+        self.prepared.append((inner, opt))
         feed = None
         if dataset is not None:
             if global_batch is None:
@@ -183,7 +216,8 @@ class Run:
             self.feeds.append(feed)
         elif loader or global_batch is not None:
             raise RankupError("no-dataset", "prepare got loader arguments but no data set")
-        seed.seed_everything(seed.derive(self.seed, "rank", self.world.rank))
+        stream = 0 if self.strategy.draws_alike else self.world.rank
+        seed.seed_everything(seed.derive(self.seed, "rank", stream))
         return wrapped, opt, feed
 
     def keep(self, **things: Stateful) -> None:
@@ -211,10 +245,12 @@ class Run:
             )
         assert feed is not None
         position = feed.position
-        while position.epoch < epochs:
-            index = position.epoch
-            yield Epoch(self, feed, index)
-            position.epoch, position.step, position.ended = index + 1, 0, False
+        with self._survival.loop():
+            while position.epoch < epochs:
+                index = position.epoch
+                yield Epoch(self, feed, index, self._survival)
+                position.epoch, position.step, position.ended = index + 1, 0, False
+                self._survival.epoch_done()
 
     def steps(self, data: Feed | None, *, epochs: int) -> Iterator[Any]:
         """This rank's batches of all epochs, one after another: the flat form of ``run.epochs``."""
@@ -236,49 +272,99 @@ class Run:
         each rank, and ``run.sum`` afterwards.
         """
         self.settle_buffers()
-        size = max(global_batch, self.world.world_size)
+        size = max(global_batch, self.replicas)
+        if self.strategy.lockstep and self.replicas > 1:
+            size = even_batch(dataset, size, self.replicas)
         options = FeedOptions(shuffle=False, fill=False, sample_rng=sample_rng, sharded=sharded)
         feed = make_feed(dataset, self._here, size, options, loader)
         outer, gradients = self.batch, torch.is_grad_enabled()
+        # Asking whether to stop is a collective: each rank asks as often, however many batches it has or looks at.
+        asks = self._survival.asks(feed.steps)
         # Off, not only for speed: a forward that DDP expects a backward of may be a collective.
         torch.set_grad_enabled(False)
         try:
             for batch in feed.batches(0, 0):
                 self.batch = batch
                 yield batch.value
+                self.batch = outer
+                next(asks, None)
+        except GeneratorExit:  # the loop was left by a break
+            self.batch = outer
+            list(asks)
+            raise
         finally:
             self.batch = outer
             torch.set_grad_enabled(gradients)
+        list(asks)
 
     @property
     def needs_backward(self) -> bool:
         """Whether the loop must call ``run.backward`` and ``run.step``."""
-        return self.accumulate > 1 or bool(self.clips)
+        return self.accumulate > 1 or bool(self.clips) or self.scaler is not None
+
+    @property
+    def samples(self) -> int:
+        """Samples of the batch at hand that this rank answers for: those to count, so that a sum over ranks is right.
+
+        0 on a filler, and on all ranks but one where they work on the same batch.
+        """
+        answers = self.strategy.answers(self.world.rank, self.world.world_size)
+        return self.batch.samples if self.batch is not None and answers else 0
+
+    def forward_backward(
+        self, model: nn.Module, loss: Callable[[Any, Any], torch.Tensor], x: Any, y: Any
+    ) -> tuple[Any, Any]:
+        """``loss(model(x), y)`` and its backward under every strategy, also a pipeline, where they are one call.
+
+        (loss, output); (None, None) on ranks whose stage does not see them, which have ``samples`` 0.
+        """
+        pipeline = getattr(model, "forward_backward", None)
+        if pipeline is None:
+            output = model(x)
+            value = loss(output, y)
+            self.backward(value)
+            return value, output
+        self.backward_calls += 1
+        if self.batch is not None and self.batch.samples == 0:
+            return None, None  # a filler of a micro-batch: the same on all ranks, so nobody waits
+        found: tuple[Any, Any] = pipeline(x, y, self._loss_weight())
+        return found
+
+    def _loss_weight(self) -> float:
+        """What a loss is multiplied by before backward: its micro-batch's share of the step, and fp16's factor."""
+        batch = self.batch
+        share = 1.0
+        if batch is not None and batch.samples and self.accumulate > 1:
+            share = batch.samples * self.replicas / batch.total
+        return share * (1.0 if self.scaler is None else self.scaler.factor(batch))
 
     def backward(self, loss: torch.Tensor) -> None:
         """``loss.backward()`` for a loss that is the mean over this rank's (micro-)batch."""
         self.backward_calls += 1
         batch = self.batch
-        if batch is None or self.accumulate == 1:
-            loss.backward()  # type: ignore[no-untyped-call]
-        elif batch.samples:
+        idle = batch is not None and batch.samples == 0 and self.accumulate > 1
+        # A filler among micro-batches counts nothing: there is a backward only where the others wait for it.
+        if batch is None or not idle or (self.replicas > 1 and (batch.last or self.strategy.lockstep)):
+            weight = self._loss_weight()
             # The strategy takes the mean over ranks; here every micro-batch is weighed by what it holds.
-            weight = batch.samples * self.world.world_size / batch.total
-            (loss * weight).backward()  # type: ignore[no-untyped-call]
-        elif batch.last and self.world.world_size > 1:
-            loss.backward()  # type: ignore[no-untyped-call]  # a filler: weighed 0, but the others wait for it
+            self.strategy.backward(loss if weight == 1.0 else loss * weight)
 
     def step(self, optimizer: Optimizer) -> bool:
-        """After the last micro-batch of a step: clip, ``optimizer.step()``, ``zero_grad()``; True. Else nothing."""
+        """After the last micro-batch of a step: clip, ``optimizer.step()``, ``zero_grad()``; True. Else nothing.
+
+        False, too, where fp16 overflowed: the step is not taken, on any rank.
+        """
         self.step_calls += 1
         if self.batch is not None and not self.batch.last:
             return False
-        if id(optimizer) in self.clips:
-            parameters = [p for group in optimizer.param_groups for p in group["params"]]
-            self.grad_norm = self.strategy.clip(parameters, self.clips[id(optimizer)])
-        optimizer.step()
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        finite = self.scaler is None or self.scaler.unscale(parameters, self.strategy, self.device)
+        if finite:
+            if id(optimizer) in self.clips:  # after unscaling: the norm is that of the gradients
+                self.grad_norm = self.strategy.clip(parameters, self.clips[id(optimizer)])
+            self.strategy.step(optimizer)
         optimizer.zero_grad()
-        return True
+        return finite
 
     # ------------------------------------------------------------- all ranks
 
@@ -297,7 +383,7 @@ class Run:
                 raise RankupError(
                     "no-count", "run.mean(value, count) needs count= outside of a training step"
                 )
-            count = self.batch.samples
+            count = self.samples
         return reduce_mean(value, count, self._control)
 
     def main_first(self) -> AbstractContextManager[None]:
@@ -317,7 +403,7 @@ class Run:
 
     def settle_buffers(self) -> None:
         """Make the ranks' BatchNorm statistics one. The runtime calls it after an epoch and before an evaluation."""
-        if self.buffers_differ and self._control is not None:
+        if self.buffers_differ and self.replicas > 1:
             buffers.synchronise(self.models, self.world.world_size)
         self.buffers_differ = False
 
@@ -327,8 +413,10 @@ class Run:
         """Everything that this rank needs to go on from here. Tensors are the live ones: copy or save it before the
         next step. Take it in the loop's body after ``opt.step()``, or last thing behind the inner loop.
         """
-        return state.collect(self)
+        taken = state.collect(self, kept=True)
+        return {"tensors": taken.tensors, "own": taken.own, "facts": taken.facts}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Put back what ``state_dict`` gave, after ``prepare`` and ``keep`` and before the first step."""
-        state.restore(self, saved)
+        state.check(self, saved["facts"])
+        state.restore(self, saved["tensors"], saved["own"], saved["own"]["kept"], saved["facts"])

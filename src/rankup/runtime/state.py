@@ -1,59 +1,89 @@
-"""The state of a run as one dictionary: what a resume needs, and nothing that can be recomputed."""
+"""The state of a run: what a resume needs, and nothing that can be recomputed. ``docs/reference/snapshots.md``.
+
+``tensors``: models and optimizers by parameter name, in any strategy's layout. ``own``: what belongs to this rank, its
+generators and, in the middle of an epoch, its BatchNorm statistics; and what was kept, which is the same on all ranks
+and stands with the first rank of each node. ``facts``: where the run is, and what it must be to go on from there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+import torch
+
 from rankup.errors import RankupError
-from rankup.runtime.seed import rng_state, set_rng_state
+from rankup.runtime.seed import derive, rng_state, seed_everything, set_rng_state
+from rankup.snapshots.state import State
+from rankup.strategies import state as by_name
 
 if TYPE_CHECKING:
     from rankup.runtime.run import Run
 
 
 class Stateful(Protocol):
-    """Anything that can be kept: schedules, averages, counters."""
+    """Anything that can be kept: schedules, averages, counters. The same on all ranks, unless ``per_rank`` is True."""
 
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> Any: ...
 
 
-def collect(run: Run) -> dict[str, Any]:
-    """The state of this rank. Its generators are its own, and so are BatchNorm's statistics in the middle of an epoch;
-    the rest is the same on all ranks."""
-    return {
-        "models": [model.state_dict() for model in run.models],
-        "optimizers": [optimizer.state_dict() for optimizer in run.optimizers],
-        "kept": {name: thing.state_dict() for name, thing in run.kept.items()},
-        "positions": [{**feed.cut, "at": feed.position.resume()} for feed in run.feeds],
-        "rng": rng_state(),
-        "seed": run.seed,
+def collect(run: Run, *, kept: bool) -> State:
+    """The live state of this rank; ``kept`` says whether what was kept is to be in it, if it is not ``per_rank``."""
+    own: dict[str, Any] = {"rng": rng_state()}
+    if run.buffers_differ:
+        own["buffers"] = [dict(model.named_buffers()) for model, _ in run.prepared]
+    own["kept"] = {
+        name: thing.state_dict()
+        for name, thing in run.kept.items()
+        if kept or getattr(thing, "per_rank", False)
     }
+    return State(
+        {
+            str(index): by_name.state(run.strategy, model, optimizer)
+            for index, (model, optimizer) in enumerate(run.prepared)
+        },
+        own,
+        {
+            "positions": [{**feed.cut, "at": list(feed.position.resume())} for feed in run.feeds],
+            "prepared": len(run.prepared),
+            "kept": sorted(run.kept),
+            "seed": run.seed,
+            "world_size": run.world.world_size,
+            "strategy": run.strategy.name,
+            "precision": run.precision.name,
+            "metrics": run.metrics,
+            "step": run.steps_done,
+        },
+    )
 
 
-def restore(run: Run, saved: dict[str, Any]) -> None:
-    """Put back what ``collect`` gave; an error where the run is another one, before anything is changed."""
-    if saved["seed"] != run.seed:
+def check(run: Run, facts: Mapping[str, Any]) -> None:
+    """An error where the run is another one than that which ``facts`` tell of; nothing has been changed then."""
+    if facts["seed"] != run.seed:
         raise RankupError(
             "other-seed",
-            f"the state was taken with seed {saved['seed']}, this run has {run.seed}: the order would differ",
-            hint=f"rankup.init(seed={saved['seed']})",
+            f"the state was taken with seed {facts['seed']}, this run has {run.seed}: the order would differ",
+            hint=f"rankup.init(seed={facts['seed']})",
         )
-    if set(saved["kept"]) != set(run.kept):
+    if facts["kept"] != sorted(run.kept):
         raise RankupError(
             "other-kept",
-            f"the state keeps {sorted(saved['kept'])}, this run {sorted(run.kept)}",
+            f"the state keeps {facts['kept']}, this run {sorted(run.kept)}",
             hint="call run.keep with the same names before loading",
         )
-    for what, mine in (("models", run.models), ("optimizers", run.optimizers), ("positions", run.feeds)):
-        if len(saved[what]) != len(mine):
+    for what, theirs, mine in (
+        ("models", facts["prepared"], len(run.prepared)),
+        ("positions", len(facts["positions"]), len(run.feeds)),
+    ):
+        if theirs != mine:
             raise RankupError(
                 "other-prepared",
-                f"the state holds {len(saved[what])} {what}, this run {len(mine)}",
+                f"the state holds {theirs} {what}, this run {mine}",
                 hint="call run.prepare as the run did that saved it, before loading",
             )
-    for feed, position in zip(run.feeds, saved["positions"], strict=True):
+    for feed, position in zip(run.feeds, facts["positions"], strict=True):
         for name, value in feed.cut.items():
             if position[name] != value:
                 raise RankupError(
@@ -62,13 +92,35 @@ def restore(run: Run, saved: dict[str, Any]) -> None:
                     "epoch would mean other samples",
                     hint="prepare the same data in the same way",
                 )
-    for model, state in zip(run.models, saved["models"], strict=True):
-        model.load_state_dict(state)
-    for optimizer, state in zip(run.optimizers, saved["optimizers"], strict=True):
-        optimizer.load_state_dict(state)
-    for name, state in saved["kept"].items():
-        run.kept[name].load_state_dict(state)
-    for feed, position in zip(run.feeds, saved["positions"], strict=True):
+
+
+def restore(
+    run: Run,
+    tensors: Mapping[str, Any],
+    own: Mapping[str, Any] | None,
+    kept: Mapping[str, Any],
+    facts: Mapping[str, Any],
+) -> None:
+    """Put back what ``collect`` gave; ``own`` is None where another number of ranks saved it. ``check`` it first."""
+    for index, (model, optimizer) in enumerate(run.prepared):
+        by_name.load_state(run.strategy, model, optimizer, tensors[str(index)])
+    for name, thing in run.kept.items():
+        if not getattr(thing, "per_rank", False):
+            thing.load_state_dict(kept[name])
+        elif own is not None:  # with another number of ranks nobody's state is ours
+            thing.load_state_dict(own["kept"][name])
+    for feed, position in zip(run.feeds, facts["positions"], strict=True):
         feed.position.epoch, feed.position.step = position["at"]
         feed.position.ended = False
-    set_rng_state(saved["rng"])
+    run.steps_done = facts["step"]
+    run.metrics = dict(facts["metrics"])
+    if own is None:
+        # Another number of ranks: nobody's generators are ours, so begin a stream that no rank has had.
+        seed_everything(derive(run.seed, "resumed", run.world.world_size, run.world.rank, facts["step"]))
+        return
+    with torch.no_grad():
+        for (model, _), buffers in zip(run.prepared, own.get("buffers", []), strict=False):
+            for name, buffer in model.named_buffers():
+                buffer.copy_(buffers[name])
+    run.buffers_differ = "buffers" in own
+    set_rng_state(dict(own["rng"]))

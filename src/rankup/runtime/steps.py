@@ -11,15 +11,22 @@ from rankup.runtime.loaders import Batch, Feed
 
 if TYPE_CHECKING:
     from rankup.runtime.run import Run
+    from rankup.runtime.survival import Survival
 
 
 class Epoch:
     """One epoch: iterate it for this rank's batches. ``index`` from 0; ``len()`` is the number of steps."""
 
-    def __init__(self, run: Run, feed: Feed, index: int) -> None:
+    def __init__(self, run: Run, feed: Feed, index: int, survival: Survival) -> None:
         self.index = index
+        self._survival = survival
         self._run = run
         self._feed = feed
+
+    @property
+    def done(self) -> int:
+        """Steps of this epoch that are done: more than 0 at the beginning of one that is resumed."""
+        return self._feed.position.step
 
     def __len__(self) -> int:
         steps = self._feed.steps
@@ -30,7 +37,7 @@ class Epoch:
     def __iter__(self) -> Iterator[Any]:
         run, position, strategy = self._run, self._feed.position, self._run.strategy
         accumulates, checked = run.accumulate > 1, run.needs_backward
-        world_size = run.world.world_size
+        replicas = run.replicas
         try:
             for batch in self._feed.batches(self.index, position.step):
                 run.batch = batch
@@ -38,16 +45,19 @@ class Epoch:
                 if accumulates:
                     strategy.weigh(1.0 if batch.samples else 0.0)  # run.backward weighs the micro-batches
                 else:
-                    strategy.weigh(batch.samples * world_size / batch.total)
+                    strategy.weigh(batch.samples * replicas / batch.total)
                 if batch.last:
                     position.step += 1
                 if batch.samples and batch.last and not checked:
                     yield batch.value
                 else:
                     yield from self._with_care(batch)
+                if batch.last:
+                    self._survival.step_done()
         finally:
             run.batch = None
             strategy.weigh(1.0)  # what follows is no step of ours
+        self._survival.epoch_trained()
         run.settle_buffers()
         position.ended = True
 
@@ -67,7 +77,7 @@ class Epoch:
         if run.needs_backward and (run.backward_calls == backwards or run.step_calls == steps):
             raise RankupError(
                 "plain-backward",
-                "accumulate= or clip= was given, but the loop's body ended without run.backward and run.step",
+                "accumulate=, clip= or fp16 was asked for, but the loop's body ended without run.backward and run.step",
                 hint="call them instead of loss.backward() and opt.step(), in every iteration",
                 exit_code=1,
             )

@@ -1,28 +1,52 @@
-"""What every strategy answers. A strategy knows tensors and process groups, never data sets or files."""
+"""What every strategy answers; the answers here are those of one process.
+
+A strategy knows tensors and process groups, never data sets or files. Each differs from one process in a few of these
+members, so each file says only what it does differently.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
-from typing import Protocol, runtime_checkable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
+
+from rankup.strategies.clipping import clip_gradients
 
 
-@runtime_checkable
-class Strategy(Protocol):
-    """The life of a step: ``weigh``, then forward and backward, inside ``deferred`` but for the last micro-batch."""
+class Strategy:
+    """The life of a step: ``weigh``, forward, ``backward``; inside ``deferred`` but for the last micro-batch."""
 
-    name: str
+    name: ClassVar[str]
+    #: The rank that answers for a batch which all ranks work on together; None where each has a share of its own.
+    speaker: ClassVar[int | None] = None
+    #: Whether all ranks must draw the same random numbers: they compute parts of the same activations.
+    draws_alike: ClassVar[bool] = False
+    #: Whether forward and backward are collectives, so that every rank must enter them equally often.
+    lockstep: ClassVar[bool] = False
+
+    def answers(self, rank: int, world_size: int) -> bool:
+        """Whether what ``rank`` computes is to be counted: a batch shared by all ranks counts once."""
+        return self.speaker is None or rank == self.speaker % world_size
+
+    def part(self, model: nn.Module) -> nn.Module:
+        """What of ``model`` this rank holds, before anything is moved to the device: all of it, or a stage."""
+        return model
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
-        """The model to call in the training loop. ``model`` is on ``device`` already."""
-        ...
+        """The model to call in the training loop. ``model`` is what ``part`` gave, on ``device`` already."""
+        return model
 
     def unwrap(self, model: nn.Module) -> nn.Module:
         """The user's own module inside what ``wrap`` returned."""
-        ...
+        return model
+
+    def finish(self, model: nn.Module, optimizer: Optimizer, clip: float | None) -> tuple[nn.Module, Any]:
+        """Last word on the wrapped model and its optimizer, built after ``wrap``."""
+        return model, optimizer
 
     def weigh(self, weight: float) -> None:
         """How much this rank's gradient counts in the mean over ranks, from the next backward on.
@@ -31,12 +55,27 @@ class Strategy(Protocol):
         global mean; 1 where all hold equally many; 0 makes sure that nothing of this rank's gradient is used, not
         even a NaN.
         """
-        ...
 
     def deferred(self) -> AbstractContextManager[None]:
         """While inside, gradients gather on their rank: for all micro-batches of a window but the last."""
-        ...
+        return nullcontext()
+
+    def backward(self, loss: torch.Tensor) -> None:
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def agree(self, overflowed: torch.Tensor) -> None:
+        """Make ``overflowed``, a float scalar that is 1 where this rank's gradients are not finite, the ranks' maximum.
+
+        Nothing to do where all ranks hold the same gradients.
+        """
 
     def clip(self, parameters: Iterable[nn.Parameter], max_norm: float) -> torch.Tensor:
         """Scale the gradients down to a norm of ``max_norm``; the norm before, a scalar tensor."""
-        ...
+        return clip_gradients(parameters, max_norm)
+
+    def step(self, optimizer: Optimizer) -> None:
+        optimizer.step()
+
+    def tensors(self, model: nn.Module) -> dict[str, torch.Tensor]:
+        """Every parameter and saved buffer that this rank holds, live, by its name in the user's whole model."""
+        return model.state_dict(keep_vars=True)

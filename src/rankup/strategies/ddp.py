@@ -13,35 +13,38 @@ Two things differ from a bare ``DistributedDataParallel(model)``, both for exact
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
+
+from rankup.errors import RankupError
+from rankup.strategies.base import Strategy
+from rankup.strategies.replicas import start_equal, trainable
 
 # Named forward_sync_buffers since torch 2.13, broadcast_buffers before.
 _SIGNATURE = inspect.signature(DistributedDataParallel.__init__).parameters
 _SYNC_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _SIGNATURE else "broadcast_buffers"
 
 
-class DDP:
+class DDP(Strategy):
     name = "ddp"
 
-    def __init__(self) -> None:
+    def __init__(self, *, static_graph: bool = False) -> None:
+        """``static_graph``: every step uses the same parameters in the same way, which DDP then learns once."""
+        self._static_graph = static_graph
         self._weight = 1.0
         self._hooks: list[RemovableHandle] = []
         self._models: list[DistributedDataParallel] = []
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
-        frozen = not any(p.requires_grad for p in model.parameters())
         # DDP starts ranks from equal parameters; buffers, and models that it refuses, are ours to start equal.
-        for tensor in (*model.buffers(), *(model.parameters() if frozen else ())):
-            dist.broadcast(tensor.detach(), src=0)
-        if frozen:
+        start_equal(model, parameters=not trainable(model))
+        if not trainable(model):
             return model  # a teacher: there is nothing to reduce
         no_buffers_in_forward: dict[str, Any] = {_SYNC_BUFFERS: False}
         wrapped = DistributedDataParallel(
@@ -49,6 +52,7 @@ class DDP:
             device_ids=[device] if device.type == "cuda" else None,
             gradient_as_bucket_view=True,
             find_unused_parameters=find_unused_parameters,
+            static_graph=self._static_graph,
             **no_buffers_in_forward,
         )
         self._models.append(wrapped)
@@ -82,10 +86,13 @@ class DDP:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
+        if self._static_graph:
+            raise RankupError(
+                "static-graph-accumulates",
+                "DDP with a static graph cannot gather gradients over micro-batches",
+                hint="leave out static_graph, or accumulate",
+            )
         with ExitStack() as stack:
             for model in self._models:
                 stack.enter_context(model.no_sync())
             yield
-
-    def clip(self, parameters: Iterable[nn.Parameter], max_norm: float) -> torch.Tensor:
-        return nn.utils.clip_grad_norm_(parameters, max_norm)  # replicas hold the same gradients

@@ -16,10 +16,13 @@ from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.runtime.run import init
+from rankup.strategies.state import whole_weights
 from rankup.train.loop import train
 from rankup.train.options import TrainOptions
+from rankup.train.parallel import strategy_for
+from rankup.train.rates import describe_rate
 from rankup.train.report import Report
-from rankup.train.workload import make_workload
+from rankup.train.workload import defaults_of, make_workload
 
 
 def work(options: TrainOptions) -> None:
@@ -27,13 +30,23 @@ def work(options: TrainOptions) -> None:
     torch.set_flush_denormal(True)  # denormals slow CPUs down a hundredfold, and mean nothing in training
     sys.path.insert(0, str(Path.cwd()))  # a user's own workload lives beside where they stand
     workload = make_workload(options.workload, options.settings)
-    run = init(seed=options.seed, device=options.device, precision=options.precision)
-    report = Report(run, options)
-    network = train(run, workload, options, report)
-    if options.save_model and run.is_main:
-        buffer = io.BytesIO()
-        torch.save(network.state_dict(), buffer)
-        write_atomic(Path(options.save_model), buffer.getvalue())
+    options = options.with_defaults(defaults_of(workload))
+    run = init(
+        seed=options.seed,
+        device=options.device,
+        precision=options.precision,
+        strategy=strategy_for(options, workload),
+    )
+    if said := describe_rate(options):
+        run.print(said)
+    report = Report(run, options, workload)
+    train(run, workload, options, report)
+    if options.save_model:
+        weights = whole_weights(run.strategy, run.models[0])  # from all ranks, where they hold pieces
+        if run.is_main:
+            buffer = io.BytesIO()
+            torch.save(weights, buffer)
+            write_atomic(Path(options.save_model), buffer.getvalue())
     report.ends()
 
 

@@ -7,59 +7,73 @@ from torch import nn
 from torch.optim.lr_scheduler import StepLR
 
 from rankup.runtime.run import Run
+from rankup.train.early_stop import EarlyStop
 from rankup.train.metrics import Meter, Result
 from rankup.train.optimizers import optimizer_for
 from rankup.train.options import TrainOptions
+from rankup.train.rates import warmup_for
 from rankup.train.report import Report
-from rankup.train.workload import Data, Workload
+from rankup.train.workload import Data, Workload, ready_data
 
 
-def train(run: Run, workload: Workload, options: TrainOptions, report: Report) -> nn.Module:
-    """Train and evaluate ``options.epochs`` times; the trained model, unwrapped."""
-    if run.sum(int(not workload.present(options.data))):  # all ranks enter, or none
-        with run.shared_first(workload.home(options.data)):
-            workload.obtain(options.data)
-    train_set, test_set = workload.datasets(options.data)
-    network = workload.model()
+def train(run: Run, workload: Workload, options: TrainOptions, report: Report) -> None:
+    """Train and evaluate ``options.epochs`` times, or until the target is met."""
+    train_set, test_set = ready_data(run, workload, options.data)
     model, optimizer, data = run.prepare(
-        network, optimizer_for(options), train_set, global_batch=options.global_batch
+        workload.model(),
+        optimizer_for(options),
+        train_set,
+        global_batch=options.global_batch,
+        accumulate=options.accumulate,
+        clip=options.clip,
+        compile=options.compile,
+        channels_last=options.channels_last,
+        sync_batchnorm=options.sync_batchnorm,
     )
     schedule = StepLR(optimizer, step_size=1, gamma=options.gamma)
-    run.keep(schedule=schedule)
+    early_stop = EarlyStop(options.target_accuracy, options.patience)
+    meter = Meter(run.device)
+    run.keep(schedule=schedule, early_stop=early_stop, meter=meter)
+    warmup = warmup_for(options, optimizer)
+    if warmup is not None:
+        run.keep(warmup=warmup)
 
     for epoch in run.epochs(options.epochs, data):
+        # Here, not at the end of the epoch: a run that is resumed may have reached it before.
+        if early_stop.reached:
+            break
         model.train()
-        meter = Meter(run.device)
+        if epoch.done == 0:
+            meter.reset()
         report.epoch_begins(epoch)
         for x, y in epoch:
-            output = model(x)
-            loss = workload.loss(output, y)
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            optimizer.zero_grad()
-            meter.add(loss, workload.correct(output, y), run.batch.samples if run.batch else 0)
+            loss, output = run.forward_backward(model, workload.loss, x, y)
+            if run.step(optimizer) and warmup is not None:
+                warmup.step()
+            if run.samples:  # 0 where another rank answers for this batch
+                meter.add(loss, workload.correct(output, y), run.samples)
             report.step(meter)
             if options.dry_run:
                 break
         trained = meter.everywhere(run)  # waits for the device: the clock may be read
         report.epoch_trained(trained)
-        report.epoch_ends(trained, evaluate(run, model, workload, test_set, options))
+        tested = evaluate(run, model, workload, test_set, options)
+        early_stop.epoch_ended(tested.accuracy)
+        report.epoch_ends(trained, tested, target_reached=early_stop.reached)
         schedule.step()
         if options.dry_run:
             break
-    return network
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def evaluate(run: Run, model: nn.Module, workload: Workload, test_set: Data, options: TrainOptions) -> Result:
     """Each test sample once, over all ranks."""
     model.eval()
     meter = Meter(run.device)
     for x, y in run.batches(test_set, global_batch=options.test_batch):
         output = model(x)
-        meter.add(
-            workload.loss(output, y), workload.correct(output, y), run.batch.samples if run.batch else 0
-        )
+        if run.samples:
+            meter.add(workload.loss(output, y), workload.correct(output, y), run.samples)
         if options.dry_run:
             break
     return meter.everywhere(run)

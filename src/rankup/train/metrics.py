@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -19,7 +20,10 @@ class Result:
 
 
 class Meter:
-    """Adds up one rank's batches."""
+    """Adds up one rank's batches. It can be kept: then an epoch that is resumed counts what came before as well."""
+
+    #: Its state is each rank's own.
+    per_rank = True
 
     def __init__(self, device: torch.device) -> None:
         self._sums = torch.zeros(2, dtype=torch.float64, device=device)  # loss · samples, right answers
@@ -31,6 +35,17 @@ class Meter:
             self._sums += torch.stack((loss.detach().double() * samples, correct.double()))
             self.samples += samples
 
+    def reset(self) -> None:
+        self._sums.zero_()
+        self.samples = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"sums": self._sums, "samples": self.samples}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._sums.copy_(state_dict["sums"])
+        self.samples = state_dict["samples"]
+
     def here(self) -> Result:
         """This rank's batches so far. Waits for the device."""
         loss, correct = self._sums.tolist()
@@ -40,4 +55,4 @@ class Meter:
         """All ranks' batches. A collective."""
         samples = run.sum(self.samples)
         loss, correct = run.sum(self._sums).tolist()
-        return Result(loss / samples, correct / samples, samples)
+        return Result(loss / max(samples, 1), correct / max(samples, 1), samples)

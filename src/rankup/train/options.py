@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from rankup.errors import RankupError
 
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """``workload`` is an import target ``module:Class``; ``name`` what people call it. Batches in samples."""
+    """``workload`` is an import target ``module:Class``; ``name`` what people call it. Batches in samples.
+
+    ``given`` are the fields that somebody asked for, ``from_workload`` those that the workload's defaults have set.
+    """
 
     workload: str
     name: str
@@ -21,16 +26,36 @@ class TrainOptions:
     test_batch: int = 1000
     lr: float = 1e-3
     optimizer: str = "adam"
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    nesterov: bool = False
     gamma: float = 0.7
+    target_accuracy: float | None = None
+    patience: int = 1
     seed: int = 0
     device: str = "auto"
     precision: str = "fp32"
+    strategy: str = "auto"
+    shard_size: int = 0  # fsdp: processes that share one copy of the model; 0: all
+    microbatches: int = 0  # pp: per batch, at most; 0: two per stage
+    static_graph: bool = False  # ddp
+    accumulate: int = 1
+    clip: float | None = None
+    lr_rule: str = "none"
+    base_batch: int | None = None  # the global batch that lr was chosen for
+    warmup: int = 0  # steps
+    fused: bool = True
+    compile: bool = False
+    channels_last: bool = False
+    sync_batchnorm: bool = False
     log_interval: int = 0
     dry_run: bool = False
     save_model: str | None = None
     log: str | None = None
     bar: bool = False  # whether someone draws a progress bar from the records, so that no lines are needed
     settings: dict[str, str] = field(default_factory=dict)
+    given: list[str] = field(default_factory=list)
+    from_workload: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         _require(self.epochs >= 1, "--epochs", self.epochs, "1 or more")
@@ -38,13 +63,88 @@ class TrainOptions:
         _require(self.test_batch >= 1, "--test-batch", self.test_batch, "1 or more")
         _require(self.lr > 0, "--lr", self.lr, "greater than 0")
         _require(0 < self.gamma <= 1, "--gamma", self.gamma, "in (0, 1]")
+        _require(0 <= self.momentum < 1, "--momentum", self.momentum, "in [0, 1)")
+        _require(self.weight_decay >= 0, "--weight-decay", self.weight_decay, "0 or more")
+        target = self.target_accuracy
+        _require(target is None or 0 < target <= 1, "--target-accuracy", target, "a share in (0, 1]")
+        _require(self.patience >= 1, "--patience", self.patience, "1 or more epochs")
         _require(self.log_interval >= 0, "--log-interval", self.log_interval, "0 (by time) or more steps")
         _require(self.optimizer in OPTIMIZERS, "--optimizer", self.optimizer, " or ".join(OPTIMIZERS))
         _require(self.precision in PRECISIONS, "--precision", self.precision, " or ".join(PRECISIONS))
+        _require(self.accumulate >= 1, "--accumulate", self.accumulate, "1 or more micro-batches")
+        _require(self.clip is None or self.clip > 0, "--clip", self.clip, "greater than 0")
+        _require(self.warmup >= 0, "--warmup", self.warmup, "0 or more steps")
+        _require(self.shard_size >= 0, "--shard-size", self.shard_size, "0 (all) or more processes")
+        _require(self.microbatches >= 0, "--microbatches", self.microbatches, "0 (two per stage) or more")
+        _require(self.lr_rule in LR_RULES, "--lr-rule", self.lr_rule, " or ".join(LR_RULES))
+        _require(
+            self.lr_rule == "none" or (self.base_batch or 0) >= 1,
+            "--base-batch",
+            self.base_batch,
+            f"the global batch that --lr was chosen for, which --lr-rule {self.lr_rule} starts from",
+        )
+        self._check_strategy()
         _require(self.device in DEVICES, "--device", self.device, " or ".join(DEVICES))
         _require(self.log in (None, "tensorboard"), "--log", self.log, "tensorboard")
         if self.save_model is not None:
             _check_writable(Path(self.save_model))
+
+    @classmethod
+    def asked(cls, workload: str, name: str, options: Mapping[str, Any]) -> TrainOptions:
+        """With ``options`` as somebody asked for them: no workload's default replaces these."""
+        return cls(workload, name, given=sorted(options), **options)
+
+    def with_defaults(self, defaults: Mapping[str, Any]) -> TrainOptions:
+        """These options, with the workload's ``defaults`` where nothing was asked for.
+
+        What belongs to the workload's optimizer is no default for another one: it is left out there.
+        """
+        if unknown := sorted(set(defaults) - set(DEFAULTS)):
+            raise RankupError(
+                "bad-workload-defaults",
+                f"defaults() of {self.workload} names {', '.join(unknown)}",
+                hint=f"a workload may have defaults for {', '.join(DEFAULTS)}",
+            )
+        theirs = {name: value for name, value in defaults.items() if name not in self.given}
+        if "optimizer" in self.given and self.optimizer != defaults.get("optimizer", self.optimizer):
+            theirs = {name: value for name, value in theirs.items() if name not in OF_THE_OPTIMIZER}
+        made = replace(self, **theirs, from_workload=sorted(theirs))
+        for name in ("momentum", "nesterov"):
+            _require(
+                made.optimizer == "sgd" or name not in self.given,
+                f"--{name}",
+                f"with {made.optimizer}",
+                "for --optimizer sgd",
+            )
+        _require(
+            not made.nesterov or made.momentum > 0, "--nesterov", "without momentum", "for SGD with some"
+        )
+        return made
+
+    def _check_strategy(self) -> None:
+        """The name, and that no option is given to a strategy that would ignore it."""
+        _require(self.strategy in STRATEGIES, "--strategy", self.strategy, " or ".join(STRATEGIES))
+        for flag, given, of in (
+            ("--static-graph", self.static_graph, ("auto", "ddp")),
+            ("--shard-size", self.shard_size > 0, ("fsdp",)),
+            ("--channels-last", self.channels_last, ("auto", "none", "tp", "pp", "dp", "deepspeed", "ddp")),
+            ("--microbatches", self.microbatches > 0, ("pp",)),
+        ):
+            _require(
+                not given or self.strategy in of, flag, f"with --strategy {self.strategy}", f"for {of[-1]}"
+            )
+        _require(
+            not self.static_graph or self.accumulate == 1,
+            "--accumulate",
+            self.accumulate,
+            "1 with --static-graph",
+        )
+        _require(
+            self.strategy != "deepspeed" or self.accumulate == 1,
+            "--accumulate",
+            self.accumulate,
+            "1 for deepspeed",
+        )
 
     def to_json(self) -> str:
         """One line, for a command line."""
@@ -56,8 +156,16 @@ class TrainOptions:
 
 
 OPTIMIZERS = ("adam", "adadelta", "sgd")
-PRECISIONS = ("fp32", "bf16", "fp64")
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp64")
+STRATEGIES = ("auto", "none", "dp", "ddp", "fsdp", "tp", "pp", "deepspeed")  # named here: no torch is needed
+LR_RULES = ("none", "linear", "sqrt")
 DEVICES = ("auto", "cpu", "cuda")
+# What a workload may have defaults of its own for, and which of them mean something for one optimizer alone.
+OF_THE_OPTIMIZER = ("lr", "momentum", "weight_decay", "nesterov")
+DEFAULTS = (
+    *("data", "epochs", "global_batch", "test_batch", "precision", "optimizer", *OF_THE_OPTIMIZER),
+    *("gamma", "target_accuracy", "patience"),
+)
 
 
 def _require(right: bool, flag: str, value: object, allowed: str) -> None:

@@ -19,17 +19,23 @@ from rankup.runtime.run import Run
 from rankup.runtime.steps import Epoch
 from rankup.train.metrics import Meter, Result
 from rankup.train.options import TrainOptions
+from rankup.train.workload import Workload, note_on, unit_of
 
 PROGRESS_EVERY_S = 0.5
 LINE_EVERY_S = 10.0
 
 
 class Report:
-    """Times are wall-clock seconds; ``samples`` are those really seen, summed over ranks, not batches × sizes."""
+    """Times are wall-clock seconds; ``samples`` are those really seen, summed over ranks, not batches × sizes.
 
-    def __init__(self, run: Run, options: TrainOptions) -> None:
+    What a workload has to say of its data (``data_note``) stands wherever a result does.
+    """
+
+    def __init__(self, run: Run, options: TrainOptions, workload: Workload) -> None:
         self._run = run
         self._options = options
+        self._unit = unit_of(workload)
+        self._note = note_on(workload, options.data)
         folder = run.directory.records if run.directory and run.is_main else None
         self._progress = RecordWriter(folder / "steps.jsonl") if folder else None
         self._epochs = RecordWriter(folder / "epochs.jsonl") if folder else None
@@ -39,27 +45,48 @@ class Report:
         self._samples = 0
         self._steps_done = 0
         self._last: dict[str, Any] = {}
+        run.keep(report=self)
+
+    def state_dict(self) -> dict[str, Any]:
+        """So that what it says in the end is of the whole training, over all attempts."""
+        return {
+            "train_seconds": self._train_seconds,
+            "samples": self._samples,
+            "steps_done": self._steps_done,
+            "last": dict(self._last),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._train_seconds = state_dict["train_seconds"]
+        self._samples = state_dict["samples"]
+        self._steps_done = state_dict["steps_done"]
+        self._last = dict(state_dict["last"])
 
     def epoch_begins(self, epoch: Epoch) -> None:
         self._epoch = epoch.index
         self._steps = len(epoch)
-        self._step = 0
+        self._step = self._first = epoch.done
         self._epoch_began = self._spoke = self._lined = time.perf_counter()
 
     def step(self, meter: Meter) -> None:
-        """After each step; it costs a clock reading, and waits for the device only when there is something to say."""
+        """After each micro-batch; it costs a clock reading, and waits for the device only when there is news."""
+        if self._run.batch is not None and not self._run.batch.last:
+            return
         self._step += 1
         self._steps_done += 1
         now = time.perf_counter()
         interval = self._options.log_interval
         asked = interval > 0 and self._step % interval == 0
-        if not self._run.is_main or not (asked or now - self._spoke >= PROGRESS_EVERY_S):
+        seen = (
+            self._run.is_main and meter.samples > 0
+        )  # under pp rank 0 sees no loss: the epoch's line is all
+        if not seen or not (asked or now - self._spoke >= PROGRESS_EVERY_S):
             return
         self._spoke = now
         here = meter.here()
         elapsed = time.perf_counter() - self._epoch_began
         # Rank 0's own count times the world size is near enough for a moving number; the epoch's record is exact.
-        pace = here.samples * self._run.world.world_size / elapsed
+        pace = here.samples * self._run.replicas / elapsed
         fields = {
             "epoch": self._epoch + 1,
             "epochs": self._options.epochs,
@@ -67,7 +94,7 @@ class Report:
             "steps": self._steps,
             "loss": here.loss,
             "accuracy": here.accuracy,
-            "samples": here.samples * self._run.world.world_size,
+            "samples": here.samples * self._run.replicas,
             "samples_per_s": pace,
         }
         if self._progress:
@@ -76,10 +103,11 @@ class Report:
             self._board.add_scalar("train/loss", here.loss, self._steps_done)
         if asked or (now - self._lined >= LINE_EVERY_S and not self._options.bar):
             self._lined = now
-            left = (self._steps - self._step) * elapsed / self._step
+            left = (self._steps - self._step) * elapsed / (self._step - self._first)
             self._run.print(
                 f"epoch {self._epoch + 1}/{self._options.epochs}  step {self._step}/{self._steps}  "
-                f"loss {here.loss:.4f}  accuracy {here.accuracy:.2%}  {rate(pace)} samples/s  left {duration(left)}"
+                f"loss {here.loss:.4f}  accuracy {here.accuracy:.2%}  {rate(pace)} {self._unit}/s  "
+                f"left {duration(left)}{self._noted()}"
             )
 
     def epoch_trained(self, trained: Result) -> None:
@@ -88,7 +116,7 @@ class Report:
         self._train_seconds += self._epoch_seconds
         self._samples += trained.samples
 
-    def epoch_ends(self, trained: Result, tested: Result) -> None:
+    def epoch_ends(self, trained: Result, tested: Result, *, target_reached: bool) -> None:
         pace = trained.samples / self._epoch_seconds
         self._last = {
             "epoch": self._epoch + 1,
@@ -102,6 +130,8 @@ class Report:
             "test_samples": tested.samples,
             "train_seconds": self._epoch_seconds,
             "samples_per_s": pace,
+            "target_reached": target_reached,
+            "data_note": self._note,
         }
         if self._epochs:
             self._epochs.write("epoch", **self._last)
@@ -111,8 +141,11 @@ class Report:
         self._run.print(
             f"epoch {self._epoch + 1}/{self._options.epochs}  loss {trained.loss:.4f}  "
             f"test loss {tested.loss:.4f}  test accuracy {tested.accuracy:.2%} of {tested.samples}  "
-            f"{rate(pace)} samples/s"
+            f"{rate(pace)} {self._unit}/s{self._noted()}"
         )
+
+    def _noted(self) -> str:
+        return f"  [{self._note}]" if self._note else ""
 
     def ends(self) -> dict[str, Any]:
         """The summary: a record, and the lines that end the log."""
@@ -121,7 +154,7 @@ class Report:
             **{
                 k: v
                 for k, v in asdict(self._options).items()
-                if k not in ("save_model", "log", "log_interval", "bar")
+                if k not in ("save_model", "log", "log_interval", "bar", "given")
             },
             "strategy": self._run.strategy.name,
             "world_size": world.world_size,
@@ -134,6 +167,10 @@ class Report:
             "train_seconds": self._train_seconds,
             "samples": self._samples,
             "samples_per_s": self._samples / self._train_seconds,
+            "unit": self._unit,
+            "data_note": self._note,
+            "epochs_done": self._last["epoch"],
+            "target_reached": self._last["target_reached"],
             "test_samples": self._last["test_samples"],
             "test_loss": self._last["test_loss"],
             "test_accuracy": self._last["test_accuracy"],
@@ -149,13 +186,41 @@ class Report:
         devices = f"{world.world_size} × {summary['device']}, {nodes}, {summary['threads']} threads each"
         self._run.print(
             f"\ntrained    {self._options.name} on {self._options.data}, "
-            f"{self._last['epoch']} epochs of {self._last['train_samples']:,} samples\n"
+            f"{self._last['epoch']} epochs of {self._last['train_samples']:,} {self._unit}{self._noted()}\n"
+            f"with       {_recipe(self._options)}\n"
             f"time       {duration(self._train_seconds)} training, {duration(float(summary['seconds']))} in all\n"
-            f"speed      {rate(float(summary['samples_per_s']))} samples/s\n"
+            f"speed      {rate(float(summary['samples_per_s']))} {self._unit}/s\n"
             f"devices    {devices}\n"
-            f"accuracy   {self._last['test_accuracy']:.2%} of {self._last['test_samples']:,} test samples"
+            f"accuracy   {self._last['test_accuracy']:.2%} of {self._last['test_samples']:,} test {self._unit}"
+            f"{self._noted()}{_ending(self._options, target_reached=self._last['target_reached'])}"
         )
         return summary
+
+
+def _recipe(options: TrainOptions) -> str:
+    """The optimizer and its numbers; ``(workload)`` behind those that nobody asked for."""
+    values = {"optimizer": options.optimizer, "lr": f"lr {options.lr:g}"}
+    if options.optimizer == "sgd":
+        values["momentum"] = f"momentum {options.momentum:g}"
+        values["nesterov"] = "Nesterov" if options.nesterov else ""
+    values["weight_decay"] = f"weight decay {options.weight_decay:g}" if options.weight_decay else ""
+    values["gamma"] = f"gamma {options.gamma:g}"
+    values["global_batch"] = f"global batch {options.global_batch:,}"
+    values["precision"] = options.precision
+    return ", ".join(
+        f"{value} (workload)" if name in options.from_workload else value
+        for name, value in values.items()
+        if value
+    )
+
+
+def _ending(options: TrainOptions, *, target_reached: bool) -> str:
+    """How an early stop went; nothing where none was asked for."""
+    if options.target_accuracy is None:
+        return ""
+    epochs = f"{options.patience} epochs in a row" if options.patience > 1 else "one epoch"
+    met = "met" if target_reached else "not met"
+    return f"\ntarget     {options.target_accuracy:.2%} in {epochs}: {met}"
 
 
 def _device_name(device: torch.device) -> str:

@@ -11,20 +11,45 @@ import typer
 from rankup.cli import console
 from rankup.cli.lines import LineView
 from rankup.cli.options import JsonOption
-from rankup.cli.workload_job import DataOption, SettingsOption, require_torch, settings_from, workload_job
+from rankup.cli.training_options import (
+    AccumulateOption,
+    BaseBatchOption,
+    ChannelsLastOption,
+    ClipOption,
+    CompileOption,
+    FusedOption,
+    LrRuleOption,
+    MicrobatchesOption,
+    PrecisionOption,
+    ShardSizeOption,
+    StaticGraphOption,
+    StrategyOption,
+    SyncBatchnormOption,
+    WarmupOption,
+)
+from rankup.cli.workload_job import (
+    DataOption,
+    SettingsOption,
+    asked_for,
+    require_torch,
+    settings_from,
+    workload_job,
+)
 from rankup.core.units import duration
 from rankup.scale.grid import Turn, count_of, parse_process_counts, turns
 from rankup.scale.machine import Machine
 from rankup.scale.measured import Measured
 from rankup.scale.report import report, write
 from rankup.scale.study import measure
+from rankup.workloads import WORKLOADS
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()
 def scale(
-    workload: Annotated[str, typer.Argument(help="mnist-cnn, or module:Class of your own")],
+    context: typer.Context,
+    workload: Annotated[str, typer.Argument(help=f"{', '.join(WORKLOADS)}, or module:Class of your own")],
     nproc_per_node: Annotated[str, typer.Option(metavar="N,N,…", help="the fewest are the baseline")] = "1,2",
     repeats: Annotated[int, typer.Option(help="measured runs of each, after a warm-up")] = 3,
     epochs: Annotated[int, typer.Option()] = 5,
@@ -36,7 +61,20 @@ def scale(
     data: DataOption = "digits",
     seed: Annotated[int, typer.Option()] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    precision: Annotated[str, typer.Option(help="fp32, bf16 or fp64")] = "fp32",
+    precision: PrecisionOption = "fp32",
+    strategy: StrategyOption = "auto",
+    accumulate: AccumulateOption = 1,
+    clip: ClipOption = None,
+    lr_rule: LrRuleOption = "none",
+    base_batch: BaseBatchOption = None,
+    warmup: WarmupOption = 0,
+    fused: FusedOption = True,
+    compile: CompileOption = False,
+    channels_last: ChannelsLastOption = False,
+    sync_batchnorm: SyncBatchnormOption = False,
+    static_graph: StaticGraphOption = False,
+    shard_size: ShardSizeOption = 0,
+    microbatches: MicrobatchesOption = 0,
     settings: SettingsOption = None,
     threads: Annotated[int | None, typer.Option(help="per process; default: cores / processes")] = None,
     name: Annotated[str, typer.Option(help="of the runs; default: the workload's")] = "",
@@ -47,19 +85,35 @@ def scale(
     require_torch()
     counts = parse_process_counts(nproc_per_node)
     order = turns(counts, repeats)
-    options = {
-        "data": data,
-        "epochs": epochs,
-        "global_batch": global_batch,
-        "test_batch": test_batch,
-        "lr": lr,
-        "optimizer": optimizer,
-        "gamma": gamma,
-        "seed": seed,
-        "device": device,
-        "precision": precision,
-        "settings": settings_from(settings),
-    }
+    options = asked_for(
+        context,
+        {
+            "data": data,
+            "epochs": epochs,
+            "global_batch": global_batch,
+            "test_batch": test_batch,
+            "lr": lr,
+            "optimizer": optimizer,
+            "gamma": gamma,
+            "seed": seed,
+            "device": device,
+            "precision": precision,
+            "strategy": strategy,
+            "accumulate": accumulate,
+            "clip": clip,
+            "lr_rule": lr_rule,
+            "base_batch": base_batch,
+            "warmup": warmup,
+            "fused": fused,
+            "compile": compile,
+            "channels_last": channels_last,
+            "sync_batchnorm": sync_batchnorm,
+            "static_graph": static_graph,
+            "shard_size": shard_size,
+            "microbatches": microbatches,
+            "settings": settings_from(settings),
+        },
+    )
     jobs = {
         turn: workload_job(
             workload,

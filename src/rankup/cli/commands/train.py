@@ -13,9 +13,26 @@ import typer
 
 from rankup.cli import console
 from rankup.cli.options import JsonOption, NprocOption
+from rankup.cli.training_options import (
+    AccumulateOption,
+    BaseBatchOption,
+    ChannelsLastOption,
+    ClipOption,
+    CompileOption,
+    FusedOption,
+    LrRuleOption,
+    MicrobatchesOption,
+    PrecisionOption,
+    ShardSizeOption,
+    StaticGraphOption,
+    StrategyOption,
+    SyncBatchnormOption,
+    WarmupOption,
+)
 from rankup.cli.workload_job import (
     DataOption,
     SettingsOption,
+    asked_for,
     require_torch,
     settings_from,
     workload_job,
@@ -23,6 +40,7 @@ from rankup.cli.workload_job import (
 from rankup.core.records import read_records
 from rankup.errors import RankupError
 from rankup.jobs.local import View, execute
+from rankup.workloads import WORKLOADS
 from rankup.world import World
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -30,18 +48,39 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.command()
 def train(
-    workload: Annotated[str, typer.Argument(help="mnist-cnn, or module:Class of your own")],
+    context: typer.Context,
+    workload: Annotated[str, typer.Argument(help=f"{', '.join(WORKLOADS)}, or module:Class of your own")],
     epochs: Annotated[int, typer.Option()] = 5,
     global_batch: Annotated[int, typer.Option(help="samples per step over all processes")] = 64,
     test_batch: Annotated[int, typer.Option(help="the same, in evaluations")] = 1000,
     lr: Annotated[float, typer.Option()] = 1e-3,
     optimizer: Annotated[str, typer.Option(help="adam, adadelta or sgd")] = "adam",
+    momentum: Annotated[float, typer.Option(help="of sgd")] = 0.9,
+    weight_decay: Annotated[float, typer.Option()] = 0.0,
+    nesterov: Annotated[bool, typer.Option("--nesterov", help="for sgd")] = False,
     gamma: Annotated[float, typer.Option(help="factor on the learning rate after each epoch")] = 0.7,
+    target_accuracy: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="stop when the test accuracy is this good, as 0.9")
+    ] = None,
+    patience: Annotated[int, typer.Option(metavar="EPOCHS", help="… in so many epochs in a row")] = 1,
     data: DataOption = "digits",
     nproc_per_node: NprocOption = "auto",
     seed: Annotated[int, typer.Option()] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    precision: Annotated[str, typer.Option(help="fp32, bf16 or fp64")] = "fp32",
+    precision: PrecisionOption = "fp32",
+    strategy: StrategyOption = "auto",
+    accumulate: AccumulateOption = 1,
+    clip: ClipOption = None,
+    lr_rule: LrRuleOption = "none",
+    base_batch: BaseBatchOption = None,
+    warmup: WarmupOption = 0,
+    fused: FusedOption = True,
+    compile: CompileOption = False,
+    channels_last: ChannelsLastOption = False,
+    sync_batchnorm: SyncBatchnormOption = False,
+    static_graph: StaticGraphOption = False,
+    shard_size: ShardSizeOption = 0,
+    microbatches: MicrobatchesOption = 0,
     log_interval: Annotated[int, typer.Option(help="a line every N steps; 0: every few seconds")] = 0,
     log: Annotated[str | None, typer.Option(help="tensorboard: its files go to the run directory")] = None,
     save_model: Annotated[Path | None, typer.Option(help="write the state_dict here at the end")] = None,
@@ -52,7 +91,10 @@ def train(
     runs_root: Annotated[Path, typer.Option(help="where run directories are made")] = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
-    """Train, evaluate after each epoch, and end with a summary; records go to the run directory."""
+    """Train, evaluate after each epoch, and end with a summary; records go to the run directory.
+
+    A workload may have defaults of its own where a flag is not given: the summary marks them.
+    """
     require_torch()
     if log == "tensorboard" and find_spec("tensorboard") is None:
         raise RankupError(
@@ -65,24 +107,45 @@ def train(
         name=name,
         runs_root=runs_root,
         threads=threads,
-        options={
-            "data": data,
-            "epochs": epochs,
-            "global_batch": global_batch,
-            "test_batch": test_batch,
-            "lr": lr,
-            "optimizer": optimizer,
-            "gamma": gamma,
-            "seed": seed,
-            "device": device,
-            "precision": precision,
-            "log_interval": log_interval,
-            "log": log,
-            "save_model": str(save_model.absolute()) if save_model else None,
-            "dry_run": dry_run,
-            "bar": bar,
-            "settings": settings_from(settings),
-        },
+        options=asked_for(
+            context,
+            {
+                "data": data,
+                "epochs": epochs,
+                "global_batch": global_batch,
+                "test_batch": test_batch,
+                "lr": lr,
+                "optimizer": optimizer,
+                "momentum": momentum,
+                "weight_decay": weight_decay,
+                "nesterov": nesterov,
+                "gamma": gamma,
+                "target_accuracy": target_accuracy,
+                "patience": patience,
+                "seed": seed,
+                "device": device,
+                "precision": precision,
+                "strategy": strategy,
+                "accumulate": accumulate,
+                "clip": clip,
+                "lr_rule": lr_rule,
+                "base_batch": base_batch,
+                "warmup": warmup,
+                "fused": fused,
+                "compile": compile,
+                "channels_last": channels_last,
+                "sync_batchnorm": sync_batchnorm,
+                "static_graph": static_graph,
+                "shard_size": shard_size,
+                "microbatches": microbatches,
+                "log_interval": log_interval,
+                "log": log,
+                "save_model": str(save_model.absolute()) if save_model else None,
+                "dry_run": dry_run,
+                "bar": bar,
+                "settings": settings_from(settings),
+            },
+        ),
     )
     if World.detect().world_size > 1:  # a launcher has started us once per rank already
         from rankup.train.__main__ import work

@@ -1,0 +1,69 @@
+"""``deepspeed``: DeepSpeed's engine with ZeRO stage 1 (optimizer state is sharded), where it is installed.
+
+It owns backward, clipping and the step, so these go through it. Its own micro-batches and precisions stay off: rankup
+cuts the batches and autocast computes. Snapshots are not for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from rankup.errors import RankupError
+from rankup.strategies.base import Strategy
+from rankup.strategies.replicas import start_equal
+
+
+class DeepSpeed(Strategy):
+    name = "deepspeed"
+
+    def __init__(self) -> None:
+        try:
+            self._deepspeed: Any = importlib.import_module("deepspeed")
+        except ImportError as error:
+            raise RankupError(
+                "no-deepspeed",
+                f"strategy deepspeed needs the package deepspeed, which cannot be imported: {error}",
+                hint="pip install deepspeed; or --strategy fsdp, which shards with torch alone",
+            ) from error
+        self._weight = 1.0
+        self._engine: Any = None
+
+    def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
+        start_equal(model)
+        return model
+
+    def unwrap(self, model: nn.Module) -> nn.Module:
+        inner: nn.Module = getattr(model, "module", model)
+        return inner
+
+    def finish(self, model: nn.Module, optimizer: Optimizer, clip: float | None) -> tuple[nn.Module, Any]:
+        config = {
+            "train_micro_batch_size_per_gpu": 1,  # for its own reports; the engine takes any batch
+            "gradient_accumulation_steps": 1,
+            "gradient_clipping": clip or 0.0,
+            "zero_optimization": {"stage": 1},
+            "zero_allow_untested_optimizer": True,
+        }
+        self._engine, made, _, _ = self._deepspeed.initialize(
+            model=model, optimizer=optimizer, config=config, dist_init_required=False
+        )
+        return self._engine, made
+
+    def weigh(self, weight: float) -> None:
+        self._weight = weight
+
+    def backward(self, loss: torch.Tensor) -> None:
+        weighed = loss * self._weight if self._weight else torch.nan_to_num(loss, 0.0, 0.0, 0.0) * 0.0
+        self._engine.backward(weighed)
+
+    def clip(self, parameters: Iterable[nn.Parameter], max_norm: float) -> torch.Tensor:
+        return torch.tensor(float("nan"))  # the engine clips, inside its step, and knows the norm afterwards
+
+    def step(self, optimizer: Optimizer) -> None:
+        self._engine.step()

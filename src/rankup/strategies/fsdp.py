@@ -1,0 +1,126 @@
+"""``fsdp``: each rank holds a shard of every parameter, gradient and optimizer state (torch's FSDP2, ``fully_shard``).
+
+The blocks of the model (the entries of its outermost ``Sequential`` and ``ModuleList`` containers) are gathered one at
+a time when they compute, and let go again. ``shard_size`` makes it hybrid: sharded over so many neighbouring ranks (a
+node's, mostly), replicated over the groups of them.
+
+What differs from a bare ``fully_shard(model)``, for exactness: ranks start from rank 0's parameters, which it does not
+see to; gradients are weighed where shares differ, as under ddp, on their way into the reduction. Parameters are
+gathered in fp32 and autocast does what it does under every strategy: a mixed-precision policy of FSDP's own would
+compute norms and biases in bf16 too, another model than ddp's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from rankup.errors import RankupError
+from rankup.strategies.base import Strategy
+from rankup.strategies.replicas import start_equal, trainable
+
+
+class FSDP(Strategy):
+    name = "fsdp"
+    lockstep = True
+
+    def __init__(self, *, shard_size: int = 0) -> None:
+        """``shard_size``: ranks that share one copy of the model; 0 for all."""
+        self._shard_size = shard_size
+        self._weight = 1.0
+        self._models: list[Any] = []
+        self._weighed: dict[int, torch.Tensor] = {}  # gathered parameters that have their hook, kept alive
+
+    def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
+        try:
+            from torch.distributed.fsdp import fully_shard
+        except ImportError as error:
+            raise RankupError(
+                "torch-too-old", f"torch {torch.__version__} has no fully_shard", hint="torch 2.6 or later"
+            ) from error
+        start_equal(model)
+        if not trainable(model):
+            return model  # a teacher: whole on every rank
+        for parameter in model.parameters():
+            parameter.data = parameter.data.contiguous()  # it shards no other memory format
+        mesh = self._mesh(device)
+        for module in (*blocks(model), model):
+            fully_shard(module, mesh=mesh)
+            # After FSDP's own hook, which gathers: what the module holds then are whole parameters.
+            module.register_forward_pre_hook(self._hook_gathered)
+        self._models.append(model)
+        return model
+
+    def _mesh(self, device: torch.device) -> DeviceMesh:
+        ranks, size = dist.get_world_size(), self._shard_size
+        if size in (0, ranks):
+            return init_device_mesh(device.type, (ranks,))
+        if size < 1 or ranks % size:
+            raise RankupError(
+                "bad-shard-size",
+                f"{ranks} processes cannot be cut into groups of {size}",
+                hint="--shard-size divides the number of processes: the processes of a node, mostly",
+            )
+        return init_device_mesh(device.type, (ranks // size, size), mesh_dim_names=("replicate", "shard"))
+
+    def weigh(self, weight: float) -> None:
+        self._weight = weight
+
+    def _hook_gathered(self, module: nn.Module, args: Any) -> None:
+        for parameter in module.parameters():
+            if (
+                not hasattr(parameter, "to_local")
+                and parameter.requires_grad
+                and id(parameter) not in self._weighed
+            ):
+                self._weighed[id(parameter)] = parameter
+                parameter.register_hook(self._scaled)  # type: ignore[no-untyped-call]
+
+    def _scaled(self, gradient: torch.Tensor) -> torch.Tensor:
+        """A parameter's whole gradient of this backward, before it is accumulated, reduced and cut."""
+        if self._weight == 0.0:
+            return torch.zeros_like(gradient)  # not a product: 0 × inf is NaN
+        return gradient if self._weight == 1.0 else gradient * self._weight
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        for model in self._models:
+            model.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            for model in self._models:
+                model.set_requires_gradient_sync(True)
+
+    def agree(self, overflowed: torch.Tensor) -> None:
+        dist.all_reduce(overflowed, op=dist.ReduceOp.MAX)
+
+
+def blocks(model: nn.Module) -> list[nn.Module]:
+    """The parts of ``model`` that are gathered one by one, in order; none where nothing is to be gained.
+
+    A block that shares a parameter with another stays with the root: a parameter has one home.
+    """
+    owners = Counter(id(p) for block in _candidates(model) for p in set(block.parameters()))
+    elsewhere = Counter(id(p) for m in model.modules() for p in m.parameters(recurse=False))
+    chosen = []
+    for block in _candidates(model):
+        inside = Counter(id(p) for m in block.modules() for p in m.parameters(recurse=False))
+        if inside and all(owners[key] == 1 and elsewhere[key] == n for key, n in inside.items()):
+            chosen.append(block)
+    return chosen
+
+
+def _candidates(module: nn.Module) -> Iterator[nn.Module]:
+    for child in module.children():
+        if isinstance(module, (nn.Sequential, nn.ModuleList)) and not isinstance(child, nn.ModuleList):
+            yield child
+        else:
+            yield from _candidates(child)

@@ -1,0 +1,178 @@
+"""``pp``: pipeline parallelism, the model cut into stages, one per rank (torch's ``pipelining``, schedule 1F1B).
+
+Every rank takes the same batch: the first stage reads its inputs, the last one its targets and the loss. A batch is cut
+into equal micro-batches that travel one behind another; each stage alternates one forward with one backward, so that it
+holds few activations. Forward and backward are therefore one call, ``Pipeline.forward_backward``.
+
+Stages come from the workload (``pipeline_stages(model, n)``); each takes one tensor and gives one, and the last one's
+output is the model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+
+from rankup.errors import RankupError
+from rankup.strategies.base import Strategy
+from rankup.strategies.clipping import clip_gradients
+
+Loss = Callable[[Any, Any], torch.Tensor]
+
+
+class PP(Strategy):
+    name = "pp"
+    speaker = -1
+    lockstep = True
+
+    def __init__(
+        self,
+        *,
+        stages: Callable[[nn.Module, int], Sequence[nn.Module]],
+        loss: Loss,
+        microbatches: int = 0,
+    ) -> None:
+        """``microbatches`` per batch at most (fewer where it does not divide into so many); 0: twice the stages."""
+        self._stages = stages
+        self._loss = loss
+        self._microbatches = microbatches
+        self._names: dict[str, str] = {}  # of this rank's stage → of the model
+
+    def part(self, model: nn.Module) -> nn.Module:
+        count = dist.get_world_size()
+        stages = list(self._stages(model, count))
+        whole = {id(p) for p in model.parameters()}
+        held = [id(p) for stage in stages for p in stage.parameters()]
+        if len(stages) != count or set(held) != whole or len(held) != len(whole):
+            raise RankupError(
+                "bad-pipeline-stages",
+                f"{len(stages)} stages with {len(held)} of the model's {len(whole)} parameters for {count} processes",
+                hint="pipeline_stages(model, n) gives n modules, which hold every parameter once",
+            )
+        # A stage has other names for what it holds; the user's are those of the whole model.
+        names = {id(tensor): name for name, tensor in model.state_dict(keep_vars=True).items()}
+        stage = stages[dist.get_rank()]
+        self._names = {name: names[id(t)] for name, t in stage.state_dict(keep_vars=True).items()}
+        return stage
+
+    def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
+        return Pipeline(model, device, self._loss, self._microbatches or 2 * dist.get_world_size())
+
+    def unwrap(self, model: nn.Module) -> nn.Module:
+        return model.stage if isinstance(model, Pipeline) else model
+
+    def agree(self, overflowed: torch.Tensor) -> None:
+        dist.all_reduce(overflowed, op=dist.ReduceOp.MAX)
+
+    def clip(self, parameters: Iterable[nn.Parameter], max_norm: float) -> torch.Tensor:
+        return clip_gradients(parameters, max_norm, over_ranks=True)
+
+    def tensors(self, model: nn.Module) -> dict[str, torch.Tensor]:
+        return {self._names[name]: t for name, t in model.state_dict(keep_vars=True).items()}
+
+
+class _Contiguous(torch.autograd.Function):
+    """The identity, forwards and backwards, in plain memory order: a backend sends nothing else."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.contiguous()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return gradients[0].contiguous()
+
+
+class _Sent(nn.Module):
+    """A stage whose activations and gradients can be sent, whatever memory format it computes in."""
+
+    def __init__(self, stage: nn.Module) -> None:
+        super().__init__()
+        self.stage = stage
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        taken = _Contiguous.apply(x)  # type: ignore[no-untyped-call]
+        given: torch.Tensor = _Contiguous.apply(self.stage(taken))  # type: ignore[no-untyped-call]
+        return given
+
+
+class Pipeline(nn.Module):
+    """This rank's stage and its schedules, one for each size of batch."""
+
+    def __init__(self, stage: nn.Module, device: torch.device, loss: Loss, microbatches: int) -> None:
+        super().__init__()
+        self.stage = stage
+        self._device = device
+        self._loss = loss
+        self._microbatches = microbatches
+        self._schedules: dict[tuple[int, bool], ScheduleGPipe | Schedule1F1B] = {}
+        self._scale = 1.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor | None:
+        """The model's output on the last rank, None on the others. Without gradients: for evaluation."""
+        with torch.no_grad():
+            return self._run(x, training=False)
+
+    def forward_backward(
+        self, x: torch.Tensor, target: torch.Tensor, scale: float = 1.0
+    ) -> tuple[torch.Tensor, torch.Tensor] | tuple[None, None]:
+        """Gradients of ``scale`` times the mean loss, added to what the stage has; (loss, output) on the last rank."""
+        losses: list[torch.Tensor] = []
+        self._scale = scale / self._count(len(x))
+        output = self._run(x, training=True, target=target, losses=losses)
+        if output is None:
+            return None, None
+        return torch.stack([loss.detach() for loss in losses]).sum() / scale, output
+
+    def _run(self, x: torch.Tensor, *, training: bool, **options: Any) -> torch.Tensor | None:
+        schedule = self._schedules.get((len(x), training))
+        if schedule is None:
+            schedule = self._schedules[len(x), training] = self._schedule(x, training)
+        first, last = dist.get_rank() == 0, dist.get_rank() == dist.get_world_size() - 1
+        if not last:
+            options.pop("target", None)
+        output: torch.Tensor | None = schedule.step(*((x,) if first else ()), **options)
+        return output if last else None
+
+    def _count(self, samples: int) -> int:
+        """The most micro-batches of equal size: receivers know one shape."""
+        return max(n for n in range(1, min(self._microbatches, samples) + 1) if samples % n == 0)
+
+    def _schedule(self, x: torch.Tensor, training: bool) -> ScheduleGPipe | Schedule1F1B:
+        rank, stages, count = dist.get_rank(), dist.get_world_size(), self._count(len(x))
+        taken, given = self._shapes(x[: len(x) // count], training)
+        stage = PipelineStage(
+            _Sent(self.stage), rank, stages, self._device, input_args=taken, output_args=given
+        )
+        # 1F1B fills the pipe first, for which it needs a micro-batch per stage; the gradients are the same.
+        kind = Schedule1F1B if training and count >= stages else ScheduleGPipe
+        loss = (lambda output, target: self._loss(output, target) * self._scale) if training else None
+        return kind(stage, count, loss_fn=loss, scale_grads=False)
+
+    def _shapes(self, x: torch.Tensor, training: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """What this stage takes and gives for a micro-batch like ``x``.
+
+        Asked here by a forward that leaves no trace. Left to itself the schedule asks with uninitialised memory, and
+        BatchNorm would keep the statistics of that.
+        """
+        rank, stages = dist.get_rank(), dist.get_world_size()
+        told: list[Any] = [None]
+        if rank > 0:
+            dist.recv_object_list(told, src=rank - 1)
+            x = torch.zeros(told[0][0], dtype=told[0][1], device=self._device)
+        buffers = [(buffer, buffer.clone()) for buffer in self.stage.buffers()]
+        devices = [self._device] if self._device.type == "cuda" else []
+        with torch.no_grad(), torch.random.fork_rng(devices=devices):
+            given = self.stage(x)
+            for buffer, value in buffers:
+                buffer.copy_(value)
+        if rank < stages - 1:
+            dist.send_object_list([(tuple(given.shape), given.dtype)], dst=rank + 1)
+        taken = torch.empty(x.shape, dtype=x.dtype, device=self._device)
+        made = torch.empty(given.shape, dtype=given.dtype, device=self._device)
+        return taken.requires_grad_(training and rank > 0), made.requires_grad_(training)

@@ -1,0 +1,17 @@
+"""How ranks start from one model, whatever each has drawn."""
+
+from __future__ import annotations
+
+import torch.distributed as dist
+from torch import nn
+
+
+def trainable(model: nn.Module) -> bool:
+    """Whether there is a gradient to reduce: a frozen teacher has none."""
+    return any(parameter.requires_grad for parameter in model.parameters())
+
+
+def start_equal(model: nn.Module, *, parameters: bool = True) -> None:
+    """Buffers, and ``parameters`` too, become rank 0's. A collective."""
+    for tensor in (*model.buffers(), *(model.parameters() if parameters else ())):
+        dist.broadcast(tensor.detach(), src=0)

@@ -1,0 +1,146 @@
+"""The state of a model and its optimizer by parameter names, whatever the strategy: what snapshots hold.
+
+Tensors are the live ones: plain under none, dp and ddp (equal on all ranks), DTensors under fsdp and tp, a stage's own
+under pp. ``torch.distributed.checkpoint`` saves and loads all of these under one name each, so a state written by one
+strategy is read by another. Optimizer state is taken as it is: torch's ``get_state_dict`` would make an optimizer that
+has not stepped take an empty step first, after which Adam counts one step too many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.optim import Optimizer
+
+from rankup.errors import RankupError
+from rankup.strategies.base import Strategy
+from rankup.strategies.clipping import local, whole
+
+State = dict[str, Any]
+
+
+def state(strategy: Strategy, model: nn.Module, optimizer: Optimizer | None) -> State:
+    """``{"model": {name: tensor}, "optimizer": {"state": {name: {field: value}}, "groups": {name: {option: value}}}}``.
+
+    ``model`` is the unwrapped one (``Run.models``). The optimizer's part holds what this rank trains.
+    """
+    tensors = strategy.tensors(model)
+    saved: State = {"model": {name: tensor.detach() for name, tensor in tensors.items()}}
+    if optimizer is not None:
+        names = {id(tensor): name for name, tensor in tensors.items()}
+        saved["optimizer"] = {
+            "state": {names[id(p)]: dict(fields) for p, fields in optimizer.state.items()},
+            "groups": {
+                names[id(p)]: {option: value for option, value in group.items() if option != "params"}
+                for group in optimizer.param_groups
+                for p in group["params"]
+            },
+        }
+    return saved
+
+
+def target(
+    strategy: Strategy, model: nn.Module, optimizer: Optimizer | None, saved: Mapping[str, Any]
+) -> State:
+    """A state to load into: this rank's names, laid out as the strategy has it, with the fields that ``saved`` has.
+
+    ``saved`` is a state of the same form whose tensors need shape and dtype only (they may be on ``meta``). A field of
+    its parameter's shape is laid out as the parameter is; any other is whole on every rank.
+    """
+    made = state(strategy, model, optimizer)
+    if optimizer is None:
+        return made
+    made["optimizer"]["state"] = {
+        name: {field: _like(made["model"][name], value) for field, value in fields.items()}
+        for name, fields in saved["optimizer"]["state"].items()
+        if name in made["optimizer"]["groups"]
+    }
+    return made
+
+
+def _like(parameter: torch.Tensor, value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.shape == parameter.shape:
+        return torch.zeros_like(parameter, dtype=value.dtype)
+    return torch.zeros(value.shape, dtype=value.dtype)
+
+
+def load_state(
+    strategy: Strategy, model: nn.Module, optimizer: Optimizer | None, saved: Mapping[str, Any]
+) -> None:
+    """Put back a state, of this strategy or of another. Collective where tensors are laid out anew.
+
+    RankupError where names or shapes are another model's, before anything is changed. Names that this rank does not
+    hold (another stage's) are passed over if another rank has them.
+    """
+    tensors = strategy.tensors(model)
+    _check(strategy, tensors, saved["model"])
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            local(tensor).copy_(local(_laid_out(saved["model"][name], tensor)))
+        if optimizer is None:
+            return
+        names = {id(tensor): name for name, tensor in tensors.items()}
+        optimizer.state.clear()
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                name = names[id(parameter)]
+                group.update(saved["optimizer"]["groups"][name])
+                fields = saved["optimizer"]["state"].get(name)
+                if fields is not None:
+                    optimizer.state[parameter] = {
+                        field: _field(value, parameter) for field, value in fields.items()
+                    }
+
+
+def _check(strategy: Strategy, tensors: Mapping[str, torch.Tensor], saved: Mapping[str, Any]) -> None:
+    missing = sorted(tensors.keys() - saved.keys())
+    foreign = [] if strategy.name == "pp" else sorted(saved.keys() - tensors.keys())
+    other = sorted(name for name in tensors.keys() & saved.keys() if tensors[name].shape != saved[name].shape)
+    for names, said in (
+        (missing, "lacks"),
+        (foreign, "has, and this model has not,"),
+        (other, "has in another shape"),
+    ):
+        if names:
+            raise RankupError(
+                "other-model",
+                f"the state {said} {', '.join(names[:3])}"
+                + (f" and {len(names) - 3} more" if names[3:] else ""),
+                hint="it was taken of another model: build the one that it belongs to",
+            )
+
+
+def _field(value: Any, parameter: torch.Tensor) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.shape == parameter.shape:
+        return _laid_out(value, parameter).clone()
+    return whole(value).clone()
+
+
+def _laid_out(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """``value`` on the device of ``like`` and sharded as it is."""
+    if not hasattr(like, "to_local"):
+        return whole(value).to(like.device)
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    assert isinstance(like, DTensor)
+    if isinstance(value, DTensor) and value.device_mesh == like.device_mesh:
+        return value.redistribute(placements=like.placements)
+    return distribute_tensor(whole(value).to(like.device), like.device_mesh, like.placements)
+
+
+def whole_weights(strategy: Strategy, model: nn.Module) -> dict[str, torch.Tensor]:
+    """The model's plain ``state_dict``, whole and on the CPU, on rank 0 (pieces elsewhere). Every rank calls it."""
+    weights = {name: whole(tensor.detach()).cpu() for name, tensor in strategy.tensors(model).items()}
+    if strategy.name != "pp":
+        return weights
+    stages: list[Any] | None = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
+    dist.gather_object(weights, stages)
+    return {name: tensor for stage in stages or [weights] for name, tensor in stage.items()}

@@ -1,0 +1,195 @@
+"""``rankup snapshots`` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from rankup.cli.app import main
+from rankup.snapshots.layout import entries
+from rankup.snapshots.saver import Saver
+from rankup.snapshots.state import State
+from snapshot_faults import ALONE, flip, resumed, saved, tensors
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run directory with steps 1 and 2."""
+    saved(tmp_path / "run" / "snapshots", 1, 2)
+    return tmp_path / "run"
+
+
+def call(capsys, *args):
+    """Exit code, stdout and stderr of ``rankup snapshots ARGS``."""
+    with pytest.raises(SystemExit) as ended:
+        main(["snapshots", *map(str, args)])
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+def test_ls_tells_what_there_is_of_a_run_and_of_a_directory(run, capsys):
+    for place in (run, run / "snapshots"):
+        code, out, _ = call(capsys, "ls", place)
+        head, first, second = out.splitlines()
+        assert code == 0
+        assert head.split() == ["snapshot", "age", "size", "world", "strategy", "metrics"]
+        assert first.startswith("step-1 ") and "loss 0.5" in first
+        assert second.startswith("step-2 ") and "loss 0.3333" in second
+
+
+def test_ls_shows_what_was_set_aside_and_what_cannot_be_read(run, capsys):
+    flip(run / "snapshots" / "step-2" / "values.pt", 99)
+    resumed(run / "snapshots")
+    (run / "snapshots" / "step-7").mkdir()
+    rows = json.loads(call(capsys, "ls", run, "--json")[1])
+    assert [(row["snapshot"], row["state"]) for row in rows] == [
+        ("step-1", "unverified"), ("step-7", "damaged"), ("step-2.damaged", "damaged"),
+    ]  # fmt: skip
+    assert rows[0]["step"] == 1 and rows[0]["world_size"] == 1 and rows[0]["bytes"] > 0
+    lines = call(capsys, "ls", run)[1].splitlines()
+    assert [line.split()[-1] == "damaged" for line in lines[1:]] == [False, True, True]
+
+
+def test_a_run_without_snapshots_is_no_error_and_no_directory_is(tmp_path, capsys):
+    assert call(capsys, "ls", tmp_path)[:2] == (0, f"no snapshot in {tmp_path}\n")
+    code, _, err = call(capsys, "ls", tmp_path / "nothing")
+    assert code == 2 and "[no-such-directory]" in err
+
+
+def test_verify_says_which_are_good_and_changes_nothing(run, capsys):
+    assert call(capsys, "verify", run)[:2] == (0, "step-1          good\nstep-2          good\n")
+    flip(run / "snapshots" / "step-1" / "tensors-0.bin", 99)
+    code, out, _ = call(capsys, "verify", run, "--json")
+    assert code == 1
+    assert [(row["snapshot"], row["good"]) for row in json.loads(out)] == [
+        ("step-1", False),
+        ("step-2", True),
+    ]
+    assert "step-1          damaged: tensors-0.bin has another SHA-256" in call(capsys, "verify", run)[1]
+    assert [entry.name for entry in entries(run / "snapshots")] == ["step-1", "step-2"]
+
+
+def test_verify_of_one_snapshot_looks_at_that_one_alone(run, capsys):
+    flip(run / "snapshots" / "step-1" / "tensors-0.bin", 99)
+    assert call(capsys, "verify", run / "snapshots" / "step-2")[:2] == (0, "step-2          good\n")
+    assert call(capsys, "verify", run / "snapshots" / "latest")[0] == 0
+
+
+def test_ls_and_verify_work_where_there_is_no_torch(run):
+    for command in ("ls", "verify"):
+        code = (
+            "import sys; sys.modules['torch'] = None\n"
+            f"from rankup.cli.app import main; main(['snapshots', {command!r}, {str(run)!r}])"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "step-2" in done.stdout
+
+
+def test_diff_names_what_differs_and_by_how_much(run, capsys):
+    first, second = run / "snapshots" / "step-1", run / "snapshots" / "step-2"
+    assert call(capsys, "diff", first, first)[:2] == (0, "no difference\n")
+    code, out, _ = call(capsys, "diff", first, run)
+    lines = out.splitlines()
+    assert code == 1
+    assert lines[0] == "5 differ, the first is model/bias; the largest difference is 1"
+    assert lines[1] == "  model/bias: 0.5"
+    assert lines[-1] == "  optimizer/param_groups/0/lr: 0.1 | 0.2"
+    rows = json.loads(call(capsys, "diff", first, second, "--json")[1])
+    assert {row["name"]: row["largest"] for row in rows}["model/weight"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "largest"),
+    [
+        ([1.0, float("nan")], [1.0, float("nan")], None),
+        ([1.0, float("nan")], [1.0, 2.0], float("inf")),
+        ([float("inf"), 1.0], [float("inf"), 3.0], 2.0),
+        ([0.0], [-0.0], None),
+    ],
+)
+def test_diff_of_numbers_that_are_none(tmp_path, capsys, left, right, largest):
+    with Saver(tmp_path, ALONE) as saver:
+        saver.save(1, State({"x": torch.tensor(left)}))
+        saver.save(2, State({"x": torch.tensor(right)}))
+    code, out, _ = call(capsys, "diff", tmp_path / "step-1", tmp_path / "step-2", "--json")
+    assert code == (0 if largest is None else 1)
+    assert [row["largest"] for row in json.loads(out)] == ([] if largest is None else [largest])
+
+
+def test_diff_of_other_shapes_and_other_names(tmp_path, capsys):
+    with Saver(tmp_path, ALONE) as saver:
+        saver.save(1, State({"x": torch.zeros(2), "y": torch.zeros(1)}))
+        saver.save(2, State({"x": torch.zeros(3), "z": torch.zeros(1)}))
+    out = call(capsys, "diff", tmp_path / "step-1", tmp_path / "step-2")[1]
+    assert "  x: float32[2] | float32[3]" in out
+    assert "  y: float32[1] | nothing" in out and "  z: nothing | float32[1]" in out
+
+
+def read_safetensors(path):
+    """Name → tensor, by the format's description."""
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header, data = json.loads(content[8 : 8 + length]), content[8 + length :]
+    header.pop("__metadata__")
+    dtypes = {"F32": torch.float32, "I64": torch.int64, "BF16": torch.bfloat16}
+    return {
+        name: torch.frombuffer(
+            bytearray(data[slice(*said["data_offsets"])]), dtype=dtypes[said["dtype"]]
+        ).view(said["shape"])
+        for name, said in header.items()
+    }
+
+
+def test_export_gives_the_plain_model_of_the_newest(run, capsys, tmp_path):
+    out = tmp_path / "model.safetensors"
+    code, said, _ = call(capsys, "export", run, out)
+    assert (code, said) == (0, f"{out}: 2 tensors of step 2\n")
+    expected = tensors(2)["model"]
+    exported = read_safetensors(out)
+    assert exported.keys() == expected.keys()
+    assert all(torch.equal(exported[name], expected[name]) for name in expected)
+    torch.nn.Linear(3, 5, bias=True).load_state_dict(
+        {"weight": exported["weight"].t(), "bias": exported["bias"]}
+    )
+
+
+def test_an_export_is_read_by_safetensors_itself(tmp_path, capsys):
+    library = pytest.importorskip("safetensors.torch", reason="safetensors is not installed")
+    model = {
+        "a": torch.arange(3, dtype=torch.bfloat16),
+        "b": torch.arange(6).view(2, 3),
+        "c": torch.tensor(True),
+    }
+    with Saver(tmp_path, ALONE) as saver:
+        saver.save(1, State({"model": model}))
+    call(capsys, "export", tmp_path, tmp_path / "x.safetensors")
+    exported = library.load_file(tmp_path / "x.safetensors")
+    assert all(torch.equal(exported[name], model[name]) for name in model)
+
+
+def test_export_says_what_parts_there_are(run, capsys, tmp_path):
+    code, _, err = call(capsys, "export", run, tmp_path / "x", "--part", "teacher")
+    assert code == 2 and "holds no tensors called teacher/…" in err and "model, optimizer" in err
+    assert call(capsys, "export", run, tmp_path / "x", "--part", "optimizer/state")[0] == 0
+
+
+def test_export_overwrites_nothing_and_leaves_nothing_half_written(run, capsys, tmp_path):
+    (tmp_path / "x").write_text("mine")
+    assert "[file-exists]" in call(capsys, "export", run, tmp_path / "x")[2]
+    assert "[export-not-written]" in call(capsys, "export", run, tmp_path / "none" / "x")[2]
+    assert (tmp_path / "x").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "x"]
+
+
+@pytest.mark.parametrize("command", [["export", "x.safetensors"], ["diff", "."]])
+def test_a_damaged_snapshot_is_neither_compared_nor_exported(run, capsys, command, monkeypatch):
+    monkeypatch.chdir(run)
+    flip(run / "snapshots" / "step-2" / "tensors-0.bin", 99)
+    code, _, err = call(capsys, command[0], run, *command[1:])
+    assert code == 1 and "the snapshot is damaged: tensors-0.bin has another SHA-256" in err

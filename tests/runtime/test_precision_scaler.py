@@ -1,0 +1,134 @@
+"""Precisions by device, and the loss scale of fp16: an overflow anywhere stops the step everywhere."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import rankup
+from ranks import run_ranks
+from rankup.runtime.precision import FP16, make_precision
+from rankup.runtime.scaler import DOUBLE_AFTER, LossScaler
+from rankup.strategies import make_strategy
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("name", ["fp16", "tf32"])
+def test_what_a_cpu_has_not_is_one_clear_error(name):
+    with pytest.raises(rankup.RankupError, match=f"precision {name} is for GPUs") as caught:
+        rankup.init(precision=name, device="cpu")
+    assert caught.value.code == "precision-needs-gpu"
+
+
+def test_an_unknown_precision_is_named_with_those_there_are():
+    with pytest.raises(rankup.RankupError, match="bf61") as caught:
+        make_precision("bf61", CPU)
+    assert "bf16" in str(caught.value)
+
+
+def test_tf32_is_a_switch_of_the_device_and_fp32_turns_it_off(monkeypatch):
+    said = []
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", said.append)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    for name in ("tf32", "fp32"):
+        make_precision(name, torch.device("cuda"))
+        said.append(torch.backends.cudnn.allow_tf32)
+    assert said == ["high", True, "highest", False]
+
+
+def scaled(scaler: LossScaler, net: nn.Module, batch: object, factor: float = 1.0) -> bool:
+    (factor * net(torch.ones(1, 2)).sum() * scaler.factor(batch)).backward()
+    return scaler.unscale(list(net.parameters()), make_strategy("none"), CPU)
+
+
+def test_the_scale_halves_after_an_overflow_and_doubles_after_many_good_steps():
+    scaler, net = LossScaler(), nn.Linear(2, 1)
+    assert scaled(scaler, net, 0)
+    assert net.weight.grad.tolist() == [[1.0, 1.0]]  # unscaled, to the last bit: the scale is a power of two
+    assert not scaled(scaler, net, 1, float("inf"))
+    net.zero_grad()
+    assert scaler.factor(1) == 2.0**16  # a batch keeps its scale, whatever its first optimizer found
+    assert scaler.factor(2) == 2.0**15
+    for batch in range(3, 3 + DOUBLE_AFTER):
+        net.zero_grad()
+        scaled(scaler, net, batch)
+    assert (scaler.factor("next"), scaler.skipped) == (2.0**16, 1)
+
+
+def test_a_scale_goes_on_from_its_state_also_between_an_overflow_and_the_next_batch():
+    scaler, net = LossScaler(), nn.Linear(2, 1)
+    scaled(scaler, net, 0, float("nan"))
+    again = LossScaler()
+    again.load_state_dict(scaler.state_dict())
+    assert again.factor(1) == scaler.factor(1) == 2.0**15
+
+
+def overflow_on_one_rank(name: str) -> list[tuple[list[float], bool, float]]:
+    """Three steps in fp16's way; in the second, one rank alone overflows."""
+    run = rankup.init(seed=1, strategy=name)
+    run.scaler = LossScaler()  # as precision fp16 makes it, which the CPU refuses
+    net = nn.Linear(4, 1, bias=False)
+    nn.init.ones_(net.weight)
+    data = rankup.ResidentData(torch.ones(12, 4))
+    model, opt, feed = run.prepare(net, lambda p: torch.optim.SGD(p, lr=0.5), data, global_batch=4, clip=0.1)
+    seen = []
+    for step, x in enumerate(run.steps(feed, epochs=1)):
+        wrong = float("inf") if step == 1 and run.world.rank == run.world.world_size - 1 else 1.0
+        run.backward(model(x).mean() * wrong)
+        stepped = run.step(opt)
+        weight = net.weight.full_tensor() if hasattr(net.weight, "full_tensor") else net.weight
+        seen.append((weight.flatten().tolist(), stepped, run.grad_norm.item()))
+    return seen
+
+
+@pytest.mark.parametrize(("name", "world_size"), [("none", 1), ("ddp", 2), ("fsdp", 2)])
+def test_an_overflow_on_one_rank_is_a_step_of_none_and_clipping_sees_unscaled_gradients(name, world_size):
+    for first, second, third in run_ranks(overflow_on_one_rank, world_size, name):
+        assert [first[1], second[1], third[1]] == [True, False, True]
+        assert second[0] == first[0]
+        assert third[0] != first[0]
+        assert first[2] == third[2] == pytest.approx(2.0)  # four gradients of 1, not of 65536
+        assert first[0] == pytest.approx([1 - 0.5 * 0.1 / 2] * 4, rel=1e-4)
+
+
+def forgets_to_use_ours() -> str:
+    run = rankup.init(seed=1)
+    run.scaler = LossScaler()
+    data = rankup.ResidentData(torch.ones(4, 2))
+    model, opt, feed = run.prepare(
+        nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.5), data, global_batch=4
+    )
+    try:
+        for x in run.steps(feed, epochs=1):
+            model(x).sum().backward()
+            opt.step()
+    except rankup.RankupError as error:
+        return error.code
+    return "nothing"
+
+
+def test_a_plain_backward_in_fp16_is_an_error():
+    assert run_ranks(forgets_to_use_ours, 1) == ["plain-backward"]
+
+
+@pytest.mark.gpu
+def test_fp16_trains_on_a_gpu_and_its_scale_is_in_the_state():
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    run = rankup.init(seed=1, precision="fp16")
+    x = torch.randn(64, 8)
+    net = nn.Linear(8, 8)
+    model, opt, feed = run.prepare(
+        net, lambda p: torch.optim.SGD(p, lr=0.1), rankup.ResidentData(x, x), global_batch=16, clip=1.0
+    )
+    losses = []
+    for a, b in run.steps(feed, epochs=5):
+        loss, _ = run.forward_backward(model, F.mse_loss, a, b)
+        run.step(opt)
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    assert run.precision is FP16
+    assert run.kept["loss_scale"].state_dict()["scale"] == 2.0**16
