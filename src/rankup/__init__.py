@@ -17,18 +17,22 @@ if TYPE_CHECKING:
     from rankup.runtime.run import Run as Run
     from rankup.runtime.run import init as init
     from rankup.runtime.stop import should_stop as should_stop
+    from rankup.runtime.survival import Snapshots as Snapshots
+    from rankup.snapshots.prune import Keep as Keep
     from rankup.world import World as World
 
 _PUBLIC = {
+    "Keep": "rankup.snapshots.prune:Keep",
     "RankupError": "rankup.errors:RankupError",
     "ResidentData": "rankup.runtime.data:ResidentData",
     "Run": "rankup.runtime.run:Run",
+    "Snapshots": "rankup.runtime.survival:Snapshots",
     "World": "rankup.world:World",
     "init": "rankup.runtime.run:init",
     "should_stop": "rankup.runtime.stop:should_stop",
 }
 
-__all__ = ["RankupError", "ResidentData", "Run", "World", "__version__", "init", "should_stop"]
+__all__ = [*_PUBLIC, "__version__"]
 
 
 def __getattr__(name: str) -> Any:

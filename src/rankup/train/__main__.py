@@ -16,6 +16,7 @@ from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.runtime.run import init
+from rankup.runtime.survival import Snapshots
 from rankup.strategies.state import whole_weights
 from rankup.train.loop import train
 from rankup.train.options import TrainOptions
@@ -36,6 +37,7 @@ def work(options: TrainOptions) -> None:
         device=options.device,
         precision=options.precision,
         strategy=strategy_for(options, workload),
+        snapshots=Snapshots(every=options.snapshot_every),
     )
     if said := describe_rate(options):
         run.print(said)

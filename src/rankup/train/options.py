@@ -48,6 +48,7 @@ class TrainOptions:
     compile: bool = False
     channels_last: bool = False
     sync_batchnorm: bool = False
+    snapshot_every: str = "10m"
     log_interval: int = 0
     dry_run: bool = False
     save_model: str | None = None

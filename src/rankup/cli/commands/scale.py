@@ -121,7 +121,7 @@ def scale(
             name=name,
             runs_root=runs_root,
             threads=threads,
-            options={**options, "dry_run": turn.repeat == 0},
+            options={**options, "dry_run": turn.repeat == 0, "snapshot_every": "off"},
         )[0]
         for turn in order
     }
