@@ -32,7 +32,17 @@ _PUBLIC = {
     "should_stop": "rankup.runtime.stop:should_stop",
 }
 
-__all__ = [*_PUBLIC, "__version__"]
+__all__ = [
+    "Keep",
+    "RankupError",
+    "ResidentData",
+    "Run",
+    "Snapshots",
+    "World",
+    "__version__",
+    "init",
+    "should_stop",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -41,7 +41,7 @@ class Ema:
 
 
 def train(directory: str, when: str, every: str = "off") -> dict[str, Any]:
-    """One attempt, with dropout, BatchNorm, augmentation, a schedule and an average. ``when`` to ask for a stop: phase and number."""
+    """One attempt, with dropout, BatchNorm, augmentation, a schedule, an average. ``when`` to stop: phase, number."""
     os.environ["RANKUP_RUN_DIR"] = directory
     stop.AGREE_EVERY_S = 0.0  # at every step: all of it takes less than the second that is usual
     said: dict[str, Any] = {"losses": {}, "after": [], "tested": [], "ended": False}

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from rankup.cli import console
 from rankup.core.units import duration
 from rankup.errors import RankupError
-from rankup.snapshots.layout import find_entry
+from rankup.snapshots.layout import Entry, find_entry
 from rankup.snapshots.manifest import Damaged, Manifest, read_manifest
 from rankup.snapshots.verify import verify
 
 if TYPE_CHECKING:  # it needs torch
     from rankup.snapshots.compare import Difference
-    from rankup.snapshots.layout import Entry
 
 _HEAD = ("snapshot", "age", "size", "world", "strategy", "metrics", "")
 
@@ -70,6 +69,20 @@ def _number(value: object) -> bool:
 
 def _painted(line: str, state: str) -> str:
     return line if state == "unverified" else console.paint(line, "red")
+
+
+def verdict(entry: Entry) -> dict[str, Any]:
+    """Whether a snapshot is good, for ``--json``; ``bytes`` and ``problem`` where they apply."""
+    told: dict[str, Any] = {"snapshot": entry.name, "good": True, "bytes": None, "problem": ""}
+    try:
+        return {**told, "bytes": verify(entry.path).size}
+    except Damaged as damage:
+        return {**told, "good": False, "problem": str(damage)}
+
+
+def verdict_line(told: dict[str, Any]) -> str:
+    word = console.paint("good", "green") if told["good"] else console.paint("damaged", "red")
+    return f"{told['snapshot']:<16}{word}" + (f": {told['problem']}" if told["problem"] else "")
 
 
 def opened(path: Path) -> tuple[Entry, Manifest]:

@@ -1,4 +1,4 @@
-"""mpirun, one process per rank: Open MPI's, or PALS's mpiexec (Cray EX). It starts processes; MPI itself is not used."""
+"""mpirun, one process per rank: Open MPI's, or PALS's mpiexec (Cray EX). It starts processes; nobody speaks MPI."""
 
 from __future__ import annotations
 

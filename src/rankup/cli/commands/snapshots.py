@@ -9,10 +9,8 @@ import typer
 
 from rankup.cli import console
 from rankup.cli.options import JsonOption
-from rankup.cli.snapshot_lines import differences, listing, opened, row
+from rankup.cli.snapshot_lines import differences, listing, opened, row, verdict, verdict_line
 from rankup.snapshots.layout import damaged, entries, find_entry, find_root
-from rankup.snapshots.manifest import Damaged
-from rankup.snapshots.verify import verify
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, help="The saved states of a run.")
 
@@ -32,19 +30,11 @@ def ls(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
 @app.command("verify")
 def verify_command(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
     """Compare the size and SHA-256 of every file; exit code 1 where a snapshot is damaged. Changes nothing."""
-    all_of_them = entries(find_root(directory)) or [find_entry(directory)]
-    answers = []
-    for entry in all_of_them:
-        try:
-            answer = {"snapshot": entry.name, "good": True, "bytes": verify(entry.path).size, "problem": ""}
-        except Damaged as damage:
-            answer = {"snapshot": entry.name, "good": False, "bytes": None, "problem": str(damage)}
-        answers.append(answer)
-        if not as_json:
-            word = console.paint("good", "green") if answer["good"] else console.paint("damaged", "red")
-            print(f"{entry.name:<16}{word}" + (f": {answer['problem']}" if answer["problem"] else ""))
+    answers = [verdict(entry) for entry in entries(find_root(directory)) or [find_entry(directory)]]
     if as_json:
         console.print_json(answers)
+    else:
+        print("\n".join(verdict_line(answer) for answer in answers))
     raise typer.Exit(0 if all(answer["good"] for answer in answers) else 1)
 
 
