@@ -8,10 +8,11 @@ import pytest
 
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.jobs.follow import ASK_LATER_S, Follower, Log
+from rankup.jobs.follow import ASK_LATER_S, Follower, Log, describe
 from rankup.jobs.interrupts import Interrupts
-from rankup.jobs.standing import stands
+from rankup.jobs.standing import Standing, stands
 from rankup.jobs.submitted import Submitted
+from rankup.jobs.traces import Traces
 from rankup.schedulers.base import JobStatus, State
 from rankup.spec.jobspec import JobSpec
 
@@ -209,3 +210,9 @@ def test_the_backlog_may_be_cut(cluster, lines, shown):
     follower.backlog(lines)
     assert cluster.shown == shown
     assert list(log.new()) == []
+
+
+def test_the_attempts_of_an_arrays_tasks_are_not_one_jobs():
+    tasks = {0: Standing("7_0", State.RUNNING), 1: Standing("7_1", State.RUNNING)}
+    said = describe(Standing("7", State.RUNNING, "2 running", traces=Traces(attempts=2), tasks=tasks))
+    assert said == "job 7 is running: 2 running"

@@ -1,7 +1,8 @@
 """Rendered scripts for PBS and for this machine, run by bash: PBS's own commands are small stand-ins on PATH.
 
 What the stand-ins do is what the real ones were seen to do: pbsdsh starts its task with an empty environment in
-another folder, and ends with 0 whatever the task did.
+another folder, and ends with 0 whatever the task did. What a task of pbsdsh or pbs_tmrsh prints is PBS's: it goes to
+the job's own output, which is seen after its end, and never through these commands.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 
 from rankup.core.rundir import RunDir
+from rankup.errors import RankupError
 from rankup.jobs.script import render
 from rankup.spec.jobspec import JobSpec
 from rankup.spec.sites import find_site
@@ -26,8 +28,10 @@ from rankup.spec.sites import find_site
 PBSDSH = """#!/bin/bash
 printf "%s\\n" "$*" >>"$FAKES/pbsdsh.log"
 shift 3   # -n LINE --
-cd / && env -i FAKES="$FAKES" PATH=/usr/bin:/bin PBS_NODENUM=9 "$@"
-echo "pbsdsh: task 0x00000000 exit status $?"
+cd / && env -i FAKES="$FAKES" PATH=/usr/bin:/bin PBS_NODENUM=9 "$@" >>"$FAKES/spool" 2>&1
+code=$?
+[ $code -le 128 ] || code=$((code + 128))   # PBS's way to say by which signal
+[ $code = 0 ] || echo "pbsdsh: task 0x00000000 exit status $code"
 exit 0
 """
 QSUB = """#!/bin/bash
@@ -35,8 +39,14 @@ printf '%s\\n' "$@" >>"$FAKES/qsub.log"
 [ -t 0 ] || cat >>"$FAKES/qsub.stdin"
 echo 8.head
 """
-PBS_TMRSH = '#!/bin/bash\nshift\nexec env -i PATH=/usr/bin:/bin FAKES="$FAKES" "$@"\n'
+PBS_TMRSH = '#!/bin/bash\nshift\nexec env -i PATH=/usr/bin:/bin FAKES="$FAKES" "$@" >>"$FAKES/spool" 2>&1\n'
 SSH = '#!/bin/bash\nexec env -i PATH=/usr/bin:/bin FAKES="$FAKES" bash -c "${@: -1}"\n'
+# A SLURM of one node whose controller does not answer squeue.
+SLURM = {
+    "squeue": "#!/bin/bash\nexit 1\n",
+    "scontrol": "#!/bin/bash\necho localhost\n",
+    "srun": '#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\nexec "$@"\n',
+}
 MPIEXEC = """#!/bin/bash
 for i in 0 1; do OMPI_COMM_WORLD_RANK=$i "${@:(-3)}" & pids+=($!); done
 code=0
@@ -53,7 +63,14 @@ class Job:
         self.fakes = tmp_path / "fakes"
         for path in (self.folder, self.fakes):
             path.mkdir(exist_ok=True)
-        fakes = {"pbsdsh": PBSDSH, "qsub": QSUB, "pbs_tmrsh": PBS_TMRSH, "ssh": SSH, "mpiexec": MPIEXEC}
+        fakes = {
+            "pbsdsh": PBSDSH,
+            "qsub": QSUB,
+            "pbs_tmrsh": PBS_TMRSH,
+            "ssh": SSH,
+            "mpiexec": MPIEXEC,
+            **SLURM,
+        }
         for name, text in fakes.items():
             (self.fakes / name).write_text(text)
             (self.fakes / name).chmod(0o755)
@@ -123,6 +140,21 @@ def test_a_failing_agent_ends_the_others_although_pbsdsh_ends_with_0(tmp_path: P
     assert job["outcome"] == "failed" and job["exit_code"] == "1"
 
 
+def test_an_agent_that_is_killed_ends_the_job_at_once_although_it_leaves_no_word(tmp_path: Path):
+    kills = 'agent=$(ps -o ppid= -p $PPID); [ "$RANK" = 0 ] || { kill -KILL $agent $PPID; exit; }; sleep 600'
+    job = Job(tmp_path, command=bash(kills), nodes=2, nproc_per_node=1)
+    began = time.monotonic()
+    assert job.execute() == 1, job.log
+    assert time.monotonic() - began < 40, job.log
+    assert "exit status 265" in job.log and job["outcome"] == "failed"
+
+
+def test_what_agents_are_given_is_for_their_owner_alone(tmp_path: Path):
+    job = Job(tmp_path, command=bash("true"), nodes=2, nproc_per_node=1)
+    assert job.execute() == 0, job.log
+    assert (job.run.path / "agent-1.sh").stat().st_mode & 0o777 == 0o600
+
+
 WAITS = 'echo begun; until [ -e "$RANKUP_RUN_DIR/STOP" ]; do sleep 0.1; done; echo requeue >"$RANKUP_RUN_DIR/outcome"'
 
 
@@ -138,12 +170,10 @@ def test_near_the_time_limit_the_ranks_are_asked_to_stop_and_a_successor_is_subm
         "8.head",
     )
     assert (job.fakes / "qsub.log").read_text().splitlines() == [
-        "-W", "depend=afterany:7.head", "-v", f"RANKUP_SUCCESSOR=1,RANKUP_RUN={job.run.path}", str(job.script)
+        "-W", "depend=afterany:7.head", "-v", "RANKUP_SUCCESSOR=1", str(job.script)
     ]  # fmt: skip
     # The successor goes on in the same directory and log, and asks for one more.
-    assert (
-        job.execute({"PBS_JOBID": "8.head", "RANKUP_SUCCESSOR": "1", "RANKUP_RUN": str(job.run.path)}) == 75
-    )
+    assert job.execute({"PBS_JOBID": "8.head", "RANKUP_SUCCESSOR": "1"}) == 75
     assert re.findall(r"attempt (\d), job (\d)", job.log) == [("1", "7"), ("2", "8")]
     assert job["requeues"] == "2"
 
@@ -162,14 +192,8 @@ def test_a_task_of_an_array_goes_on_as_a_job_of_its_own(tmp_path: Path):
     assert job["task-3/requeues"] == "1" and job["jobs"] == "8.head 3"
     submitted = (job.fakes / "qsub.stdin").read_text()
     assert "#PBS -J" in job.script.read_text() and "#PBS -J" not in submitted
-    values = f"RANKUP_SUCCESSOR=1,RANKUP_RUN={job.run.path},RANKUP_TASK=3"
-    assert (job.fakes / "qsub.log").read_text().splitlines() == ["-v", values]
-    again = {
-        "PBS_JOBID": "8.head",
-        "RANKUP_SUCCESSOR": "1",
-        "RANKUP_RUN": str(job.run.path),
-        "RANKUP_TASK": "3",
-    }
+    assert (job.fakes / "qsub.log").read_text().splitlines() == ["-v", "RANKUP_SUCCESSOR=1,RANKUP_TASK=3"]
+    again = {"PBS_JOBID": "8.head", "RANKUP_SUCCESSOR": "1", "RANKUP_TASK": "3"}
     assert job.execute(again) == 75
     assert (job.run.logs / "job-3.log").read_text().count("==== rankup: attempt") == 2
 
@@ -184,7 +208,7 @@ def test_a_script_that_cannot_be_asked_is_ended_in_time_and_requeued_with_a_word
 def test_a_successor_of_a_finished_run_has_nothing_to_do(tmp_path: Path):
     job = Job(tmp_path, command=bash("echo ran"))
     assert job.execute() == 0
-    assert job.execute({"RANKUP_SUCCESSOR": "1", "RANKUP_RUN": str(job.run.path)}) == 0
+    assert job.execute({"RANKUP_SUCCESSOR": "1"}) == 0
     assert job.log.count("ran\n") == 1 and "nothing is left to do" in job.log
 
 
@@ -243,3 +267,57 @@ def test_secrets_reach_the_ranks_and_not_the_script(tmp_path: Path):
     (job.run.path / "secrets.env").write_text("export TOKEN='12345678'\n")
     assert job.execute() == 0, job.log
     assert "token 8" in job.log and "12345678" not in job.script.read_text() + job.log
+
+
+def test_a_controller_that_does_not_answer_is_no_reason_to_stop(tmp_path: Path):
+    # `date -d ""` is last midnight: long past, for a job's end.
+    job = Job(tmp_path, "slurm", command=bash("sleep 3; echo ended"), launcher="single")
+    env = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "localhost", "SLURM_EXPORT_ENV": "NONE"}
+    assert job.execute(env) == 0
+    assert job["STOP"] == "" and job["outcome"] == "done"
+
+
+@pytest.mark.parametrize("site", ["local", "pbs"])
+def test_a_lone_script_finds_a_world_of_one(tmp_path: Path, site: str):
+    names = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT TASK"
+    (tmp_path / "pro ject").mkdir()
+    (tmp_path / "pro ject" / "one.py").write_text(
+        f"import os\nprint('found', *(os.environ[n] for n in {names.split()}))\n"
+    )
+    job = Job(tmp_path, site, command=("one.py",), launcher="single", env={"TASK": "c o l a"})
+    assert job.execute({"RANKUP_TASK": "an outer job's"}) == 0, job.log
+    assert re.search(r"^found 0 0 1 1 127\.0\.0\.1 \d{5} c o l a$", job.log, re.MULTILINE), job.log
+
+
+def test_mpirun_reaches_the_nodes_of_pbs_by_pbss_own_way(tmp_path: Path):
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    mpirun = '#!/bin/bash\n"$OMPI_MCA_plm_rsh_agent" localhost "echo \\$0 in \\${PATH%%:*}; exit 5"\n'
+    job = Job(tmp_path, command=bash("true"), launcher="mpirun", nodes=2)
+    (job.fakes / "mpirun").write_text(mpirun)
+    (job.fakes / "mpirun").chmod(0o755)
+    job.script.write_text(render(job.spec, find_site("pbs", {}, tmp_path), folder))
+    assert job.execute() == 5
+    # Its own PATH comes along, and what it prints is PBS's.
+    assert (job.fakes / "spool").read_text() == f"/bin/sh in {job.fakes}\n"
+
+
+def test_a_virtual_environment_in_a_container_is_the_python_of_the_command(tmp_path: Path):
+    values = {"container": "/images/a.sif", "venv": "/in side/env"}
+    for launcher in ("single", "torchrun", "srun"):
+        text = script_of(tmp_path, "slurm", command=("x.py",), python="python", launcher=launcher, **values)
+        assert "bin/activate" not in text and "/in side/env/bin/python" in text
+
+
+def script_of(tmp_path: Path, site: str, run: Path = Path("/runs/x/1"), **values: Any) -> str:
+    spec = JobSpec.model_validate({"name": "job", "folder": tmp_path, **values})
+    return render(spec, find_site(site, {}, tmp_path), run)
+
+
+def test_directives_survive_an_awkward_run_directory(tmp_path: Path):
+    run = Path("/a b/%j #1/'q'\"")
+    slurm = script_of(tmp_path, "slurm", run, command=("true",))
+    assert '#SBATCH --output="/a b/%%j #1/\'q\'\\"/logs/job.log"\n' in slurm  # as the lab's sbatch reads it
+    assert "#PBS -o" not in script_of(tmp_path, "pbs", run, command=("true",))
+    with pytest.raises(RankupError, match="cannot write a log"):
+        script_of(tmp_path, "slurm", Path("/a\\b"), command=("true",))

@@ -33,6 +33,9 @@ PBS_JOB = {
     "PBS_NODEFILE": "/var/nodes",
     "NCPUS": "8",
     "TMPDIR": "/x",
+    "RANKUP_RUN": "/runs/outer",
+    "RANKUP_TASK": "3",
+    "RANKUP_SUCCESSOR": "1",
 }
 
 

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 
 from rankup.errors import RankupError
 from rankup.spec.jobfile import job_toml, read_job_file
+from rankup.spec.jobspec import OF_THE_SCRIPT
 from rankup.spec.resolve import Resolved
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 lines = st.text(st.characters(exclude_categories=["Cs", "Cc"]))
-names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
+names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True).filter(
+    lambda name: name not in OF_THE_SCRIPT
+)
 
 
 def again(folder: Path, resolved: Resolved, **changes: object) -> Resolved:

@@ -176,3 +176,26 @@ def test_nothing_to_run_is_said(tmp_path):
 
 def test_a_large_node_without_gpus_is_not_measured_by_the_one_with_gpus(tmp_path):
     assert ask(tmp_path, site="olivia", account="a", mem="2T").spec.mem == 2 * 1024 * 1024
+
+
+@pytest.mark.parametrize("array", ["5-1", "1-5:0", "0-99999999999"])
+def test_an_array_of_nothing_or_of_too_much_is_refused(tmp_path, array):
+    with pytest.raises(RankupError) as caught:
+        ask(tmp_path, array=array)
+    assert (caught.value.code, caught.value.exit_code) == ("bad-array", 2)
+
+
+@pytest.mark.parametrize("flags", [{"env": {"RUN": "x"}}, {"env": {"JOB": "x"}}])
+def test_the_scripts_own_variables_are_not_the_jobs(tmp_path, flags):
+    with pytest.raises(RankupError, match="own script"):
+        ask(tmp_path, **flags)
+
+
+def test_conda_and_a_container_are_two_pythons(tmp_path):
+    with pytest.raises(RankupError, match="not conda's"):
+        ask(tmp_path, container="/images/a.sif", conda="env")
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    with pytest.raises(RankupError, match="no UTF-8"):
+        ask(tmp_path, "train.py", "caf\udce9")

@@ -61,6 +61,8 @@ def lines(fanout: str, agent: Sequence[str], nodes: int, cpus: int | None) -> li
         *_part("agents.sh"),
     ]
     if fanout == "mpiexec":
+        # It brings back what its processes print, as the others do not.
+        scripts = [line.replace(" >>%q 2>&1", "").replace(' "$RUN/logs/node-$i.log"', "") for line in scripts]
         return [*scripts, *_MPIEXEC]
     return [*scripts, "reach() {", *_REACH[fanout], "}", *_part("each.sh"), "fan_out &", "workers=$!"]
 

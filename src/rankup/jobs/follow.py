@@ -139,7 +139,8 @@ class Follower:
 def describe(standing: Standing) -> str:
     """One line: how a run stands."""
     if standing.state is State.RUNNING:
-        attempt = f", attempt {standing.traces.attempts}" if standing.traces.attempts > 1 else ""
+        attempts = 0 if standing.tasks else standing.traces.attempts  # an array's are the sum of its tasks'
+        attempt = f", attempt {attempts}" if attempts > 1 else ""
         text = f"job {standing.id} is running" + (f" on {standing.nodes}" if standing.nodes else "") + attempt
     elif standing.state is State.PENDING:
         text = f"job {standing.id} is pending"

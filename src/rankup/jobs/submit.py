@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,7 +55,7 @@ def write_files(resolved: Resolved, run: RunDir, env: Mapping[str, str]) -> None
     write_atomic(run.path / "job.sh", render(spec, resolved.site, run.path), mode=0o700)
     if spec.secrets:
         lines = [f"export {name}={shell.quote([env[name]])}\n" for name in spec.secrets]
-        write_atomic(run.path / "secrets.env", "".join(lines), mode=0o600)
+        write_atomic(run.path / "secrets.env", os.fsencode("".join(lines)), mode=0o600)
     for index in indices(spec.array):
         folder = task_folder(run.path, index)
         for path in (folder, folder / "logs", folder / "records"):

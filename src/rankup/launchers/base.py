@@ -84,8 +84,15 @@ def rank_shell(start: Start, variables: Mapping[str, str], *, unset: str = "", o
     exports = " ".join(f"{name}={value}" for name, value in variables.items())
     forget = f"\n  unset {unset}" if unset else ""
     script = f'\n  export {exports}{forget}\n  exec "$@" {output}'.rstrip()
-    words = [*map(path_code, start.inside), *map(code, start.command)]
+    words = whole_command(start)
     return f"bash -c {code(script)} rank \\\n  {' '.join(words)}"
+
+
+def whole_command(start: Start) -> list[str]:
+    """A rank's command, with what takes it into a container, as shell code."""
+    first, *rest = start.command
+    python = path_code(first) if first == start.python else code(first)
+    return [*map(path_code, start.inside), python, *map(code, rest)]
 
 
 def code(token: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankup.launchers.base import Launch, Start, code, path_code
+from rankup.launchers.base import Launch, Start, whole_command
 
 
 def tokens(launch: Launch) -> list[str]:
@@ -11,7 +11,7 @@ def tokens(launch: Launch) -> list[str]:
 
 def lines(start: Start) -> list[str]:
     """Bash that starts the process in the background; on SLURM as a step, which has the job's cores and GPUs."""
-    words = [*map(path_code, start.inside), *map(code, start.command)]
+    words = whole_command(start)
     if start.scheduler == "slurm":
         cpus = [f"--cpus-per-task={start.cpus}"] if start.cpus else []
         words = ["srun", "--nodes=1", "--ntasks=1", *cpus, "--mpi=none", *words]

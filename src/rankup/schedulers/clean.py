@@ -28,6 +28,7 @@ _NAMES = frozenset(
         ),
         *("ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "INIT_FILE"),
         *(RUN_DIR_VARIABLE, "RANKUP_MARK", "RANKUP_INIT_FILE"),
+        *("RANKUP_RUN", "RANKUP_TASK", "RANKUP_SUCCESSOR"),
     }
 )
 # Where the scheduler is: without them its clients find nothing.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from rankup.core.units import clock, size
+from rankup.errors import RankupError
 from rankup.spec.jobspec import JobSpec
 from rankup.spec.site import Site
 
@@ -34,12 +37,30 @@ def directives(spec: JobSpec, site: Site, output: str, error: str = "") -> list[
         f"--signal=B:USR1@{spec.lead}",
         "--requeue",
         "--open-mode=append",
-        f"--output={output}",
+        f"--output={_quoted(output)}",
     ]
-    options += [f"--error={error}"] if error else []
+    options += [f"--error={_quoted(error)}"] if error else []
     if spec.mail:
         options += [f"--mail-user={spec.mail}", "--mail-type=BEGIN,END,FAIL,REQUEUE"]
     return [*options, *spec.directives]
+
+
+def path_pattern(path: str) -> str:
+    """``path`` as a part of --output that means exactly it: SLURM fills in %j and its like."""
+    if "\\" in path or "\n" in path:
+        raise RankupError(
+            "bad-directory",
+            f"SLURM cannot write a log below {path!r}",
+            hint="a path without backslashes and line breaks: --runs-root DIR",
+        )
+    return path.replace("%", "%%")
+
+
+def _quoted(text: str) -> str:
+    """For a directive, in which sbatch takes a blank for the end of a value and a # for that of the line."""
+    if not re.search(r"[\s#'\"]", text):
+        return text
+    return '"' + text.replace('"', '\\"') + '"'
 
 
 def _tasks(spec: JobSpec) -> tuple[int, int | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from rankup.core.units import parse_size, size
@@ -9,6 +10,8 @@ from rankup.errors import RankupError
 from rankup.spec.invalid import flag
 from rankup.spec.jobspec import JobSpec
 from rankup.spec.site import Site
+
+_MOST_TASKS = 100_000
 
 
 def check_fits(spec: JobSpec, site: Site, origin: Mapping[str, str]) -> None:
@@ -34,6 +37,17 @@ def check_fits(spec: JobSpec, site: Site, origin: Mapping[str, str]) -> None:
             f"{spec.nodes} nodes are asked for, and this is one machine without a scheduler",
             context=f"site {site.name}",
             hint="--site NAME, where sbatch or qsub is; rankup sites list",
+        )
+    tasks = sum(
+        (int(last or first) - int(first)) // int(step or 1) + 1
+        for first, last, step in re.findall(r"(\d+)(?:-(\d+))?(?::(\d+))?", spec.array.partition("%")[0])
+    )
+    if tasks > _MOST_TASKS:
+        raise RankupError(
+            "bad-array",
+            f"an array of {tasks} tasks is more than a scheduler takes",
+            context=f"--array {spec.array}",
+            hint=f"at most {_MOST_TASKS}: each has a directory of its own, too",
         )
     node = site.node
     _at_most("gpus_per_node", spec.gpus_per_node, node.gpus, "GPUs", site)

@@ -18,6 +18,24 @@ LAUNCHERS = ("single", "torchrun", "srun", "mpirun")
 FANOUTS = ("auto", "srun", "pbsdsh", "mpiexec", "pbs_tmrsh", "ssh")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# What the job's script itself keeps in its shell while the job's variables are set there.
+OF_THE_SCRIPT = frozenset(
+    {
+        *(
+            "BASE",
+            "END",
+            "HOSTS",
+            "INTERFACE",
+            "JOB",
+            "MAX_REQUEUES",
+            "NODES_MAY_SUBMIT",
+            "RUN",
+            "STOP_BEFORE",
+        ),
+        *("SUCCESSOR", "RANKUP_RUN", "RANKUP_RUN_DIR", "RANKUP_SUCCESSOR", "RANKUP_TASK"),
+        *("address", "called", "i", "number", "peer", "terminated"),
+    }
+)
 
 Seconds = Annotated[
     int, BeforeValidator(lambda v: parse_duration(v) if isinstance(v, str) else v), Field(gt=0)
@@ -105,16 +123,14 @@ class JobSpec(BaseModel):
     @classmethod
     def _variables(cls, env: dict[str, str]) -> dict[str, str]:
         for name in env:
-            if not _VARIABLE.fullmatch(name):
-                raise ValueError(f"{name!r} cannot name a variable")
+            _check_variable(name)
         return env
 
     @field_validator("secrets")
     @classmethod
     def _secret_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
-            if not _VARIABLE.fullmatch(name):
-                raise ValueError(f"{name!r} cannot name a variable")
+            _check_variable(name)
         return names
 
     @field_validator("directives", "pre")
@@ -125,13 +141,16 @@ class JobSpec(BaseModel):
                 raise ValueError(f"{line!r} has to be one line")
         return lines
 
-    @field_validator("command", "env", "pre", "python")
+    @field_validator("command", "env", "pre", "python", "folder", "runs_root")
     @classmethod
-    def _no_null(cls, value: Any) -> Any:
-        # No process can be given one, and bash would end the word there.
+    def _text(cls, value: Any) -> Any:
+        # No process can be given a null, and bash would end the word there.
         texts = [*value, *value.values()] if isinstance(value, dict) else value
-        if any("\0" in text for text in texts):
-            raise ValueError("a null character cannot be passed to a process")
+        for text in texts if isinstance(texts, (list, tuple)) else [str(texts)]:
+            if "\0" in text:
+                raise ValueError("a null character cannot be passed to a process")
+            if any(0xD800 <= ord(c) < 0xE000 for c in text):  # bytes of the command line that are no text
+                raise ValueError(f"{text!r} is no UTF-8, which job.toml has to be")
         return value
 
     @field_validator("array")
@@ -139,6 +158,9 @@ class JobSpec(BaseModel):
     def _indices(cls, array: str) -> str:
         if array and not re.fullmatch(r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?", array):
             raise ValueError(f"{array!r} is no array: 0-9, 1,3,7 or 0-99%4")
+        for first, last, step in re.findall(r"(\d+)(?:-(\d+))?(?::(\d+))?", array.partition("%")[0]):
+            if int(last or first) < int(first) or int(step or 1) == 0:
+                raise ValueError(f"{array!r} is no array: from low to high, and by steps of 1 or more")
         return array
 
     @field_validator("queue", "account", "mail", "after", "venv", "conda", "container", "modules")
@@ -169,8 +191,17 @@ class JobSpec(BaseModel):
         environments = [n for n in ("venv", "conda", "container") if getattr(self, n)]
         if "venv" in environments and "conda" in environments:
             raise ValueError("venv and conda are two environments: choose one")
+        if "conda" in environments and "container" in environments:
+            raise ValueError("a container has its own Python, and not conda's: --conda '' or --container ''")
         if self.gpus_per_node and self.nproc_per_node > self.gpus_per_node:
             raise ValueError(
                 f"{self.nproc_per_node} processes would share {self.gpus_per_node} GPUs on each node"
             )
         return self
+
+
+def _check_variable(name: str) -> None:
+    if not _VARIABLE.fullmatch(name):
+        raise ValueError(f"{name!r} cannot name a variable")
+    if name in OF_THE_SCRIPT:
+        raise ValueError(f"{name!r} is a variable of the job's own script: choose another name")

@@ -8,6 +8,7 @@
 STOP_BEFORE=300 # seconds before the end at which the ranks are asked to save
 MAX_REQUEUES=10
 TIME=0 # seconds; 0: the queue's own limit, unknown here
+INTERFACE='' # of the network between the nodes; '': ask
 
 # ---- No scheduler: this machine alone -----------------------------------------------------------------------------
 JOB=$$
@@ -21,6 +22,7 @@ requeue() { exec bash "$RUN/job.sh"; }
 # that uses rankup finds it by RANKUP_RUN_DIR; others need not care.
 BASE=/work/user/project/runs/train/20260101-120000-abcd
 export RUN=$BASE
+unset RANKUP_TASK
 export RANKUP_RUN_DIR=$RUN
 (umask 077 && mkdir -p "$BASE/logs" "$RUN/logs" "$RUN/records")
 # One log for all attempts, which can be read while the job runs.
@@ -53,6 +55,25 @@ finish() { # WORD CODE
 cd /work/user/project || finish failed 1
 export PYTHONUNBUFFERED=1
 
+# ---- Where the ranks meet -----------------------------------------------------------------------------------------
+# The address of this host that the others reach: the one from which packets to them leave, or that of INTERFACE. A
+# host's own name may resolve to 127.0.1.1 on itself.
+MASTER_ADDR=127.0.0.1
+if [ "${#HOSTS[@]}" -gt 1 ]; then
+  if [ -n "$INTERFACE" ]; then
+    address=$(ip -o -4 address show dev "$INTERFACE" 2>/dev/null | awk '{ sub("/.*", "", $4); print $4; exit }')
+  else
+    peer=$(getent ahostsv4 "${HOSTS[1]}" | awk '{ print $1; exit }')
+    address=$(ip -o -4 route get "$peer" 2>/dev/null | sed -n 's/.* src \([0-9.]*\).*/\1/p')
+  fi
+  MASTER_ADDR=${address:-${HOSTS[0]}}
+fi
+# A port of this job's own, below 32768, where Linux begins to lend ports to anyone; the next one where it is taken.
+number=${JOB%%[!0-9]*}
+MASTER_PORT=$((15000 + (10#${number:-0} + ${RANKUP_TASK:-0}) % 17000))
+while (exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do MASTER_PORT=$((MASTER_PORT + 1)); done
+export MASTER_ADDR MASTER_PORT
+
 # ---- For whoever reads the log ------------------------------------------------------------------------------------
 echo "nodes     ${HOSTS[*]}${QUEUE:+ (queue $QUEUE)}"
 echo "machine   $(uname -m), $(nproc) cores for this shell"
@@ -80,6 +101,7 @@ last_call() {
 }
 
 # ---- Start: 1 × 1 by single ----------------------------------------------------------------------------------------
+export RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1 # what it reads who was made for torchrun
 python train.py --lr 0.1 --note 'it'"'"'s $HOME' &
 workers=$!
 
@@ -91,7 +113,7 @@ trap 'terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"; kill -TERM
 while kill -0 "$workers" 2>/dev/null; do
   sleep 1
   now=$(date +%s)
-  [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$END"
+  [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$((END - STOP_BEFORE / 4))"
   [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE / 4))" ] || last_call
   [ -z "$called" ] || [ "$now" -lt "$((END - STOP_BEFORE / 8))" ] || kill -KILL "$workers" 2>/dev/null
 done

@@ -21,6 +21,7 @@ requeue() { exec bash "$RUN/job.sh"; }
 # that uses rankup finds it by RANKUP_RUN_DIR; others need not care.
 BASE=/work/user/project/runs/train/20260101-120000-abcd
 export RUN=$BASE
+unset RANKUP_TASK
 export RANKUP_RUN_DIR=$RUN
 (umask 077 && mkdir -p "$BASE/logs" "$RUN/logs" "$RUN/records")
 # One log for all attempts, which can be read while the job runs.
@@ -101,7 +102,7 @@ trap 'terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"; kill -TERM
 while kill -0 "$workers" 2>/dev/null; do
   sleep 1
   now=$(date +%s)
-  [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$END"
+  [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$((END - STOP_BEFORE / 4))"
   [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE / 4))" ] || last_call
   [ -z "$called" ] || [ "$now" -lt "$((END - STOP_BEFORE / 8))" ] || kill -KILL "$workers" 2>/dev/null
 done

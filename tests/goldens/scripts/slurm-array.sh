@@ -25,8 +25,12 @@ JOB=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
 JOB=${JOB:-$SLURM_JOB_ID}
 QUEUE=${SLURM_JOB_PARTITION:-}
 mapfile -t HOSTS < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
-# When SLURM will end the job, in epoch seconds; 0 where nobody knows.
-END=$(date -d "$(squeue --noheader --jobs "$JOB" --format %e)" +%s 2>/dev/null || echo 0)
+# When SLURM will end the job, in epoch seconds; 0 where nobody knows. (To `date`, no text at all is last midnight.)
+END=$(squeue --noheader --jobs "$JOB" --format %e)
+END=$(date -d "${END:-unknown}" +%s 2>/dev/null || echo "${SLURM_JOB_END_TIME:-0}")
+# After `sbatch --export=NONE` srun would hand on nothing, not even what this script exports, or PATH.
+export SLURM_EXPORT_ENV=ALL
+trap : USR1 # there is nobody to be asked yet
 # The same job once more, under the same id and into the same log. SLURM waits about two minutes before it starts.
 requeue() { scontrol requeue "$JOB"; }
 
@@ -34,8 +38,8 @@ requeue() { scontrol requeue "$JOB"; }
 # Logs, records, snapshots, and small files through which the parts of this job speak to each other. A program
 # that uses rankup finds it by RANKUP_RUN_DIR; others need not care.
 BASE=/work/user/project/runs/train/20260101-120000-abcd
-TASK=${SLURM_ARRAY_TASK_ID:-}
-export RUN=$BASE/task-$TASK RANKUP_TASK=$TASK
+export RANKUP_TASK=${SLURM_ARRAY_TASK_ID:-}
+export RUN=$BASE/task-$RANKUP_TASK
 export RANKUP_RUN_DIR=$RUN
 (umask 077 && mkdir -p "$BASE/logs" "$RUN/logs" "$RUN/records")
 say() { echo "==== rankup: $*"; }
@@ -84,7 +88,7 @@ if [ "${#HOSTS[@]}" -gt 1 ]; then
 fi
 # A port of this job's own, below 32768, where Linux begins to lend ports to anyone; the next one where it is taken.
 number=${JOB%%[!0-9]*}
-MASTER_PORT=$((15000 + (10#${number:-0} + ${TASK:-0}) % 17000))
+MASTER_PORT=$((15000 + (10#${number:-0} + ${RANKUP_TASK:-0}) % 17000))
 while (exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do MASTER_PORT=$((MASTER_PORT + 1)); done
 export MASTER_ADDR MASTER_PORT
 
@@ -137,7 +141,7 @@ trap 'terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"; kill -TERM
 while kill -0 "$workers" 2>/dev/null; do
   sleep 1
   now=$(date +%s)
-  [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$END"
+  [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$((END - STOP_BEFORE / 4))"
   [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE / 4))" ] || last_call
   [ -z "$called" ] || [ "$now" -lt "$((END - STOP_BEFORE / 8))" ] || kill -KILL "$workers" 2>/dev/null
 done

@@ -34,12 +34,12 @@ requeue() {
   local next
   if [ "$NODES_MAY_SUBMIT" != yes ]; then
     say "a successor was submitted beforehand"
-  elif [ -n "${TASK:-}" ]; then
+  elif [ -n "${RANKUP_TASK:-}" ]; then
     # One task of an array becomes a job of its own.
-    next=$(grep -Ev '^#PBS -[Jt] ' "$BASE/job.sh" | qsub -v "RANKUP_SUCCESSOR=1,RANKUP_RUN=$BASE,RANKUP_TASK=$TASK") &&
-      echo "$next $TASK" >>"$BASE/jobs"
+    next=$(grep -Ev '^#PBS -[Jt] ' "$BASE/job.sh" | qsub -v "$SUCCESSOR,RANKUP_TASK=$RANKUP_TASK") &&
+      echo "$next $RANKUP_TASK" >>"$BASE/jobs"
   else
-    next=$(qsub -W "depend=afterany:$JOB" -v "RANKUP_SUCCESSOR=1,RANKUP_RUN=$RUN" "$RUN/job.sh") &&
+    next=$(qsub -W "depend=afterany:$JOB" -v "$SUCCESSOR" "$RUN/job.sh") &&
       echo "$next" >>"$RUN/jobs"
   fi
 }
@@ -47,8 +47,10 @@ requeue() {
 # ---- The run directory ---------------------------------------------------------------------------------------------
 # Logs, records, snapshots, and small files through which the parts of this job speak to each other. A program
 # that uses rankup finds it by RANKUP_RUN_DIR; others need not care.
-BASE=${RANKUP_RUN:-/work/user/project/runs/train/20260101-120000-abcd}
+BASE=/work/user/project/runs/train/20260101-120000-abcd
+SUCCESSOR="RANKUP_SUCCESSOR=1"
 export RUN=$BASE
+unset RANKUP_TASK
 export RANKUP_RUN_DIR=$RUN
 (umask 077 && mkdir -p "$BASE/logs" "$RUN/logs" "$RUN/records")
 # One log for all attempts, which can be read while the job runs.
@@ -107,7 +109,7 @@ if [ "${#HOSTS[@]}" -gt 1 ]; then
 fi
 # A port of this job's own, below 32768, where Linux begins to lend ports to anyone; the next one where it is taken.
 number=${JOB%%[!0-9]*}
-MASTER_PORT=$((15000 + (10#${number:-0} + ${TASK:-0}) % 17000))
+MASTER_PORT=$((15000 + (10#${number:-0} + ${RANKUP_TASK:-0}) % 17000))
 while (exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do MASTER_PORT=$((MASTER_PORT + 1)); done
 export MASTER_ADDR MASTER_PORT
 
@@ -153,7 +155,7 @@ trap 'terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"; kill -TERM
 while kill -0 "$workers" 2>/dev/null; do
   sleep 1
   now=$(date +%s)
-  [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$END"
+  [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$((END - STOP_BEFORE / 4))"
   [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE / 4))" ] || last_call
   [ -z "$called" ] || [ "$now" -lt "$((END - STOP_BEFORE / 8))" ] || kill -KILL "$workers" 2>/dev/null
 done

@@ -34,12 +34,12 @@ requeue() {
   local next
   if [ "$NODES_MAY_SUBMIT" != yes ]; then
     say "a successor was submitted beforehand"
-  elif [ -n "${TASK:-}" ]; then
+  elif [ -n "${RANKUP_TASK:-}" ]; then
     # One task of an array becomes a job of its own.
-    next=$(grep -Ev '^#PBS -[Jt] ' "$BASE/job.sh" | qsub -v "RANKUP_SUCCESSOR=1,RANKUP_RUN=$BASE,RANKUP_TASK=$TASK") &&
-      echo "$next $TASK" >>"$BASE/jobs"
+    next=$(grep -Ev '^#PBS -[Jt] ' "$BASE/job.sh" | qsub -v "$SUCCESSOR,RANKUP_TASK=$RANKUP_TASK") &&
+      echo "$next $RANKUP_TASK" >>"$BASE/jobs"
   else
-    next=$(qsub -W "depend=afterany:$JOB" -v "RANKUP_SUCCESSOR=1,RANKUP_RUN=$RUN" "$RUN/job.sh") &&
+    next=$(qsub -W "depend=afterany:$JOB" -v "$SUCCESSOR" "$RUN/job.sh") &&
       echo "$next" >>"$RUN/jobs"
   fi
 }
@@ -47,8 +47,10 @@ requeue() {
 # ---- The run directory ---------------------------------------------------------------------------------------------
 # Logs, records, snapshots, and small files through which the parts of this job speak to each other. A program
 # that uses rankup finds it by RANKUP_RUN_DIR; others need not care.
-BASE=${RANKUP_RUN:-/work/user/project/runs/train/20260101-120000-abcd}
+BASE=/work/user/project/runs/train/20260101-120000-abcd
+SUCCESSOR="RANKUP_SUCCESSOR=1"
 export RUN=$BASE
+unset RANKUP_TASK
 export RANKUP_RUN_DIR=$RUN
 (umask 077 && mkdir -p "$BASE/logs" "$RUN/logs" "$RUN/records")
 # One log for all attempts, which can be read while the job runs.
@@ -107,7 +109,7 @@ if [ "${#HOSTS[@]}" -gt 1 ]; then
 fi
 # A port of this job's own, below 32768, where Linux begins to lend ports to anyone; the next one where it is taken.
 number=${JOB%%[!0-9]*}
-MASTER_PORT=$((15000 + (10#${number:-0} + ${TASK:-0}) % 17000))
+MASTER_PORT=$((15000 + (10#${number:-0} + ${RANKUP_TASK:-0}) % 17000))
 while (exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do MASTER_PORT=$((MASTER_PORT + 1)); done
 export MASTER_ADDR MASTER_PORT
 
@@ -150,42 +152,66 @@ agent() {
 }
 # What starts the agents brings neither this script's exports nor its folder to the nodes: a script per node does.
 for i in "${!HOSTS[@]}"; do
-  {
-    export -p | grep -Ev '^declare -[a-z]+ (PBS_NODENUM|PBS_TASKNUM|PBS_MOMPORT|PBS_JOBCOOKIE|HOSTNAME|TMPDIR|PWD|OLDPWD|SHLVL)='
-    declare -f agent
-    printf 'cd %q || exit 1\nNODE_RANK=%d\nagent &\n' "$PWD" "$i"
-    echo "trap 'kill -TERM \$!' TERM INT HUP"
-    echo "while wait \$!; code=\$?; kill -0 \$! 2>/dev/null; do :; done"
-    printf 'echo "$code" >%q\nexit "$code"\n' "$RUN/agent-$i.code"
-  } >"$RUN/agent-$i.sh"
-  rm -f "$RUN/agent-$i.code"
+  rm -f "$RUN/agent-$i.code" "$RUN/logs/node-$i.log"
+  (
+    umask 077 # secrets are among the exports
+    {
+      export -p | grep -Ev '^declare -[a-z]+ (PBS_NODENUM|PBS_TASKNUM|PBS_MOMPORT|PBS_JOBCOOKIE|HOSTNAME|TMPDIR|PWD|OLDPWD|SHLVL)='
+      declare -f agent
+      printf 'cd %q || exit 1\nNODE_RANK=%d\nagent >>%q 2>&1 &\n' "$PWD" "$i" "$RUN/logs/node-$i.log"
+      echo "trap 'kill -TERM \$!' TERM INT HUP"
+      echo "while wait \$!; code=\$?; kill -0 \$! 2>/dev/null; do :; done"
+      printf 'echo "$code" >%q\nexit "$code"\n' "$RUN/agent-$i.code"
+    } >"$RUN/agent-$i.sh"
+  )
 done
 reach() {
   exec pbsdsh -n "$(awk -v host="${HOSTS[$1]}" '$0 == host { print NR - 1; exit }' "$PBS_NODEFILE")" \
     -- bash "$RUN/agent-$1.sh"
 }
-# All agents at once; the first one that fails ends the others. Their codes come through files: NFS may show those up
-# to a minute late.
-fan_out() {
-  local pids=() i code=0
-  trap 'kill -TERM "${pids[@]}" 2>/dev/null' TERM
-  for i in "${!HOSTS[@]}"; do
-    reach "$i" &
-    pids+=($!)
+# What the agents have printed since the last look. PBS takes what a task prints for its own output, which is seen when
+# the job has ended: so each agent writes to a file. It is opened anew each time, since NFS then shows what is new.
+show() {
+  local node size
+  for node in "${!HOSTS[@]}"; do
+    size=$(wc -c 2>/dev/null <"$RUN/logs/node-$node.log") || continue
+    [ "$size" -gt "${shown[node]}" ] || continue
+    tail -c "+$((shown[node] + 1))" "$RUN/logs/node-$node.log" | head -c "$((size - shown[node]))"
+    shown[node]=$size
   done
+}
+# All agents at once; the first one that fails, or is gone without a word, ends the others. Their codes come through
+# files, which NFS may show a minute late; pbsdsh ends with 0 whatever its task did, but says so if that failed.
+fan_out() {
+  local pids=() shown=() late=() i said code=0 ending=''
+  trap 'code=1; kill -TERM "${pids[@]}" 2>/dev/null' TERM
   for i in "${!HOSTS[@]}"; do
-    if ! wait -n || grep -qsv '^0$' "$RUN"/agent-*.code; then
+    shown[i]=0 late[i]=0
+    reach "$i" >"$RUN/agent-$i.reach" 2>&1 &
+    pids[i]=$!
+  done
+  while [ "${#pids[@]}" -gt 0 ]; do
+    sleep 1
+    show
+    for i in "${!pids[@]}"; do
+      kill -0 "${pids[i]}" 2>/dev/null && continue
+      said=$(cat "$RUN/agent-$i.code" 2>/dev/null)
+      if [ -z "$said" ] && [ "$code" -eq 0 ] && [ "${late[i]}" -lt 75 ] && wait "${pids[i]}" &&
+        ! grep -qs 'exit status [1-9]' "$RUN/agent-$i.reach"; then
+        late[i]=$((late[i] + 1))
+        continue
+      fi
+      unset "pids[i]"
+      cat "$RUN/agent-$i.reach"
+      [ "$said" = 0 ] && continue
       code=1
       kill -TERM "${pids[@]}" 2>/dev/null
-    fi
-  done
-  for i in "${!HOSTS[@]}"; do
-    for _ in {1..60}; do
-      [ -s "$RUN/agent-$i.code" ] || [ "$code" -ne 0 ] && break
-      sleep 1
+      ending=${ending:-$SECONDS}
     done
-    [ "$(cat "$RUN/agent-$i.code" 2>/dev/null)" = 0 ] || code=1
+    # Whoever does not end then is ended with the job, by the scheduler.
+    [ -z "$ending" ] || [ $((SECONDS - ending)) -lt 8 ] || break
   done
+  show
   return "$code"
 }
 fan_out &
@@ -199,7 +225,7 @@ trap 'terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"; kill -TERM
 while kill -0 "$workers" 2>/dev/null; do
   sleep 1
   now=$(date +%s)
-  [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$END"
+  [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$((END - STOP_BEFORE / 4))"
   [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE / 4))" ] || last_call
   [ -z "$called" ] || [ "$now" -lt "$((END - STOP_BEFORE / 8))" ] || kill -KILL "$workers" 2>/dev/null
 done

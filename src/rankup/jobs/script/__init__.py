@@ -6,6 +6,7 @@ beside this one; what depends on the job is written by the functions of ``enviro
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -57,7 +58,9 @@ def _head(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]:
         output, error = _logs(spec, site, run_dir)
         lines += [f"#SBATCH {option}" for option in slurm_directives.directives(spec, site, output, error)]
     elif site.scheduler == "pbs":
-        output = str(run_dir / "logs") + "/" if run_dir else ""
+        # What PBS itself says beside our log; qsub reads a path such as "a b" or "host:a" in ways of its own.
+        plain = run_dir is not None and re.fullmatch(r"[\w./+@%=-]+", str(run_dir), re.ASCII)
+        output = f"{run_dir}/logs/" if plain else ""
         lines += [f"#PBS {option}" for option in pbs_directives.directives(spec, site, output)]
     return [*lines, "", *_WHAT_IT_IS]
 
@@ -73,7 +76,8 @@ _WHAT_IT_IS = [
 def _logs(spec: JobSpec, site: Site, run_dir: Path | None) -> tuple[str, str]:
     """SLURM's names for the log and the error log: in the run directory, else the site's own."""
     if run_dir is not None:
-        return str(run_dir / "logs" / ("job-%a.log" if spec.array else "job.log")), ""
+        folder = slurm_directives.path_pattern(str(run_dir / "logs"))
+        return f"{folder}/job-%a.log" if spec.array else f"{folder}/job.log", ""
     if site.output:
         return site.output.format(name=spec.name), site.error.format(name=spec.name)
     return f"{spec.name}-%{'A_%a' if spec.array else 'j'}.log", ""
@@ -117,13 +121,16 @@ def _run_directory(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]
     if run_dir is None:
         root = shell.quote([str(spec.folder / spec.runs_root / spec.name)])
         base = f"{root}/{_ARRAY_JOB[site.scheduler] if spec.array else '$JOB'}"
-    if site.scheduler == "pbs":
+    successor = "RANKUP_SUCCESSOR=1"
+    if site.scheduler == "pbs" and run_dir is None:
         base = f"${{RANKUP_RUN:-{base}}}"  # a successor's is that of the job before it
+        successor += ",RANKUP_RUN=$BASE"
     lines = ["# ---- The run directory ".ljust(118, "-"), *_WHAT_IT_HOLDS, f"BASE={base}"]
+    lines += [f'SUCCESSOR="{successor}"'] if site.scheduler == "pbs" else []
     if spec.array:
-        lines += [f"TASK={_TASK[site.scheduler]}", "export RUN=$BASE/task-$TASK RANKUP_TASK=$TASK"]
+        lines += [f"export RANKUP_TASK={_TASK[site.scheduler]}", "export RUN=$BASE/task-$RANKUP_TASK"]
     else:
-        lines += ["export RUN=$BASE"]
+        lines += ["export RUN=$BASE", "unset RANKUP_TASK"]
     lines += ["export RANKUP_RUN_DIR=$RUN"]
     lines += ['(umask 077 && mkdir -p "$BASE/logs" "$RUN/logs" "$RUN/records")']
     if run_dir is None:
@@ -131,7 +138,7 @@ def _run_directory(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]
     if site.scheduler == "pbs" or (site.scheduler == "local" and run_dir is not None):
         lines += [
             "# One log for all attempts, which can be read while the job runs.",
-            f'exec >>"$BASE/logs/job{"-$TASK" if spec.array else ""}.log" 2>&1',
+            f'exec >>"$BASE/logs/job{"-$RANKUP_TASK" if spec.array else ""}.log" 2>&1',
         ]
     return lines
 

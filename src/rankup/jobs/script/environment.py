@@ -51,7 +51,7 @@ def _modules(spec: JobSpec) -> list[str]:
 
 
 def _venv(spec: JobSpec) -> list[str]:
-    if not spec.venv:
+    if not spec.venv or spec.container:  # there it is the command that says which Python
         return []
     return ["# shellcheck disable=SC1091", f". {path_code(spec.venv)}/bin/activate || finish failed 1"]
 
@@ -78,7 +78,7 @@ def _secrets(spec: JobSpec) -> list[str]:
     if not spec.secrets:
         return []
     return [
-        f"# {', '.join(spec.secrets)}: from a file that only its owner can read, since qstat and scontrol show scripts.",
+        f"# {', '.join(spec.secrets)}: from a file that only its owner can read: qstat and scontrol show scripts.",
         "# shellcheck disable=SC1091",
         '. "$BASE/secrets.env" || finish failed 1',
     ]

@@ -11,12 +11,12 @@ requeue() {
   local next
   if [ "$NODES_MAY_SUBMIT" != yes ]; then
     say "a successor was submitted beforehand"
-  elif [ -n "${TASK:-}" ]; then
+  elif [ -n "${RANKUP_TASK:-}" ]; then
     # One task of an array becomes a job of its own.
-    next=$(grep -Ev '^#PBS -[Jt] ' "$BASE/job.sh" | qsub -v "RANKUP_SUCCESSOR=1,RANKUP_RUN=$BASE,RANKUP_TASK=$TASK") &&
-      echo "$next $TASK" >>"$BASE/jobs"
+    next=$(grep -Ev '^#PBS -[Jt] ' "$BASE/job.sh" | qsub -v "$SUCCESSOR,RANKUP_TASK=$RANKUP_TASK") &&
+      echo "$next $RANKUP_TASK" >>"$BASE/jobs"
   else
-    next=$(qsub -W "depend=afterany:$JOB" -v "RANKUP_SUCCESSOR=1,RANKUP_RUN=$RUN" "$RUN/job.sh") &&
+    next=$(qsub -W "depend=afterany:$JOB" -v "$SUCCESSOR" "$RUN/job.sh") &&
       echo "$next" >>"$RUN/jobs"
   fi
 }

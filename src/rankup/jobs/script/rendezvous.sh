@@ -13,6 +13,6 @@ if [ "${#HOSTS[@]}" -gt 1 ]; then
 fi
 # A port of this job's own, below 32768, where Linux begins to lend ports to anyone; the next one where it is taken.
 number=${JOB%%[!0-9]*}
-MASTER_PORT=$((15000 + (10#${number:-0} + ${TASK:-0}) % 17000))
+MASTER_PORT=$((15000 + (10#${number:-0} + ${RANKUP_TASK:-0}) % 17000))
 while (exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do MASTER_PORT=$((MASTER_PORT + 1)); done
 export MASTER_ADDR MASTER_PORT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import cast
 
 from rankup.core.registry import lookup
@@ -16,8 +17,19 @@ _SAMPLE = "index,utilization.gpu,utilization.memory,memory.used,power.draw"
 
 
 def meets(spec: JobSpec) -> bool:
-    """Whether the ranks need an address to meet at; torchrun on one node finds its own."""
-    return spec.nodes > 1 or spec.launcher in ("srun", "mpirun")
+    """Whether the ranks need an address to meet at; torchrun on one node finds its own.
+
+    A lone process may be a script that was written for several, and asks for an address all the same.
+    """
+    return spec.nodes > 1 or spec.launcher in ("srun", "mpirun") or _alone(spec)
+
+
+def _alone(spec: JobSpec) -> bool:
+    return spec.launcher == "single" and _is_python(spec)
+
+
+def _is_python(spec: JobSpec) -> bool:
+    return spec.command[0] == "-m" or spec.command[0].endswith(".py")
 
 
 def start(spec: JobSpec, site: Site) -> list[str]:
@@ -25,7 +37,7 @@ def start(spec: JobSpec, site: Site) -> list[str]:
     how = Start(
         scheduler=site.scheduler,
         command=rank_command(spec),
-        python=spec.python,
+        python=_python(spec),
         torchrun=site.containers.torchrun if spec.container else "torchrun",
         inside=_inside(spec, site),
         nodes=spec.nodes,
@@ -38,9 +50,17 @@ def start(spec: JobSpec, site: Site) -> list[str]:
     )
     heading = f"# ---- Start: {spec.nodes} × {spec.nproc_per_node} by {spec.launcher} ".ljust(118, "-")
     written = cast(ScriptLauncher, lookup("launcher", spec.launcher, SCRIPTED))(how)
+    if _alone(spec):
+        world = "export RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1 # what it reads who was made for torchrun"
+        return [heading, world, *written]
+    fanout = scripted.choose(spec.fanout, site.scheduler) if spec.launcher == "torchrun" else ""
+    by_mpi = spec.launcher == "mpirun" or fanout == "mpiexec"
+    if by_mpi and site.scheduler == "pbs" and site.mpi.kind == "openmpi" and spec.nodes > 1:
+        heading = "\n".join(
+            [heading, *files("rankup.jobs.script").joinpath("pbs_rsh.sh").read_text().splitlines()]
+        )
     if spec.launcher != "torchrun":
         return [heading, *written]
-    fanout = scripted.choose(spec.fanout, site.scheduler)
     prefix = [
         "# shellcheck disable=SC2016 # torchrun fills this in",
         f"export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE={PREFIX}",
@@ -50,8 +70,13 @@ def start(spec: JobSpec, site: Site) -> list[str]:
 
 def rank_command(spec: JobSpec) -> tuple[str, ...]:
     """What one rank executes: Python for ``*.py`` and ``-m``, anything else as it is."""
-    first = spec.command[0]
-    return (spec.python, *spec.command) if first == "-m" or first.endswith(".py") else spec.command
+    return (_python(spec), *spec.command) if _is_python(spec) else spec.command
+
+
+def _python(spec: JobSpec) -> str:
+    """A virtual environment is activated outside of a container; inside it is its Python that makes it one."""
+    inside = spec.container and spec.venv and spec.python == "python"
+    return f"{spec.venv}/bin/python" if inside else spec.python
 
 
 def sampler(spec: JobSpec, site: Site) -> list[str]:
