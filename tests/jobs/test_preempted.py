@@ -25,7 +25,9 @@ for x in run.steps(data, epochs=100):
 def test_a_run_that_is_preempted_saves_and_ends_with_75(tmp_path: Path, processes: int):
     (tmp_path / "train.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "rankup", "run", "--nproc-per-node", str(processes), "train.py"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     assert process.stdout is not None
     for line in process.stdout:
         if "step 3" in line:

@@ -112,7 +112,9 @@ PHASES = ["download 0", "step 0", "step 2", "step 5", "evaluation 0", "evaluatio
 
 @BOTH
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_request_in_any_phase_saves_ends_well_and_goes_on_exactly(tmp_path: Path, phase: str, world_size: int):
+def test_a_request_in_any_phase_saves_ends_well_and_goes_on_exactly(
+    tmp_path: Path, phase: str, world_size: int
+):
     stopped = run_ranks(train, world_size, str(tmp_path), phase)
     assert [said.get("exit") for said in stopped] == [0] * world_size
     assert (tmp_path / "outcome").read_text() == "requeue\n"
@@ -124,7 +126,11 @@ def test_a_request_in_any_phase_saves_ends_well_and_goes_on_exactly(tmp_path: Pa
         assert not before["losses"].keys() & after["losses"].keys()  # no step twice
         for what in ("weights", "moments", "kept"):
             assert equal(after[what], all_of_it[what]), what
-        assert before["after"] + after["after"] == [0, 1, 2]  # what stands behind the loop runs once per epoch
+        assert before["after"] + after["after"] == [
+            0,
+            1,
+            2,
+        ]  # what stands behind the loop runs once per epoch
         assert before["tested"] + after["tested"] == all_of_it["tested"]
 
 

@@ -109,6 +109,22 @@ def test_a_virtual_environment_of_the_login_node_does_not_run_on_other_processor
     assert "missing-venv" not in said
 
 
+@pytest.mark.parametrize(
+    ("text", "flags", "found"),
+    [
+        ("import rankup", {}, True),
+        ("import torch", {}, False),
+        ("import rankup", {"binds": ("/x/rankup:/opt/rankup/rankup",)}, False),
+    ],
+)
+def test_a_container_that_may_lack_rankup_is_found_with_how_to_bind_it(tmp_path, text, flags, found):
+    (tmp_path / "train.py").write_text(text)
+    resolved = ask(tmp_path, site="olivia", account="a", **flags)
+    findings = [finding for finding in advise(resolved) if finding.code == "container-without-rankup"]
+    assert bool(findings) == found
+    assert all(":/opt/rankup/rankup --env PYTHONPATH=/opt/rankup" in finding.fix for finding in findings)
+
+
 def test_an_environment_that_is_not_there_is_found(tmp_path):
     assert codes(tmp_path, venv="none")["missing-venv"] is Severity.ERROR
     assert codes(tmp_path, container="none.sif")["missing-container"] is Severity.ERROR

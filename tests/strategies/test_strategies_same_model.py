@@ -8,13 +8,17 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from toy import adam, data, largest_difference, prepared, strategy, trained
+from toy import adam, data, largest_difference, prepared, sgd, strategy, trained
 
 import rankup
 from ranks import run_ranks
 from rankup.runtime.scaler import LossScaler
 from rankup.strategies.clipping import local
 from rankup.strategies.state import whole_weights
+from rankup.train.options import TrainOptions
+from rankup.train.parallel import strategy_for
+from rankup.workloads.data import load_images
+from rankup.workloads.mnist_cnn import MnistCnn, normalised
 
 STRATEGIES = ("ddp", "fsdp", "tp", "pp")
 # Of fp32 and bf16: an optimizer amplifies rounding, so weights are compared after three steps and no more.
@@ -198,3 +202,31 @@ def whole_norm_overflow(name: str) -> tuple[bool, bool]:
 @pytest.mark.parametrize("name", ["fsdp", "tp", "pp"])
 def test_an_overflow_in_the_piece_of_one_rank_is_everybodys(name):
     assert run_ranks(whole_norm_overflow, 2, name) == [(True, False)] * 2
+
+
+def mnist_cnn(name: str) -> dict[str, torch.Tensor]:
+    """A step of the built-in network, whose weights lie in channels-last order."""
+    workload = MnistCnn(dropout="off")
+    options = asked(strategy=name)
+    run = rankup.init(seed=2, precision="fp64", strategy=strategy_for(options, workload))
+    pixels, labels = load_images("digits", train=True)
+    model, opt, feed = run.prepare(
+        workload.model(),
+        sgd,
+        rankup.ResidentData(pixels[:6], labels[:6], transform=normalised),
+        global_batch=6,
+    )
+    for x, y in run.steps(feed, epochs=1):
+        run.forward_backward(model, workload.loss, x, y)
+        run.step(opt)
+    return whole_weights(run.strategy, run.models[0])
+
+
+def asked(**options: Any) -> TrainOptions:
+    return TrainOptions("rankup.workloads.mnist_cnn:MnistCnn", "mnist-cnn", **options)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_mnist_cnn_in_channels_last_order_takes_the_same_step(name):
+    alone = run_ranks(mnist_cnn, 1, "auto")[0]
+    assert largest_difference(run_ranks(mnist_cnn, 2, name)[0], alone) < 1e-12

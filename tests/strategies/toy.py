@@ -64,7 +64,7 @@ def sgd(parameters: Any) -> torch.optim.Optimizer:
 
 
 def adam(parameters: Any) -> torch.optim.Optimizer:
-    return torch.optim.Adam(parameters, lr=0.02)
+    return torch.optim.Adam(parameters, lr=0.02, fused=True)  # its kernel takes a whole group at once
 
 
 def data(samples: int) -> rankup.ResidentData:

@@ -22,6 +22,7 @@ def advise(resolved: Resolved) -> list[Finding]:
     spec, site = resolved.spec, resolved.site
     checks = (
         _old_python,
+        _bare_container,
         _missing_environment,
         _other_architecture,
         _node_local,
@@ -46,6 +47,22 @@ def _old_python(spec: JobSpec, site: Site) -> Iterator[Finding]:
             place=spec.venv or f"site {site.name}",
             why="rankup needs Python 3.10; scripts that do not import it run on any",
             fix="--module of a newer Python, or --venv, --conda or --container with one",
+        )
+
+
+def _bare_container(spec: JobSpec, site: Site) -> Iterator[Finding]:
+    """A script that imports rankup, in an image that need not have it."""
+    bound = any("rankup" in bind for bind in spec.binds) or "PYTHONPATH" in spec.env or spec.venv
+    if spec.container and not bound and imports_rankup(spec.command, spec.folder):
+        package = Path(__file__).parent.parent
+        yield Finding(
+            "container-without-rankup",
+            Severity.WARNING,
+            f"{spec.command[0]} imports rankup, which {Path(spec.container).name} may not have",
+            place="--container",
+            why="what a job imports of rankup needs the standard library and torch alone: it can be bound in",
+            fix=f"--bind {package}:/opt/rankup/rankup --env PYTHONPATH=/opt/rankup",
+            confidence=Confidence.LIKELY,
         )
 
 

@@ -29,6 +29,9 @@ export SLURM_EXPORT_ENV=ALL
 trap : USR1 # there is nobody to be asked yet
 # The same job once more, under the same id and into the same log. SLURM waits about two minutes before it starts.
 requeue() { scontrol requeue "$JOB"; }
+# A short limit of the queue's own: half of it is left for work.
+left=$((END - $(date +%s)))
+[ "$END" -eq 0 ] || [ "$left" -gt "$((2 * STOP_BEFORE))" ] || STOP_BEFORE=$((left / 2))
 
 # ---- The run directory ---------------------------------------------------------------------------------------------
 # Logs, records, snapshots, and small files through which the parts of this job speak to each other. A program

@@ -33,7 +33,7 @@ def render(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
     sections = [
         _head(spec, site, run_dir),
         _settings(spec, site),
-        part(f"{site.scheduler}.sh"),
+        [*part(f"{site.scheduler}.sh"), *_short_time(spec, site)],
         [*_run_directory(spec, site, run_dir), *part("attempt.sh")],
         environment(spec, site),
         part("rendezvous.sh") if meets(spec) else [],
@@ -107,6 +107,19 @@ _WHAT_IT_HOLDS = [
     "# Logs, records, snapshots, and small files through which the parts of this job speak to each other. A program",
     "# that uses rankup finds it by RANKUP_RUN_DIR; others need not care.",
 ]
+
+
+def _short_time(spec: JobSpec, site: Site) -> list[str]:
+    """The queue's own limit, which nobody has told us, may be shorter than what we would keep for saving."""
+    if spec.time or spec.stop_before or site.scheduler != "slurm":
+        return []
+    return [
+        "# A short limit of the queue's own: half of it is left for work.",
+        "left=$((END - $(date +%s)))",
+        '[ "$END" -eq 0 ] || [ "$left" -gt "$((2 * STOP_BEFORE))" ] || STOP_BEFORE=$((left / 2))',
+    ]
+
+
 _TASK = {
     "slurm": "${SLURM_ARRAY_TASK_ID:-}",
     "pbs": "${RANKUP_TASK:-${PBS_ARRAY_INDEX:-${PBS_ARRAYID:-}}}",
