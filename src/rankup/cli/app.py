@@ -27,6 +27,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "cancel": ("cancel", "end jobs, at once or after they have saved"),
         "resume": ("resume", "a run that has ended goes on from its last snapshot"),
         "snapshots": ("snapshots", "saved states: list, verify, compare, export a plain model"),
+        "verify": ("verify", "prove that a training survives: kill it, resume it, compare bit for bit"),
     },
     "it pays": {
         "scale": ("scale", "measure the same work on 1, 2, … processes: an honest speed-up table"),

@@ -112,7 +112,9 @@ class Run:
         self.optimizers: list[Optimizer] = []
         self.prepared: list[tuple[nn.Module, Optimizer | None]] = []  # the two, as prepare got them together
         self.steps_done = 0
-        self.metrics: dict[str, float] = {}  # yours: what you put here stands in the snapshots, and can choose the best
+        self.metrics: dict[
+            str, float
+        ] = {}  # yours: what you put here stands in the snapshots, and can choose the best
         self.kept: dict[str, Stateful] = {}
         self.accumulate = 1
         self.clips: dict[int, float] = {}  # id of an optimizer → largest norm of its gradients

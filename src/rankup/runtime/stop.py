@@ -57,7 +57,9 @@ class StopWatch:
         else:
             self._agree(self._control)
         if self._stop and self._rank == 0 and self._run_dir is not None:
-            self._run_dir.write_outcome("requeue", {"outcome": "requeue", "stop": self._run_dir.stop_request()})
+            self._run_dir.write_outcome(
+                "requeue", {"outcome": "requeue", "stop": self._run_dir.stop_request()}
+            )
         return self._stop
 
     def save_agreed(self) -> bool:

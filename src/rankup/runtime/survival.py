@@ -202,7 +202,7 @@ class Survival:
         run.print(f"resumed from {found.path.name}: {positions}")
 
     def _state(self) -> State:
-        # What was kept is the same everywhere: one copy is enough, on each node where nodes have directories of their own.
+        # What was kept is the same everywhere: one copy is enough, on each node where directories are not shared.
         return state.collect(self._run, kept=self._run.world.local_rank == 0)
 
     def _where(self) -> object:
@@ -235,4 +235,3 @@ class Survival:
     def _time_is_up(self) -> bool:
         """Rank 0's clock; all ranks hear of it when they next agree."""
         return self._unit == "s" and time.monotonic() - self._saved_at >= self._count
-

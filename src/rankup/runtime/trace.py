@@ -60,7 +60,7 @@ class Trace:
             return original(tensor, *args, **options)  # type: ignore[no-untyped-call]
 
         # A plain loop tells nobody its loss; every loop calls this.
-        torch.Tensor.backward = backward  # type: ignore[method-assign]
+        torch.Tensor.backward = backward  # type: ignore[assignment,method-assign]
         run = self._run
         self._records.write(
             "begin",

@@ -38,7 +38,7 @@ def find_unkept(run: Run) -> dict[str, Any]:
 
 def _has_state(kind: type) -> bool:
     """Asked of the type alone: looking at an object's attributes may run its code."""
-    if kind.__module__.startswith("rankup."):
+    if str(kind.__module__).startswith("rankup."):
         return False
     return callable(getattr(kind, "state_dict", None)) and callable(getattr(kind, "load_state_dict", None))
 

@@ -1,0 +1,91 @@
+"""``rankup verify``: does this training survive? It kills it, resumes it, and compares every step bit for bit."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankup.cli import console
+from rankup.cli.options import JsonOption
+from rankup.cli.workload_job import require_torch, workload_job
+from rankup.cli.workload_words import training_options
+from rankup.core.rundir import RunDir
+from rankup.errors import RankupError
+from rankup.jobs.local import LocalJob
+from rankup.jobs.resolve import default_name, rank_command
+from rankup.verify.attempts import Attempts
+from rankup.verify.table import as_dict, proved, text
+from rankup.verify.verify import Plan, verify
+from rankup.workloads import WORKLOADS
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+# Options end at the script or workload: everything after it is its own.
+@app.command("verify", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False})
+def verify_command(
+    command: Annotated[
+        list[str], typer.Argument(metavar="SCRIPT|WORKLOAD [ARGS…]", help="as for rankup run, rankup train")
+    ],
+    steps: Annotated[int | None, typer.Option(min=2, help="train so many; default: to its end")] = None,
+    kills: Annotated[int, typer.Option(min=0, help="SIGKILLs at random points")] = 2,
+    world: Annotated[
+        str, typer.Option(metavar="N,N,…", help="stop, and go on with other numbers of processes")
+    ] = "",
+    nproc_per_node: Annotated[int, typer.Option(min=1, help="processes of the training")] = 1,
+    seed: Annotated[int, typer.Option(help="chooses where to interrupt")] = 0,
+    threads: Annotated[int | None, typer.Option(help="per process; default: cores / processes")] = None,
+    runs_root: Annotated[Path, typer.Option(help="where run directories are made")] = Path("runs"),
+    as_json: JsonOption = False,
+) -> None:
+    """Train twice uninterrupted, once with kills, once on other numbers of processes; name what differs, and why."""
+    require_torch()
+    worlds = _worlds(world)
+    job = _job(command, threads, runs_root)
+    folder = RunDir.create(runs_root, f"verify-{job.name}").path
+    plan = Plan(nproc_per_node, kills, worlds, steps, seed)
+    scenarios = verify(Attempts(job, folder, Lines()), plan, python=job.python)
+    if as_json:
+        console.print_json(as_dict(scenarios, str(folder)))
+    else:
+        print("\n" + text(scenarios, kills))
+    print(f"traces     {folder}", file=sys.stderr if as_json else sys.stdout)
+    raise typer.Exit(0 if proved(scenarios) else 1)
+
+
+def _job(command: list[str], threads: int | None, runs_root: Path) -> LocalJob:
+    first, *words = command
+    if first in WORKLOADS or (":" in first and not Path(first).exists()):
+        options = training_options(first, words)
+        return workload_job(first, "auto", options=options, threads=threads, runs_root=runs_root)[0]
+    rank_command(tuple(command), sys.executable)  # a mistake is said before a directory is made
+    return LocalJob(tuple(command), name=default_name(tuple(command)), threads=threads, runs_root=runs_root)
+
+
+def _worlds(text: str) -> tuple[int, ...]:
+    counts = [part.strip() for part in text.split(",")] if text else []
+    if any(not count.isdecimal() or int(count) < 1 for count in counts) or len(counts) == 1:
+        raise RankupError(
+            "bad-world",
+            f"--world {text} cannot be",
+            hint="two numbers of processes or more, as 1,2: started on the first, stopped, and on with the next",
+        )
+    return tuple(map(int, counts))
+
+
+class Lines:
+    """A line per attempt, on stderr."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def begins(self, what: str, processes: int) -> None:
+        self._count += 1
+        on = f"{processes} process{'es' if processes > 1 else ''}"
+        print(f"attempt {self._count}: {on}, {what} …", file=sys.stderr, flush=True)
+
+    def ended(self, said: str) -> None:
+        print(f"  {said}", file=sys.stderr, flush=True)

@@ -1,0 +1,140 @@
+"""One attempt: a run of its own, traced, which ends by itself, is asked to stop, or is killed where it froze."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from rankup.core.records import read_records
+from rankup.core.rundir import RunDir
+from rankup.errors import RankupError
+from rankup.jobs.local import LocalJob, Result, View, execute
+from rankup.verify.recorded import Attempt, read_attempt
+
+FROZEN = "frozen"  # the file that a rank leaves before it freezes (``runtime/interruption.py``)
+# Snapshots that are due at the end alone: what trains uninterrupted is not to be changed by saving, either.
+AT_THE_END = f"{10**9} steps"
+
+
+class Progress(Protocol):
+    """Who looks on; told before and after each attempt."""
+
+    def begins(self, what: str, processes: int) -> None: ...
+
+    def ended(self, said: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What an attempt is for. ``every`` as ``Snapshots.every``; ``interrupt`` in the words of ``verify.plan``;
+    ``steps``: train to the end of this step, None: to the end."""
+
+    what: str
+    processes: int
+    snapshots: Path
+    every: str
+    steps: int | None
+    interrupt: str = ""
+
+
+class Attempts:
+    """Starts attempts of ``job`` one after another, each below ``folder`` with its trace and its run directory."""
+
+    def __init__(
+        self,
+        job: LocalJob,
+        folder: Path,
+        progress: Progress,
+        *,
+        execute: Callable[[LocalJob, View], Result] = execute,
+    ) -> None:
+        self._job = job
+        self.folder = folder
+        self._progress = progress
+        self._execute = execute
+        self.count = 0
+
+    def run(self, ask: Ask) -> tuple[Attempt | None, bool]:
+        """What it has traced (None: nothing), and whether it was killed.
+
+        Raises RankupError where it failed by itself, where it traced no step, and for Ctrl-C.
+        """
+        self.count += 1
+        trace = self.folder / f"trace-{self.count:02d}"
+        trace.mkdir(mode=0o700, parents=True)
+        self._progress.begins(ask.what, ask.processes)
+        stop = f";stop {ask.steps} 0" if ask.steps is not None else ""
+        env = {
+            **self._job.env,
+            "RANKUP_TRACE": str(trace),
+            "RANKUP_INTERRUPT": ask.interrupt + stop,
+            "RANKUP_SNAPSHOT_DIR": str(ask.snapshots),
+            "RANKUP_SNAPSHOT_EVERY": ask.every,
+        }
+        killer = Killer(trace / FROZEN)
+        job = replace(
+            self._job, name="attempts", nproc=ask.processes, nnodes=1, env=env, runs_root=self.folder
+        )
+        result = self._execute(job, killer)
+        self._check(result, ask, killed=killer.killed)
+        attempt = read_attempt(trace)
+        if attempt is None and not killer.killed:
+            raise RankupError(
+                "nothing-traced",
+                "the script trained no step that could be traced",
+                context=str(result.run.logs),
+                hint="verify needs a script that loops over run.steps(…) or run.epochs(…): docs/reference/verify.md",
+            )
+        where = f"at step {attempt.last}" if attempt else "before its first step"
+        self._progress.ended(f"killed {where}" if killer.killed else f"ended {where}")
+        return attempt, killer.killed
+
+    def _check(self, result: Result, ask: Ask, *, killed: bool) -> None:
+        if result.code > 128:
+            name = signal.Signals(result.code - 128).name
+            raise RankupError(
+                "interrupted",
+                f"ended by {name} in attempt {self.count}: {ask.what}",
+                hint=f"what was traced until then is in {self.folder}",
+                exit_code=result.code,
+            )
+        if result.code in (0, 75) or killed:
+            return
+        error = result.run.left_error() or result.error
+        raise RankupError(
+            error.code if error else "attempt-failed",
+            f"attempt {self.count} ({ask.what}) failed: {error.message if error else f'code {result.code}'}",
+            context=error.context if error else str(result.run.logs),
+            hint=error.hint if error else "",
+            exit_code=error.exit_code if error else 1,
+        )
+
+
+class Killer:
+    """A view that shows nothing, and sends SIGKILL to every process of the attempt when one of them has frozen."""
+
+    def __init__(self, frozen: Path) -> None:
+        self._frozen = frozen
+        self.killed = False
+
+    def line(self, rank: int | None, stream: str, text: str) -> None:
+        pass
+
+    def tick(self, run: RunDir) -> None:
+        if self.killed or not self._frozen.exists():
+            return
+        self.killed = True
+        for group in _groups(run):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+
+
+def _groups(run: RunDir) -> list[int]:
+    """The process groups of the ranks: each has one of its own, with its loader workers."""
+    events = read_records(run.logs / "events.jsonl")
+    return [event["pid"] for event in events if event["event"] == "start"]
