@@ -49,7 +49,8 @@ def _settled(leaked: Callable[[], object], seconds: float = 5.0) -> bool:
 @pytest.fixture(scope="session")
 def forkserver() -> None:
     """The server that ``ranks.run_ranks`` forks from: started before any test counts its children."""
-    ranks.context.set_forkserver_preload(["torch", "rankup.runtime.run", "rankup.train.loop"])
+    ours = ["rankup.runtime.run", "rankup.train.loop", "rankup.strategies.fsdp", "rankup.strategies.tp"]
+    ranks.context.set_forkserver_preload(["torch", *ours, "rankup.strategies.pp"])
     warm = ranks.context.Process(target=int)
     warm.start()
     warm.join()

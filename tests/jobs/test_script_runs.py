@@ -28,8 +28,11 @@ from rankup.spec.sites import find_site
 PBSDSH = """#!/bin/bash
 printf "%s\\n" "$*" >>"$FAKES/pbsdsh.log"
 shift 3   # -n LINE --
-cd / && env -i FAKES="$FAKES" PATH=/usr/bin:/bin PBS_NODENUM=9 "$@" >>"$FAKES/spool" 2>&1
-code=$?
+cd /
+env -i FAKES="$FAKES" PATH=/usr/bin:/bin PBS_NODENUM=9 "$@" >>"$FAKES/spool" 2>&1 &
+task=$!
+trap 'kill -TERM $task' TERM
+while wait $task; code=$?; kill -0 $task 2>/dev/null; do :; done
 [ $code -le 128 ] || code=$((code + 128))   # PBS's way to say by which signal
 [ $code = 0 ] || echo "pbsdsh: task 0x00000000 exit status $code"
 exit 0
