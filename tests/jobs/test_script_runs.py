@@ -99,6 +99,7 @@ class Job:
             "PBS_JOBID": "7.head",
             "PBS_NODEFILE": str(self.fakes / "nodes"),
             "SECRET_OF_THE_SCRIPT": "two\nlines",
+            "NEWLINE": "\n",
             **(env or {}),
         }
         return subprocess.Popen(["bash", self.script], env=given, cwd="/", start_new_session=True)
@@ -119,7 +120,8 @@ def bash(text: str) -> tuple[str, ...]:
     return ("bash", "-c", text)
 
 
-RANK = 'echo "here $RANK of $WORLD_SIZE $SECRET_OF_THE_SCRIPT $PWD"'
+# One line: those of two ranks may mix.
+RANK = 'echo "here $RANK of $WORLD_SIZE ${SECRET_OF_THE_SCRIPT//$NEWLINE/+} $PWD"'
 
 
 @pytest.mark.parametrize("fanout", ["pbsdsh", "pbs_tmrsh", "ssh", "mpiexec"])
@@ -127,7 +129,7 @@ def test_two_nodes_by_every_fan_out_of_pbs(tmp_path: Path, fanout: str):
     job = Job(tmp_path, command=bash(RANK), nodes=2, nproc_per_node=2, fanout=fanout)
     assert job.execute() == 0, job.log
     # The agents have what the script exports and its folder, although nothing of that was handed to them.
-    said = re.findall(r"\[rank (\d)\] here (\d) of 4 two\n\[rank \1\] lines (.*)$", job.log, re.MULTILINE)
+    said = re.findall(r"\[rank (\d)\] here (\d) of 4 two\+lines (.*)$", job.log, re.MULTILINE)
     assert sorted(said) == [(str(r), str(r), str(job.folder)) for r in range(4)], job.log
     assert job["outcome"] == "done" and job["exit_code"] == "0"
     if fanout == "pbsdsh":  # lines of the node file, not hosts

@@ -1,19 +1,36 @@
-"""The words of ``rankup train`` where another command takes them over: ``rankup verify mnist-cnn --epochs 1``."""
+"""A script or a workload with its words, where another command takes them over: ``rankup verify mnist-cnn --lr 1``."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, cast
 
 import typer
 
-from rankup.cli.workload_job import asked_for, settings_from
+from rankup.cli.workload_job import asked_for, settings_from, workload_job
 from rankup.errors import RankupError
+from rankup.jobs.local import LocalJob
+from rankup.jobs.resolve import default_name, rank_command
 from rankup.train.options import TrainOptions
+from rankup.workloads import WORKLOADS
 
 # Options of the command that runs the training, not of the training.
 _NOT_HERE = ("nproc_per_node", "threads", "name", "runs_root", "as_json", "save_model", "log")
+
+
+def script_or_workload_job(command: Sequence[str], threads: int | None, runs_root: Path) -> LocalJob:
+    """``("train.py", "--lr", "1")`` as ``rankup run`` would start it, ``("mnist-cnn", "--lr", "1")`` as ``rankup
+    train``. A workload is a built-in name or ``module:Class``."""
+    first, *words = command
+    if first in WORKLOADS or (":" in first and not Path(first).exists()):
+        options = training_options(first, words)
+        return workload_job(first, "auto", options=options, threads=threads, runs_root=runs_root)[0]
+    whole = tuple(command)
+    rank_command(whole, sys.executable)  # a mistake is said before a directory is made
+    return LocalJob(whole, name=default_name(whole), threads=threads, runs_root=runs_root)
 
 
 def training_options(workload: str, words: Sequence[str]) -> dict[str, Any]:

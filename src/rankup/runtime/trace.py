@@ -8,8 +8,8 @@ Off unless ``RANKUP_TRACE`` names a directory. There each rank appends to ``rank
   ``state`` (name → SHA-256), ``unkept`` (what has a state and is in no snapshot), ``random`` (the generators)
 - ``end``: after the last epoch, the same as ``begin``
 
-Names of ``state``: ``model/NAME``, ``optimizer/NAME/FIELD``, ``optimizer/NAME/options``, ``kept/NAME``, ``metrics``; a
-second model's begin with ``1/``.
+Names of ``state``: ``model/NAME``, ``optimizer/NAME/FIELD``, ``optimizer/NAME/options``, ``kept/NAME``,
+``metrics/NAME``; a second model's begin with ``1/``.
 """
 
 from __future__ import annotations
@@ -116,5 +116,4 @@ def _state(run: Run) -> dict[str, str]:
         for name, options in trained["groups"].items():
             found[f"{prefix}optimizer/{name}/options"] = digest(dict(sorted(options.items())))
     found |= {f"kept/{name}": digest(thing.state_dict()) for name, thing in sorted(run.kept.items())}
-    found["metrics"] = digest(dict(sorted(run.metrics.items())))
-    return found
+    return found | {f"metrics/{name}": digest(value) for name, value in sorted(run.metrics.items())}

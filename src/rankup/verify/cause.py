@@ -13,7 +13,7 @@ _NAMED = 3
 
 def of_reference(reference: Attempt, again: Attempt, difference: Difference) -> Finding:
     """Two uninterrupted trainings differ from each other: nothing of it is the snapshots' fault."""
-    evidence = f"two uninterrupted runs differ from each other, first {where(difference)}: {what(difference)}"
+    evidence = f"two uninterrupted runs differ from each other, first in {what(difference)}"
     mine = reference.steps[difference.step][difference.rank]
     theirs = again.steps[difference.step][difference.rank]
     if difference.inputs_differ:
@@ -43,7 +43,7 @@ def of_reference(reference: Attempt, again: Attempt, difference: Difference) -> 
 
 def of_resume(reference: Attempt, attempt: Attempt, difference: Difference) -> Finding:
     """Uninterrupted trainings are equal, and the interrupted one differs from them."""
-    evidence = f"uninterrupted runs are equal; this one differs first {where(difference)}: {what(difference)}"
+    evidence = f"uninterrupted runs are equal; this one differs first in {what(difference)}"
     if attempt.resumed_at == 0:
         return _finding(
             "saving-changes-training",
@@ -80,12 +80,12 @@ def of_resume(reference: Attempt, attempt: Attempt, difference: Difference) -> F
 
 def _inputs(reference: Attempt, other: Attempt, difference: Difference, evidence: str) -> Finding:
     """The samples differ: the same ones in another order, or other ones."""
-    expected = set(reference.steps[difference.step][difference.rank]["rows"])
+    expected = reference.steps[difference.step][difference.rank]["rows"]
     seen = other.steps[difference.step][difference.rank]["rows"]
     strange = [row for row in seen if row not in expected]
     known = _rows(reference)
     again = sum(row in known for row in strange)
-    if seen and again >= FOUND_AGAIN * len(strange):
+    if seen != expected and seen and again >= FOUND_AGAIN * len(strange):
         return _finding(
             "other-order",
             "the samples come in another order",

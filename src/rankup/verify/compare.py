@@ -9,6 +9,8 @@ from rankup.verify.recorded import Attempt, Record
 
 # What a step depended on, then what came of it: the first of these that differs says the most.
 INPUTS, LOSS, UNKEPT = "the batch", "the loss", "unkept/"
+# What may hold a clock, and is not what is trained.
+ASIDE = ("kept/", "metrics/", UNKEPT)
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,15 @@ def first_difference(
             if names := [name for name in differing(mine, theirs) if name not in ignore]:
                 return Difference(number, attempt.resumed_at, theirs["step"], rank, tuple(names), at_end=True)
     return None
+
+
+def unsteady(reference: Attempt, again: Attempt) -> frozenset[str]:
+    """What stands beside the training and differs between two uninterrupted ones, as a clock does: it says nothing. If
+    the training went by it, weights would differ as well."""
+    both = [(mine, theirs) for _, _, mine, theirs in pairs(reference, again)]
+    both += [(reference.end[rank], again.end[rank]) for rank in reference.end.keys() & again.end.keys()]
+    names = {name for mine, theirs in both for name in differing(mine, theirs)}
+    return frozenset(name for name in names if name.startswith(ASIDE))
 
 
 def pairs(reference: Attempt, attempt: Attempt) -> Iterator[tuple[int, int, Record, Record]]:

@@ -31,6 +31,11 @@ def text(scenarios: Sequence[Scenario], planned_kills: int) -> str:
             "",
             f"note: the training ended before {missed} of {planned_kills} kills; --steps may be too small",
         ]
+    if names := [name for scenario in scenarios for name in scenario.not_compared]:
+        lines += [
+            "",
+            f"note: not compared, since uninterrupted runs differ in it, as a clock does: {', '.join(names)}",
+        ]
     return "\n".join([*lines, "", _last_word(scenarios)])
 
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from random import Random
 
 from rankup.core.findings import Finding, Severity
+from rankup.errors import RankupError
 from rankup.verify.attempts import AT_THE_END, Ask, Attempts
 from rankup.verify.cause import of_reference, of_resume
-from rankup.verify.compare import UNKEPT, compared, differing, first_difference, pairs, same_samples
+from rankup.verify.compare import compared, first_difference, same_samples, unsteady
 from rankup.verify.plan import choose_kill, choose_stops, kinds
 from rankup.verify.recorded import Attempt
 from rankup.verify.values import FP64_TOLERANCE, Distance, distance
@@ -39,6 +40,7 @@ class Scenario:
     proved: bool
     finding: Finding | None = None
     distance: Distance | None = None
+    not_compared: tuple[str, ...] = ()  # differs without any interruption, as a clock does
 
 
 def verify(attempts: Attempts, plan: Plan, *, python: str) -> list[Scenario]:
@@ -49,7 +51,7 @@ def verify(attempts: Attempts, plan: Plan, *, python: str) -> list[Scenario]:
     first = attempts.run(_uninterrupted(attempts, plan, "uninterrupted"))[0]
     again = attempts.run(_uninterrupted(attempts, plan, "uninterrupted, once more"))[0]
     assert first is not None and again is not None  # only a killed one may be
-    ignore = _unsteady(first, again)
+    ignore = unsteady(first, again)
     scenarios = [_reference(first, again, plan, ignore)]
     if not scenarios[0].proved:
         return scenarios
@@ -66,12 +68,6 @@ def _uninterrupted(attempts: Attempts, plan: Plan, what: str) -> Ask:
     return Ask(what, plan.processes, snapshots, AT_THE_END, plan.steps)
 
 
-def _unsteady(first: Attempt, again: Attempt) -> frozenset[str]:
-    """What nobody keeps and differs between two uninterrupted trainings, as a stopwatch does: it says nothing."""
-    names = {name for _, _, mine, theirs in pairs(first, again) for name in differing(mine, theirs)}
-    return frozenset(name for name in names if name.startswith(UNKEPT))
-
-
 def _reference(first: Attempt, again: Attempt, plan: Plan, ignore: frozenset[str]) -> Scenario:
     difference = first_difference(first, [again], ignore=ignore)
     return Scenario(
@@ -83,6 +79,7 @@ def _reference(first: Attempt, again: Attempt, plan: Plan, ignore: frozenset[str
         "differs" if difference else "identical",
         difference is None,
         of_reference(first, again, difference) if difference else None,
+        not_compared=tuple(sorted(ignore)),
     )
 
 
@@ -135,6 +132,12 @@ def _other_worlds(
     attempts: Attempts, plan: Plan, reference: Attempt, random: Random, python: str
 ) -> Scenario:
     """Stop after a step by chance, go on with the next number of processes, and compare what they end with."""
+    if reference.last < len(plan.worlds):
+        raise RankupError(
+            "too-few-steps",
+            f"{reference.last} steps cannot be shared by {len(plan.worlds)} numbers of processes",
+            hint="more --steps, or a shorter --world",
+        )
     snapshots = attempts.folder / "snapshots-of-other-worlds"
     stops: list[int | None] = [*choose_stops(random, reference.last, len(plan.worlds)), plan.steps]
     made = []

@@ -10,22 +10,19 @@ import typer
 
 from rankup.cli import console
 from rankup.cli.options import JsonOption
-from rankup.cli.workload_job import require_torch, workload_job
-from rankup.cli.workload_words import training_options
+from rankup.cli.workload_job import require_torch
+from rankup.cli.workload_words import script_or_workload_job
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.jobs.local import LocalJob
-from rankup.jobs.resolve import default_name, rank_command
 from rankup.verify.attempts import Attempts
 from rankup.verify.table import as_dict, proved, text
 from rankup.verify.verify import Plan, verify
-from rankup.workloads import WORKLOADS
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 # Options end at the script or workload: everything after it is its own.
-@app.command("verify", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False})
+@app.command("verify", context_settings={"allow_interspersed_args": False})
 def verify_command(
     command: Annotated[
         list[str], typer.Argument(metavar="SCRIPT|WORKLOAD [ARGS…]", help="as for rankup run, rankup train")
@@ -44,7 +41,7 @@ def verify_command(
     """Train twice uninterrupted, once with kills, once on other numbers of processes; name what differs, and why."""
     require_torch()
     worlds = _worlds(world)
-    job = _job(command, threads, runs_root)
+    job = script_or_workload_job(command, threads, runs_root)
     folder = RunDir.create(runs_root, f"verify-{job.name}").path
     plan = Plan(nproc_per_node, kills, worlds, steps, seed)
     scenarios = verify(Attempts(job, folder, Lines()), plan, python=job.python)
@@ -54,15 +51,6 @@ def verify_command(
         print("\n" + text(scenarios, kills))
     print(f"traces     {folder}", file=sys.stderr if as_json else sys.stdout)
     raise typer.Exit(0 if proved(scenarios) else 1)
-
-
-def _job(command: list[str], threads: int | None, runs_root: Path) -> LocalJob:
-    first, *words = command
-    if first in WORKLOADS or (":" in first and not Path(first).exists()):
-        options = training_options(first, words)
-        return workload_job(first, "auto", options=options, threads=threads, runs_root=runs_root)[0]
-    rank_command(tuple(command), sys.executable)  # a mistake is said before a directory is made
-    return LocalJob(tuple(command), name=default_name(tuple(command)), threads=threads, runs_root=runs_root)
 
 
 def _worlds(text: str) -> tuple[int, ...]:
