@@ -57,13 +57,10 @@ SCRIPTS = {
 }
 # Each on an allocation and as a job, and each way at least once: all pairs would take minutes.
 PAIRS = (
-    ("ddp_plain.py", "submit-srun"),
+    ("ddp_plain.py", "submit-torchrun"),
     ("frameworks/deepspeed_environment.py", "submit-srun"),
-    ("frameworks/accelerate_loop.py", "submit-torchrun"),
     ("frameworks/accelerate_loop.py", "submit-mpirun"),
     ("frameworks/hf_trainer.py", "rankup-run"),
-    ("frameworks/hf_trainer.py", "submit-srun"),
-    ("frameworks/lightning_trainer.py", "submit-torchrun"),
     ("frameworks/lightning_trainer.py", "submit-srun"),
     ("frameworks/lightning_trainer.py", "submit-mpirun"),
 )

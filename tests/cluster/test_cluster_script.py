@@ -16,17 +16,19 @@ from rankup.spec.sites import find_site
 
 pytestmark = pytest.mark.cluster
 
-# What a rank knows, and that it can reduce with all others: no rankup in it.
+# What a rank knows, that it can reduce with all others, and that rankup takes it for the same.
 MEETS = """
 import json, os, socket, sys
 import torch, torch.distributed as dist
+from rankup.world import World
+world = World.detect()
 dist.init_process_group("gloo")
 total = torch.tensor([float(dist.get_rank())])
 dist.all_reduce(total)
 print("met " + json.dumps({
     "rank": dist.get_rank(), "size": dist.get_world_size(), "sum": total.item(), "host": socket.gethostname(),
     "local": os.environ["LOCAL_RANK"], "cuda": os.environ.get("CUDA_VISIBLE_DEVICES"),
-    "cpus": len(os.sched_getaffinity(0)), "omp": os.environ.get("OMP_NUM_THREADS"), "args": sys.argv[1:],
+    "world": [world.launcher, world.rank, world.world_size, world.node_rank, world.num_nodes], "omp": os.environ.get("OMP_NUM_THREADS"), "args": sys.argv[1:],
 }), flush=True)
 dist.destroy_process_group()
 """
@@ -77,6 +79,8 @@ def test_two_nodes_of_two_ranks_meet_and_reduce_under_every_launcher(cluster: La
     assert [(r["host"], r["local"]) for r in ranks] == [
         ("node1", "0"), ("node1", "1"), ("node2", "0"), ("node2", "1")
     ]  # fmt: skip
+    formed = {"mpirun": "openmpi"}.get(launcher, launcher)
+    assert [r["world"] for r in ranks] == [[formed, i, 4, i // 2, 2] for i in range(4)]
     assert all(r["args"] == list(AWKWARD) for r in ranks)
     assert all(r["cuda"] == "0,1" for r in ranks)  # all of the node's, for every rank
     assert all(r["omp"] == "2" for r in ranks)
