@@ -28,7 +28,8 @@ dist.all_reduce(total)
 print("met " + json.dumps({
     "rank": dist.get_rank(), "size": dist.get_world_size(), "sum": total.item(), "host": socket.gethostname(),
     "local": os.environ["LOCAL_RANK"], "cuda": os.environ.get("CUDA_VISIBLE_DEVICES"),
-    "world": [world.launcher, world.rank, world.world_size, world.node_rank, world.num_nodes], "omp": os.environ.get("OMP_NUM_THREADS"), "args": sys.argv[1:],
+    "world": [world.launcher, world.rank, world.world_size, world.node_rank, world.num_nodes],
+    "omp": os.environ.get("OMP_NUM_THREADS"), "args": sys.argv[1:],
 }), flush=True)
 dist.destroy_process_group()
 """
