@@ -72,7 +72,7 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
         ),
         "slurm-program": (
             "slurm",
-            {"command": ("./simulate", "x"), "nproc_per_node": 2, "launcher": "torchrun"},
+            {"command": ("./simulate", "x"), "nproc_per_node": 2, "launcher": "torchrun", "python": "python"},
         ),
         "pbs-array": ("pbs", {**two, "array": "1-4"}),
         "local-two": ("local", {"nproc_per_node": 2, "python": "python", "time": "1h"}),
