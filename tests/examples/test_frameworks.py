@@ -50,20 +50,6 @@ def test_it_trains_one_model_on_two_processes(tmp_path, script):
     assert ranks[0][2] == ranks[1][2]
 
 
-@pytest.mark.skipif(not find_spec("accelerate"), reason="accelerate is not installed")
-def test_accelerate_without_a_gpu_makes_one_world_if_the_variable_says_so(tmp_path):
-    """Its users' scripts say ``Accelerator()``, made for GPUs; docs/how-to/frameworks.md names the variable."""
-    script = tmp_path / "loop.py"
-    changed, count = re.subn(
-        r"Accelerator\(cpu=.*\)", "Accelerator()", (FRAMEWORKS / "accelerate_loop.py").read_text()
-    )
-    assert count == 1
-    script.write_text(changed)
-    ranks = ranks_of(tmp_path, str(script), env={"ACCELERATE_USE_CPU": "1"})
-    assert [rank[:2] for rank in ranks] == [("0", "2"), ("1", "2")]
-    assert ranks[0][2] == ranks[1][2]
-
-
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_it_knows_nothing_of_rankup(script):
     assert not re.search(r"^\s*(import|from) rankup", (FRAMEWORKS / script).read_text(), re.M)

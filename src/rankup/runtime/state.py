@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class Stateful(Protocol):
-    """Anything that can be kept: schedules, averages, counters. The same on all ranks, unless ``per_rank`` is True."""
+    """Anything that can be kept: schedules, averages, counters. The same on all ranks, unless ``per_rank`` is True;
+    the same in every repetition of a training, unless ``timed`` is."""
 
     def state_dict(self) -> dict[str, Any]: ...
 

@@ -115,5 +115,9 @@ def _state(run: Run) -> dict[str, str]:
             }
         for name, options in trained["groups"].items():
             found[f"{prefix}optimizer/{name}/options"] = digest(dict(sorted(options.items())))
-    found |= {f"kept/{name}": digest(thing.state_dict()) for name, thing in sorted(run.kept.items())}
+    found |= {
+        f"kept/{name}": digest(thing.state_dict())
+        for name, thing in sorted(run.kept.items())
+        if not getattr(thing, "timed", False)
+    }
     return found | {f"metrics/{name}": digest(value) for name, value in sorted(run.metrics.items())}

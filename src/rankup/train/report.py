@@ -47,6 +47,9 @@ class Report:
         self._last: dict[str, Any] = {}
         run.keep(report=self)
 
+    #: Wall-clock times: no two trainings have the same.
+    timed = True
+
     def state_dict(self) -> dict[str, Any]:
         """So that what it says in the end is of the whole training, over all attempts."""
         return {

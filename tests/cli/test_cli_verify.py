@@ -1,0 +1,174 @@
+"""``rankup verify`` as its user types it: what it proves, what it catches, and what it names as the cause."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rankup.cli.app import main
+
+# Each script is this one with a few lines put in: a small network with dropout, on data of its own.
+SCRIPT = """\
+import os, random, time
+import rankup, torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
+
+class Points(torch.utils.data.Dataset):
+    def __init__(self):
+        self.x = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
+    def __len__(self):
+        return 40
+    def __getitem__(self, i):
+        {augment}
+        return self.x[i] + 0.1 * random.random()
+
+run = rankup.init()
+net = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.3), nn.Linear(8, 1))
+model, opt, data = run.prepare(net, lambda p: torch.optim.Adam(p, lr=0.05), Points(), global_batch=4)
+average = AveragedModel(net)
+{keep}
+seen = 0.0
+for x in run.steps(data, epochs=2):
+    {step}
+    loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+    loss.backward()
+    opt.step()
+    opt.zero_grad()
+    average.update_parameters(net)
+"""
+KEEP = "run.keep(average=average)"
+
+
+def script(folder: Path, augment: str = "", keep: str = KEEP, step: str = "pass") -> str:
+    (folder / "script.py").write_text(SCRIPT.format(augment=augment, keep=keep, step=step))
+    return "script.py"
+
+
+def verify(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    """Its exit code and its answer in JSON."""
+    done = subprocess.run(
+        [sys.executable, "-m", "rankup", "verify", "--json", "--threads", "1", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def causes(answer: dict[str, Any]) -> list[str]:
+    return [row["finding"]["code"] for row in answer["scenarios"] if row["finding"]]
+
+
+@pytest.mark.timeout(400)
+def test_a_script_that_keeps_all_its_state_is_proved(tmp_path: Path):
+    code, answer = verify(tmp_path, "--kills", "2", "--steps", "12", script(tmp_path))
+    assert (code, answer["proved"], causes(answer)) == (0, True, [])
+    once, killed = answer["scenarios"]
+    assert (once["steps_compared"], once["verdict"]) == (12, "identical")
+    assert (killed["kills"], killed["attempts"], killed["verdict"]) == (2, 3, "identical")
+    assert killed["steps_compared"] >= 12
+
+
+@pytest.mark.timeout(400)
+def test_an_average_that_is_not_kept_is_named(tmp_path: Path):
+    code, answer = verify(tmp_path, "--kills", "1", script(tmp_path, keep=""))
+    assert (code, causes(answer)) == (1, ["state-not-in-snapshot"])
+    finding = answer["scenarios"][1]["finding"]
+    assert finding["message"] == "state that is not in the snapshot: AveragedModel"
+    assert "AveragedModel (not kept)" in finding["why"]
+
+
+@pytest.mark.timeout(400)
+def test_a_variable_that_the_loss_depends_on_and_a_resume_forgets_is_caught(tmp_path: Path):
+    text = (
+        (tmp_path / script(tmp_path)).read_text().replace("loss.backward()", "(loss / (1 + seen)).backward()")
+    )
+    (tmp_path / "script.py").write_text(text.replace("    opt.step()", "    seen += loss.item(); opt.step()"))
+    code, answer = verify(tmp_path, "--kills", "1", "script.py")
+    assert (code, causes(answer)) == (1, ["state-not-in-snapshot"])
+    why = answer["scenarios"][1]["finding"]["why"]
+    assert "first in the loss, model/0.weight" in why
+    assert (
+        "it is step 1 after the resume; right after the resume all 4 tensors of the model were equal" in why
+    )
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("wrong", "cause"),
+    [
+        ({"augment": "random.seed(time.time_ns())"}, "unseeded-augmentation"),
+        ({"step": "own = torch.Generator(); own.manual_seed(os.urandom(1)[0] + time.time_ns()); "
+                  "x = x + torch.rand(3, generator=own)"}, "not-deterministic"),
+        ({"step": "torch.manual_seed(time.time_ns())"}, "unseeded-random"),
+    ],
+)  # fmt: skip
+def test_what_differs_without_any_kill_is_laid_to_the_script(
+    tmp_path: Path, wrong: dict[str, str], cause: str
+):
+    code, answer = verify(tmp_path, "--steps", "4", script(tmp_path, **wrong))
+    assert (code, causes(answer)) == (1, [cause])
+    assert len(answer["scenarios"]) == 1  # kills would tell nothing more
+    assert answer["scenarios"][0]["finding"]["place"].startswith("at step 1 ")
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("processes", [1, 2])
+def test_mnist_cnn_with_dropout_shuffle_and_augmentation_survives_kills_bit_for_bit(
+    tmp_path: Path, processes: int
+):
+    code, answer = verify(
+        tmp_path, "--kills", "2", "--steps", "6", "--nproc-per-node", str(processes), "--seed", str(processes),
+        "mnist-cnn", "--epochs", "1", "--set", "augment=on", "--global-batch", "32",
+    )  # fmt: skip
+    assert (code, causes(answer)) == (0, [])
+    assert [row["verdict"] for row in answer["scenarios"]] == ["identical", "identical"]
+    assert answer["scenarios"][1]["kills"] == 2
+
+
+@pytest.mark.timeout(400)
+def test_on_another_number_of_processes_the_same_samples_make_the_same_model_to_rounding(tmp_path: Path):
+    code, answer = verify(
+        tmp_path, "--kills", "0", "--steps", "4", "--world", "1,2",
+        "mnist-cnn", "--epochs", "1", "--set", "dropout=off", "--precision", "fp64", "--global-batch", "16",
+    )  # fmt: skip
+    assert (code, causes(answer)) == (0, [])
+    row = answer["scenarios"][1]
+    assert (row["processes"], row["attempts"], row["steps_compared"]) == ("1→2", 2, 4)
+    assert 0 < row["distance"]["largest"] <= 1e-9
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["nowhere.py"], "script-not-found"),
+        (["--world", "2", "train.py"], "bad-world"),
+        (["--world", "1,x", "train.py"], "bad-world"),
+        (["mnist-cnn", "--nproc-per-node", "2"], "misplaced-option"),
+        (["mnist-cnn", "--set", "dropout"], "bad-setting"),
+    ],
+)
+def test_a_mistake_is_one_error_before_anything_runs(tmp_path: Path, monkeypatch, capsys, words, code):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
+    with pytest.raises(SystemExit) as caught:
+        main(["verify", *words])
+    said = capsys.readouterr()
+    assert caught.value.code == 2
+    assert f"[{code}]" in said.err and "Traceback" not in said.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_word_that_the_workload_does_not_know_is_a_usage_error(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        main(["verify", "mnist-cnn", "--kills", "3"])
+    assert caught.value.code == 2
+    assert "rankup train" in (err := capsys.readouterr().err) and "--kills" in err

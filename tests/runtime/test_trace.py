@@ -1,0 +1,166 @@
+"""What ranks record for `rankup verify`, and the points at which it interrupts them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
+
+import rankup
+from ranks import run_ranks
+from rankup.core.records import read_records
+from rankup.runtime.digest import digest, rows
+from rankup.runtime.interruption import FROZEN, Interruption
+from rankup.runtime.survival import Snapshots
+from rankup.runtime.unkept import find_unkept
+from rankup.snapshots import disk
+from rankup.snapshots.layout import entries
+
+
+def train(directory: str, interrupt: str = "") -> list[float]:
+    """Two epochs of three steps, in a plain loop; its losses."""
+    os.environ |= {"RANKUP_TRACE": directory, "RANKUP_INTERRUPT": interrupt}
+    os.environ |= {"RANKUP_SNAPSHOT_EVERY": "4 steps", "RANKUP_SNAPSHOT_DIR": f"{directory}/snapshots"}
+    run = rankup.init(snapshots=Snapshots(every="off"))
+    x = torch.arange(18.0).reshape(6, 3)
+    model, opt, data = run.prepare(
+        nn.Linear(3, 1),
+        lambda p: torch.optim.SGD(p, lr=0.001, momentum=0.9),
+        rankup.ResidentData(x),
+        global_batch=2,
+    )
+    losses = []
+    try:
+        for batch in run.steps(data, epochs=2):
+            loss = model(batch).square().mean()
+            loss.backward()
+            opt.step()
+            opt.zero_grad()
+            losses.append(loss.item())
+            run.metrics["last"] = float(run.mean(loss.item()))
+    except SystemExit:
+        losses.append(-1.0)
+    return losses
+
+
+def test_every_step_of_a_plain_loop_is_recorded_with_its_loss_samples_and_state(tmp_path: Path):
+    (losses,) = run_ranks(train, 1, str(tmp_path))
+    records = read_records(tmp_path / "rank-0.jsonl")
+    assert [record["kind"] for record in records] == ["begin", *["step"] * 6, "end"]
+    steps = records[1:-1]
+    assert [record["step"] for record in steps] == [1, 2, 3, 4, 5, 6]
+    assert [float.fromhex(record["loss"][0]) for record in steps] == losses
+    assert [record["at"] for record in steps] == [[[e, s]] for e in (0, 1) for s in (1, 2, 3)]
+    assert {row for record in steps[:3] for row in record["rows"]} == {
+        row for record in steps[3:] for row in record["rows"]
+    }
+    names = {
+        "model/weight",
+        "model/bias",
+        "optimizer/weight/momentum_buffer",
+        "optimizer/weight/options",
+        "metrics/last",
+    }
+    assert names <= steps[0]["state"].keys()
+    assert steps[0]["state"]["model/weight"] != steps[1]["state"]["model/weight"]
+    assert records[-1]["state"] == steps[-1]["state"]
+
+
+def test_each_rank_records_its_own_samples_and_the_same_weights(tmp_path: Path):
+    run_ranks(train, 2, str(tmp_path))
+    mine, theirs = (read_records(tmp_path / f"rank-{rank}.jsonl", "step") for rank in (0, 1))
+    for one, other in zip(mine, theirs, strict=True):
+        assert one["state"] == other["state"]
+        assert not set(one["rows"]) & set(other["rows"])
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_stop_is_at_the_step_that_was_meant_and_saved_there(tmp_path: Path, world_size: int):
+    said = run_ranks(train, world_size, str(tmp_path), "stop 3 0")
+    assert all(len(losses) == 4 and losses[-1] == -1.0 for losses in said)
+    assert entries(tmp_path / "snapshots")[-1].step == 3
+
+
+def test_the_environment_decides_where_and_how_often_to_save(tmp_path: Path):
+    run_ranks(train, 1, str(tmp_path))
+    assert [entry.step for entry in entries(tmp_path / "snapshots")] == [4, 6]
+
+
+def test_a_bad_interval_in_the_environment_is_one_error(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RANKUP_SNAPSHOT_EVERY", "now and then")
+    with pytest.raises(rankup.RankupError, match="now and then"):
+        rankup.init()
+
+
+@pytest.fixture
+def frozen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Signals that this process would have sent itself."""
+    sent: list[int] = []
+    monkeypatch.setattr("rankup.runtime.interruption.os.kill", lambda pid, number: sent.append(number))
+    monkeypatch.setattr(disk, "before", None)
+    return sent
+
+
+def test_a_process_freezes_after_the_step_of_this_attempt_and_says_so(tmp_path: Path, frozen: list[int]):
+    interruption = Interruption("step 2 0", 0, tmp_path)
+    interruption.step(8)
+    assert not frozen and not (tmp_path / FROZEN).exists()
+    interruption.step(9)
+    assert frozen == [signal.SIGSTOP] and (tmp_path / FROZEN).exists()
+
+
+def test_a_process_freezes_before_the_change_on_disk_that_was_meant(tmp_path: Path, frozen: list[int]):
+    Interruption("save 3 0", 0, tmp_path)
+    disk.make_folder(tmp_path / "a")
+    disk.make_folder(tmp_path / "b")
+    assert not frozen
+    disk.make_folder(tmp_path / "c")
+    assert frozen == [signal.SIGSTOP]
+
+
+def test_another_rank_goes_on(tmp_path: Path, frozen: list[int]):
+    interruption = Interruption("step 1 1;save 1 1", 0, tmp_path)
+    interruption.step(1)
+    disk.make_folder(tmp_path / "a")
+    assert not frozen
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (torch.zeros(2), torch.zeros(2, dtype=torch.float64)),
+        (torch.zeros(2, 3), torch.zeros(3, 2)),
+        (torch.tensor(0.0), torch.tensor(-0.0)),
+        ({"a": 1}, {"b": 1}),
+        ([1, [2]], [[1], 2]),
+        (1, True),
+        (0.1, 0.1 + 2**-55),
+    ],
+)
+def test_anything_that_differs_has_another_digest(one: Any, other: Any):
+    assert digest(one) != digest(other)
+    assert digest(one) == digest(one)
+
+
+def test_a_sample_has_the_same_digest_wherever_it_stands_in_a_batch():
+    x, y = torch.arange(6.0).reshape(3, 2), torch.tensor([5, 6, 7])
+    assert rows((x, y), 3) == rows((x.flip(0), y.flip(0)), 3)[::-1]
+    assert len(set(rows({"x": x, "y": y}, 3))) == 3
+
+
+def test_what_has_a_state_and_is_neither_trained_nor_kept_is_found():
+    run = rankup.init()
+    net = nn.Linear(2, 1)
+    _, opt, _ = run.prepare(net, lambda p: torch.optim.SGD(p, lr=0.1))
+    kept, lost = AveragedModel(net), AveragedModel(net)
+    schedule = torch.optim.lr_scheduler.StepLR(opt, 1)
+    run.keep(kept=kept)
+    found = list(find_unkept(run).values())
+    assert any(thing is lost for thing in found) and any(thing is schedule for thing in found)
+    assert not any(thing is known for thing in found for known in (kept, opt, net, lost.module))

@@ -1,0 +1,91 @@
+"""Attempts: what the run is told, what ends it, and what is said where it fails by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from rankup.core.rundir import RunDir
+from rankup.errors import RankupError
+from rankup.jobs.local import LocalJob, Result, View
+from rankup.verify.attempts import Ask, Attempts
+
+
+class Quiet:
+    def begins(self, what: str, processes: int) -> None:
+        pass
+
+    def ended(self, said: str) -> None:
+        pass
+
+
+def attempts(tmp_path: Path, code: int, *, traced: bool = True, error: RankupError | None = None):
+    """Attempts of a job that ends with ``code`` at once; and the job that was started."""
+    started: list[LocalJob] = []
+
+    def execute(job: LocalJob, view: View) -> Result:
+        started.append(job)
+        if traced:
+            record = {"kind": "begin", "step": 0, "world_size": 1}
+            Path(job.env["RANKUP_TRACE"], "rank-0.jsonl").write_text(json.dumps(record) + "\n")
+        run = RunDir.create(job.runs_root, job.name)
+        return Result(code, run, None, None, 0.1, error)
+
+    return Attempts(LocalJob(("train.py",), env={"MINE": "1"}), tmp_path, Quiet(), execute=execute), started
+
+
+def ask(tmp_path: Path, **other: object) -> Ask:
+    return Ask("uninterrupted", 2, tmp_path / "snapshots", "3 steps", 20, "step 4 1", **other)  # type: ignore[arg-type]
+
+
+def test_a_run_is_told_where_to_trace_and_save_how_often_and_what_ends_it(tmp_path: Path):
+    runner, started = attempts(tmp_path, 0)
+    runner.run(ask(tmp_path))
+    runner.run(ask(tmp_path))
+    first, second = (job.env for job in started)
+    assert first["RANKUP_INTERRUPT"] == "step 4 1;stop 20 0"
+    assert (first["RANKUP_SNAPSHOT_EVERY"], first["MINE"]) == ("3 steps", "1")
+    assert first["RANKUP_SNAPSHOT_DIR"] == second["RANKUP_SNAPSHOT_DIR"]
+    assert first["RANKUP_TRACE"] != second["RANKUP_TRACE"]
+    assert (started[0].nproc, started[0].nnodes) == (2, 1)
+
+
+@pytest.mark.parametrize("code", [0, 75])
+def test_a_run_that_ended_or_stopped_as_asked_is_well(tmp_path: Path, code: int):
+    runner, _ = attempts(tmp_path, code)
+    attempt, killed = runner.run(ask(tmp_path))
+    assert attempt is not None and not killed
+
+
+def test_a_run_that_fails_by_itself_is_an_error_that_says_which(tmp_path: Path):
+    failed = RankupError(
+        "worker-failed", "the script failed: ValueError: no", context="rank-0.err", exit_code=1
+    )
+    runner, _ = attempts(tmp_path, 1, error=failed)
+    with pytest.raises(RankupError) as caught:
+        runner.run(ask(tmp_path))
+    assert caught.value.message == "attempt 1 (uninterrupted) failed: the script failed: ValueError: no"
+    assert (caught.value.context, caught.value.exit_code) == ("rank-0.err", 1)
+
+
+def test_ctrl_c_ends_the_proof_with_the_code_of_the_signal(tmp_path: Path):
+    runner, _ = attempts(tmp_path, 130)
+    with pytest.raises(RankupError) as caught:
+        runner.run(ask(tmp_path))
+    assert (caught.value.code, caught.value.exit_code) == ("interrupted", 130)
+
+
+def test_a_script_without_steps_to_trace_is_told_what_verify_needs(tmp_path: Path):
+    runner, _ = attempts(tmp_path, 0, traced=False)
+    with pytest.raises(RankupError, match="no step that could be traced") as caught:
+        runner.run(ask(tmp_path))
+    assert "run.steps" in caught.value.hint
+
+
+def test_the_environment_of_this_process_stays_as_it_is(tmp_path: Path):
+    runner, _ = attempts(tmp_path, 0)
+    runner.run(ask(tmp_path))
+    assert "RANKUP_TRACE" not in os.environ

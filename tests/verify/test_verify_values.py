@@ -1,0 +1,35 @@
+"""How far two numbers of processes end apart, and what may be said of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rankup.verify.values import judge
+from rankup.verify.verify import judge_worlds
+
+
+def apart(largest: float | None, kind: str = "float64[3]", name: str = "0/model/w") -> dict[str, Any]:
+    return {"name": name, "left": kind, "right": kind, "largest": largest}
+
+
+@pytest.mark.parametrize(
+    ("differences", "same", "verdict", "proved", "code"),
+    [
+        ([], True, "identical", True, None),
+        ([apart(1e-17), apart(3e-12)], True, "within 1e-09: largest difference 3.0e-12 (0/model/w)", True, None),
+        ([apart(2e-9)], True, "differs: largest difference 2.0e-09 (0/model/w)", False, "other-model"),
+        ([apart(1e-7, "float32[3]")], True, "not judged: largest difference 1.0e-07 (0/model/w)", True,
+         "rounding-not-judged"),
+        ([apart(None, "0.1", "0/optimizer/groups/w/lr")], True, "differs", False, "other-options"),
+        ([], False, "differs", False, "other-samples"),
+        ([apart(float("inf"))], True, "differs: largest difference inf (0/model/w)", False, "other-model"),
+    ],
+)  # fmt: skip
+def test_other_numbers_of_processes_are_judged_by_the_largest_difference(
+    differences, same, verdict, proved, code
+):
+    said, good, finding = judge_worlds(judge(differences), same)
+    assert (said, good) == (verdict, proved)
+    assert (finding.code if finding else None) == code
