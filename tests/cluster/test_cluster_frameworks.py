@@ -19,7 +19,8 @@ from lab import HEAD, Lab
 pytestmark = pytest.mark.cluster
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-DONE = re.compile(r"rank (\d+) of (\d+) is done, (.*)")
+# Not by lines: those of two ranks may come in pieces.
+DONE = re.compile(r"rank (\d+) of (\d+) is done, ([a-z ]+-?\d+\.?\d{0,9})")
 
 
 def rankup_run(cluster: Lab, command: tuple[str, ...]) -> str:
