@@ -10,6 +10,7 @@ import argparse
 import tempfile
 
 import torch
+from torch import distributed as dist
 from torch.utils.data import Dataset
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments, set_seed
 
@@ -61,6 +62,9 @@ def main() -> None:
 
     size = sum(p.detach().double().abs().sum().item() for p in trainer.model.parameters())
     print(f"rank {arguments.process_index} of {arguments.world_size} is done, weights {size:.9f}")
+    # The Trainer leaves its process group open, and gloo may abort a process that ends with one.
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import argparse
 
 import lightning
 import torch
+from torch import distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -62,6 +63,9 @@ def main() -> None:
 
     size = sum(p.detach().double().abs().sum().item() for p in model.parameters())
     print(f"rank {trainer.global_rank} of {trainer.world_size} is done, weights {size:.9f}")
+    # The Trainer leaves its process group open, and gloo may abort a process that ends with one.
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":
