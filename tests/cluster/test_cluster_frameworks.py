@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from lab import HEAD, Lab
 
+from flaky import aborts_at_exit
+
 pytestmark = pytest.mark.cluster
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -67,6 +69,7 @@ PAIRS = (
 )
 
 
+@aborts_at_exit
 @pytest.mark.parametrize(("script", "way"), PAIRS)
 def test_a_script_made_for_others_trains_one_model_in_one_world(cluster: Lab, script: str, way: str):
     package, arguments = SCRIPTS[script]

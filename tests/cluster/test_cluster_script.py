@@ -9,6 +9,7 @@ import sys
 import pytest
 from lab import Lab
 
+from flaky import aborts_at_exit
 from rankup.core.rundir import RunDir
 from rankup.jobs.script import render
 from rankup.spec.jobspec import JobSpec
@@ -58,6 +59,7 @@ def met(log: str) -> list[dict[str, object]]:
     return sorted(said, key=lambda rank: rank["rank"])
 
 
+@aborts_at_exit
 @pytest.mark.parametrize("launcher", ["torchrun", "srun", "mpirun"])
 def test_two_nodes_of_two_ranks_meet_and_reduce_under_every_launcher(cluster: Lab, launcher: str):
     (cluster.shared / "meets.py").write_text(MEETS)

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from flaky import aborts_at_exit
+
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "examples" / "tutorial"
 PAGES = sorted((ROOT / "docs" / "tutorial").glob("[0-9]-*.md"))
@@ -102,6 +104,7 @@ def test_the_pages_are_there():
     assert all(commands(page) for page in PAGES)
 
 
+@aborts_at_exit
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_its_commands_do_what_it_shows(tmp_path, page):
     folder = tmp_path / "tutorial"

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from flaky import aborts_at_exit
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ddp_plain.py"
 
 
+@aborts_at_exit
 def test_it_trains_on_two_processes(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "rankup", "run", "--nproc-per-node", "2", str(EXAMPLE), "--epochs", "3"],

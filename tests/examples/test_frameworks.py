@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from flaky import aborts_at_exit
+
 FRAMEWORKS = Path(__file__).parents[2] / "examples" / "frameworks"
 DONE = re.compile(r"rank (\d+) of (\d+) is done, (.*)")
 # Script → its package, "" for PyTorch alone; and the arguments that its users give it for two processes.
@@ -40,6 +42,7 @@ def test_every_script_is_in_the_table():
     assert {path.name for path in FRAMEWORKS.glob("*.py")} == set(SCRIPTS)
 
 
+@aborts_at_exit
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_it_trains_one_model_on_two_processes(tmp_path, script):
     package, arguments = SCRIPTS[script]

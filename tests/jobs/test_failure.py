@@ -8,6 +8,10 @@ import pytest
 
 from rankup.jobs.failure import Exit, first_failure, last_exception, reason
 
+ABORTED = (
+    "killed by SIGABRT as its interpreter ended, while a communicator's thread still ran (`rankup.init()` waits for it; "
+    "without it, os._exit(0) is a last line that cannot meet it)"
+)
 TRACEBACK = "Traceback (most recent call last):\n  File x\n"
 
 
@@ -37,6 +41,8 @@ def test_the_first_failure_is_the_earliest_that_is_no_consequence(tmp_path, exit
         (1, "no traceback", "exit code 1"),
         (3, None, "exit code 3"),
         (-signal.SIGKILL, "", "killed by SIGKILL (often: out of memory)"),
+        (-signal.SIGABRT, "terminate called without an active exception\n", ABORTED),
+        (-signal.SIGABRT, "free(): invalid pointer\n", "killed by SIGABRT"),
         (-signal.SIGSEGV, "", "killed by SIGSEGV"),
     ],
 )

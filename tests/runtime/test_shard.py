@@ -9,12 +9,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankup.core.share import share
 from rankup.errors import RankupError
 from rankup.runtime.data import ResidentData
 from rankup.runtime.feeds import FeedOptions, Here, make_feed
 from rankup.runtime.loaders import cut
 from rankup.runtime.precision import FP32
-from rankup.runtime.shard import Sharding, share
+from rankup.runtime.shard import Sharding
 
 
 @given(total=st.integers(0, 500), world_size=st.integers(1, 40))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from verify_records import attempt, steady, step
 
-from rankup.verify.compare import INPUTS, LOSS, compared, first_difference, same_samples, unsteady
+from rankup.verify.compare import INPUTS, LOSS, compared, first_difference, over_ranks, same_samples, unsteady
 from rankup.verify.recorded import Attempt, read_attempt
 
 
@@ -94,3 +94,20 @@ def test_a_trace_that_was_cut_by_a_kill_is_read_to_its_last_whole_line(tmp_path:
 
 def test_an_attempt_that_was_killed_before_it_began_has_no_trace(tmp_path: Path):
     assert read_attempt(tmp_path) is None
+
+
+def test_over_ranks_losses_stand_in_the_order_of_the_shards_and_clocks_are_left_out():
+    two = attempt(step(1, loss=["a", "b"], state={"model/w": "w", "kept/clock": "1"}))
+    two.begin[0]["world_size"] = 2
+    two.steps[1][1] = step(1, loss=["c", "d"])
+    one = attempt(step(1, loss=["a", "b", "c", "d"], state={"model/w": "w", "kept/clock": "2"}))
+    assert first_difference(over_ranks(one), [over_ranks(two)]) is None
+    two.steps[1][1]["loss"] = ["d", "c"]
+    found = first_difference(over_ranks(one), [over_ranks(two)])
+    assert found is not None and found.names == (LOSS,)
+
+
+def test_a_step_that_not_all_ranks_have_traced_is_none():
+    torn = attempt(step(1))
+    torn.begin[0]["world_size"] = 2
+    assert over_ranks(torn).steps == {}

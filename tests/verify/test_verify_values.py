@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from rankup.verify.compare import Difference
 from rankup.verify.values import judge
-from rankup.verify.verify import judge_worlds
+from rankup.verify.verify import judge_any_world, judge_worlds
 
 
 def apart(largest: float | None, kind: str = "float64[3]", name: str = "0/model/w") -> dict[str, Any]:
@@ -33,3 +34,18 @@ def test_other_numbers_of_processes_are_judged_by_the_largest_difference(
     said, good, finding = judge_worlds(judge(differences), same)
     assert (said, good) == (verdict, proved)
     assert (finding.code if finding else None) == code
+
+
+@pytest.mark.parametrize(
+    ("differences", "difference", "verdict"),
+    [
+        ([], None, "identical"),
+        ([apart(1e-17)], None, "differs: first 0/model/w in the end"),
+        ([apart(None, "0.1", "0/optimizer/groups/w/lr")], None, "differs: first 0/optimizer/groups/w/lr in the end"),
+        ([], Difference(1, 0, 3, 0, ("the loss", "model/w")), "differs: first the loss, model/w at step 3"),
+    ],
+)  # fmt: skip
+def test_where_the_same_bits_are_promised_nothing_is_near_enough(differences, difference, verdict):
+    said, good, finding = judge_any_world(judge(differences), difference)
+    assert said == verdict
+    assert good is (finding is None) is (verdict == "identical")

@@ -27,6 +27,12 @@ StaticGraphOption = Annotated[
 ShardSizeOption = Annotated[
     int, typer.Option(metavar="N", help="fsdp: processes that share one copy; 0: all of them")
 ]
+ExactOption = Annotated[
+    str, typer.Option(help="same-world, or any-world: the same bits on any number of processes")
+]
+VirtualShardsOption = Annotated[
+    int, typer.Option(metavar="N", help="any-world: parts of a global batch; as many processes at most")
+]
 MicrobatchesOption = Annotated[
     int, typer.Option(metavar="N", help="pp: per batch, at most; 0: two per stage")
 ]

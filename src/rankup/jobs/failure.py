@@ -11,6 +11,8 @@ from pathlib import Path
 TRACEBACK = "Traceback (most recent call last)"
 # torch writes the rank before each line of a traceback; we do so ourselves.
 TORCH_PREFIX = re.compile(r"^\[rank\d+\]: ?")
+# What libstdc++ says when gloo's thread lets go of a tensor and finds no interpreter any more: the script was through.
+ABORT_AT_EXIT = "terminate called without an active exception"
 # What a rank says when another one is gone: a consequence, however early it comes.
 _CONSEQUENCE = re.compile(
     r"connection (was )?(closed|reset)|broken pipe|remote process exited|peer (closed|is gone)|"
@@ -53,6 +55,11 @@ def reason(end: Exit, logs: Path) -> str:
         said = last_exception(last_lines(logs / f"rank-{end.rank}.err"))
         return said or f"exit code {end.code}"
     name = signal.Signals(-end.code).name
+    if name == "SIGABRT" and ABORT_AT_EXIT in last_lines(logs / f"rank-{end.rank}.err", 4096):
+        return (
+            "killed by SIGABRT as its interpreter ended, while a communicator's thread still ran (`rankup.init()` "
+            "waits for it; without it, os._exit(0) is a last line that cannot meet it)"
+        )
     return f"killed by {name}" + (" (often: out of memory)" if name == "SIGKILL" else "")
 
 

@@ -29,6 +29,7 @@ class Here:
     device: torch.device
     precision: Precision
     control: dist.ProcessGroup | None
+    shards: int = 0  # virtual ones (strategies/any_world.py)
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,9 @@ def make_feed(
             loader=loader,
         )
     length = len(dataset)  # type: ignore[arg-type]  # a map-style Dataset has a length
-    sharding = Sharding(length, global_batch, here.rank, here.world_size, here.seed, options.shuffle)
+    sharding = Sharding(
+        length, global_batch, here.rank, here.world_size, here.seed, options.shuffle, here.shards
+    )
     if isinstance(dataset, ResidentData):
         if loader:
             raise RankupError(

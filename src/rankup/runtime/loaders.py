@@ -22,7 +22,7 @@ from rankup.runtime.position import Position
 from rankup.runtime.precision import Precision
 from rankup.runtime.samples import KeyedFetch
 from rankup.runtime.seed import SampleRandom, derive
-from rankup.runtime.shard import Sharding, share
+from rankup.runtime.shard import Sharding
 
 # Pieces that are indexed together; resident data holds as many gathered batches at a time, and no more.
 CHUNK = 16
@@ -37,6 +37,7 @@ class Batch(NamedTuple):
     samples: int  # samples of this rank that count; 0 for a filler, which only keeps a collective company
     total: int  # samples of the whole step, over all ranks and micro-batches
     last: bool  # whether the optimizer steps after it
+    part: int = 0  # which of the step's micro-batches, or of its virtual shards, it is
 
 
 class Feed(Protocol):
@@ -67,22 +68,24 @@ class Piece(NamedTuple):
     samples: int
     total: int
     last: bool
+    part: int
 
 
 def cut(sharding: Sharding, start: int, parts: int, *, fill: bool) -> Iterator[Piece]:
     """This rank's pieces, ``parts`` per step. Where a part is empty, training (``fill``) takes two samples to compute
     on (BatchNorm refuses one), so that every rank joins every collective, with a count of 0; an evaluation passes it
-    over."""
+    over. Where the sharding is by virtual shards, ``parts`` is 1, and the pieces are those of this rank's shards."""
     for step in range(start, sharding.steps):
-        low, high = sharding.bounds(step)
         total = sharding.total(step)
-        for part in range(parts):
-            a, b = share(high - low, part, parts) if parts > 1 else (0, high - low)
-            if b > a:
-                yield Piece(low + a, low + b, b - a, total, part == parts - 1)
+        base = step * sharding.global_batch
+        own = list(sharding.parts(step, parts))
+        for part, low, high in own:
+            last = part == own[-1][0]
+            if high > low:
+                yield Piece(low, high, high - low, total, last, part)
             elif fill:
-                base = max(0, min(step * sharding.global_batch, sharding.length - 2))
-                yield Piece(base, min(base + 2, sharding.length), 0, total, part == parts - 1)
+                two = max(0, min(base, sharding.length - 2))
+                yield Piece(two, min(two + 2, sharding.length), 0, total, last, part)
 
 
 def cut_of(sharding: Sharding, parts: int) -> dict[str, int | None]:
@@ -227,7 +230,7 @@ class DatasetFeed:
         pieces = cut(self._sharding, start, self._parts, fill=self._fill)
         move = self._move
         for piece, value in zip(pieces, self._loader, strict=True):
-            yield Batch(value if move is None else move(value), piece.samples, piece.total, piece.last)
+            yield Batch(value if move is None else move(value), *piece[2:])
 
 
 def loader_options(options: dict[str, Any], device: torch.device) -> dict[str, Any]:

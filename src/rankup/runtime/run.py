@@ -24,6 +24,7 @@ from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.runtime import buffers, seed, state, stop
 from rankup.runtime.adapt import Adaptations
+from rankup.runtime.any_world import any_world, check_adaptations, shards_for
 from rankup.runtime.choice import choose_strategy
 from rankup.runtime.device import choose_device
 from rankup.runtime.feeds import Data, FeedOptions, Here, make_feed
@@ -48,6 +49,8 @@ def init(
     device: str = "auto",
     precision: str = "fp32",
     strategy: str | Strategy = "auto",
+    exact: str = "same-world",
+    virtual_shards: int = 4,
     snapshots: Snapshots | None = None,
     timeout: timedelta = timedelta(minutes=10),
 ) -> Run:
@@ -56,18 +59,21 @@ def init(
     Chooses the device by local rank, the backend by device (nccl or gloo), and seeds every generator with ``seed``,
     equally on all ranks, so that they build the same model. ``device``: auto, cuda, cpu. ``precision``: fp32, tf32,
     bf16, fp16, fp64. ``strategy``: auto (ddp for several processes, none for one), none, ddp, fsdp, or one that was
-    made. ``timeout`` is for one collective. ``snapshots`` says when to save, where there is a run directory: every ten
-    minutes, at the end, and when told to stop.
+    made. ``exact``: ``same-world`` is exact to the bit over interruptions; ``any-world`` on other numbers of processes
+    too, up to ``virtual_shards`` of them (docs/explanation/exactness.md). ``timeout`` is for one collective.
+    ``snapshots`` says when to save, where there is a run directory: every ten minutes, at the end, and when told to
+    stop.
 
     Raises RankupError for a contradictory environment, an unreachable rendezvous, or an unknown name.
     """
     world = World.detect(os.environ)
     place = choose_device(world, device)
+    shards = shards_for(exact, virtual_shards)
     return Run(
         world,
         place,
         make_precision(precision, place),
-        choose_strategy(strategy, world),
+        choose_strategy(strategy, world) if shards == 0 else any_world(strategy, world, shards, place),
         seed,
         snapshots or Snapshots(),
         timeout,
@@ -105,6 +111,7 @@ class Run:
             device,
             precision,
             self._control if shares else None,
+            strategy.shards,
         )
         seed.seed_everything(seed_)
         self._survival = Survival(self, snapshots, stop.watch(self.directory, world.rank, self._control))
@@ -180,6 +187,8 @@ class Run:
             raise RankupError(
                 "bad-accumulate", f"accumulate={accumulate} micro-batches cannot be", hint="1 or more"
             )
+        if self.strategy.shards:
+            check_adaptations(dataset, accumulate=accumulate, sync_batchnorm=sync_batchnorm)
         if dataset is not None and self.feeds and accumulate != self.accumulate:
             raise RankupError(
                 "two-accumulates", f"accumulate={accumulate} here, but {self.accumulate} for the data before"
@@ -274,7 +283,7 @@ class Run:
         each rank, and ``run.sum`` afterwards.
         """
         self.settle_buffers()
-        size = max(global_batch, self.replicas)
+        size = max(global_batch, self.replicas, self.strategy.shards)
         if self.strategy.lockstep and self.replicas > 1:
             size = even_batch(dataset, size, self.replicas)
         options = FeedOptions(shuffle=False, fill=False, sample_rng=sample_rng, sharded=sharded)
@@ -302,7 +311,7 @@ class Run:
     @property
     def needs_backward(self) -> bool:
         """Whether the loop must call ``run.backward`` and ``run.step``."""
-        return self.accumulate > 1 or bool(self.clips) or self.scaler is not None
+        return self.accumulate > 1 or bool(self.clips or self.scaler or self.strategy.shards)
 
     @property
     def samples(self) -> int:
@@ -336,20 +345,25 @@ class Run:
         """What a loss is multiplied by before backward: its micro-batch's share of the step, and fp16's factor."""
         batch = self.batch
         share = 1.0
-        if batch is not None and batch.samples and self.accumulate > 1:
-            share = batch.samples * self.replicas / batch.total
+        if batch is not None and batch.samples:
+            if self.strategy.shards:  # which are added up
+                share = batch.samples / batch.total
+            elif self.accumulate > 1:  # of which each rank has a sum, and the strategy takes the mean
+                share = batch.samples * self.replicas / batch.total
         return share * (1.0 if self.scaler is None else self.scaler.factor(batch))
 
     def backward(self, loss: torch.Tensor) -> None:
         """``loss.backward()`` for a loss that is the mean over this rank's (micro-)batch."""
         self.backward_calls += 1
         batch = self.batch
-        idle = batch is not None and batch.samples == 0 and self.accumulate > 1
-        # A filler among micro-batches counts nothing: there is a backward only where the others wait for it.
-        if batch is None or not idle or (self.replicas > 1 and (batch.last or self.strategy.lockstep)):
-            weight = self._loss_weight()
-            # The strategy takes the mean over ranks; here every micro-batch is weighed by what it holds.
-            self.strategy.backward(loss if weight == 1.0 else loss * weight)
+        if batch is not None and batch.samples == 0:
+            # A filler counts nothing: there is a backward only where the others wait for it.
+            awaited = self.replicas > 1 and (batch.last or self.strategy.lockstep)
+            if self.strategy.shards or (self.accumulate > 1 and not awaited):
+                return
+        weight = self._loss_weight()
+        # The strategy takes the mean over ranks; here every micro-batch is weighed by what it holds.
+        self.strategy.backward(loss if weight == 1.0 else loss * weight)
 
     def step(self, optimizer: Optimizer) -> bool:
         """After the last micro-batch of a step: clip, ``optimizer.step()``, ``zero_grad()``; True. Else nothing.
@@ -360,6 +374,7 @@ class Run:
         if self.batch is not None and not self.batch.last:
             return False
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.strategy.reduce(parameters)
         finite = self.scaler is None or self.scaler.unscale(parameters, self.strategy, self.device)
         if finite:
             if id(optimizer) in self.clips:  # after unscaling: the norm is that of the gradients

@@ -7,19 +7,14 @@ one at most, and on a wide world a share may be empty.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 
+from rankup.core.share import share
 from rankup.errors import RankupError
 from rankup.runtime.seed import derive
-
-
-def share(total: int, rank: int, world_size: int) -> tuple[int, int]:
-    """Half-open bounds of ``rank``'s part of ``total`` things; the first ``total % world_size`` ranks hold one more."""
-    size, more = divmod(total, world_size)
-    start = rank * size + min(rank, more)
-    return start, start + size + (rank < more)
 
 
 @dataclass(frozen=True)
@@ -32,6 +27,7 @@ class Sharding:
     world_size: int
     seed: int
     shuffle: bool
+    shards: int = 0  # virtual ones, of which each rank has some: see strategies/any_world.py
 
     def __post_init__(self) -> None:
         if self.length == 0:
@@ -58,3 +54,16 @@ class Sharding:
         start, stop = share(self.total(step), self.rank, self.world_size)
         base = step * self.global_batch
         return base + start, base + stop
+
+    def parts(self, step: int, micro_batches: int) -> Iterator[tuple[int, int, int]]:
+        """(number, start, stop) of what this rank computes on at once: its micro-batches, or its virtual shards."""
+        if self.shards:
+            base, total = step * self.global_batch, self.total(step)
+            for shard in range(*share(self.shards, self.rank, self.world_size)):
+                start, stop = share(total, shard, self.shards)
+                yield shard, base + start, base + stop
+            return
+        low, high = self.bounds(step)
+        for part in range(micro_batches):
+            start, stop = share(high - low, part, micro_batches)
+            yield part, low + start, low + stop

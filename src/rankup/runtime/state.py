@@ -53,6 +53,7 @@ def collect(run: Run, *, kept: bool) -> State:
             "seed": run.seed,
             "world_size": run.world.world_size,
             "strategy": run.strategy.name,
+            "shards": run.strategy.shards,
             "precision": run.precision.name,
             "metrics": run.metrics,
             "step": run.steps_done,
@@ -73,6 +74,12 @@ def check(run: Run, facts: Mapping[str, Any]) -> None:
             "other-kept",
             f"the state keeps {facts['kept']}, this run {sorted(run.kept)}",
             hint="call run.keep with the same names before loading",
+        )
+    if (saved := facts.get("shards")) and run.strategy.shards and saved != run.strategy.shards:
+        raise RankupError(
+            "other-virtual-shards",
+            f"the state was taken with {saved} virtual shards, this run has {run.strategy.shards}: another model",
+            hint=f"virtual_shards={saved}",
         )
     for what, theirs, mine in (
         ("models", facts["prepared"], len(run.prepared)),

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rankup.errors import RankupError
 from rankup.runtime import buffers
 from rankup.runtime.loaders import Batch, Feed
+from rankup.runtime.seed import derive, seed_everything
+from rankup.strategies.any_world import AnyWorld
 
 if TYPE_CHECKING:
     from rankup.runtime.run import Run
@@ -38,11 +40,14 @@ class Epoch:
         run, position, strategy = self._run, self._feed.position, self._run.strategy
         accumulates, checked = run.accumulate > 1, run.needs_backward
         replicas = run.replicas
+        by_shard = isinstance(strategy, AnyWorld)
         try:
             for batch in self._feed.batches(self.index, position.step):
                 run.batch = batch
                 run.buffers_differ = True
-                if accumulates:
+                if by_shard:
+                    self._begin_shard(batch)
+                elif accumulates:
                     strategy.weigh(1.0 if batch.samples else 0.0)  # run.backward weighs the micro-batches
                 else:
                     strategy.weigh(batch.samples * replicas / batch.total)
@@ -53,13 +58,30 @@ class Epoch:
                 else:
                     yield from self._with_care(batch)
                 if batch.last:
+                    if by_shard:
+                        self._end_shards(batch)
                     self._survival.step_done()
         finally:
             run.batch = None
             strategy.weigh(1.0)  # what follows is no step of ours
+        if by_shard:  # the last shard's numbers are not the same on all ranks
+            seed_everything(derive(run.seed, "behind", run.steps_done))
         self._survival.epoch_trained()
         run.settle_buffers()
         position.ended = True
+
+    def _begin_shard(self, batch: Batch) -> None:
+        """Random numbers and batch statistics from a beginning that is the shard's own, whoever computes it."""
+        run = self._run
+        assert isinstance(run.strategy, AnyWorld)
+        run.strategy.begin_shard(batch.part, counted=batch.samples > 0)
+        seed_everything(derive(run.seed, "shard", run.steps_done, batch.part))
+
+    def _end_shards(self, batch: Batch) -> None:
+        run = self._run
+        assert isinstance(run.strategy, AnyWorld)
+        run.strategy.end_step(batch.total)
+        run.buffers_differ = False
 
     def _with_care(self, batch: Batch) -> Iterator[Any]:
         """A batch that does not count, is not the last of its step, or must go through ``run.backward``."""

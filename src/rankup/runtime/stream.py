@@ -16,12 +16,12 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
+from rankup.core.share import share
 from rankup.errors import RankupError
 from rankup.runtime.loaders import Batch, loader_options, mover
 from rankup.runtime.position import Position
 from rankup.runtime.precision import Precision
 from rankup.runtime.seed import derive
-from rankup.runtime.shard import share
 
 
 class StreamFeed:

@@ -4,8 +4,9 @@ Off unless ``RANKUP_TRACE`` names a directory. There each rank appends to ``rank
 
 - ``begin``: before the first step of this attempt, after a resume: ``step``, ``world_size``, ``state``, ``unkept``
 - ``step``: ``step`` (from 1, over all attempts), ``at`` ([epoch, step] per feed), ``batch`` (its hash) and ``rows`` (a
-  short hash per sample; none under accumulation), ``loss`` (each number that a backward began with, as float.hex),
-  ``state`` (name → SHA-256), ``unkept`` (what has a state and is in no snapshot), ``random`` (the generators)
+  short hash per sample; none where a step has several batches), ``loss`` (each number that a backward began with, as
+  float.hex), ``state`` (name → SHA-256), ``unkept`` (what has a state and is in no snapshot), ``random`` (the
+  generators)
 - ``end``: after the last epoch, the same as ``begin``
 
 Names of ``state``: ``model/NAME``, ``optimizer/NAME/FIELD``, ``optimizer/NAME/options``, ``kept/NAME``,
@@ -81,7 +82,10 @@ class Trace:
         """A step is through; then the interruption that was asked for, if it is time."""
         run = self._run
         batch = run.batch
-        counts = batch is not None and run.accumulate == 1 and batch.samples > 0
+        whole = (
+            run.accumulate == 1 and not run.strategy.shards
+        )  # the batch at hand is all of this rank's step
+        counts = batch is not None and whole and batch.samples > 0
         self._records.write(
             "step",
             at=[list(feed.position.resume()) for feed in run.feeds],

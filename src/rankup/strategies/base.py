@@ -27,6 +27,8 @@ class Strategy:
     draws_alike: ClassVar[bool] = False
     #: Whether forward and backward are collectives, so that every rank must enter them equally often.
     lockstep: ClassVar[bool] = False
+    #: Parts that each global batch is cut into, whatever the number of ranks; 0: one per rank (``any_world.py``).
+    shards: int = 0
 
     def answers(self, rank: int, world_size: int) -> bool:
         """Whether what ``rank`` computes is to be counted: a batch shared by all ranks counts once."""
@@ -62,6 +64,9 @@ class Strategy:
 
     def backward(self, loss: torch.Tensor) -> None:
         loss.backward()  # type: ignore[no-untyped-call]
+
+    def reduce(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Before clipping and the step: gradients of all ranks, where backward has not brought them together."""
 
     def agree(self, overflowed: torch.Tensor) -> None:
         """Make ``overflowed``, a float scalar that is 1 where this rank's gradients are not finite, the ranks' maximum.

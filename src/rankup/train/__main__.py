@@ -37,6 +37,8 @@ def work(options: TrainOptions) -> None:
         device=options.device,
         precision=options.precision,
         strategy=strategy_for(options, workload),
+        exact=options.exact,
+        virtual_shards=options.virtual_shards,
         snapshots=Snapshots(every=options.snapshot_every),
     )
     if said := describe_rate(options):

@@ -39,6 +39,8 @@ class TrainOptions:
     shard_size: int = 0  # fsdp: processes that share one copy of the model; 0: all
     microbatches: int = 0  # pp: per batch, at most; 0: two per stage
     static_graph: bool = False  # ddp
+    exact: str = "same-world"
+    virtual_shards: int = 4  # of any-world
     accumulate: int = 1
     clip: float | None = None
     lr_rule: str = "none"
@@ -85,6 +87,14 @@ class TrainOptions:
             f"the global batch that --lr was chosen for, which --lr-rule {self.lr_rule} starts from",
         )
         self._check_strategy()
+        _require(self.exact in EXACT, "--exact", self.exact, " or ".join(EXACT))
+        _require(self.virtual_shards >= 1, "--virtual-shards", self.virtual_shards, "1 or more")
+        _require(
+            "virtual_shards" not in self.given or self.exact == "any-world",
+            "--virtual-shards",
+            f"with --exact {self.exact}",
+            "for any-world",
+        )
         _require(self.device in DEVICES, "--device", self.device, " or ".join(DEVICES))
         _require(self.log in (None, "tensorboard"), "--log", self.log, "tensorboard")
         if self.save_model is not None:
@@ -159,6 +169,7 @@ class TrainOptions:
 OPTIMIZERS = ("adam", "adadelta", "sgd")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp64")
 STRATEGIES = ("auto", "none", "dp", "ddp", "fsdp", "tp", "pp", "deepspeed")  # named here: no torch is needed
+EXACT = ("same-world", "any-world")
 LR_RULES = ("none", "linear", "sqrt")
 DEVICES = ("auto", "cpu", "cuda")
 # What a workload may have defaults of its own for, and which of them mean something for one optimizer alone.

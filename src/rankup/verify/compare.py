@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rankup.verify.recorded import Attempt, Record
 
@@ -54,6 +54,24 @@ def first_difference(
             if names := [name for name in differing(mine, theirs) if name not in ignore]:
                 return Difference(number, attempt.resumed_at, theirs["step"], rank, tuple(names), at_end=True)
     return None
+
+
+def over_ranks(attempt: Attempt) -> Attempt:
+    """What does not depend on how many ranks there were, of a training by virtual shards: the losses in the shards'
+    order, and the state, which is the same on all ranks."""
+    steps = {
+        step: {0: _over_ranks(ranks)}
+        for step, ranks in attempt.steps.items()
+        if len(ranks) == attempt.world_size
+    }
+    end = {0: _over_ranks(attempt.end)} if 0 in attempt.end else {}
+    return replace(attempt, steps=steps, end=end)
+
+
+def _over_ranks(ranks: dict[int, Record]) -> Record:
+    state = {name: value for name, value in ranks[0]["state"].items() if not name.startswith(ASIDE)}
+    losses = [loss for rank in sorted(ranks) for loss in ranks[rank].get("loss", ())]
+    return {**ranks[0], "batch": "", "rows": [], "loss": losses, "state": state, "unkept": {}}
 
 
 def unsteady(reference: Attempt, again: Attempt) -> frozenset[str]:

@@ -26,6 +26,11 @@ class Attempt:
         return int(self.begin[0]["world_size"])
 
     @property
+    def any_world(self) -> bool:
+        """Whether it is to be the same, bit for bit, on any number of processes."""
+        return bool(self.begin[0].get("strategy") == "any-world")
+
+    @property
     def resumed_at(self) -> int:
         """The step of the snapshot that it went on from; 0 where it began anew."""
         return int(self.begin[0]["step"])

@@ -8,8 +8,15 @@ from random import Random
 from rankup.core.findings import Finding, Severity
 from rankup.errors import RankupError
 from rankup.verify.attempts import AT_THE_END, Ask, Attempts
-from rankup.verify.cause import of_reference, of_resume
-from rankup.verify.compare import compared, first_difference, same_samples, unsteady
+from rankup.verify.cause import of_reference, of_resume, what
+from rankup.verify.compare import (
+    Difference,
+    compared,
+    first_difference,
+    over_ranks,
+    same_samples,
+    unsteady,
+)
 from rankup.verify.plan import choose_kill, choose_stops, kinds
 from rankup.verify.recorded import Attempt
 from rankup.verify.values import FP64_TOLERANCE, Distance, distance
@@ -148,7 +155,11 @@ def _other_worlds(
         made.append(attempt)
     said = [same_samples(reference, attempt) for attempt in made]
     apart = distance(attempts.folder / "snapshots-of-uninterrupted", snapshots, python)
-    verdict, proved, finding = judge_worlds(apart, all(said))
+    if reference.any_world:
+        shards = [over_ranks(attempt) for attempt in made]
+        verdict, proved, finding = judge_any_world(apart, first_difference(over_ranks(reference), shards))
+    else:
+        verdict, proved, finding = judge_worlds(apart, all(said))
     steps = compared(reference, made)
     return Scenario(
         "stopped, other processes",
@@ -160,6 +171,27 @@ def _other_worlds(
         proved,
         finding,
         apart,
+    )
+
+
+def judge_any_world(apart: Distance, difference: Difference | None) -> tuple[str, bool, Finding | None]:
+    """(verdict, proved?, what is wrong) of a training that promises the same bits: nothing is near enough."""
+    if difference is None and apart == Distance():
+        return "identical", True, None
+    first = f"first {apart.tensor or apart.unequal} in the end"
+    if difference is not None:
+        first = f"first {what(difference)} at step {difference.step}"
+    return (
+        f"differs: {first}",
+        False,
+        Finding(
+            "other-model",
+            Severity.ERROR,
+            f"another number of processes trains another model, {first}",
+            why='with exact="any-world" every step is to be the same, bit for bit',
+            fix="what the script computes from the rank or the number of processes, or draws outside of the steps, "
+            "does that; so do processes on unlike devices",
+        ),
     )
 
 

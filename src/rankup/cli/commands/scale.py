@@ -17,6 +17,7 @@ from rankup.cli.training_options import (
     ChannelsLastOption,
     ClipOption,
     CompileOption,
+    ExactOption,
     FusedOption,
     LrRuleOption,
     MicrobatchesOption,
@@ -25,6 +26,7 @@ from rankup.cli.training_options import (
     StaticGraphOption,
     StrategyOption,
     SyncBatchnormOption,
+    VirtualShardsOption,
     WarmupOption,
 )
 from rankup.cli.workload_job import (
@@ -73,6 +75,8 @@ def scale(
     channels_last: ChannelsLastOption = False,
     sync_batchnorm: SyncBatchnormOption = False,
     static_graph: StaticGraphOption = False,
+    exact: ExactOption = "same-world",
+    virtual_shards: VirtualShardsOption = 4,
     shard_size: ShardSizeOption = 0,
     microbatches: MicrobatchesOption = 0,
     settings: SettingsOption = None,
@@ -109,6 +113,8 @@ def scale(
             "channels_last": channels_last,
             "sync_batchnorm": sync_batchnorm,
             "static_graph": static_graph,
+            "exact": exact,
+            "virtual_shards": virtual_shards,
             "shard_size": shard_size,
             "microbatches": microbatches,
             "settings": settings_from(settings),

@@ -19,6 +19,7 @@ from rankup.cli.training_options import (
     ChannelsLastOption,
     ClipOption,
     CompileOption,
+    ExactOption,
     FusedOption,
     LrRuleOption,
     MicrobatchesOption,
@@ -27,6 +28,7 @@ from rankup.cli.training_options import (
     StaticGraphOption,
     StrategyOption,
     SyncBatchnormOption,
+    VirtualShardsOption,
     WarmupOption,
 )
 from rankup.cli.workload_job import (
@@ -79,6 +81,8 @@ def train(
     channels_last: ChannelsLastOption = False,
     sync_batchnorm: SyncBatchnormOption = False,
     static_graph: StaticGraphOption = False,
+    exact: ExactOption = "same-world",
+    virtual_shards: VirtualShardsOption = 4,
     shard_size: ShardSizeOption = 0,
     microbatches: MicrobatchesOption = 0,
     snapshot_every: Annotated[str, typer.Option(help="10m, 500 steps, 2 epochs, or off")] = "10m",
@@ -137,6 +141,8 @@ def train(
                 "channels_last": channels_last,
                 "sync_batchnorm": sync_batchnorm,
                 "static_graph": static_graph,
+                "exact": exact,
+                "virtual_shards": virtual_shards,
                 "shard_size": shard_size,
                 "microbatches": microbatches,
                 "snapshot_every": snapshot_every,

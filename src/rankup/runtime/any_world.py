@@ -1,0 +1,65 @@
+"""``rankup.init(exact="any-world")``: what it asks for, and what does not go with it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from torch.utils.data import IterableDataset
+
+from rankup.errors import RankupError
+from rankup.strategies import Strategy
+from rankup.strategies.any_world import AnyWorld
+from rankup.world import World
+
+EXACT = ("same-world", "any-world")
+
+
+def shards_for(exact: str, virtual_shards: int) -> int:
+    """How many virtual shards ``rankup.init`` was asked for; 0 for none."""
+    if exact not in EXACT:
+        raise RankupError(
+            "unknown-exact", f"there is no exactness {exact!r}", hint=f"one of {', '.join(EXACT)}"
+        )
+    if virtual_shards < 1:
+        raise RankupError(
+            "bad-virtual-shards", f"{virtual_shards} virtual shards cannot be", hint="1 or more"
+        )
+    return virtual_shards if exact == "any-world" else 0
+
+
+def any_world(wanted: str | Strategy, world: World, shards: int, device: torch.device) -> AnyWorld:
+    """The strategy; and kernels that give the same bits wherever they run."""
+    name = wanted if isinstance(wanted, str) else wanted.name
+    if name not in ("auto", "none", "ddp"):
+        raise RankupError(
+            "any-world-strategy",
+            f"strategy {name} sums in an order that depends on the number of processes",
+            hint='strategy auto with exact="any-world"',
+        )
+    if world.world_size > shards:
+        raise RankupError(
+            "too-few-virtual-shards",
+            f"{shards} virtual shards leave nothing for some of {world.world_size} processes",
+            hint="as many as the most processes that it may ever run on; another number trains another model",
+        )
+    if device.type == "cpu":
+        # A kernel's sum depends on how many threads it is cut for, and one is what every process has.
+        torch.set_num_threads(1)
+    else:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.backends.cudnn.benchmark = False
+    return AnyWorld(shards, world.rank, world.world_size)
+
+
+def check_adaptations(dataset: Any, *, accumulate: int, sync_batchnorm: bool) -> None:
+    """An error for what ``prepare`` cannot do then."""
+    for what, given, hint in (
+        ("accumulate=", accumulate > 1, "more virtual shards: each is a micro-batch"),
+        ("sync_batchnorm=", sync_batchnorm, "leave it out: statistics are those of a virtual shard"),
+        ("an IterableDataset", isinstance(dataset, IterableDataset), "a map-style Dataset"),
+    ):
+        if given:
+            raise RankupError("not-any-world", f'{what} does not go with exact="any-world"', hint=hint)

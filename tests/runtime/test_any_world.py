@@ -1,0 +1,187 @@
+"""``exact="any-world"``: the same bits on any number of processes, also with dropout and BatchNorm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import rankup
+from ranks import run_ranks
+from rankup.runtime.digest import digest
+
+WORLDS = (1, 2, 3, 4)
+
+
+class Net(nn.Module):
+    def __init__(self, *, smooth: bool = False, spare: bool = False) -> None:
+        """``smooth``: nothing in it depends on how a batch is shared out. ``spare``: a layer that nobody uses."""
+        super().__init__()
+        self.first = nn.Linear(6, 16)
+        self.norm = nn.Identity() if smooth else nn.BatchNorm1d(4)
+        self.drop = nn.Identity() if smooth else nn.Dropout(0.3)
+        self.last = nn.Linear(16, 3)
+        self.spare = nn.Linear(2, 2) if spare else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        channels = self.norm(self.first(x).view(-1, 4, 4))  # a shard of one sample has statistics, too
+        return self.last(self.drop(torch.tanh(channels.flatten(1))))
+
+
+def shaken(columns: Any, random: Any) -> Any:
+    x, y = columns
+    return x + random.uniform(6).to(x.dtype), y
+
+
+def data(samples: int, *, augmented: bool) -> rankup.ResidentData:
+    x = torch.linspace(-1, 1, samples * 6).reshape(samples, 6).sin() * 2
+    y = torch.stack([x.sum(1), x[:, 0] * 3, x[:, 1].square() - 1], dim=1)
+    return rankup.ResidentData(x, y, transform=shaken if augmented else None)
+
+
+def adam(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.Adam(parameters, lr=0.02, weight_decay=0.1)
+
+
+def trained(
+    options: dict[str, Any] | None = None,
+    prepare: dict[str, Any] | None = None,
+    *,
+    samples: int = 45,
+    until: int = 10**6,
+    net: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Two epochs in steps of 8, of which the last one has 5 samples; left after step ``until``."""
+    run = rankup.init(**({"seed": 3, "exact": "any-world"} | (options or {})))
+    model, opt, feed = run.prepare(
+        Net(**(net or {})),
+        adam,
+        data(samples, augmented=not net),
+        global_batch=8,
+        **(prepare or {}),
+    )
+    for epoch in run.epochs(2, feed):
+        for x, y in epoch:
+            loss = F.mse_loss(model(x), y)
+            run.backward(loss)
+            if run.step(opt) and run.steps_done + 1 == until:
+                return {}
+        with torch.no_grad():  # behind the loop, too, all ranks draw alike
+            drawn = torch.rand(3)
+    seen = run.sum(sum(len(x) for x, _ in run.batches(data(samples, augmented=False), global_batch=8)))
+    weights = {name: tensor.clone() for name, tensor in run.models[0].state_dict().items()}
+    moments = [sorted(held.items()) for held in opt.state_dict()["state"].values()]
+    return {
+        "weights": weights,
+        "bits": digest([weights, moments, drawn]),
+        "norm": run.grad_norm,
+        "seen": seen,
+    }
+
+
+def test_any_number_of_processes_trains_the_same_bits():
+    results = [rank for world in WORLDS for rank in run_ranks(trained, world)]
+    assert len({result["bits"] for result in results}) == 1
+    assert {result["seen"] for result in results} == {45}
+
+
+def test_so_do_clipped_gradients_and_their_norm():
+    results = [run_ranks(trained, world, {}, {"clip": 0.05})[0] for world in (1, 3)]
+    assert results[0]["bits"] == results[1]["bits"]
+    assert results[0]["norm"] == results[1]["norm"] > 0.05
+
+
+def test_a_run_that_goes_on_with_other_processes_ends_with_the_same_bits(tmp_path: Path):
+    whole = run_ranks(trained, 1)[0]
+    snapshots = {"snapshots": rankup.Snapshots(every="3 steps", directory=tmp_path, asynchronous=False)}
+    for world, until in ((2, 4), (4, 8), (1, 10**6)):  # the last step of an epoch is the 6th
+        last = run_ranks(_trained_until, world, snapshots, until)[0]
+    assert last["bits"] == whole["bits"]
+
+
+def _trained_until(options: dict[str, Any], until: int) -> dict[str, Any]:
+    return trained(options, until=until)
+
+
+def test_it_is_the_mean_over_the_global_batch():
+    plain, sharded = (run_ranks(_smooth, 2, exact)[0] for exact in ("same-world", "any-world"))
+    assert max((plain[name] - sharded[name]).abs().max().item() for name in plain) < 1e-12
+
+
+def _smooth(exact: str) -> dict[str, torch.Tensor]:
+    return trained({"precision": "fp64", "exact": exact}, net={"smooth": True})["weights"]
+
+
+def test_batches_smaller_than_the_shards_leave_some_empty_and_change_nothing():
+    few = {"virtual_shards": 7}  # the last batch has 5 samples
+    bits = {run_ranks(trained, world, few)[0]["bits"] for world in (1, 3)}
+    assert len(bits) == 1
+
+
+def _unused(prepare: dict[str, Any]) -> str | bool:
+    try:
+        found = trained({}, prepare, net={"spare": True})
+    except rankup.RankupError as error:
+        return error.code
+    fresh = rankup.init(seed=3)  # weights as they were drawn
+    net = Net(spare=True)
+    return bool(fresh.is_main) and torch.equal(found["weights"]["spare.weight"], net.spare.weight)
+
+
+def test_a_parameter_without_a_gradient_is_an_error_unless_it_is_meant():
+    assert run_ranks(_unused, 2, {}) == ["unused-parameter"] * 2
+    assert run_ranks(_unused, 1, {"find_unused_parameters": True}) == [
+        True
+    ]  # left alone by weight decay as well
+
+
+def _refused(options: dict[str, Any], prepare: dict[str, Any]) -> str:
+    try:
+        trained(options, prepare)
+    except rankup.RankupError as error:
+        return error.code
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "prepare"),
+    [
+        ("unknown-exact", {"exact": "bitwise"}, {}),
+        ("bad-virtual-shards", {"virtual_shards": 0}, {}),
+        ("too-few-virtual-shards", {"virtual_shards": 1}, {}),
+        ("any-world-strategy", {"strategy": "fsdp"}, {}),
+        ("not-any-world", {}, {"accumulate": 2}),
+        ("not-any-world", {}, {"sync_batchnorm": True}),
+    ],
+)
+def test_what_does_not_go_with_it_is_refused(code: str, options: dict[str, Any], prepare: dict[str, Any]):
+    assert run_ranks(_refused, 2, options, prepare) == [code, code]
+
+
+def test_another_number_of_virtual_shards_does_not_go_on_from_a_snapshot(tmp_path: Path):
+    snapshots = rankup.Snapshots(every="2 steps", directory=tmp_path, asynchronous=False)
+    run_ranks(_trained_until, 1, {"snapshots": snapshots}, 3)
+    assert run_ranks(_refused, 1, {"snapshots": snapshots, "virtual_shards": 8}, {}) == [
+        "other-virtual-shards"
+    ]
+
+
+def _plain_loop() -> str:
+    run = rankup.init(exact="any-world")
+    model, opt, feed = run.prepare(Net(), adam, data(16, augmented=False), global_batch=8)
+    try:
+        for x, y in run.steps(feed, epochs=1):
+            F.mse_loss(model(x), y).backward()
+            opt.step()
+            opt.zero_grad()
+    except rankup.RankupError as error:
+        return error.code
+    return ""
+
+
+def test_a_plain_backward_which_no_shard_would_know_of_is_an_error():
+    assert run_ranks(_plain_loop, 1) == ["plain-backward"]
