@@ -9,8 +9,8 @@ import pytest
 from rankup.jobs.failure import Exit, first_failure, last_exception, reason
 
 ABORTED = (
-    "killed by SIGABRT as its interpreter ended, while a communicator's thread still ran (`rankup.init()` waits for it; "
-    "without it, os._exit(0) is a last line that cannot meet it)"
+    "killed by SIGABRT as its interpreter ended, while a communicator's thread still ran (`rankup.init()` waits "
+    "for it; without it, os._exit(0) is a last line that cannot meet it)"
 )
 TRACEBACK = "Traceback (most recent call last):\n  File x\n"
 
