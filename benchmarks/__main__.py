@@ -7,7 +7,7 @@ from importlib import import_module
 
 from benchmarks import machine, report
 
-BENCHES = ("steps", "loader", "mnist", "startup", "scaling", "trainer", "snapshots")
+BENCHES = ("steps", "loader", "mnist", "startup", "scaling", "trainer", "snapshots", "resume")
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from rankup.core.rundir import default_name
 from rankup.errors import RankupError
 from rankup.jobs import resolve as module
 from rankup.jobs.job import LocalJob
@@ -124,4 +125,4 @@ def test_several_processes_need_torch_and_one_does_not(monkeypatch):
     ],
 )
 def test_a_run_is_named_after_its_script(command, name):
-    assert module.default_name(command) == name
+    assert default_name(command) == name

@@ -11,9 +11,10 @@ from typing import Any, cast
 import typer
 
 from rankup.cli.workload_job import asked_for, settings_from, workload_job
+from rankup.core.rundir import default_name
 from rankup.errors import RankupError
 from rankup.jobs.local import LocalJob
-from rankup.jobs.resolve import default_name, rank_command
+from rankup.jobs.resolve import rank_command
 from rankup.train.options import TrainOptions
 from rankup.workloads import WORKLOADS
 

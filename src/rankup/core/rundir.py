@@ -32,6 +32,14 @@ RUN_DIR_VARIABLE = "RANKUP_RUN_DIR"
 OUTCOMES = ("done", "requeue", "failed", "cancelled")
 
 
+def default_name(command: tuple[str, ...]) -> str:
+    """A name for the run of ``command``: the script's, or the last part of the module's."""
+    first = (
+        command[1].rpartition(".")[2] if command[0] == "-m" and len(command) > 1 else Path(command[0]).stem
+    )
+    return re.sub(r"[^A-Za-z0-9._-]", "-", first).lstrip("._-") or "run"
+
+
 @dataclass(frozen=True)
 class RunDir:
     """Where one execution keeps everything. ``path`` is absolute."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from rankup.core.rundir import default_name
 from rankup.errors import RankupError
 from rankup.jobs.job import LocalJob
 from rankup.world.devices import count_gpus, cpu_affinity
@@ -92,14 +93,6 @@ def rank_command(command: tuple[str, ...], python: str) -> tuple[str, ...]:
             hint=f"chmod +x {first}, or name the program that runs it",
         )
     return (os.path.abspath(found), *rest)  # noqa: PTH100  # resolve() would leave a virtual environment's python
-
-
-def default_name(command: tuple[str, ...]) -> str:
-    """A name for the run: the script's, or the last part of the module's."""
-    first = (
-        command[1].rpartition(".")[2] if command[0] == "-m" and len(command) > 1 else Path(command[0]).stem
-    )
-    return re.sub(r"[^A-Za-z0-9._-]", "-", first).lstrip("._-") or "run"
 
 
 def parse_endpoint(text: str) -> tuple[str, int]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rankup.core.rundir import default_name
 from rankup.core.units import parse_size
 from rankup.spec.site import Site
 
@@ -36,14 +36,6 @@ def derived(values: Mapping[str, Any], undecided: frozenset[str], site: Site) ->
         # By its path: an inherited conda or PATH would find another one on the node.
         found["python"] = (sys.executable, "this Python")
     return found
-
-
-def default_name(command: tuple[str, ...]) -> str:
-    """A name for the run: the script's, or the last part of the module's."""
-    first = (
-        command[1].rpartition(".")[2] if command[0] == "-m" and len(command) > 1 else Path(command[0]).stem
-    )
-    return re.sub(r"[^A-Za-z0-9._-]", "-", first).lstrip("._-") or "run"
 
 
 def absolute_paths(values: dict[str, Any]) -> dict[str, Any]:

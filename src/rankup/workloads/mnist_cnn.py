@@ -23,6 +23,7 @@ from rankup.runtime.seed import SampleRandom
 from rankup.workloads.data import find_or_fetch, is_present, load_images
 from rankup.workloads.data.places import home
 from rankup.workloads.dropout import ByteDropout
+from rankup.workloads.settings import switch
 
 # Mean and standard deviation of MNIST's training pixels in [0, 1], as its tutorials use them for all three sets.
 MEAN, STD = 0.1307, 0.3081
@@ -92,8 +93,8 @@ class MnistCnn:
     """``--data digits | fashion-mnist | mnist | DIR``; ``--set dropout=off``, ``--set augment=on``."""
 
     def __init__(self, dropout: str = "on", augment: str = "off") -> None:
-        self._dropout = _switch("dropout", dropout)
-        self._augment = _switch("augment", augment)
+        self._dropout = switch("dropout", dropout)
+        self._augment = switch("augment", augment)
 
     def model(self) -> nn.Module:
         return MnistNet(self._dropout)
@@ -156,9 +157,3 @@ def shifted(columns: Columns, random: SampleRandom) -> Columns:
     padded = F.pad(pixels, (2, 2, 2, 2))
     each = torch.arange(count, device=pixels.device)[:, None, None]
     return normalised((padded[each, rows[:, :, None], cols[:, None, :]], labels), random)
-
-
-def _switch(name: str, value: str) -> bool:
-    if value not in ("on", "off"):
-        raise RankupError("bad-setting", f"--set {name}={value} cannot be", hint=f"{name} is on or off")
-    return value == "on"
