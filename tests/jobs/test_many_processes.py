@@ -7,6 +7,7 @@ import signal
 
 from rankup_process import Started, processes_mentioning, script
 
+from flaky import aborts_at_exit
 from ranks import free_port
 
 
@@ -101,6 +102,27 @@ def test_a_second_attempt_succeeds(tmp_path):
     assert "[rank 0] attempt 0" in run.out
     assert "[rank 0] attempt 1" in run.out
     assert (run.outcome["outcome"], run.outcome["restarts"], run.outcome["failed_rank"]) == ("done", 1, None)
+
+
+@aborts_at_exit
+def test_the_processes_of_a_second_attempt_meet_each_other_and_not_the_dead(tmp_path):
+    name = script(
+        tmp_path,
+        """
+        import os, signal, torch, torch.distributed as dist
+        dist.init_process_group("gloo")
+        dist.all_reduce(torch.ones(1))
+        if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and dist.get_rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        total = torch.ones(1)
+        dist.all_reduce(total)
+        dist.destroy_process_group()
+        print("together", total.item())
+        """,
+    )
+    run = Started(tmp_path, "--nproc-per-node", "2", "--max-restarts", "1", name).end()
+    assert run.code == 0, run.err
+    assert sorted(run.out.splitlines()) == ["[rank 0] together 2.0", "[rank 1] together 2.0"]
 
 
 def test_two_nodes_by_hand_with_one_and_two_processes(tmp_path):

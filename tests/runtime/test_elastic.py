@@ -95,7 +95,7 @@ def test_a_killed_rank_is_started_again_and_goes_on_from_the_last_snapshot(tmp_p
     (tmp_path / "kill-1").touch()
     words = ("run", "--nproc-per-node", "2", "--max-restarts", "1", str(SCRIPT), str(tmp_path))
     done = subprocess.run(
-        [sys.executable, "-m", "rankup", *words], cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, "-m", "rankup", *words], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "resumed from step-6" in done.stdout

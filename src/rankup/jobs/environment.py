@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from rankup.core.rundir import RUN_DIR_VARIABLE, RunDir
 from rankup.jobs.reap import MARK
 from rankup.jobs.resolve import Resolved
+from rankup.launchers.torchrun import OWN_STORE
 from rankup.world.address import interface_of, route_to
 from rankup.world.devices import count_gpus
 
@@ -36,6 +37,8 @@ def for_processes(
     if resolved.nproc * resolved.nnodes > 1 and count_gpus(env) == 0:
         # Without it Accelerate and Hugging Face's Trainer find no GPU, and make each rank a world of its own.
         env.setdefault("ACCELERATE_USE_CPU", "1")
+    if resolved.max_restarts:
+        env |= OWN_STORE
     interface = gloo_interface(resolved)
     if interface:
         env.setdefault("GLOO_SOCKET_IFNAME", interface)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from rankup.launchers.base import Launch, Start, code, path_code
 
+# With it each start of the ranks has a store of its own. Without it torch 2.13 hands a restarted group the store of the
+# one before, where it finds the addresses of the dead and waits for them; and it tells a node that joins later none.
+OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+
 
 def tokens(launch: Launch) -> list[str]:
     return [
@@ -53,7 +57,10 @@ def agent(start: Start) -> list[str]:
 
     ``--tee`` has every line of a rank printed, with the prefix that the script's settings give, and kept in a file.
     """
-    first: list[str] = []
+    first = []
+    if start.max_restarts:
+        first = ["# A restarted group needs a store of its own: in that of torch 2.13 it waits for the dead."]
+        first += [f"export {name}={value}" for name, value in OWN_STORE.items()]
     if start.nodes == 1:
         rendezvous = ["--standalone", "--local_addr=127.0.0.1"]
     elif start.max_restarts == 0:
@@ -67,6 +74,7 @@ def agent(start: Start) -> list[str]:
         # After a failure only the dynamic rendezvous can form the group again. It orders the nodes by arrival, so any
         # of them may become rank 0's, and has to know the address at which the others reach it.
         first = [
+            *first,
             "here=$(ip -o -4 route get \"$MASTER_ADDR\" | sed -n 's/.* src \\([0-9.]*\\).*/\\1/p')",
         ]
         rendezvous = [

@@ -69,7 +69,11 @@ def start_groups(world: World, device: torch.device, timeout: timedelta) -> Grou
 
 def _init_default(world: World, backend: str, timeout: timedelta) -> None:
     if world.launcher == "torchrun":  # its agent's store is there already
-        dist.init_process_group(backend, init_method="env://", timeout=timeout)
+        store, rank, world_size = next(dist.rendezvous("env://", timeout=timeout))  # type: ignore[attr-defined]
+        # torch 2.13 hands a restarted group the store of the one before, where the addresses are of the dead.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = dist.PrefixStore(f"rankup/attempt-{attempt}", store)  # type: ignore[attr-defined]
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=timeout)
         return
     host, port = rendezvous(world, os.environ)
     store = dist.TCPStore(  # type: ignore[attr-defined]

@@ -128,6 +128,8 @@ export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE='[rank ${rank}] '
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --mpi=none \
   bash -c '
   NODE_RANK=$SLURM_NODEID
+  # A restarted group needs a store of its own: in that of torch 2.13 it waits for the dead.
+  export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
   here=$(ip -o -4 route get "$MASTER_ADDR" | sed -n '"'"'s/.* src \([0-9.]*\).*/\1/p'"'"')
   exec torchrun \
     --nnodes=2 --nproc_per_node=4 --max_restarts=2 \
