@@ -6,6 +6,8 @@ import functools
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -185,6 +187,24 @@ def test_sigterm_to_a_rank_and_its_loader_workers_is_a_request(tmp_path: Path, w
     assert codes[-1][1]
     assert (tmp_path / "outcome").read_text() == "requeue\n"
     assert len(entries(tmp_path / "snapshots")) == 1
+
+
+def test_a_script_that_leaves_its_loop_ends_well_and_with_a_whole_snapshot(tmp_path: Path):
+    (tmp_path / "train.py").write_text(
+        "import torch, rankup\n"
+        "run = rankup.init(snapshots=rankup.Snapshots(every='1 steps', directory='snapshots'))\n"
+        "model, opt, data = run.prepare(torch.nn.Linear(4000, 4000), lambda p: torch.optim.SGD(p, lr=.1),\n"
+        "                               rankup.ResidentData(torch.zeros(8, 4000)), global_batch=2)\n"
+        "for x in run.steps(data, epochs=1):\n"
+        "    if run.steps_done == 1:\n"
+        "        break\n"
+        "    model(x).sum().backward(); opt.step(); opt.zero_grad()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=90
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [entry.path.name for entry in entries(tmp_path / "snapshots")] == ["step-1"]
 
 
 def test_after_the_loop_a_signal_ends_the_process_as_before():

@@ -50,7 +50,7 @@ class Snapshots:
     every: str = "10m"
     keep: Keep = field(default_factory=Keep)
     asynchronous: bool = True
-    directory: Path | None = None
+    directory: str | Path | None = None
 
     def __post_init__(self) -> None:
         self.interval()
@@ -124,7 +124,8 @@ class Survival:
         if self._run.directory is not None and self._run.is_main:
             self._run.directory.listening.touch()
             self._listening.callback(self._run.directory.listening.unlink, missing_ok=True)
-        directory = self._options.directory
+        wanted = self._options.directory
+        directory = Path(wanted) if wanted is not None else None
         if directory is None and self._run.directory is not None:
             directory = self._run.directory.path / "snapshots"
         if directory is None:

@@ -12,6 +12,7 @@ All but ``seconds`` are collectives: call them on every rank, in the same order,
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ class Seconds:
 
 
 _REMEMBERED = 5
+# How long an interpreter that ends waits for what is in flight: peers that are gone must not hold it for ever.
+LAST_WAIT_S = 60.0
 
 
 class Saver:
@@ -126,9 +129,11 @@ class Saver:
             except Exception as error:  # raised where the training can hear it
                 self._error = error
 
-        # A daemon: a rank that fails must be able to end while others keep its writer waiting.
+        # A daemon: a rank that fails must be able to end while others keep its writer waiting. Any other end waits for
+        # it, also that of a script which has left its loop: without an interpreter the thread would abort the process.
         self._thread = threading.Thread(target=work, name="rankup-snapshot", daemon=True)
         self._thread.start()
+        atexit.register(self._thread.join, LAST_WAIT_S)
         if not self._asynchronous:
             self.wait()
 
@@ -136,6 +141,7 @@ class Saver:
         """Return when what is in flight is durable on all nodes; raise what went wrong with it."""
         if self._thread is not None:
             self._thread.join()
+            atexit.unregister(self._thread.join)
             self._thread = None
         error, self._error = self._error, None
         if error is not None:
