@@ -40,11 +40,15 @@ def test_twenty_kills_and_other_numbers_of_processes_leave_the_same_model(tmp_pa
             tmp_path, "--nproc-per-node", "2", *killed, *all_on
         ),
         "1, 2, 4 and 1 processes, fp64": verify(tmp_path, *shared, *all_off),
+        "1, 2, 4 and 1 processes, any-world, dropout, shuffle, augmentation": verify(
+            tmp_path, "--kills", "4", *shared[2:], *all_on, "--exact", "any-world"
+        ),
     }
     RESULTS.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
-    *kills, worlds = results.values()
+    *kills, worlds, any_world = results.values()
     for answer in kills:
         assert [row["verdict"] for row in answer["scenarios"]] == ["identical", "identical"]
         assert answer["scenarios"][1]["kills"] == KILLS
+    assert [row["verdict"] for row in any_world["scenarios"]] == ["identical"] * 3
     assert worlds["proved"]
     assert worlds["scenarios"][1]["distance"]["largest"] <= 1e-9
