@@ -118,6 +118,17 @@ MISTAKES = {
     "no-data-directory": ["mnist-cnn", "--data", "no/such/dir"],
     "workload-not-found": ["no_such_module:Thing"],
     "other-data": ["mnist-cnn", "--data", "cifar100"],
+    "strategy-not-supported": ["linear", "--strategy", "pp", "--nproc-per-node", "2"],
+    "precision-needs-gpu": ["mnist-cnn", "--precision", "fp16", "--device", "cpu"],
+    "too-few-virtual-shards": [
+        "linear",
+        "--exact",
+        "any-world",
+        "--virtual-shards",
+        "1",
+        "--nproc-per-node",
+        "2",
+    ],
     "model-not-found": ["resnet50-mnist", "--set", "model=no_such_module:resnet50"],
 }
 

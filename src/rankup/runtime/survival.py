@@ -193,7 +193,7 @@ class Survival:
         state.check(run, found.facts)
         outline = found.outline()
         tensors = {
-            str(index): by_name.target(run.strategy, model, optimizer, outline[str(index)])
+            str(index): by_name.target(run.strategy, model, optimizer, outline.get(str(index), {}))
             for index, (model, optimizer) in enumerate(run.prepared)
         }
         found.load_tensors(tensors, partial=run.strategy.name == "pp")

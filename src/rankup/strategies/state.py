@@ -56,7 +56,8 @@ def target(
         return made
     made["optimizer"]["state"] = {
         name: {field: _like(made["model"][name], value) for field, value in fields.items()}
-        for name, fields in saved["optimizer"]["state"].items()
+        # Nothing is saved of a level that is empty: before the first step, or of SGD without momentum.
+        for name, fields in saved.get("optimizer", {}).get("state", {}).items()
         if name in made["optimizer"]["groups"]
     }
     return made
