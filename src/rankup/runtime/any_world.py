@@ -41,7 +41,7 @@ def any_world(wanted: str | Strategy, world: World, shards: int, device: torch.d
     if world.world_size > shards:
         raise RankupError(
             "too-few-virtual-shards",
-            f"{shards} virtual shard{'s' * (shards > 1)} leave{'s' * (shards == 1)} nothing for some of {world.world_size} processes",
+            f"virtual_shards={shards} leaves nothing for some of {world.world_size} processes",
             hint="as many as the most processes that it may ever run on; another number trains another model",
         )
     if device.type == "cpu":
