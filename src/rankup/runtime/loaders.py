@@ -75,14 +75,17 @@ def cut(sharding: Sharding, start: int, parts: int, *, fill: bool) -> Iterator[P
     """This rank's pieces, ``parts`` per step. Where a part is empty, training (``fill``) takes two samples to compute
     on (BatchNorm refuses one), so that every rank joins every collective, with a count of 0; an evaluation passes it
     over. Where the sharding is by virtual shards, ``parts`` is 1, and the pieces are those of this rank's shards."""
+    total = sharding.global_batch
+    own = sharding.parts(total, parts)  # the same in all steps but the last one
     for step in range(start, sharding.steps):
-        total = sharding.total(step)
         base = step * sharding.global_batch
-        own = list(sharding.parts(step, parts))
+        if sharding.total(step) != total:
+            total = sharding.total(step)
+            own = sharding.parts(total, parts)
         for part, low, high in own:
             last = part == own[-1][0]
             if high > low:
-                yield Piece(low, high, high - low, total, last, part)
+                yield Piece(base + low, base + high, high - low, total, last, part)
             elif fill:
                 two = max(0, min(base, sharding.length - 2))
                 yield Piece(two, min(two + 2, sharding.length), 0, total, last, part)

@@ -7,7 +7,6 @@ one at most, and on a wide world a share may be empty.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -49,21 +48,12 @@ class Sharding:
         """Samples in global batch ``step``."""
         return min(self.global_batch, self.length - step * self.global_batch)
 
-    def bounds(self, step: int) -> tuple[int, int]:
-        """This rank's half-open part of ``order`` at ``step``; empty where start equals stop."""
-        start, stop = share(self.total(step), self.rank, self.world_size)
-        base = step * self.global_batch
-        return base + start, base + stop
-
-    def parts(self, step: int, micro_batches: int) -> Iterator[tuple[int, int, int]]:
-        """(number, start, stop) of what this rank computes on at once: its micro-batches, or its virtual shards."""
+    def parts(self, total: int, micro_batches: int) -> list[tuple[int, int, int]]:
+        """(number, start, stop) of what this rank computes on at once, in a global batch of ``total`` samples: its
+        micro-batches, or its virtual shards."""
         if self.shards:
-            base, total = step * self.global_batch, self.total(step)
-            for shard in range(*share(self.shards, self.rank, self.world_size)):
-                start, stop = share(total, shard, self.shards)
-                yield shard, base + start, base + stop
-            return
-        low, high = self.bounds(step)
-        for part in range(micro_batches):
-            start, stop = share(high - low, part, micro_batches)
-            yield part, low + start, low + stop
+            own = range(*share(self.shards, self.rank, self.world_size))
+            return [(shard, *share(total, shard, self.shards)) for shard in own]
+        low, high = share(total, self.rank, self.world_size)
+        cuts = (share(high - low, part, micro_batches) for part in range(micro_batches))
+        return [(part, low + start, low + stop) for part, (start, stop) in enumerate(cuts)]
