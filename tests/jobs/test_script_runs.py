@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from rankup.core.rundir import RunDir
@@ -106,6 +107,12 @@ class Job:
 
     def execute(self, env: Mapping[str, str] | None = None) -> int:
         return self.start(env).wait(timeout=120)
+
+    def clean_up(self) -> None:
+        """What a scheduler does behind every job: nothing that ran in its folder stays alive."""
+        for process in psutil.process_iter(["cwd"]):
+            if process.info["cwd"] == str(self.folder):
+                process.kill()
 
     @property
     def log(self) -> str:
@@ -204,6 +211,7 @@ def test_a_task_of_an_array_goes_on_as_a_job_of_its_own(tmp_path: Path):
 def test_a_script_that_cannot_be_asked_is_ended_in_time_and_requeued_with_a_word_of_warning(tmp_path: Path):
     job = Job(tmp_path, command=bash("trap '' TERM; while :; do sleep 0.2; done"), time=12, stop_before=10)
     assert job.execute() == 75, job.log
+    job.clean_up()
     assert "could not be asked to save" in job.log
     assert job["outcome"] == "requeue"
 
