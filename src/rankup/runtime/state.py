@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.seed import derive, rng_state, seed_everything, set_rng_state
@@ -35,6 +36,14 @@ def collect(run: Run, *, kept: bool) -> State:
     own: dict[str, Any] = {"rng": rng_state()}
     if run.buffers_differ:
         own["buffers"] = [dict(model.named_buffers()) for model, _ in run.prepared]
+    lasting = {
+        id(value)
+        for _, optimizer in run.prepared
+        if isinstance(optimizer, Optimizer)
+        for fields in optimizer.state.values()
+        for value in fields.values()
+        if isinstance(value, torch.Tensor)
+    }
     own["kept"] = {
         name: thing.state_dict()
         for name, thing in run.kept.items()
@@ -58,6 +67,7 @@ def collect(run: Run, *, kept: bool) -> State:
             "metrics": run.metrics,
             "step": run.steps_done,
         },
+        frozenset(lasting),
     )
 
 

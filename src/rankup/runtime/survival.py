@@ -136,6 +136,10 @@ class Survival:
             keep=self._options.keep,
             asynchronous=self._options.asynchronous,
         )
+        for optimizer in self._run.optimizers:
+            if hasattr(optimizer, "register_step_pre_hook"):
+                hook = optimizer.register_step_pre_hook(self._before_step)
+                self._listening.callback(hook.remove)
         if not self._begun:  # a second loop goes on where the first one ended
             self._begun = True
             found = self._saver.newest()
@@ -201,6 +205,11 @@ class Survival:
         self._saved = self._where()
         positions = ", ".join(f"epoch {p['at'][0] + 1}, step {p['at'][1]}" for p in found.facts["positions"])
         run.print(f"resumed from {found.path.name}: {positions}")
+
+    def _before_step(self, *_: object) -> None:
+        """An optimizer is about to change its moments, which a save may still be copying."""
+        if self._saver is not None:
+            self._saver.settle()
 
     def _state(self) -> State:
         # What was kept is the same everywhere: one copy is enough, on each node where directories are not shared.

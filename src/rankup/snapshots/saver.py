@@ -78,6 +78,7 @@ class Saver:
         self._staging = Staging()
         self._held: tuple[int, Staged] | None = None
         self._thread: threading.Thread | None = None
+        self._settled: threading.Event | None = None
         self._error: Exception | None = None
         self._stalls: list[float] = []
         self._wholes: list[float] = []
@@ -102,14 +103,22 @@ class Saver:
         return newest.newest(self._root, self._peers, self.shared)
 
     def save(self, step: int, state: State) -> None:
-        """Save ``state`` as of ``step``, and return when it is copied; with ``asynchronous=False`` when it is durable.
+        """Save ``state`` as of ``step``, and return when it is copied, but for ``State.lasting``: see ``settle``. With
+        ``asynchronous=False`` return when it is durable.
 
         A step that was saved before is not touched: the new snapshot is ``step-N-2``, and counts as newer.
         """
         began = time.perf_counter()
-        self.hold(step, state)
+        self.wait()
+        self._held = (step, self._staging.copy(state, lazily=self._asynchronous))
         self.save_held()
         self._stalls = [*self._stalls, time.perf_counter() - began][-_REMEMBERED:]
+
+    def settle(self) -> None:
+        """Wait until the last ``save`` has copied everything: what was lasting may change afterwards."""
+        if self._settled is not None:
+            self._settled.wait()
+            self._settled = None
 
     def hold(self, step: int, state: State) -> None:
         """Copy ``state`` and keep it; ``save_held`` writes it, the next ``hold`` or ``save`` forgets it."""
@@ -120,6 +129,7 @@ class Saver:
         """Save what ``hold`` has copied."""
         assert self._held is not None
         (step, staged), self._held = self._held, None
+        self._settled = staged.settled
         began = time.perf_counter()
 
         def work() -> None:
@@ -128,6 +138,8 @@ class Saver:
                 self._wholes = [*self._wholes, time.perf_counter() - began][-_REMEMBERED:]
             except Exception as error:  # raised where the training can hear it
                 self._error = error
+            finally:
+                staged.settled.set()  # also where nothing came to be written
 
         # A daemon: a rank that fails must be able to end while others keep its writer waiting. Any other end waits for
         # it, also that of a script which has left its loop: without an interpreter the thread would abort the process.

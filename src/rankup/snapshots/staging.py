@@ -6,8 +6,9 @@ New memory costs more than the copy (a page fault for each 4 KiB), and a GPU cop
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter, OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,13 +24,33 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.Size, torch.d
 
 @dataclass(frozen=True)
 class Staged:
-    """A state that nobody changes any more. ``data`` is contiguous and on the CPU; ``facts`` as JSON text."""
+    """A state that nobody changes any more, once ``settled`` is set. ``data`` is contiguous and on the CPU; ``facts``
+    are JSON text; ``rest`` is what ``finish`` has to copy still: name, buffer, tensor, its version at the save.
+    """
 
     parts: dict[str, Part]
     data: dict[str, torch.Tensor]
     values: dict[str, Any]
     own: dict[str, Any]
     facts: str
+    rest: list[tuple[str, torch.Tensor, torch.Tensor, int]] = field(default_factory=list)
+    settled: threading.Event = field(default_factory=threading.Event)
+
+    def finish(self) -> None:
+        """Copy the rest, from whatever thread. Raises RankupError where somebody changed it meanwhile."""
+        try:
+            for name, buffer, tensor, version in self.rest:
+                buffer.copy_(tensor)
+                if tensor._version != version:
+                    raise RankupError(
+                        "state-changed",
+                        f"{name} was changed outside of the optimizer's step while a snapshot was being copied",
+                        hint="Snapshots(asynchronous=False) copies everything before the training goes on",
+                        exit_code=1,
+                    )
+        finally:
+            self.rest.clear()
+            self.settled.set()
 
 
 class Staging:
@@ -39,30 +60,50 @@ class Staging:
         self._buffers: dict[str, torch.Tensor] = {}
         self._devices: set[torch.device] = set()
 
-    def copy(self, state: State) -> Staged:
-        """Copy everything; when this returns, the live objects may change.
+    def copy(self, state: State, *, lazily: bool = False) -> Staged:
+        """Copy everything; when this returns, the live objects may change. ``lazily`` leaves the lasting ones that are
+        on the CPU to ``Staged.finish``: copies from a GPU are queued behind what the training has asked of it.
 
         Raises RankupError ``unsaveable-state``, naming the place, for what no load would accept.
         """
         tensors, values = split(state.tensors)
         parts = {name: part_of(tensor) for name, tensor in tensors.items()}
-        data = {name: self._copied(name, local(tensor)) for name, tensor in tensors.items()}
+        later = {
+            name
+            for name, tensor in tensors.items()
+            if lazily and id(tensor) in state.lasting and tensor.device.type == "cpu"
+        }
+        rest = [
+            (name, self._buffer(name, piece), piece, piece._version)
+            for name, piece in ((name, local(tensors[name]).detach()) for name in later)
+        ]
+        data = {
+            name: self._buffers[name] if name in later else self._copied(name, local(tensor))
+            for name, tensor in tensors.items()
+        }
         plain = {name: self._plain(value, name) for name, value in values.items()}
         own = {key: self._plain(value, f"own/{key}") for key, value in state.own.items()}
         for device in self._devices:
             torch.cuda.current_stream(device).synchronize()
         self._devices.clear()
-        return Staged(parts, data, plain, own, json.dumps(state.facts))
+        staged = Staged(parts, data, plain, own, json.dumps(state.facts), rest)
+        if not rest:
+            staged.settled.set()
+        return staged
 
-    def _copied(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+    def _buffer(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
             raise _unsaveable(name, f"a {tensor.layout} tensor on {tensor.device}")
-        tensor = tensor.detach()
         buffer = self._buffers.get(name)
         if buffer is None or buffer.shape != tensor.shape or buffer.dtype != tensor.dtype:
             pinned = tensor.device.type == "cuda"
             buffer = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=pinned)
             self._buffers[name] = buffer
+        return buffer
+
+    def _copied(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        tensor = tensor.detach()
+        buffer = self._buffer(name, tensor)
         buffer.copy_(tensor, non_blocking=True)
         if tensor.device.type == "cuda":
             self._devices.add(tensor.device)

@@ -22,11 +22,14 @@ class State:
     ``own``      this rank's alone: generators, BatchNorm statistics in the middle of an epoch. Nested dicts, lists
                  and tuples of tensors and plain values.
     ``facts``    JSON, the same on all ranks: epoch, step, seed, world_size, strategy, precision, ``metrics``.
+    ``lasting``  ids of those tensors that nothing changes before ``Saver.settle`` is called: an optimizer's moments,
+                 until it steps. They may be copied beside the training.
     """
 
     tensors: dict[str, Any]
     own: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+    lasting: frozenset[int] = frozenset()
 
 
 Leaf = tuple[str, "dict[Any, Any] | list[Any]", Any]  # its name, what holds it, its key there

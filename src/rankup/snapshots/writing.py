@@ -64,6 +64,7 @@ def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, 
     folder = root / f"step-{step}.tmp"
 
     def begin() -> _Offer:
+        staged.finish()
         attempts = 0
         if leads:
             attempts = max((entry.attempt for entry in entries(root) if entry.step == step), default=0)
