@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -67,6 +68,8 @@ def main() -> None:
 
     size = sum(p.detach().double().abs().sum().item() for p in model.parameters())
     print(f"rank {rank} of {dist.get_world_size()} is done, weights {size:.9f}")
+    # gloo's thread may still hold the last tensors; an interpreter that ends meanwhile can abort or hang (torch 2.13).
+    time.sleep(0.5)
     dist.destroy_process_group()
 
 

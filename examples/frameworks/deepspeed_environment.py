@@ -10,6 +10,7 @@ rankup run --nproc-per-node 2 examples/frameworks/deepspeed_environment.py
 from __future__ import annotations
 
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -29,6 +30,8 @@ def main() -> None:
     ranks = torch.tensor(dist.get_rank(), device=device)
     dist.all_reduce(ranks)
     print(f"{values}\nrank {dist.get_rank()} of {dist.get_world_size()} is done, sum of ranks {ranks.item()}")
+    # gloo's thread may still hold the last tensors; an interpreter that ends meanwhile can abort or hang (torch 2.13).
+    time.sleep(0.5)
     dist.destroy_process_group()
 
 

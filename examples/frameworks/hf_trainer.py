@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+import time
 
 import torch
 from torch import distributed as dist
@@ -62,7 +63,9 @@ def main() -> None:
 
     size = sum(p.detach().double().abs().sum().item() for p in trainer.model.parameters())
     print(f"rank {arguments.process_index} of {arguments.world_size} is done, weights {size:.9f}")
-    # The Trainer leaves its process group open, and gloo may abort a process that ends with one.
+    # gloo's thread may still hold the last tensors; an interpreter that ends meanwhile can abort or hang (torch 2.13).
+    time.sleep(0.5)
+    # The Trainer leaves its process group open.
     if dist.is_initialized():
         dist.destroy_process_group()
 

@@ -7,6 +7,7 @@ rankup run --nproc-per-node 2 examples/frameworks/lightning_trainer.py --devices
 from __future__ import annotations
 
 import argparse
+import time
 
 import lightning
 import torch
@@ -63,7 +64,9 @@ def main() -> None:
 
     size = sum(p.detach().double().abs().sum().item() for p in model.parameters())
     print(f"rank {trainer.global_rank} of {trainer.world_size} is done, weights {size:.9f}")
-    # The Trainer leaves its process group open, and gloo may abort a process that ends with one.
+    # gloo's thread may still hold the last tensors; an interpreter that ends meanwhile can abort or hang (torch 2.13).
+    time.sleep(0.5)
+    # The Trainer leaves its process group open.
     if dist.is_initialized():
         dist.destroy_process_group()
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.cluster
 
 # What a rank knows, that it can reduce with all others, and that rankup takes it for the same.
 MEETS = """
-import json, os, socket, sys
+import json, os, socket, sys, time
 import torch, torch.distributed as dist
 from rankup.world import World
 world = World.detect()
@@ -32,6 +32,7 @@ print("met " + json.dumps({
     "world": [world.launcher, world.rank, world.world_size, world.node_rank, world.num_nodes],
     "omp": os.environ.get("OMP_NUM_THREADS"), "args": sys.argv[1:],
 }), flush=True)
+time.sleep(0.5)  # see examples/ddp_plain.py
 dist.destroy_process_group()
 """
 AWKWARD = ("it's", "a b", "$HOME", "*")

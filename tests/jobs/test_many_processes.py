@@ -109,13 +109,14 @@ def test_the_processes_of_a_second_attempt_meet_each_other_and_not_the_dead(tmp_
     name = script(
         tmp_path,
         """
-        import os, signal, torch, torch.distributed as dist
+        import os, signal, time, torch, torch.distributed as dist
         dist.init_process_group("gloo")
         dist.all_reduce(torch.ones(1))
         if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and dist.get_rank() == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         total = torch.ones(1)
         dist.all_reduce(total)
+        time.sleep(0.5)
         dist.destroy_process_group()
         print("together", total.item())
         """,
