@@ -16,7 +16,8 @@ demo: install  ## mnist-cnn on the digits, one process and two, and the table th
 	$(BIN)/rankup scale mnist-cnn --data digits --nproc-per-node 1,2 --repeats 1 --epochs 16 --lr 0.002 --gamma 0.85
 
 test: install
-	$(BIN)/pytest -m 'not campaign' -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -m cluster  # alone: real clusters keep time
+	$(BIN)/pytest -m 'not campaign and not cluster' -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check: install
 	$(BIN)/ruff check .
