@@ -69,7 +69,7 @@ def test_a_scale_goes_on_from_its_state_also_between_an_overflow_and_the_next_ba
 def overflow_on_one_rank(name: str) -> list[tuple[list[float], bool, float]]:
     """Three steps in fp16's way; in the second, one rank alone overflows."""
     run = rankup.init(seed=1, strategy=name)
-    run.scaler = LossScaler()  # as precision fp16 makes it, which the CPU refuses
+    run.gradients.scaler = LossScaler()  # as precision fp16 makes it, which the CPU refuses
     net = nn.Linear(4, 1, bias=False)
     nn.init.ones_(net.weight)
     data = rankup.ResidentData(torch.ones(12, 4))
@@ -96,7 +96,7 @@ def test_an_overflow_on_one_rank_is_a_step_of_none_and_clipping_sees_unscaled_gr
 
 def forgets_to_use_ours() -> str:
     run = rankup.init(seed=1)
-    run.scaler = LossScaler()
+    run.gradients.scaler = LossScaler()
     data = rankup.ResidentData(torch.ones(4, 2))
     model, opt, feed = run.prepare(
         nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.5), data, global_batch=4

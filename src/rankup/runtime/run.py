@@ -27,14 +27,15 @@ from rankup.runtime.adapt import Adaptations
 from rankup.runtime.any_world import any_world, check_adaptations, shards_for
 from rankup.runtime.choice import choose_strategy
 from rankup.runtime.device import choose_device
+from rankup.runtime.evaluation import visit
 from rankup.runtime.feeds import Data, FeedOptions, Here, make_feed
+from rankup.runtime.gradients import Gradients
 from rankup.runtime.group import start_groups
 from rankup.runtime.loaders import Batch, Feed
 from rankup.runtime.lockstep import even_batch
 from rankup.runtime.optimizer import OptimizerSource, build_optimizer
 from rankup.runtime.precision import Precision, make_precision
 from rankup.runtime.reduce import Number, reduce_mean, reduce_sum
-from rankup.runtime.scaler import LossScaler
 from rankup.runtime.sections import one_first, shared_first
 from rankup.runtime.state import Stateful
 from rankup.runtime.steps import Epoch
@@ -119,21 +120,15 @@ class Run:
         self.optimizers: list[Optimizer] = []
         self.prepared: list[tuple[nn.Module, Optimizer | None]] = []  # the two, as prepare got them together
         self.steps_done = 0
-        self.metrics: dict[
-            str, float
-        ] = {}  # yours: what you put here stands in the snapshots, and can choose the best
+        # Yours: what you put here stands in the snapshots, and can choose the best.
+        self.metrics: dict[str, float] = {}
         self.kept: dict[str, Stateful] = {}
-        self.accumulate = 1
-        self.clips: dict[int, float] = {}  # id of an optimizer → largest norm of its gradients
-        self.grad_norm: torch.Tensor | None = None  # before clipping, at the last step that clipped
         self.batch: Batch | None = None  # the one that the loop's body has now
-        self.backward_calls = 0
-        self.step_calls = 0
         self.buffers_differ = False
         self.feeds: list[Feed] = []  # what prepare made, in its order
-        self.scaler = LossScaler() if precision.scaled else None
-        if self.scaler is not None:
-            self.keep(loss_scale=self.scaler)
+        self.gradients = Gradients(strategy, self.replicas, device, scaled=precision.scaled)
+        if self.gradients.scaler is not None:
+            self.keep(loss_scale=self.gradients.scaler)
 
     # ------------------------------------------------------------------ who
 
@@ -189,9 +184,10 @@ class Run:
             )
         if self.strategy.shards:
             check_adaptations(dataset, accumulate=accumulate, sync_batchnorm=sync_batchnorm)
-        if dataset is not None and self.feeds and accumulate != self.accumulate:
+        if dataset is not None and self.feeds and accumulate != self.gradients.accumulate:
             raise RankupError(
-                "two-accumulates", f"accumulate={accumulate} here, but {self.accumulate} for the data before"
+                "two-accumulates",
+                f"accumulate={accumulate} here, but {self.gradients.accumulate} for the data before",
             )
         if isinstance(model, DistributedDataParallel):
             raise RankupError(
@@ -211,7 +207,7 @@ class Run:
             wrapped, opt = self.strategy.finish(wrapped, opt, clip)
             self.optimizers.append(opt)
             if clip is not None:
-                self.clips[id(opt)] = clip
+                self.gradients.clips[id(opt)] = clip
         self.prepared.append((inner, opt))
         feed = None
         if dataset is not None:
@@ -221,7 +217,7 @@ class Run:
                     "prepare(…, dataset) needs global_batch=, the batch of all processes together",
                     hint=f"global_batch={32 * self.world.world_size} is 32 per process here",
                 )
-            self.accumulate = accumulate
+            self.gradients.accumulate = accumulate
             options = FeedOptions(shuffle, accumulate, True, sample_rng, sharded)
             feed = make_feed(dataset, self._here, global_batch, options, loader)
             self.feeds.append(feed)
@@ -288,30 +284,12 @@ class Run:
             size = even_batch(dataset, size, self.replicas)
         options = FeedOptions(shuffle=False, fill=False, sample_rng=sample_rng, sharded=sharded)
         feed = make_feed(dataset, self._here, size, options, loader)
-        outer, gradients = self.batch, torch.is_grad_enabled()
-        # Asking whether to stop is a collective: each rank asks as often, however many batches it has or looks at.
-        asks = self._survival.asks(feed.steps)
-        # Off, not only for speed: a forward that DDP expects a backward of may be a collective.
-        torch.set_grad_enabled(False)
-        try:
-            for batch in feed.batches(0, 0):
-                self.batch = batch
-                yield batch.value
-                self.batch = outer
-                next(asks, None)
-        except GeneratorExit:  # the loop was left by a break
-            self.batch = outer
-            list(asks)
-            raise
-        finally:
-            self.batch = outer
-            torch.set_grad_enabled(gradients)
-        list(asks)
+        yield from visit(self, feed, self._survival.asks(feed.steps))
 
     @property
-    def needs_backward(self) -> bool:
-        """Whether the loop must call ``run.backward`` and ``run.step``."""
-        return self.accumulate > 1 or bool(self.clips or self.scaler or self.strategy.shards)
+    def grad_norm(self) -> torch.Tensor | None:
+        """The norm of the gradient before clipping, at the last step that clipped."""
+        return self.gradients.norm
 
     @property
     def samples(self) -> int:
@@ -329,59 +307,18 @@ class Run:
 
         (loss, output); (None, None) on ranks whose stage does not see them, which have ``samples`` 0.
         """
-        pipeline = getattr(model, "forward_backward", None)
-        if pipeline is None:
-            output = model(x)
-            value = loss(output, y)
-            self.backward(value)
-            return value, output
-        self.backward_calls += 1
-        if self.batch is not None and self.batch.samples == 0:
-            return None, None  # a filler of a micro-batch: the same on all ranks, so nobody waits
-        found: tuple[Any, Any] = pipeline(x, y, self._loss_weight())
-        return found
-
-    def _loss_weight(self) -> float:
-        """What a loss is multiplied by before backward: its micro-batch's share of the step, and fp16's factor."""
-        batch = self.batch
-        share = 1.0
-        if batch is not None and batch.samples:
-            if self.strategy.shards:  # which are added up
-                share = batch.samples / batch.total
-            elif self.accumulate > 1:  # of which each rank has a sum, and the strategy takes the mean
-                share = batch.samples * self.replicas / batch.total
-        return share * (1.0 if self.scaler is None else self.scaler.factor(batch))
+        return self.gradients.forward_backward(self.batch, model, loss, x, y)
 
     def backward(self, loss: torch.Tensor) -> None:
         """``loss.backward()`` for a loss that is the mean over this rank's (micro-)batch."""
-        self.backward_calls += 1
-        batch = self.batch
-        if batch is not None and batch.samples == 0:
-            # A filler counts nothing: there is a backward only where the others wait for it.
-            awaited = self.replicas > 1 and (batch.last or self.strategy.lockstep)
-            if self.strategy.shards or (self.accumulate > 1 and not awaited):
-                return
-        weight = self._loss_weight()
-        # The strategy takes the mean over ranks; here every micro-batch is weighed by what it holds.
-        self.strategy.backward(loss if weight == 1.0 else loss * weight)
+        self.gradients.backward(self.batch, loss)
 
     def step(self, optimizer: Optimizer) -> bool:
         """After the last micro-batch of a step: clip, ``optimizer.step()``, ``zero_grad()``; True. Else nothing.
 
         False, too, where fp16 overflowed: the step is not taken, on any rank.
         """
-        self.step_calls += 1
-        if self.batch is not None and not self.batch.last:
-            return False
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        self.strategy.reduce(parameters)
-        finite = self.scaler is None or self.scaler.unscale(parameters, self.strategy, self.device)
-        if finite:
-            if id(optimizer) in self.clips:  # after unscaling: the norm is that of the gradients
-                self.grad_norm = self.strategy.clip(parameters, self.clips[id(optimizer)])
-            self.strategy.step(optimizer)
-        optimizer.zero_grad()
-        return finite
+        return self.gradients.step(self.batch, optimizer)
 
     # ------------------------------------------------------------- all ranks
 

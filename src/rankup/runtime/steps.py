@@ -38,7 +38,7 @@ class Epoch:
 
     def __iter__(self) -> Iterator[Any]:
         run, position, strategy = self._run, self._feed.position, self._run.strategy
-        accumulates, checked = run.accumulate > 1, run.needs_backward
+        accumulates, checked = run.gradients.accumulate > 1, run.gradients.need_calls
         replicas = run.replicas
         by_shard = isinstance(strategy, AnyWorld)
         try:
@@ -85,9 +85,9 @@ class Epoch:
 
     def _with_care(self, batch: Batch) -> Iterator[Any]:
         """A batch that does not count, is not the last of its step, or must go through ``run.backward``."""
-        run = self._run
+        run, gradients = self._run, self._run.gradients
         saved = [] if batch.samples else buffers.copies(run.models)
-        backwards, steps = run.backward_calls, run.step_calls
+        backwards, steps = gradients.backward_calls, gradients.step_calls
         try:
             if batch.last:
                 yield batch.value
@@ -96,7 +96,7 @@ class Epoch:
                     yield batch.value
         finally:
             buffers.restore(saved)
-        if run.needs_backward and (run.backward_calls == backwards or run.step_calls == steps):
+        if gradients.need_calls and (gradients.backward_calls == backwards or gradients.step_calls == steps):
             raise RankupError(
                 "plain-backward",
                 "accumulate=, clip= or fp16 was asked for, but the loop's body ended without run.backward and run.step",

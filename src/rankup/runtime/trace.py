@@ -83,7 +83,7 @@ class Trace:
         run = self._run
         batch = run.batch
         whole = (
-            run.accumulate == 1 and not run.strategy.shards
+            run.gradients.accumulate == 1 and not run.strategy.shards
         )  # the batch at hand is all of this rank's step
         counts = batch is not None and whole and batch.samples > 0
         self._records.write(

@@ -1,0 +1,89 @@
+"""Behind ``run.backward`` and ``run.step``: micro-batches weighed, the loss scaled, gradients clipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from rankup.runtime.loaders import Batch
+from rankup.runtime.scaler import LossScaler
+from rankup.strategies import Strategy
+
+
+class Gradients:
+    """The gradients of one run. ``batch`` is the (micro-)batch at hand; None outside of the loop."""
+
+    def __init__(self, strategy: Strategy, replicas: int, device: torch.device, *, scaled: bool) -> None:
+        self.accumulate = 1  # micro-batches per step
+        self.clips: dict[int, float] = {}  # id of an optimizer → largest norm of its gradients
+        self.norm: torch.Tensor | None = None  # before clipping, at the last step that clipped
+        self.scaler = LossScaler() if scaled else None
+        self.backward_calls = 0
+        self.step_calls = 0
+        self._strategy = strategy
+        self._replicas = replicas
+        self._device = device
+
+    @property
+    def need_calls(self) -> bool:
+        """Whether the loop must call ``run.backward`` and ``run.step``."""
+        return self.accumulate > 1 or bool(self.clips or self.scaler or self._strategy.shards)
+
+    def forward_backward(
+        self,
+        batch: Batch | None,
+        model: nn.Module,
+        loss: Callable[[Any, Any], torch.Tensor],
+        x: Any,
+        y: Any,
+    ) -> tuple[Any, Any]:
+        pipeline = getattr(model, "forward_backward", None)
+        if pipeline is None:
+            output = model(x)
+            value = loss(output, y)
+            self.backward(batch, value)
+            return value, output
+        self.backward_calls += 1
+        if batch is not None and batch.samples == 0:
+            return None, None  # a filler of a micro-batch: the same on all ranks, so nobody waits
+        found: tuple[Any, Any] = pipeline(x, y, self._weight(batch))
+        return found
+
+    def backward(self, batch: Batch | None, loss: torch.Tensor) -> None:
+        self.backward_calls += 1
+        if batch is not None and batch.samples == 0:
+            # A filler counts nothing: there is a backward only where the others wait for it.
+            awaited = self._replicas > 1 and (batch.last or self._strategy.lockstep)
+            if self._strategy.shards or (self.accumulate > 1 and not awaited):
+                return
+        weight = self._weight(batch)
+        # The strategy takes the mean over ranks; here every micro-batch is weighed by what it holds.
+        self._strategy.backward(loss if weight == 1.0 else loss * weight)
+
+    def _weight(self, batch: Batch | None) -> float:
+        """What a loss is multiplied by before backward: its micro-batch's share of the step, and fp16's factor."""
+        share = 1.0
+        if batch is not None and batch.samples:
+            if self._strategy.shards:  # which are added up
+                share = batch.samples / batch.total
+            elif self.accumulate > 1:  # of which each rank has a sum, and the strategy takes the mean
+                share = batch.samples * self._replicas / batch.total
+        return share * (1.0 if self.scaler is None else self.scaler.factor(batch))
+
+    def step(self, batch: Batch | None, optimizer: Optimizer) -> bool:
+        self.step_calls += 1
+        if batch is not None and not batch.last:
+            return False
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self._strategy.reduce(parameters)
+        finite = self.scaler is None or self.scaler.unscale(parameters, self._strategy, self._device)
+        if finite:
+            if id(optimizer) in self.clips:  # after unscaling: the norm is that of the gradients
+                self.norm = self._strategy.clip(parameters, self.clips[id(optimizer)])
+            self._strategy.step(optimizer)
+        optimizer.zero_grad()
+        return finite
