@@ -80,7 +80,7 @@ def test_a_cancelled_job_ends_says_so_and_is_not_requeued(cluster: Lab, script: 
     assert rankup(cluster, "cancel", answer["run"]).code == 0
     done = rankup(cluster, "logs", "-f", answer["run"], timeout=100)
     assert done.code == 143, done.out + done.err
-    assert cluster.state_of(answer["job"]) == "CANCELLED"
+    assert cluster.wait_for(answer["job"]) == "CANCELLED"  # COMPLETING while SLURM cleans up
     status = json.loads(rankup(cluster, "status", "--json", answer["run"]).out)
     assert status[0]["state"] == "cancelled"
     # No process of it is left on either node.

@@ -20,7 +20,8 @@ model, opt, data = run.prepare(torch.nn.Linear(2, 1), lambda p: torch.optim.Adam
 for a, b in run.steps(data, epochs=3):
     loss = (model(a) - b).square().mean(); loss.backward(); opt.step(); opt.zero_grad()
 weights = [w for p in model.parameters() for w in p.detach().flatten().tolist()]
-print("trained", run.world.launcher, run.world.rank, run.world.world_size, *(f"{w:.9f}" for w in weights), flush=True)
+said = "trained", run.world.launcher, run.world.rank, run.world.world_size, *(f"{w:.9f}" for w in weights)
+print(" ".join(map(str, said)), flush=True)  # one write: four ranks share the file, and Python may be unbuffered
 """
 
 PYTHON = shlex.quote(sys.executable)
