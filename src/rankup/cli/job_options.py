@@ -17,15 +17,13 @@ A command takes them by a decorator, and itself declares only what is its own::
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from rankup.cli.shared_options import taking
 from rankup.core.units import clock, size
 from rankup.errors import RankupError
 from rankup.spec.jobspec import FANOUTS, LAUNCHERS, JobSpec
@@ -120,18 +118,7 @@ def _declared(
     """Its signature is all that matters: the keys of ``JobSpec``, and where else to look for them."""
 
 
-def job_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a job; ``function`` is called with what it declares itself."""
-    own = inspect.signature(function, eval_str=True).parameters
-    shared = inspect.signature(_declared, eval_str=True).parameters
-
-    @functools.wraps(function)
-    def call(**values: Any) -> None:
-        function(**{name: value for name, value in values.items() if name in own})
-
-    merged = [*shared.values(), *(p for name, p in own.items() if name not in shared)]
-    call.__signature__ = inspect.Signature(merged)  # type: ignore[attr-defined]  # where typer looks for options
-    return call
+job_options = taking(_declared)
 
 
 def flags_from(context: typer.Context) -> dict[str, Any]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from rankup.cli.options import process_count
 from rankup.core.registry import target_of
@@ -15,13 +13,6 @@ from rankup.errors import RankupError
 from rankup.jobs.local import LocalJob
 from rankup.train.options import TrainOptions
 from rankup.workloads import WORKLOADS
-
-DataOption = Annotated[
-    str, typer.Option(help="digits, fashion-mnist, mnist, cifar100, synthetic, or a directory")
-]
-SettingsOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="for the workload; may be repeated")
-]
 
 
 def require_torch() -> None:
@@ -31,27 +22,6 @@ def require_torch() -> None:
             "torch is not installed in this Python",
             hint="pip install torch, load the cluster's module, or run rankup from the environment that has it",
         )
-
-
-def settings_from(pairs: Sequence[str] | None) -> dict[str, str]:
-    """``["dropout=off"]`` → ``{"dropout": "off"}``."""
-    settings = {}
-    for pair in pairs or ():
-        key, equals, value = pair.partition("=")
-        if not equals or not key.isidentifier():
-            raise RankupError("bad-setting", f"--set {pair} cannot be", hint="--set KEY=VALUE")
-        settings[key] = value
-    return settings
-
-
-def asked_for(context: typer.Context, options: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` less those whose flag was not given: a workload may have a default of its own for these."""
-
-    def left_out(name: str) -> bool:
-        source = context.get_parameter_source(name)
-        return source is not None and source.name == "DEFAULT"
-
-    return {name: value for name, value in options.items() if not left_out(name)}
 
 
 def workload_job(

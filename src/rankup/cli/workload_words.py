@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
 
 import typer
 
-from rankup.cli.workload_job import asked_for, settings_from, workload_job
+from rankup.cli.training_options import given, training_from
+from rankup.cli.workload_job import workload_job
 from rankup.core.rundir import default_name
 from rankup.errors import RankupError
 from rankup.jobs.local import LocalJob
 from rankup.jobs.resolve import rank_command
-from rankup.train.options import TrainOptions
 from rankup.workloads import WORKLOADS
 
 # Options of the command that runs the training, not of the training.
@@ -27,14 +26,14 @@ def script_or_workload_job(command: Sequence[str], threads: int | None, runs_roo
     train``. A workload is a built-in name or ``module:Class``."""
     first, *words = command
     if first in WORKLOADS or (":" in first and not Path(first).exists()):
-        options = training_options(first, words)
+        options = options_from_words(first, words)
         return workload_job(first, "auto", options=options, threads=threads, runs_root=runs_root)[0]
     whole = tuple(command)
     rank_command(whole, sys.executable)  # a mistake is said before a directory is made
     return LocalJob(whole, name=default_name(whole), threads=threads, runs_root=runs_root)
 
 
-def training_options(workload: str, words: Sequence[str]) -> dict[str, Any]:
+def options_from_words(workload: str, words: Sequence[str]) -> dict[str, Any]:
     """Fields of ``TrainOptions`` that ``words`` ask for, as ``rankup train WORKLOAD WORDS`` reads them."""
     from rankup.cli.commands.train import app
 
@@ -42,14 +41,12 @@ def training_options(workload: str, words: Sequence[str]) -> dict[str, Any]:
     context = cast(
         typer.Context, typer.main.get_command(app).make_context("rankup train", [workload, *words])
     )
-    for name in asked_for(context, dict.fromkeys(_NOT_HERE)):
-        raise RankupError(
-            "misplaced-option",
-            f"--{name.removeprefix('as_').replace('_', '-')} is not for the training that is examined here",
-            context=f"after {workload}",
-            hint="options of this command stand before the workload",
-        )
-    known = {field.name for field in fields(TrainOptions)}
-    asked = {name: value for name, value in context.params.items() if name in known and name != "workload"}
-    asked["settings"] = settings_from(asked["settings"])
-    return asked_for(context, {name: value for name, value in asked.items() if name not in _NOT_HERE})
+    for name in _NOT_HERE:
+        if given(context, name):
+            raise RankupError(
+                "misplaced-option",
+                f"--{name.removeprefix('as_').replace('_', '-')} is not for the training that is examined here",
+                context=f"after {workload}",
+                hint="options of this command stand before the workload",
+            )
+    return training_from(context)

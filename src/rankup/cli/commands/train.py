@@ -13,87 +13,34 @@ import typer
 
 from rankup.cli import console
 from rankup.cli.options import JsonOption, NprocOption
-from rankup.cli.training_options import (
-    AccumulateOption,
-    BaseBatchOption,
-    ChannelsLastOption,
-    ClipOption,
-    CompileOption,
-    ExactOption,
-    FusedOption,
-    LrRuleOption,
-    MicrobatchesOption,
-    PrecisionOption,
-    ShardSizeOption,
-    StaticGraphOption,
-    StrategyOption,
-    SyncBatchnormOption,
-    VirtualShardsOption,
-    WarmupOption,
-)
-from rankup.cli.workload_job import (
-    DataOption,
-    SettingsOption,
-    asked_for,
-    require_torch,
-    settings_from,
-    workload_job,
-)
+from rankup.cli.training_options import training_from, training_options
+from rankup.cli.workload_job import require_torch, workload_job
 from rankup.core.records import read_records
 from rankup.errors import RankupError
 from rankup.jobs.local import View, execute
-from rankup.workloads import WORKLOADS
 from rankup.world import World
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()
+@training_options
 def train(
     context: typer.Context,
-    workload: Annotated[str, typer.Argument(help=f"{', '.join(WORKLOADS)}, or module:Class of your own")],
-    epochs: Annotated[int, typer.Option()] = 5,
-    global_batch: Annotated[int, typer.Option(help="samples per step over all processes")] = 64,
-    test_batch: Annotated[int, typer.Option(help="the same, in evaluations")] = 1000,
-    lr: Annotated[float, typer.Option()] = 1e-3,
-    optimizer: Annotated[str, typer.Option(help="adam, adadelta or sgd")] = "adam",
-    momentum: Annotated[float, typer.Option(help="of sgd")] = 0.9,
-    weight_decay: Annotated[float, typer.Option()] = 0.0,
-    nesterov: Annotated[bool, typer.Option("--nesterov", help="for sgd")] = False,
-    gamma: Annotated[float, typer.Option(help="factor on the learning rate after each epoch")] = 0.7,
+    workload: str,
+    threads: int | None,
+    name: str,
+    runs_root: Path,
+    nproc_per_node: NprocOption = "auto",
     target_accuracy: Annotated[
         float | None, typer.Option(metavar="SHARE", help="stop when the test accuracy is this good, as 0.9")
     ] = None,
     patience: Annotated[int, typer.Option(metavar="EPOCHS", help="… in so many epochs in a row")] = 1,
-    data: DataOption = "digits",
-    nproc_per_node: NprocOption = "auto",
-    seed: Annotated[int, typer.Option()] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    precision: PrecisionOption = "fp32",
-    strategy: StrategyOption = "auto",
-    accumulate: AccumulateOption = 1,
-    clip: ClipOption = None,
-    lr_rule: LrRuleOption = "none",
-    base_batch: BaseBatchOption = None,
-    warmup: WarmupOption = 0,
-    fused: FusedOption = True,
-    compile: CompileOption = False,
-    channels_last: ChannelsLastOption = False,
-    sync_batchnorm: SyncBatchnormOption = False,
-    static_graph: StaticGraphOption = False,
-    exact: ExactOption = "same-world",
-    virtual_shards: VirtualShardsOption = 4,
-    shard_size: ShardSizeOption = 0,
-    microbatches: MicrobatchesOption = 0,
     snapshot_every: Annotated[str, typer.Option(help="10m, 500 steps, 2 epochs, or off")] = "10m",
     log_interval: Annotated[int, typer.Option(help="a line every N steps; 0: every few seconds")] = 0,
     log: Annotated[str | None, typer.Option(help="tensorboard: its files go to the run directory")] = None,
     save_model: Annotated[Path | None, typer.Option(help="write the state_dict here at the end")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="one batch of training and of testing")] = False,
-    settings: SettingsOption = None,
-    threads: Annotated[int | None, typer.Option(help="per process; default: cores / processes")] = None,
-    name: Annotated[str, typer.Option(help="of the run; default: the workload's")] = "",
-    runs_root: Annotated[Path, typer.Option(help="where run directories are made")] = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
     """Train, evaluate after each epoch, and end with a summary; records go to the run directory.
@@ -112,48 +59,7 @@ def train(
         name=name,
         runs_root=runs_root,
         threads=threads,
-        options=asked_for(
-            context,
-            {
-                "data": data,
-                "epochs": epochs,
-                "global_batch": global_batch,
-                "test_batch": test_batch,
-                "lr": lr,
-                "optimizer": optimizer,
-                "momentum": momentum,
-                "weight_decay": weight_decay,
-                "nesterov": nesterov,
-                "gamma": gamma,
-                "target_accuracy": target_accuracy,
-                "patience": patience,
-                "seed": seed,
-                "device": device,
-                "precision": precision,
-                "strategy": strategy,
-                "accumulate": accumulate,
-                "clip": clip,
-                "lr_rule": lr_rule,
-                "base_batch": base_batch,
-                "warmup": warmup,
-                "fused": fused,
-                "compile": compile,
-                "channels_last": channels_last,
-                "sync_batchnorm": sync_batchnorm,
-                "static_graph": static_graph,
-                "exact": exact,
-                "virtual_shards": virtual_shards,
-                "shard_size": shard_size,
-                "microbatches": microbatches,
-                "snapshot_every": snapshot_every,
-                "log_interval": log_interval,
-                "log": log,
-                "save_model": str(save_model.absolute()) if save_model else None,
-                "dry_run": dry_run,
-                "bar": bar,
-                "settings": settings_from(settings),
-            },
-        ),
+        options={**training_from(context), "bar": bar},
     )
     if World.detect().world_size > 1:  # a launcher has started us once per rank already
         from rankup.train.__main__ import work
