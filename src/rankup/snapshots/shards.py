@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch.distributed.tensor import DTensor
 
 from rankup.errors import RankupError
 from rankup.snapshots.manifest import Chunk, SavedTensor
@@ -35,15 +34,21 @@ def part_of(tensor: torch.Tensor) -> Part:
     """Which part of the whole tensor this rank holds."""
     shape = tuple(tensor.shape)
     offsets, sizes = (0,) * len(shape), shape
-    if isinstance(tensor, DTensor):
-        (box,) = tensor.__create_chunk_list__()  # type: ignore[no-untyped-call]
+    if is_sharded(tensor):
+        (box,) = tensor.__create_chunk_list__()  # type: ignore[attr-defined]
         offsets, sizes = tuple(box.offsets), tuple(box.sizes)
     return Part(str(tensor.dtype).removeprefix("torch."), shape, offsets, sizes)
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
     """This rank's own memory of it."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    piece: torch.Tensor = tensor.to_local() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
+    return piece
+
+
+def is_sharded(tensor: torch.Tensor) -> bool:
+    """Whether it is a DTensor. Asked by what it can do: to import the class takes most of a second."""
+    return hasattr(tensor, "__create_chunk_list__")
 
 
 def divide(offers: Mapping[int, Mapping[str, Part]], *, whole: bool) -> dict[int, list[str]]:

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.distributed.tensor import DTensor
 
 from rankup.errors import RankupError
-from rankup.snapshots.shards import Part, local, part_of
+from rankup.snapshots.shards import Part, is_sharded, local, part_of
 from rankup.snapshots.state import State, split
 
 # What torch.load(weights_only=True) reads back, but for tensors; found out now and not when it is needed.
@@ -114,9 +113,9 @@ class Staging:
         kind = type(value)
         if kind in _PLAIN:
             return value
-        if isinstance(value, DTensor):
-            raise _unsaveable(name, "a DTensor among what is a rank's own")
         if isinstance(value, torch.Tensor):
+            if is_sharded(value):
+                raise _unsaveable(name, "a DTensor among what is a rank's own")
             return self._copied(name, value)
         if kind in (dict, OrderedDict, Counter):
             # By way of a dict: a Counter would count the pairs.
