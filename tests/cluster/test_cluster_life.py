@@ -1,40 +1,16 @@
-"""Jobs on a real SLURM: arrays, dependencies, cancelling, submits from inside, deaf scripts, crashed nodes."""
+"""Jobs on a real SLURM: arrays, dependencies, cancelling, submits from inside, crashed nodes."""
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from lab import HEAD, Lab
-
-from rankup.core.shell import Completed
+from cluster_jobs import RANKUP, SITE, log, rankup, submit
+from lab import Lab
 
 pytestmark = pytest.mark.cluster
-
-RANKUP = (sys.executable, "-m", "rankup")
-SITE = ("--site", "slurm", "--time", "5m")
-
-
-def rankup(cluster: Lab, *words: str, timeout: float = 60) -> Completed:
-    return cluster.run(HEAD, [*RANKUP, *words], timeout=timeout)
-
-
-def submit(cluster: Lab, *words: str) -> dict[str, Any]:
-    """``rankup submit --json``: the answer, with the job's id and its run directory."""
-    done = rankup(cluster, "submit", *SITE, "--json", *words)
-    assert done.code == 0, done.out + done.err
-    answer = json.loads(done.out)
-    assert isinstance(answer, dict)
-    return answer
-
-
-def log(answer: dict[str, Any], name: str = "job.log") -> str:
-    path = Path(answer["run"]) / "logs" / name
-    return path.read_text() if path.exists() else ""
 
 
 @pytest.fixture
@@ -112,20 +88,6 @@ def test_the_cores_of_a_rank_reach_its_step(cluster: Lab, script: Path):
     done = rankup(cluster, "logs", "-f", answer["run"], timeout=100)
     assert done.code == 0, done.out
     assert re.search(r"StepId=\S+ .*CPUs=8 Tasks=4 ", done.out), done.out
-
-
-def test_a_script_that_asks_nobody_is_requeued_at_its_time_limit_with_a_warning(cluster: Lab):
-    (cluster.shared / "deaf.py").write_text(
-        "import os, time\n"
-        "first = len(open(os.environ['RANKUP_RUN_DIR'] + '/attempts').readlines()) == 1\n"
-        "print('working', flush=True)\n"
-        "time.sleep(300 if first else 0)\n"
-    )
-    answer = submit(cluster, "--name", "deaf", "--time", "1m", "--stop-before", "55s", "deaf.py")
-    done = rankup(cluster, "logs", "-f", answer["run"], timeout=150)
-    assert done.code == 0, done.out + done.err
-    assert "could not be asked to save" in done.out
-    assert done.out.count("working") == 2 and done.out.count("==== rankup: attempt") == 2
 
 
 def test_a_crashed_node_requeues_the_job_which_then_finishes(own_cluster: Lab):

@@ -1,0 +1,33 @@
+"""Jobs of the lab's SLURM as a user has them: by ``rankup submit`` on the head."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from lab import HEAD, Lab
+
+from rankup.core.shell import Completed
+
+RANKUP = (sys.executable, "-m", "rankup")
+SITE = ("--site", "slurm", "--time", "5m")
+
+
+def rankup(cluster: Lab, *words: str, timeout: float = 60) -> Completed:
+    return cluster.run(HEAD, [*RANKUP, *words], timeout=timeout)
+
+
+def submit(cluster: Lab, *words: str) -> dict[str, Any]:
+    """``rankup submit --json``: the answer, with the job's id and its run directory."""
+    done = rankup(cluster, "submit", *SITE, "--json", *words)
+    assert done.code == 0, done.out + done.err
+    answer = json.loads(done.out)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def log(answer: dict[str, Any], name: str = "job.log") -> str:
+    path = Path(answer["run"]) / "logs" / name
+    return path.read_text() if path.exists() else ""
