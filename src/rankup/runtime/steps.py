@@ -99,7 +99,7 @@ class Epoch:
         if gradients.need_calls and (gradients.backward_calls == backwards or gradients.step_calls == steps):
             raise RankupError(
                 "plain-backward",
-                "accumulate=, clip= or fp16 was asked for, but the loop's body ended without run.backward and run.step",
+                "accumulate=, clip=, fp16 and any-world want run.backward and run.step: the loop did not call them",
                 hint="call them instead of loss.backward() and opt.step(), in every iteration",
                 exit_code=1,
             )
