@@ -14,6 +14,7 @@ from toy import adam, everywhere, largest_difference, prepared, strategy
 
 import rankup
 from ranks import run_ranks
+from rankup.strategies.single import Single
 from rankup.strategies.state import load_state, state, target, whole_weights
 
 
@@ -89,3 +90,35 @@ def before_the_first_step() -> tuple[int, int, str]:
 def test_an_optimizer_that_has_not_stepped_has_no_state_and_another_model_is_refused():
     # torch's get_state_dict would step it once to find its fields, and Adam would count that step.
     assert run_ranks(before_the_first_step, 2) == [(0, 0, "other-model")] * 2
+
+
+@pytest.mark.parametrize("counts_on_device", [True, False])
+def test_an_optimizers_fields_lie_where_its_kernels_want_them(counts_on_device):
+    one, other = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2, device="meta")  # as on another device
+    trained, opt = torch.optim.Adam(one.parameters()), torch.optim.Adam(other.parameters())
+    one(torch.ones(1, 3)).sum().backward()
+    trained.step()
+    for fields in trained.state.values():
+        fields["rows"] = torch.ones(2)  # as Adafactor has: of no parameter's shape
+    saved = state(Single(), one, trained)
+    for options in saved["optimizer"]["groups"].values():
+        options["capturable"] = counts_on_device
+    load_state(Single(), other, opt, saved)
+    for fields in opt.state.values():
+        found = {name: value.device.type for name, value in fields.items()}
+        counter = "meta" if counts_on_device else "cpu"
+        assert found == {"step": counter, "exp_avg": "meta", "exp_avg_sq": "meta", "rows": "meta"}
+
+
+class Extra(torch.nn.Linear):
+    def get_extra_state(self) -> object:
+        return {"calls": 1}
+
+    def set_extra_state(self, value: object) -> None:
+        pass
+
+
+def test_what_no_snapshot_would_hold_is_an_error():
+    with pytest.raises(rankup.RankupError) as caught:
+        state(Single(), Extra(1, 1), None)
+    assert caught.value.code == "extra-state"

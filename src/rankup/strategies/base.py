@@ -27,6 +27,8 @@ class Strategy:
     draws_alike: ClassVar[bool] = False
     #: Whether forward and backward are collectives, so that every rank must enter them equally often.
     lockstep: ClassVar[bool] = False
+    #: Whether ``strategies/state.py`` knows its state; without, a run neither saves nor resumes.
+    snapshots: ClassVar[bool] = True
     #: Parts that each global batch is cut into, whatever the number of ranks; 0: one per rank (``any_world.py``).
     shards: int = 0
 

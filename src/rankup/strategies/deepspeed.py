@@ -21,6 +21,7 @@ from rankup.strategies.replicas import start_equal
 
 class DeepSpeed(Strategy):
     name = "deepspeed"
+    snapshots = False  # its optimizer holds flat partitions of its own
 
     def __init__(self) -> None:
         try:

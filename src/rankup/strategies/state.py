@@ -21,6 +21,7 @@ from rankup.strategies.base import Strategy
 from rankup.strategies.clipping import local, whole
 
 State = dict[str, Any]
+COUNTER = "step"  # of each parameter, a tensor of one number
 
 
 def state(strategy: Strategy, model: nn.Module, optimizer: Optimizer | None) -> State:
@@ -29,6 +30,13 @@ def state(strategy: Strategy, model: nn.Module, optimizer: Optimizer | None) -> 
     ``model`` is the unwrapped one (``Run.models``). The optimizer's part holds what this rank trains.
     """
     tensors = strategy.tensors(model)
+    for name, value in tensors.items():
+        if not isinstance(value, torch.Tensor):  # what a module's get_extra_state gives
+            raise RankupError(
+                "extra-state",
+                f"{name} of the model is a {type(value).__name__}, which no snapshot of tensors holds",
+                hint="a buffer for what is a tensor; run.keep(name=thing) for anything with a state_dict",
+            )
     saved: State = {"model": {name: tensor.detach() for name, tensor in tensors.items()}}
     if optimizer is not None:
         names = {id(tensor): name for name, tensor in tensors.items()}
@@ -55,7 +63,7 @@ def target(
     if optimizer is None:
         return made
     made["optimizer"]["state"] = {
-        name: {field: _like(made["model"][name], value) for field, value in fields.items()}
+        name: {field: _like(field, made["model"][name], value) for field, value in fields.items()}
         # Nothing is saved of a level that is empty: before the first step, or of SGD without momentum.
         for name, fields in saved.get("optimizer", {}).get("state", {}).items()
         if name in made["optimizer"]["groups"]
@@ -63,10 +71,10 @@ def target(
     return made
 
 
-def _like(parameter: torch.Tensor, value: Any) -> Any:
+def _like(field: str, parameter: torch.Tensor, value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
-    if value.shape == parameter.shape:
+    if value.shape == parameter.shape and field != COUNTER:
         return torch.zeros_like(parameter, dtype=value.dtype)
     return torch.zeros(value.shape, dtype=value.dtype)
 
@@ -95,7 +103,7 @@ def load_state(
                 fields = saved["optimizer"]["state"].get(name)
                 if fields is not None:
                     optimizer.state[parameter] = {
-                        field: _field(value, parameter) for field, value in fields.items()
+                        field: _field(field, value, parameter, group) for field, value in fields.items()
                     }
 
 
@@ -117,12 +125,17 @@ def _check(strategy: Strategy, tensors: Mapping[str, torch.Tensor], saved: Mappi
             )
 
 
-def _field(value: Any, parameter: torch.Tensor) -> Any:
+def _field(field: str, value: Any, parameter: torch.Tensor, group: Mapping[str, Any]) -> Any:
+    """Where torch's optimizers want it: with the parameter, but for the counter of steps, which kernels alone that
+    keep it on the device have there (``Optimizer.load_state_dict`` goes by the same rule)."""
     if not isinstance(value, torch.Tensor):
         return value
+    if field == COUNTER:
+        on_device = group.get("fused") or group.get("capturable")
+        return whole(value).to(parameter.device if on_device else "cpu").clone()
     if value.shape == parameter.shape:
         return _laid_out(value, parameter).clone()
-    return whole(value).clone()
+    return whole(value).to(parameter.device).clone()
 
 
 def _laid_out(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
