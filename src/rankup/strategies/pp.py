@@ -10,6 +10,7 @@ output is the model's.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -21,6 +22,11 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 from rankup.errors import RankupError
 from rankup.strategies.base import Strategy
 from rankup.strategies.clipping import clip_gradients
+
+# Gradients are weighed here: torch 2.7 and later would divide them by the number of micro-batches, 2.6 does not.
+_UNSCALED: dict[str, Any] = (
+    {"scale_grads": False} if "scale_grads" in inspect.signature(ScheduleGPipe.__init__).parameters else {}
+)
 
 Loss = Callable[[Any, Any], torch.Tensor]
 
@@ -152,7 +158,7 @@ class Pipeline(nn.Module):
         # 1F1B fills the pipe first, for which it needs a micro-batch per stage; the gradients are the same.
         kind = Schedule1F1B if training and count >= stages else ScheduleGPipe
         loss = (lambda output, target: self._loss(output, target) * self._scale) if training else None
-        return kind(stage, count, loss_fn=loss, scale_grads=False)
+        return kind(stage, count, loss_fn=loss, **_UNSCALED)
 
     def _shapes(self, x: torch.Tensor, training: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """What this stage takes and gives for a micro-batch like ``x``.
