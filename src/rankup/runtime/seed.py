@@ -33,7 +33,8 @@ def seed_everything(seed: int) -> None:
 def rng_state() -> dict[str, Any]:
     """Every global random stream of this process, as tensors and plain values."""
     state: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
-    if torch.cuda.is_available():
+    # To ask a device that is not in use makes a context on it, also for who trains on the CPU.
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         state["cuda"] = torch.cuda.get_rng_state()
     numpy = sys.modules.get("numpy")
     if numpy is not None:
