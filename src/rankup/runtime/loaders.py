@@ -7,7 +7,9 @@ the data set has ``__getitems__``); ``ResidentFeed`` gathers from tensors that l
 
 from __future__ import annotations
 
+import atexit
 import signal
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import Any, NamedTuple, Protocol
@@ -218,6 +220,7 @@ class DatasetFeed:
             generator=self._generator,
             **options,
         )
+        dismiss_at_exit(self._loader)
 
     @property
     def steps(self) -> int:
@@ -260,6 +263,18 @@ class Shielded:
             signal.signal(number, signal.SIG_IGN)
         if self._own is not None:
             self._own(worker)
+
+
+def dismiss_at_exit(loader: DataLoader[Any]) -> None:
+    """Persistent workers are told to end before the interpreter does: it would end them by SIGTERM, from which they are
+    shielded, and wait for ever."""
+
+    def dismiss(held: weakref.ref[DataLoader[Any]]) -> None:
+        if (loader := held()) is not None:
+            loader._iterator = None
+
+    if loader.persistent_workers:
+        atexit.register(dismiss, weakref.ref(loader))
 
 
 def mover(device: torch.device, precision: Precision) -> Callable[[Any], Any] | None:

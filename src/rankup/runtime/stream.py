@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, get_w
 
 from rankup.core.share import share
 from rankup.errors import RankupError
-from rankup.runtime.loaders import Batch, loader_options, mover
+from rankup.runtime.loaders import Batch, dismiss_at_exit, loader_options, mover
 from rankup.runtime.position import Position
 from rankup.runtime.precision import Precision
 from rankup.runtime.seed import derive
@@ -67,6 +67,7 @@ class StreamFeed:
             collate_fn=_as_is,
             **options,
         )
+        dismiss_at_exit(self._loader)
         self._seed = derive(seed, "stream", rank)
         self._control = control
         self._move = mover(device, precision)
