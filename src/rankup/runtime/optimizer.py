@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import nn
 from torch.optim import Optimizer
 
@@ -20,13 +21,19 @@ def build_optimizer(source: OptimizerSource, names: dict[int, str], model: nn.Mo
     the parameters: an optimizer that still holds the old ones would train nothing, silently.
     """
     if not isinstance(source, Optimizer):
-        optimizer = source(_alike([parameter for parameter in model.parameters() if parameter.requires_grad]))
+        own = list(model.parameters())
+        optimizer = source(_alike([parameter for parameter in own if parameter.requires_grad]))
         if not isinstance(optimizer, Optimizer):
             raise RankupError(
                 "not-an-optimizer",
                 f"the optimizer function returned {type(optimizer).__name__}",
                 hint="lambda parameters: torch.optim.Adam(parameters, lr=1e-3)",
             )
+        known = {id(parameter) for parameter in own}
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if id(parameter) not in known:  # no strategy would keep it equal on all ranks
+                    raise _foreign(parameter, "put everything that is trained into the model that you pass")
         return optimizer
     if source.state:
         raise RankupError(
@@ -54,9 +61,13 @@ def _alike(parameters: list[nn.Parameter]) -> list[Any]:
 
 def _now(parameter: nn.Parameter, names: dict[int, str], current: dict[str, nn.Parameter]) -> Any:
     if id(parameter) not in names:
-        raise RankupError(
-            "foreign-parameter",
-            f"the optimizer holds a parameter of shape {tuple(parameter.shape)} that is not the model's",
-            hint="build the optimizer from the parameters of the model that you pass",
-        )
+        raise _foreign(parameter, "build the optimizer from the parameters of the model that you pass")
     return current[names[id(parameter)]]
+
+
+def _foreign(parameter: torch.Tensor, hint: str) -> RankupError:
+    return RankupError(
+        "foreign-parameter",
+        f"the optimizer holds a parameter of shape {tuple(parameter.shape)} that is not the model's",
+        hint=hint,
+    )

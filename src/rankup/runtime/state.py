@@ -64,11 +64,25 @@ def collect(run: Run, *, kept: bool) -> State:
             "strategy": run.strategy.name,
             "shards": run.strategy.shards,
             "precision": run.precision.name,
-            "metrics": run.metrics,
+            "metrics": _numbers(run.metrics),
             "step": run.steps_done,
         },
         frozenset(lasting),
     )
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    numbers = {}
+    for name, value in metrics.items():
+        try:
+            numbers[name] = float(value)  # of a tensor, too
+        except (TypeError, ValueError, RuntimeError):
+            raise RankupError(
+                "bad-metric",
+                f"run.metrics[{name!r}] is a {type(value).__name__}, and a metric is one number",
+                exit_code=1,
+            ) from None
+    return numbers
 
 
 def check(run: Run, facts: Mapping[str, Any]) -> None:
