@@ -170,18 +170,40 @@ def test_another_number_of_virtual_shards_does_not_go_on_from_a_snapshot(tmp_pat
     ]
 
 
-def _plain_loop() -> str:
-    run = rankup.init(exact="any-world")
+def _misused(how: str, shards: int = 4) -> str:
+    run = rankup.init(exact="any-world", virtual_shards=shards)
     model, opt, feed = run.prepare(Net(), adam, data(16, augmented=False), global_batch=8)
     try:
         for x, y in run.steps(feed, epochs=1):
-            F.mse_loss(model(x), y).backward()
-            opt.step()
-            opt.zero_grad()
+            loss = F.mse_loss(model(x), y)
+            if how == "plain-backward":
+                loss.backward()
+                opt.step()
+                opt.zero_grad()
+                continue
+            if how == "uneven-shards":
+                run.mean(loss)
+            run.backward(loss)
+            stepped = run.step(opt)
+            if how == "any-world-steps" and stepped:
+                run.backward(F.mse_loss(model(x), y))
+                run.step(opt)
+            elif how == "shard-state" and stepped:
+                run.state_dict()
     except rankup.RankupError as error:
         return error.code
     return ""
 
 
-def test_a_plain_backward_which_no_shard_would_know_of_is_an_error():
-    assert run_ranks(_plain_loop, 1) == ["plain-backward"]
+@pytest.mark.parametrize(
+    ("how", "world_size", "shards"),
+    [
+        ("plain-backward", 1, 4),  # which no shard would know of
+        ("any-world-steps", 1, 1),
+        ("any-world-steps", 2, 4),
+        ("uneven-shards", 2, 3),
+        ("shard-state", 1, 4),
+    ],
+)
+def test_a_loop_that_would_not_be_the_same_anywhere_is_an_error(how: str, world_size: int, shards: int):
+    assert run_ranks(_misused, world_size, how, shards) == [how] * world_size

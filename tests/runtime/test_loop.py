@@ -144,6 +144,21 @@ def test_keep_refuses_what_has_no_state_and_a_name_taken_twice():
         run.keep(net=nn.Linear(1, 1))
 
 
+def numbers(value: object) -> object:
+    run = rankup.init()
+    run.metrics["accuracy"] = value
+    try:
+        return run.state_dict()["facts"]["metrics"]
+    except rankup.RankupError as error:
+        return error.code
+
+
+def test_a_metric_is_a_number_also_that_of_a_tensor():
+    assert run_ranks(numbers, 1, torch.tensor(0.5)) == [{"accuracy": 0.5}]
+    assert run_ranks(numbers, 1, torch.ones(2)) == ["bad-metric"]
+    assert run_ranks(numbers, 1, "good") == ["bad-metric"]
+
+
 def test_a_state_of_another_seed_is_refused():
     state = rankup.init(seed=1).state_dict()
     with pytest.raises(rankup.RankupError, match="seed 1, this run has 2"):
@@ -358,6 +373,44 @@ def generator_after_loading(dataset) -> bool:
     for _ in run.steps(feed, epochs=2):
         pass
     return torch.equal(before, torch.get_rng_state())
+
+
+class Words(torch.utils.data.Dataset):
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.full((3,), float(index))
+
+
+def masked(samples: list[torch.Tensor]) -> torch.Tensor:
+    batch = torch.stack(samples)
+    return batch * (torch.rand(batch.shape) > 0.5)
+
+
+def masked_batches(workers: int, state: dict | None, until: int) -> tuple[list, dict]:
+    """The batches behind ``state`` and what the model would draw behind them, up to batch ``until``; the state."""
+    run = rankup.init(seed=3)
+    _, _, feed = run.prepare(
+        nn.Linear(3, 1), None, Words(), global_batch=4, collate_fn=masked, num_workers=workers
+    )
+    if state is not None:
+        run.load_state_dict(state)
+    seen: list = []
+    for x in run.steps(feed, epochs=2):
+        seen += [x.tolist(), torch.rand(2).tolist()]
+        if len(seen) == 2 * until:
+            return seen, run.state_dict()
+    return seen, {}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_a_collate_function_draws_is_the_same_after_a_resume(workers):
+    ((whole, _),) = run_ranks(masked_batches, 1, workers, None, 99)
+    ((first, state),) = run_ranks(masked_batches, 1, workers, None, 2)
+    ((rest, _),) = run_ranks(masked_batches, 1, workers, state, 99)
+    assert [*first, *rest] == whole
+    assert len({str(batch) for batch in whole}) == len(whole)
 
 
 def test_loading_does_not_touch_the_global_generator():

@@ -151,7 +151,13 @@ def refused_optimizers() -> list[str]:
     stepped = torch.optim.Adam(net.parameters())
     net(torch.ones(1, 2)).sum().backward()
     stepped.step()
-    for source in (stepped, torch.optim.SGD(nn.Linear(2, 1).parameters(), lr=1.0), lambda p: None):
+    head = nn.Linear(1, 1)  # of the loss, and in nobody's DDP
+    for source in (
+        stepped,
+        torch.optim.SGD(nn.Linear(2, 1).parameters(), lr=1.0),
+        lambda p: torch.optim.SGD([*p, *head.parameters()], lr=1.0),
+        lambda p: None,
+    ):
         try:
             run.prepare(net, source)
         except rankup.RankupError as error:
@@ -162,6 +168,7 @@ def refused_optimizers() -> list[str]:
 def test_an_optimizer_that_would_train_nothing_is_refused():
     assert run_ranks(refused_optimizers, 1)[0] == [
         "optimizer-has-state",
+        "foreign-parameter",
         "foreign-parameter",
         "not-an-optimizer",
     ]
@@ -223,7 +230,7 @@ def _clipped_by_hand(clip: float) -> dict:
     return {"weights": net.state_dict()}
 
 
-def plain_backward_with_accumulation() -> str:
+def misused_accumulation(how: str) -> str:
     run = rankup.init()
     model, opt, feed = run.prepare(
         nn.Linear(1, 1),
@@ -234,15 +241,21 @@ def plain_backward_with_accumulation() -> str:
     )
     try:
         for x in run.steps(feed, epochs=1):
-            model(x).sum().backward()
-            opt.step()
+            if how == "gradients-cleared":
+                opt.zero_grad()  # as plain loops begin
+                run.backward(model(x).sum())
+                run.step(opt)
+            else:
+                model(x).sum().backward()
+                opt.step()
     except rankup.RankupError as error:
         return error.code
     return "nothing"
 
 
-def test_plain_backward_where_accumulation_needs_ours_is_an_error():
-    assert run_ranks(plain_backward_with_accumulation, 1) == ["plain-backward"]
+@pytest.mark.parametrize("how", ["plain-backward", "gradients-cleared"])
+def test_a_loop_that_forgets_about_micro_batches_is_an_error(how):
+    assert run_ranks(misused_accumulation, 1, how) == [how]
 
 
 def train_bf16() -> tuple[torch.dtype, torch.dtype, float, float]:

@@ -11,13 +11,15 @@ from rankup.runtime.loaders import Feed
 
 if TYPE_CHECKING:
     from rankup.runtime.run import Run
+    from rankup.runtime.survival import Survival
 
 
-def visit(run: Run, feed: Feed, asks: Iterator[None]) -> Iterator[Any]:
-    """The batches of ``feed``; asking whether to stop (``asks``) is a collective that each rank joins as often,
-    however many batches it has or looks at.
+def visit(run: Run, feed: Feed, survival: Survival) -> Iterator[Any]:
+    """The batches of ``feed``; asking whether to stop is a collective that each rank joins as often, however many
+    batches it has or looks at.
     """
     outer, gradients = run.batch, torch.is_grad_enabled()
+    asked = survival.asked(feed.steps)
     # Off, not only for speed: a forward that DDP expects a backward of may be a collective.
     torch.set_grad_enabled(False)
     try:
@@ -25,12 +27,14 @@ def visit(run: Run, feed: Feed, asks: Iterator[None]) -> Iterator[Any]:
             run.batch = batch
             yield batch.value
             run.batch = outer
-            next(asks, None)
-    except GeneratorExit:  # the loop was left by a break
+            if next(asked, False):
+                survival.leave()
+    except GeneratorExit:  # a break: here nobody would hear an exception, and the next one who asks leaves
         run.batch = outer
-        list(asks)
+        list(asked)
         raise
     finally:
         run.batch = outer
         torch.set_grad_enabled(gradients)
-    list(asks)
+    if any(list(asked)):
+        survival.leave()

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from rankup.errors import RankupError
 from rankup.runtime.loaders import Batch
 from rankup.runtime.scaler import LossScaler
 from rankup.strategies import Strategy
@@ -17,13 +18,23 @@ from rankup.strategies import Strategy
 class Gradients:
     """The gradients of one run. ``batch`` is the (micro-)batch at hand; None outside of the loop."""
 
-    def __init__(self, strategy: Strategy, replicas: int, device: torch.device, *, scaled: bool) -> None:
+    def __init__(
+        self,
+        models: list[nn.Module],
+        strategy: Strategy,
+        replicas: int,
+        device: torch.device,
+        *,
+        scaled: bool,
+    ) -> None:
         self.accumulate = 1  # micro-batches per step
         self.clips: dict[int, float] = {}  # id of an optimizer → largest norm of its gradients
         self.norm: torch.Tensor | None = None  # before clipping, at the last step that clipped
         self.scaler = LossScaler() if scaled else None
         self.backward_calls = 0
         self.step_calls = 0
+        self._models = models  # those of the run, also of a later prepare
+        self._witness: nn.Parameter | None = None  # has a gradient since the last micro-batch
         self._strategy = strategy
         self._replicas = replicas
         self._device = device
@@ -47,6 +58,7 @@ class Gradients:
             value = loss(output, y)
             self.backward(batch, value)
             return value, output
+        self._check_kept()
         self.backward_calls += 1
         if batch is not None and batch.samples == 0:
             return None, None  # a filler of a micro-batch: the same on all ranks, so nobody waits
@@ -54,6 +66,7 @@ class Gradients:
         return found
 
     def backward(self, batch: Batch | None, loss: torch.Tensor) -> None:
+        self._check_kept()
         self.backward_calls += 1
         if batch is not None and batch.samples == 0:
             # A filler counts nothing: there is a backward only where the others wait for it.
@@ -63,6 +76,20 @@ class Gradients:
         weight = self._weight(batch)
         # The strategy takes the mean over ranks; here every micro-batch is weighed by what it holds.
         self._strategy.backward(loss if weight == 1.0 else loss * weight)
+        if self.accumulate > 1 and batch is not None and not batch.last:
+            parameters = (parameter for model in self._models for parameter in model.parameters())
+            self._witness = next((p for p in parameters if p.grad is not None), None)
+
+    def _check_kept(self) -> None:
+        """An error where the gradients of the micro-batches before are gone: a plain loop begins with zero_grad()."""
+        if self._witness is not None and self._witness.grad is None:
+            raise RankupError(
+                "gradients-cleared",
+                "the gradients of a micro-batch were cleared before the step",
+                hint="leave zero_grad() out of the loop: run.step(opt) does it after the last micro-batch",
+                exit_code=1,
+            )
+        self._witness = None
 
     def _weight(self, batch: Batch | None) -> float:
         """What a loss is multiplied by before backward: its micro-batch's share of the step, and fp16's factor."""
@@ -78,6 +105,7 @@ class Gradients:
         self.step_calls += 1
         if batch is not None and not batch.last:
             return False
+        self._check_kept()
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self._strategy.reduce(parameters)
         finite = self.scaler is None or self.scaler.unscale(parameters, self._strategy, self._device)

@@ -126,7 +126,7 @@ class Run:
         self.batch: Batch | None = None  # the one that the loop's body has now
         self.buffers_differ = False
         self.feeds: list[Feed] = []  # what prepare made, in its order
-        self.gradients = Gradients(strategy, self.replicas, device, scaled=precision.scaled)
+        self.gradients = Gradients(self.models, strategy, self.replicas, device, scaled=precision.scaled)
         if self.gradients.scaler is not None:
             self.keep(loss_scale=self.gradients.scaler)
 
@@ -262,7 +262,7 @@ class Run:
     def steps(self, data: Feed | None, *, epochs: int) -> Iterator[Any]:
         """This rank's batches of all epochs, one after another: the flat form of ``run.epochs``."""
         for epoch in self.epochs(epochs, data):
-            yield from epoch
+            yield from epoch.batches()
 
     def batches(
         self,
@@ -284,7 +284,14 @@ class Run:
             size = even_batch(dataset, size, self.replicas)
         options = FeedOptions(shuffle=False, fill=False, sample_rng=sample_rng, sharded=sharded)
         feed = make_feed(dataset, self._here, size, options, loader)
-        yield from visit(self, feed, self._survival.asks(feed.steps))
+        yield from visit(self, feed, self._survival)
+
+    def save(self) -> None:
+        """Save a snapshot now, and return when it is durable; for a loop that is left before its last epoch, which
+        saves by itself. In a loop over epochs or steps, where ``state_dict`` may be taken. A collective.
+        """
+        self._check_whole()
+        self._survival.save_now()
 
     @property
     def grad_norm(self) -> torch.Tensor | None:
@@ -328,6 +335,7 @@ class Run:
         A rank whose share of a training batch is empty computes on a filler: in the loop's body, add up
         ``run.batch.samples`` (0 there), or use ``run.mean``, which knows.
         """
+        self._check_all_here()
         return reduce_sum(value, self._control)
 
     def mean(self, value: Number, count: int | None = None) -> float | torch.Tensor:
@@ -338,7 +346,18 @@ class Run:
                     "no-count", "run.mean(value, count) needs count= outside of a training step"
                 )
             count = self.samples
+        self._check_all_here()
         return reduce_mean(value, count, self._control)
+
+    def _check_all_here(self) -> None:
+        """An error where some ranks are in a loop's body more often than others, and would wait for ever."""
+        if self.batch is not None and self.strategy.shards % self.world.world_size:
+            raise RankupError(
+                "uneven-shards",
+                f"{self.strategy.shards} virtual shards on {self.world.world_size} processes: not all are in this body",
+                hint="add up on each rank, and sum behind the inner loop; or virtual_shards= that all divide",
+                exit_code=1,
+            )
 
     def main_first(self) -> AbstractContextManager[None]:
         """``with run.main_first():`` rank 0 runs the body, then all others do."""
@@ -367,8 +386,22 @@ class Run:
         """Everything that this rank needs to go on from here. Tensors are the live ones: copy or save it before the
         next step. Take it in the loop's body after ``opt.step()``, or last thing behind the inner loop.
         """
+        self._check_whole()
         taken = state.collect(self, kept=True)
         return {"tensors": taken.tensors, "own": taken.own, "facts": taken.facts}
+
+    def _check_whole(self) -> None:
+        if (
+            self.strategy.shards
+            and self.batch is not None
+            and any(True for m in self.models for _ in m.buffers())
+        ):
+            raise RankupError(
+                "shard-state",
+                'with exact="any-world" the buffers in a loop\'s body are those of one virtual shard',
+                hint="take the state behind the inner loop",
+                exit_code=1,
+            )
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Put back what ``state_dict`` gave, after ``prepare`` and ``keep`` and before the first step."""

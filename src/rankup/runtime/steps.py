@@ -37,6 +37,17 @@ class Epoch:
         return steps
 
     def __iter__(self) -> Iterator[Any]:
+        try:
+            yield from self.batches()
+        except GeneratorExit:  # a break ends the epoch: a resume must not train what is left of it
+            position = self._feed.position
+            position.step = position.step if self._feed.steps is None else self._feed.steps
+            self._survival.epoch_trained()
+            position.ended = True
+            raise
+
+    def batches(self) -> Iterator[Any]:
+        """The same in the flat form of the loop: a break leaves the epoch where it stands."""
         run, position, strategy = self._run, self._feed.position, self._run.strategy
         accumulates, checked = run.gradients.accumulate > 1, run.gradients.need_calls
         replicas = run.replicas
@@ -65,7 +76,7 @@ class Epoch:
             run.batch = None
             strategy.weigh(1.0)  # what follows is no step of ours
         if by_shard:  # the last shard's numbers are not the same on all ranks
-            seed_everything(derive(run.seed, "behind", run.steps_done))
+            seed_everything(derive(run.seed, "behind", self.index))
         self._survival.epoch_trained()
         run.settle_buffers()
         position.ended = True
@@ -75,7 +86,7 @@ class Epoch:
         run = self._run
         assert isinstance(run.strategy, AnyWorld)
         run.strategy.begin_shard(batch.part, counted=batch.samples > 0)
-        seed_everything(derive(run.seed, "shard", run.steps_done, batch.part))
+        seed_everything(derive(run.seed, "shard", self.index, self._feed.position.step, batch.part))
 
     def _end_shards(self, batch: Batch) -> None:
         run = self._run

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from rankup.core.units import parse_duration
 from rankup.errors import RankupError
@@ -120,6 +120,7 @@ class Survival:
 
     def _begin(self) -> None:
         """Everything is prepared and kept by now."""
+        self._behind_the_loop = False  # a loop before may have been left there
         self._listening.enter_context(self._watch.listening())
         if self._run.directory is not None and self._run.is_main:
             self._run.directory.listening.touch()
@@ -128,7 +129,7 @@ class Survival:
         directory = Path(wanted) if wanted is not None else None
         if directory is None and self._run.directory is not None:
             directory = self._run.directory.path / "snapshots"
-        if directory is None:
+        if directory is None or not self._run.strategy.snapshots:
             return
         self._saver = Saver(
             directory,
@@ -153,19 +154,17 @@ class Survival:
         if self._trace is not None:
             self._trace.step()
         if self._watch.requested():
-            self._leave()
+            self.leave()
         elif self._watch.save_agreed() or (self._unit == "step" and self._run.steps_done % self._count == 0):
             self._save()
 
-    def asks(self, steps: int | None) -> Iterator[None]:
-        """For an evaluation of ``steps`` global batches: each ``next`` asks whether to stop, and leaves if so.
+    def asked(self, steps: int | None) -> Iterator[bool]:
+        """For an evaluation of ``steps`` global batches: each ``next`` asks whether to ``leave``.
 
         One that stands in the middle of a training step is not interrupted.
         """
         for _ in range(steps or 0):
-            if self._watch.requested() and self._run.batch is None:
-                self._leave()
-            yield
+            yield self._watch.requested() and self._run.batch is None
 
     def epoch_trained(self) -> None:
         """The epoch's batches are through, and what stands behind the inner loop begins."""
@@ -178,9 +177,14 @@ class Survival:
         self._behind_the_loop = False
         self._epochs_since += 1
         if self._watch.requested():
-            self._leave()
+            self.leave()
         elif self._unit == "epoch" and self._epochs_since >= self._count:
             self._save()
+
+    def save_now(self) -> None:
+        if self._saver is not None:
+            self._save()
+            self._saver.wait()
 
     def _end(self) -> None:
         """After the last epoch: its state is saved, so that a run that is done begins no epoch again."""
@@ -226,7 +230,7 @@ class Survival:
         self._saved_at = time.monotonic()
         self._epochs_since = 0
 
-    def _leave(self) -> None:
+    def leave(self) -> NoReturn:
         """Save what there is, and end the process well."""
         saver = self._saver
         if saver is not None:

@@ -42,6 +42,7 @@ class AnyWorld(Strategy):
         self._begun: list[torch.Tensor] = []  # buffers when the step began
         self._shard = 0
         self._counted = True
+        self._reduced = False
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
         if len(self._counts) > 1:
@@ -60,6 +61,7 @@ class AnyWorld(Strategy):
             self._gradients.clear()
             self._buffers.clear()
             self._begun = [buffer.clone() for buffer in buffers]
+            self._reduced = False
         else:
             self._keep_buffers()
         with torch.no_grad():
@@ -80,6 +82,14 @@ class AnyWorld(Strategy):
 
     def reduce(self, parameters: Iterable[nn.Parameter]) -> None:
         """Each gradient becomes the sum of all shards'. A collective."""
+        if self._reduced:  # the shards computed with the weights from before the first one
+            raise RankupError(
+                "any-world-steps",
+                'exact="any-world" takes one step of one optimizer per batch, and this is a second one',
+                hint="leave exact= out for a loop that alternates or repeats steps",
+                exit_code=1,
+            )
+        self._reduced = True
         for bucket in buckets(parameter for parameter in parameters if parameter.requires_grad):
             pieces = {shard: self._flat_gradients(shard, bucket) for shard in self._own}
             *gradients, used = _like(bucket, self._in_order(pieces))

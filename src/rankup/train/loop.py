@@ -41,6 +41,8 @@ def train(run: Run, workload: Workload, options: TrainOptions, report: Report) -
     for epoch in run.epochs(options.epochs, data):
         # Here, not at the end of the epoch: a run that is resumed may have reached it before.
         if early_stop.reached:
+            if options.snapshot_every != "off":
+                run.save()
             break
         model.train()
         if epoch.done == 0:

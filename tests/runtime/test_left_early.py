@@ -1,0 +1,161 @@
+"""Loops that are left before their end: what is saved, when a request to stop is heard, and where a resume goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import rankup
+from ranks import run_ranks
+from rankup.runtime import stop
+from rankup.snapshots.layout import entries
+
+
+def begin(folder: Path) -> tuple[rankup.Run, nn.Module, Any, Any]:
+    stop.AGREE_EVERY_S = 0.0
+    run = rankup.init(snapshots=rankup.Snapshots(every="off", directory=folder), precision="fp64")
+    data = rankup.ResidentData(torch.linspace(-1, 1, 32)[:, None])
+    model, opt, feed = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=4
+    )
+    return run, model, opt, feed
+
+
+def step(model: nn.Module, opt: Any, x: torch.Tensor) -> None:
+    model(x).square().mean().backward()
+    opt.step()
+    opt.zero_grad()
+
+
+def three_batches_an_epoch(folder: Path, stopped: bool) -> tuple[int, list[float]]:
+    """Batches trained in this attempt (less than 0: it was stopped), weights."""
+    run, model, opt, feed = begin(folder)
+    trained = 0
+    try:
+        for epoch in run.epochs(2):
+            for number, x in enumerate(epoch):
+                step(model, opt, x)
+                trained += 1
+                if number == 2:
+                    break
+            for _ in run.batches(feed_of(32), global_batch=8):
+                if stopped and epoch.index == 0:
+                    os.kill(os.getpid(), signal.SIGTERM)
+    except SystemExit:
+        trained = -trained
+    return trained, [value.item() for value in model.state_dict().values()]
+
+
+def feed_of(samples: int) -> rankup.ResidentData:
+    return rankup.ResidentData(torch.zeros(samples, 1))
+
+
+def test_a_break_ends_its_epoch_also_for_a_resume_from_the_evaluation_behind_it(tmp_path: Path):
+    ((whole, expected),) = run_ranks(three_batches_an_epoch, 1, tmp_path / "whole", False)
+    ((before, _),) = run_ranks(three_batches_an_epoch, 1, tmp_path / "stopped", True)
+    ((after, weights),) = run_ranks(three_batches_an_epoch, 1, tmp_path / "stopped", False)
+    assert (whole, before, after) == (6, -3, 3)
+    assert weights == expected
+
+
+def asked_in_an_evaluation_that_is_left(folder: Path) -> list[str]:
+    run, model, opt, feed = begin(folder)
+    said = []
+    try:
+        for epoch in run.epochs(2):
+            for x in epoch:
+                step(model, opt, x)
+            for name in ("validation", "test"):
+                said.append(f"{name} {epoch.index}")
+                for _ in run.batches(feed_of(32), global_batch=4):
+                    if name == "validation":
+                        os.kill(os.getpid(), signal.SIGTERM)
+                        break
+    except SystemExit as ended:
+        said.append(f"ended with {ended.code}")
+    return said
+
+
+def test_a_request_in_an_evaluation_that_is_left_by_a_break_is_heard_by_the_next_who_asks(tmp_path: Path):
+    for said in run_ranks(asked_in_an_evaluation_that_is_left, 2, tmp_path):
+        assert said == ["validation 0", "test 0", "ended with 0"]
+    assert [entry.path.name for entry in entries(tmp_path)] == ["step-8"]
+
+
+def two_loops(folder: Path) -> object:
+    run, model, opt, feed = begin(folder)
+    for epoch in run.epochs(3):
+        for x in epoch:
+            step(model, opt, x)
+        if epoch.index == 0:
+            break
+    try:
+        for number, x in enumerate(run.steps(feed, epochs=3)):
+            step(model, opt, x)
+            if number == 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+    except SystemExit as ended:
+        return ended.code
+    return "went on"
+
+
+def test_a_request_in_a_second_loop_saves_what_that_loop_has_done(tmp_path: Path):
+    assert run_ranks(two_loops, 1, tmp_path) == [0]
+    assert [entry.path.name for entry in entries(tmp_path)] == ["step-10"]
+
+
+def good_enough(folder: Path) -> int:
+    """Steps of this attempt, of which the second epoch is the last one wanted."""
+    run, model, opt, feed = begin(folder)
+    trained = 0
+    for epoch in run.epochs(9):
+        if epoch.index == 2:
+            run.save()
+            break
+        for x in epoch:
+            step(model, opt, x)
+            trained += 1
+    return trained
+
+
+def test_who_leaves_early_can_save_first_and_a_resume_begins_there(tmp_path: Path):
+    assert run_ranks(good_enough, 2, tmp_path) == [16, 16]
+    assert [entry.path.name for entry in entries(tmp_path)] == ["step-16"]
+    assert run_ranks(good_enough, 2, tmp_path) == [0, 0]
+
+
+def test_a_training_that_met_its_target_leaves_a_snapshot(tmp_path: Path):
+    train = ["train", "mnist-cnn", "--epochs", "2", "--nproc-per-node", "1", "--global-batch", "256"]
+    command = [sys.executable, "-m", "rankup", *train, "--target-accuracy", "0.05", "--name", "early"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=120)
+    (run,) = (tmp_path / "runs" / "early").iterdir()
+    assert [entry.path.name for entry in entries(run / "snapshots")] == ["step-6"]
+
+
+PERSISTENT = """
+import torch, rankup
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, i): return torch.full((1,), float(i))
+run = rankup.init()
+model, opt, data = run.prepare(torch.nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=.1), Data(), global_batch=4,
+                               num_workers=1, persistent_workers=True)
+for x in run.steps(data, epochs=2):
+    model(x).sum().backward(); opt.step(); opt.zero_grad()
+print("through")
+"""
+
+
+def test_persistent_workers_end_with_the_script(tmp_path: Path):
+    (tmp_path / "train.py").write_text(PERSISTENT)
+    done = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "through\n", "")
