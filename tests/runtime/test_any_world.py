@@ -170,6 +170,23 @@ def test_another_number_of_virtual_shards_does_not_go_on_from_a_snapshot(tmp_pat
     ]
 
 
+def _statistics(samples: int) -> tuple[list[float], int]:
+    torch.set_num_threads(2)
+    run = rankup.init(seed=3, exact="any-world", precision="fp64")
+    x = torch.arange(float(samples))[:, None]
+    net = nn.Sequential(nn.BatchNorm1d(1, momentum=1.0), nn.Linear(1, 1))
+    model, opt, feed = run.prepare(net, adam, rankup.ResidentData(x), global_batch=samples, shuffle=False)
+    for batch in run.steps(feed, epochs=1):
+        run.backward(model(batch).mean())
+        run.step(opt)
+    return net[0].running_mean.tolist(), torch.get_num_threads()
+
+
+def test_batch_statistics_are_weighed_by_what_a_shard_holds_and_kernels_have_one_thread():
+    # Shards of 3, 2, 2 and 2 samples: the mean over shards would be another one than that over samples.
+    assert run_ranks(_statistics, 2, 9) == [([pytest.approx(4.0)], 1)] * 2
+
+
 def _misused(how: str, shards: int = 4) -> str:
     run = rankup.init(exact="any-world", virtual_shards=shards)
     model, opt, feed = run.prepare(Net(), adam, data(16, augmented=False), global_batch=8)

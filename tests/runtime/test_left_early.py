@@ -34,23 +34,24 @@ def step(model: nn.Module, opt: Any, x: torch.Tensor) -> None:
     opt.zero_grad()
 
 
-def three_batches_an_epoch(folder: Path, stopped: bool) -> tuple[int, list[float]]:
-    """Batches trained in this attempt (less than 0: it was stopped), weights."""
+def three_batches_an_epoch(folder: Path, stopped: bool) -> tuple[list[str], list[float]]:
+    """What this attempt did, and its weights."""
     run, model, opt, feed = begin(folder)
-    trained = 0
+    did = []
     try:
         for epoch in run.epochs(2):
             for number, x in enumerate(epoch):
                 step(model, opt, x)
-                trained += 1
+                did.append(f"step {epoch.index}-{number}")
                 if number == 2:
                     break
+            did.append(f"evaluation {epoch.index}")
             for _ in run.batches(feed_of(32), global_batch=8):
                 if stopped and epoch.index == 0:
                     os.kill(os.getpid(), signal.SIGTERM)
     except SystemExit:
-        trained = -trained
-    return trained, [value.item() for value in model.state_dict().values()]
+        did.append("stopped")
+    return did, [value.item() for value in model.state_dict().values()]
 
 
 def feed_of(samples: int) -> rankup.ResidentData:
@@ -61,7 +62,8 @@ def test_a_break_ends_its_epoch_also_for_a_resume_from_the_evaluation_behind_it(
     ((whole, expected),) = run_ranks(three_batches_an_epoch, 1, tmp_path / "whole", False)
     ((before, _),) = run_ranks(three_batches_an_epoch, 1, tmp_path / "stopped", True)
     ((after, weights),) = run_ranks(three_batches_an_epoch, 1, tmp_path / "stopped", False)
-    assert (whole, before, after) == (6, -3, 3)
+    assert before == [*whole[:4], "stopped"]
+    assert after == whole[3:]  # the evaluation that was interrupted, and what comes behind it
     assert weights == expected
 
 
@@ -89,15 +91,28 @@ def test_a_request_in_an_evaluation_that_is_left_by_a_break_is_heard_by_the_next
     assert [entry.path.name for entry in entries(tmp_path)] == ["step-8"]
 
 
+def one_looks_at_less(folder: Path) -> float:
+    run, *_ = begin(folder)
+    for number, _ in enumerate(run.batches(feed_of(32), global_batch=4)):
+        if number == run.world.rank:
+            break
+    return run.sum(run.world.rank + 1.0)
+
+
+def test_ranks_that_look_at_unequally_much_of_an_evaluation_stay_in_step(tmp_path: Path):
+    assert run_ranks(one_looks_at_less, 2, tmp_path) == [3.0, 3.0]
+
+
 def two_loops(folder: Path) -> object:
     run, model, opt, feed = begin(folder)
-    for epoch in run.epochs(3):
+    _, _, other = run.prepare(nn.Linear(1, 1), None, feed_of(8), global_batch=4)
+    for epoch in run.epochs(3, feed):
         for x in epoch:
             step(model, opt, x)
         if epoch.index == 0:
             break
     try:
-        for number, x in enumerate(run.steps(feed, epochs=3)):
+        for number, x in enumerate(run.steps(other, epochs=3)):
             step(model, opt, x)
             if number == 1:
                 os.kill(os.getpid(), signal.SIGTERM)

@@ -2,9 +2,9 @@
 
 A data set that draws from torch's, Python's or NumPy's global generator (random crops and flips) would give other
 pictures with another number of ranks or workers, and after a resume. So before each sample these generators are
-seeded from (seed, epoch, sample), and before ``collate_fn`` (mixup, masking) from the first sample of the batch. That
-costs 10 to 30 µs a sample; who draws nothing should not pay, so each process looks once, at its first batch, whether
-anything was drawn, unless ``sample_rng`` says yes or no.
+seeded from (seed, epoch, sample); what ``collate_fn`` draws (mixup, masking) follows from the last sample. That costs
+10 to 30 µs a sample; who draws nothing should not pay, so each process looks once, at its first batch, whether anything
+was drawn, unless ``sample_rng`` says yes or no.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ class KeyedFetch(Dataset[Any]):
             for sample in samples:
                 _seed(derive(self._seed, "sample", epoch, sample))
                 values += self._fetch([sample])
-            _seed(derive(self._seed, "collate", epoch, samples[0]))
-            return self._collate(values)
+            return self._collate(values)  # goes on from the last sample's seed
         finally:
             if get_worker_info() is None:
                 _restore(before)
