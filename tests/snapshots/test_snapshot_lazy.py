@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,35 +43,34 @@ def loaded(saver: Saver) -> torch.Tensor:
     return into["m"]
 
 
-def test_a_save_returns_before_the_moments_are_copied_and_settle_waits_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+@pytest.fixture
+def saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Saver, torch.Tensor]]:
+    """The save of some moments has returned, and they are not copied yet."""
     slow_copies(monkeypatch)
     moments = torch.ones(3)
     saver, state = saved(tmp_path, moments)
     with saver:
         saver.save(1, state)
-        assert saver._settled is not None and not saver._settled.is_set()
-        saver.settle()
-        moments.fill_(2.0)
+        yield saver, moments
+
+
+def test_a_save_returns_before_the_moments_are_copied_and_settle_waits_for_them(saving):
+    saver, moments = saving
+    assert saver._settled is not None and not saver._settled.is_set()
+    saver.settle()
+    moments.fill_(2.0)
+    saver.wait()
+    assert loaded(saver).tolist() == [1.0] * 3
+
+
+def test_moments_that_change_before_are_an_error_and_no_snapshot(saving):
+    saver, moments = saving
+    moments.zero_()
+    with pytest.raises(RankupError) as caught:
         saver.wait()
-        assert loaded(saver).tolist() == [1.0] * 3
-
-
-def test_moments_that_change_before_are_an_error_and_no_snapshot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    slow_copies(monkeypatch)
-    moments = torch.ones(3)
-    saver, state = saved(tmp_path, moments)
-    with saver:
-        saver.save(1, state)
-        moments.zero_()
-        with pytest.raises(RankupError) as caught:
-            saver.wait()
-        assert caught.value.code == "state-changed"
-        assert saver.newest() is None
-        saver.settle()  # nobody waits for what is not to come
+    assert caught.value.code == "state-changed"
+    assert saver.newest() is None
+    saver.settle()  # nobody waits for what is not to come
 
 
 def test_in_a_run_the_optimizer_waits_with_its_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
