@@ -248,6 +248,32 @@ def test_a_preempted_job_saves_and_leaves_the_requeueing_to_the_scheduler(tmp_pa
     assert not (job.fakes / "qsub.log").exists()
 
 
+# As many a program does, and as it looks to its shell: told to end, it saves and ends with 0.
+SAVES = "trap '{word}exit 0' TERM; echo begun; while :; do sleep 0.1; done"
+SAYS_DONE = 'echo "done" >"$RANKUP_RUN_DIR/outcome"; '
+
+
+@pytest.mark.parametrize(("word", "ends"), [("", (75, "requeue")), (SAYS_DONE, (0, "done"))])
+def test_what_ends_well_because_its_time_is_up_is_done_only_if_it_says_so(
+    tmp_path: Path, word: str, ends: tuple[int, str]
+):
+    job = Job(tmp_path, command=bash(SAVES.format(word=word)), launcher="single", time=12, stop_before=10)
+    assert (job.execute(), job["outcome"]) == ends, job.log
+    assert job["jobs"] == ("" if word else "8.head")
+
+
+@pytest.mark.parametrize(("word", "ends"), [("", (143, "")), (SAYS_DONE, (0, "done"))])
+def test_what_ends_well_because_it_is_terminated_is_done_only_if_it_says_so(
+    tmp_path: Path, word: str, ends: tuple[int, str]
+):
+    job = Job(tmp_path, command=bash(SAVES.format(word=word)), launcher="single")
+    process = job.start()
+    while not (job.run.logs / "job.log").exists() or "begun" not in job.log:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert (process.wait(timeout=60), job["outcome"]) == ends, job.log
+
+
 def test_without_a_scheduler_the_script_goes_on_by_itself(tmp_path: Path):
     text = 'if [ "$(wc -l <"$RANKUP_RUN_DIR/attempts")" = 2 ]; then echo second; else ' + WAITS + "; fi"
     job = Job(tmp_path, "local", command=bash(text), launcher="single", time=30, stop_before=28)
