@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 from pathlib import Path
 
@@ -27,13 +28,26 @@ kill $a $b
 wait
 exit $code
 """
-# As the real one: its tasks have a bare environment and another folder, and it ends with 0 whatever they do.
+# As the real one: its tasks have a bare environment and another folder, and it ends with 0 whatever they do; at TERM it
+# passes that on to the task's session, and is gone.
 PBSDSH = """#!/bin/bash
 shift 3
 cd /
-env -i PATH=/bin:/usr/bin "$@" & task=$!
-trap 'kill $task' TERM
-while wait $task; kill -0 $task 2>/dev/null; do :; done
+env -i PATH=/bin:/usr/bin setsid "$@" & task=$!
+trap 'kill -TERM -- "-$task"; exit 1' TERM
+wait $task
+exit 0
+"""
+SAVES_SLOWLY = """
+import time, torch, rankup
+run = rankup.init()
+model, opt, data = run.prepare(torch.nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=.1),
+                               rankup.ResidentData(torch.zeros(1000, 1)), global_batch=2)
+for x in run.steps(data, epochs=100):
+    model(x).sum().backward(); opt.step(); opt.zero_grad()
+    time.sleep(1)
+    print("step", run.steps_done, flush=True)
+print("saved", run.world.rank)
 """
 
 
@@ -98,6 +112,20 @@ def test_a_failure_on_any_node_fails_the_run_with_its_reason(tmp_path, allocatio
     assert "[rank 1] ValueError: no good" in run.err
     assert "error: rank 1 failed first on node 1: ValueError: no good [worker-failed]" in run.err
     assert (run.outcome["failed_rank"], run.outcome["worker_code"]) == (1, 1)
+
+
+def test_ranks_that_save_are_waited_for_although_pbsdsh_is_gone(tmp_path, free_job_id):
+    name = script(tmp_path, SAVES_SLOWLY)
+    env = pbs(tmp_path, free_job_id)
+    run = Started(tmp_path, "--nproc-per-node", "1", name, env=env)
+    assert run.process.stdout is not None
+    for line in run.process.stdout:
+        if "step 1" in line:
+            break
+    run.send(signal.SIGTERM)
+    run.end()
+    assert run.code == 75, run.out + run.err
+    assert [path.name for path in (run.run_dir / "snapshots").glob("step-*")] != []
 
 
 def test_asking_to_be_requeued_is_no_failure_to_srun(tmp_path, free_job_id):

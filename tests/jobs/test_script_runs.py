@@ -1,8 +1,9 @@
 """Rendered scripts for PBS and for this machine, run by bash: PBS's own commands are small stand-ins on PATH.
 
 What the stand-ins do is what the real ones were seen to do: pbsdsh starts its task with an empty environment in
-another folder, and ends with 0 whatever the task did. What a task of pbsdsh or pbs_tmrsh prints is PBS's: it goes to
-the job's own output, which is seen after its end, and never through these commands.
+another folder, and ends with 0 whatever the task did. At TERM it passes that on to the task's session and is gone;
+pbs_tmrsh is gone without passing it on. What a task of either prints is PBS's: it goes to the job's own output, which
+is seen after its end, and never through these commands.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ PBSDSH = """#!/bin/bash
 printf "%s\\n" "$*" >>"$FAKES/pbsdsh.log"
 shift 3   # -n LINE --
 cd /
-env -i FAKES="$FAKES" PATH=/usr/bin:/bin PBS_NODENUM=9 "$@" >>"$FAKES/spool" 2>&1 &
+env -i FAKES="$FAKES" PATH=/usr/bin:/bin PBS_NODENUM=9 setsid "$@" >>"$FAKES/spool" 2>&1 &
 task=$!
-trap 'kill -TERM $task' TERM
-while wait $task; code=$?; kill -0 $task 2>/dev/null; do :; done
+trap 'echo "pbsdsh: killing task 0x00000000 signal 15"; kill -TERM -- "-$task"; exit 1' TERM
+wait $task
+code=$?
 [ $code -le 128 ] || code=$((code + 128))   # PBS's way to say by which signal
 [ $code = 0 ] || echo "pbsdsh: task 0x00000000 exit status $code"
 exit 0
@@ -43,7 +45,11 @@ printf '%s\\n' "$@" >>"$FAKES/qsub.log"
 [ -t 0 ] || cat >>"$FAKES/qsub.stdin"
 echo 8.head
 """
-PBS_TMRSH = '#!/bin/bash\nshift\nexec env -i PATH=/usr/bin:/bin FAKES="$FAKES" "$@" >>"$FAKES/spool" 2>&1\n'
+PBS_TMRSH = """#!/bin/bash
+shift
+env -i PATH=/usr/bin:/bin FAKES="$FAKES" setsid "$@" >>"$FAKES/spool" 2>&1 &
+wait $!
+"""
 SSH = '#!/bin/bash\nexec env -i PATH=/usr/bin:/bin FAKES="$FAKES" bash -c "${@: -1}"\n'
 # A SLURM of one node whose controller does not answer squeue.
 SLURM = {
@@ -108,11 +114,15 @@ class Job:
     def execute(self, env: Mapping[str, str] | None = None) -> int:
         return self.start(env).wait(timeout=120)
 
+    def alive(self) -> list[psutil.Process]:
+        """What runs in the job's folder, but for zombies."""
+        found = psutil.process_iter(["cwd", "status"])
+        return [p for p in found if p.info["cwd"] == str(self.folder) and p.info["status"] != "zombie"]
+
     def clean_up(self) -> None:
-        """What a scheduler does behind every job: nothing that ran in its folder stays alive."""
-        for process in psutil.process_iter(["cwd"]):
-            if process.info["cwd"] == str(self.folder):
-                process.kill()
+        """What a scheduler does behind every job."""
+        for process in self.alive():
+            process.kill()
 
     @property
     def log(self) -> str:
@@ -208,12 +218,21 @@ def test_a_task_of_an_array_goes_on_as_a_job_of_its_own(tmp_path: Path):
     assert (job.run.logs / "job-3.log").read_text().count("==== rankup: attempt") == 2
 
 
-def test_a_script_that_cannot_be_asked_is_ended_in_time_and_requeued_with_a_word_of_warning(tmp_path: Path):
-    job = Job(tmp_path, command=bash("trap '' TERM; while :; do sleep 0.2; done"), time=12, stop_before=10)
-    assert job.execute() == 75, job.log
+DEAF = """cd "$RANKUP_RUN_DIR"
+if [ "$(wc -l <attempts)" = 2 ]; then kill -0 "$(cat deaf)" && echo "beside the first"; exit 0; fi
+echo $$ >deaf; trap '' TERM; cd "$OLDPWD"; while :; do sleep 0.2; done"""
+
+
+@pytest.mark.parametrize(("site", "ends"), [("pbs", (75, "requeue")), ("local", (0, "done"))])
+def test_a_script_that_cannot_be_asked_is_ended_in_time_and_requeued_with_a_word_of_warning(
+    tmp_path: Path, site: str, ends: tuple[int, str]
+):
+    job = Job(tmp_path, site, command=bash(DEAF), time=12, stop_before=10)
+    code, alive = job.execute(), job.alive()
     job.clean_up()
+    assert (code, job["outcome"], alive) == (*ends, []), job.log
     assert "could not be asked to save" in job.log
-    assert job["outcome"] == "requeue"
+    assert "beside the first" not in job.log
 
 
 def test_a_successor_of_a_finished_run_has_nothing_to_do(tmp_path: Path):
@@ -246,6 +265,49 @@ def test_a_preempted_job_saves_and_leaves_the_requeueing_to_the_scheduler(tmp_pa
     assert process.wait(timeout=60) == 75, job.log
     assert job["STOP"].startswith("terminated ") and job["outcome"] == "requeue"
     assert not (job.fakes / "qsub.log").exists()
+
+
+# Told to end, it needs some seconds to save.
+SLOW = """save() { sleep 4; echo requeue >"$RANKUP_RUN_DIR/outcome"; echo "saved $RANK"; exit; }
+trap save TERM; echo begun; while :; do sleep 0.1; done"""
+
+
+@pytest.mark.parametrize("fanout", ["pbsdsh", "pbs_tmrsh", "ssh", "one-node"])
+def test_when_pbs_ends_the_whole_job_the_ranks_are_waited_for(tmp_path: Path, fanout: str):
+    nodes: dict[str, Any] = {"nodes": 2, "nproc_per_node": 1, "fanout": fanout}
+    job = Job(tmp_path, command=bash(SLOW), **({"nproc_per_node": 2} if fanout == "one-node" else nodes))
+    process = job.start()
+    while not (job.run.logs / "job.log").exists() or job.log.count("begun") < 2:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGTERM)  # to the script and everything that it has started on its node
+    assert process.wait(timeout=60) == 143, job.log
+    assert "saved 0" in job.log and "saved 1" in job.log, job.log
+    assert job["outcome"] == "requeue"
+    assert job.alive() == []
+
+
+@pytest.mark.parametrize("how", ["told", "killed"])
+def test_an_agent_leaves_nothing_of_torchrun_on_its_node(tmp_path: Path, how: str):
+    text = """[ -e go ] || exit 0; trap '' TERM; touch "here-$RANK"; while :; do sleep 0.2; done"""
+    job = Job(tmp_path, command=bash(text), nodes=2, nproc_per_node=1)
+    assert job.execute() == 0, job.log
+    (job.folder / "go").touch()
+    # By hand, as this machine is both nodes: the script of the job would see to its own, and so to all.
+    scripts = [job.run.path / f"agent-{i}.sh" for i in (0, 1)]
+    agents = [subprocess.Popen(["bash", script], cwd="/", start_new_session=True) for script in scripts]
+    while not all((job.folder / f"here-{i}").exists() for i in (0, 1)):
+        time.sleep(0.05)
+    if how == "told":
+        (job.run.path / "agents.end").write_text("1\n")
+    else:
+        for agent in agents:
+            agent.kill()
+    assert all(agent.wait(timeout=60) != 0 for agent in agents)
+    deadline = time.monotonic() + (20 if how == "killed" else 0)
+    while (alive := job.alive()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    job.clean_up()
+    assert alive == []
 
 
 # As many a program does, and as it looks to its shell: told to end, it saves and ends with 0.

@@ -1,15 +1,33 @@
+# On its node: waits for the agent PID, tells it once to end, and sees to it that no process of it is left.
+# shellcheck disable=SC2317,SC2329 # it is called on the nodes
+watch_over() { # PID
+  local told='' passed='' grace=35 word code
+  trap 'told=${told:-$SECONDS}' TERM INT HUP
+  while kill -0 "$1" 2>/dev/null; do
+    word=$(cat "$RUN/agents.end") # opened anew each time, since NFS then shows what is new
+    [ -z "$word" ] || grace=$word told=${told:-$SECONDS}
+    [ -z "$told" ] || [ -n "$passed" ] || kill -TERM "$1" 2>/dev/null
+    passed=$told
+    [ -z "$told" ] || [ "$((SECONDS - told))" -lt "$grace" ] || break
+    sleep 1
+  done
+  # shellcheck disable=SC2046
+  kill -KILL "$1" $(marked) 2>/dev/null
+  while wait "$1"; code=$?; kill -0 "$1" 2>/dev/null; do :; done
+  return "$code"
+}
 # What starts the agents brings neither this script's exports nor its folder to the nodes: a script per node does.
+: >"$RUN/agents.end"
 for i in "${!HOSTS[@]}"; do
   rm -f "$RUN/agent-$i.code" "$RUN/logs/node-$i.log"
   (
     umask 077 # secrets are among the exports
     {
       export -p | grep -Ev '^declare -[a-z]+ (PBS_NODENUM|PBS_TASKNUM|PBS_MOMPORT|PBS_JOBCOOKIE|HOSTNAME|TMPDIR|PWD|OLDPWD|SHLVL)='
-      declare -f agent
-      printf 'cd %q || exit 1\nNODE_RANK=%d\nagent >>%q 2>&1 &\n' "$PWD" "$i" "$RUN/logs/node-$i.log"
-      echo "trap 'kill -TERM \$!' TERM INT HUP"
-      echo "while wait \$!; code=\$?; kill -0 \$! 2>/dev/null; do :; done"
-      printf 'echo "$code" >%q\nexit "$code"\n' "$RUN/agent-$i.code"
+      declare -f marked agent start_agent watch_over
+      printf 'RANKUP_MARK+=%d/\ncd %q || exit 1\nexport NODE_RANK=%d\n' "$i" "$PWD" "$i"
+      printf 'start_agent >>%q 2>&1\n' "$RUN/logs/node-$i.log"
+      printf 'watch_over "$!"\ncode=$?\necho "$code" >%q\nexit "$code"\n' "$RUN/agent-$i.code"
     } >"$RUN/agent-$i.sh"
   )
 done

@@ -9,11 +9,23 @@ show() {
     shown[node]=$size
   done
 }
+# Agents are told to end by a file, which says how many seconds their ranks may take to save. TERM to pbsdsh would reach
+# them too, but it does not wait for them; pbs_tmrsh does not even pass it on.
+end_agents() {
+  local now left
+  code=1
+  [ -z "$ending" ] || return
+  ending=$SECONDS now=$(date +%s)
+  # Near the time limit only until this script goes on without them.
+  left=$((END - STOP_BEFORE / 8 - 2 - now))
+  grace=$((now >= END || left > 35 ? 35 : left > 1 ? left : 1))
+  echo "$grace" >"$RUN/agents.end"
+}
 # All agents at once; the first one that fails, or is gone without a word, ends the others. Their codes come through
 # files, which NFS may show a minute late; pbsdsh ends with 0 whatever its task did, but says so if that failed.
 fan_out() {
-  local pids=() shown=() late=() i said code=0 ending=''
-  trap 'code=1; kill -TERM "${pids[@]}" 2>/dev/null' TERM
+  local pids=() shown=() late=() i said status code=0 ending='' grace
+  trap end_agents TERM
   for i in "${!HOSTS[@]}"; do
     shown[i]=0 late[i]=0
     reach "$i" >"$RUN/agent-$i.reach" 2>&1 &
@@ -25,21 +37,23 @@ fan_out() {
     for i in "${!pids[@]}"; do
       kill -0 "${pids[i]}" 2>/dev/null && continue
       said=$(cat "$RUN/agent-$i.code" 2>/dev/null)
-      if [ -z "$said" ] && [ "$code" -eq 0 ] && [ "${late[i]}" -lt 75 ] && wait "${pids[i]}" &&
-        ! grep -qs 'exit status [1-9]' "$RUN/agent-$i.reach"; then
+      if [ -z "$said" ] && ! grep -qs 'exit status [1-9]' "$RUN/agent-$i.reach"; then
+        wait "${pids[i]}"
+        status=$?
+        # PBS ends it together with this script: then its agent is still at work.
+        if [ "$status" -eq 143 ] || grep -qs 'killing task' "$RUN/agent-$i.reach"; then end_agents; fi
+        [ -z "$ending" ] || continue
         late[i]=$((late[i] + 1))
-        continue
+        [ "$status" -ne 0 ] || [ "${late[i]}" -gt 75 ] || continue
       fi
       unset "pids[i]"
       cat "$RUN/agent-$i.reach"
-      [ "$said" = 0 ] && continue
-      code=1
-      kill -TERM "${pids[@]}" 2>/dev/null
-      ending=${ending:-$SECONDS}
+      [ "$said" = 0 ] || end_agents
     done
-    # Whoever does not end then is ended with the job, by the scheduler.
-    [ -z "$ending" ] || [ $((SECONDS - ending)) -lt 8 ] || break
+    # Whoever has not ended by then is ended with the job, by the scheduler.
+    [ -z "$ending" ] || [ "$((SECONDS - ending))" -lt "$((grace + 5))" ] || break
   done
+  kill -TERM "${pids[@]}" 2>/dev/null
   show
   return "$code"
 }

@@ -21,7 +21,7 @@ _REACH = {
     ),
     # pbs_tmrsh is PBS's own: unlike those of ssh, its processes are PBS's to count and to end.
     "pbs_tmrsh": ("""  exec pbs_tmrsh "${HOSTS[$1]}" bash "$RUN/agent-$1.sh\"""",),
-    # With a terminal (-tt) the agent ends when ssh does.
+    # With a terminal (-tt) the agent hears of it when ssh is gone.
     "ssh": (
         """  exec ssh -tt -o BatchMode=yes "${HOSTS[$1]}" "bash $(printf %q "$RUN/agent-$1.sh")" </dev/null""",
     ),
@@ -53,13 +53,10 @@ def lines(fanout: str, agent: Sequence[str], nodes: int, cpus: int | None) -> li
     if fanout == "srun":
         return _srun(agent, nodes, cpus)
     function = ["agent() {", *(f"  {line}" for line in agent), "}"]
+    called = ["# shellcheck disable=SC2317,SC2329 # it is called by another shell", *function]
     if nodes == 1:
-        return [*function, "agent &", "workers=$!"]
-    scripts = [
-        "# shellcheck disable=SC2317,SC2329 # it is called on the nodes",
-        *function,
-        *_part("agents.sh"),
-    ]
+        return [*called, *_part("agent.sh"), "start_agent", "workers=$!"]
+    scripts = [*called, *_part("agent.sh"), *_part("agents.sh")]
     if fanout == "mpiexec":
         # It brings back what its processes print, as the others do not.
         scripts = [line.replace(" >>%q 2>&1", "").replace(' "$RUN/logs/node-$i.log"', "") for line in scripts]

@@ -100,7 +100,7 @@ def run_agents(job: LocalJob, allocation: Allocation, run: RunDir, interrupts: I
             for tokens in fanout_named(name)(plan)
         ]
     try:
-        _watch(processes, tails, run, interrupts, view, plan)
+        _watch(processes, tails, run, interrupts, view, plan, outlived=name == "pbsdsh")
     finally:
         kill_marked(mark)
         codes = [process.wait() for process in processes]
@@ -151,9 +151,19 @@ def _watch(
     interrupts: Interrupts,
     view: View,
     plan: Plan,
+    *,
+    outlived: bool,
 ) -> None:
+    """Until all have ended. ``outlived``: told to end, they are gone at once, while their agents go on saving."""
     deadline: float | None = None
-    while any(process.poll() is None for process in processes):
+
+    def at_work() -> bool:
+        if any(process.poll() is None for process in processes):
+            return True
+        waited_for = outlived and deadline is not None and time.monotonic() < deadline
+        return waited_for and len(_codes(plan)) < len(plan.hosts)
+
+    while at_work():
         _show(tails, view, all_of_it=False)
         view.tick(run)
         failed = any(process.poll() for process in processes) or any(_codes(plan))

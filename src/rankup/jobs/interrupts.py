@@ -49,4 +49,7 @@ class Interrupts:
     def _note(self, signum: int, frame: FrameType | None) -> None:
         if self.first is None:
             self.first = signum
-        self.count += 1
+        # Who is impatient presses Ctrl-C again. TERM comes twice by itself: PBS sends it to every process of a task,
+        # and the shell among these passes its own on.
+        if self.count == 0 or signum == signal.SIGINT:
+            self.count += 1

@@ -92,6 +92,16 @@ echo "python    $(python --version 2>&1)"
 
 # ---- When time runs out -------------------------------------------------------------------------------------------
 called='' terminated=''
+# All processes of this attempt carry a mark, so that those are found as well that have outlived their parent.
+RANKUP_MARK=$$.$(date +%s)/
+export RANKUP_MARK
+marked() { # their ids, on this host
+  (
+    mark=$RANKUP_MARK
+    unset RANKUP_MARK # those that look for it have none
+    grep -lz "^RANKUP_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\n'
+  )
+}
 # STOP asks the ranks to save and end: one line, why and until when. By rename, so that nobody reads half of it. They
 # look once a second and end with 0: of any other code torchrun would make a failure, and start them again.
 ask_to_stop() { # WHY UNTIL
@@ -126,7 +136,7 @@ workers=$!
 # They run in the background, since bash handles signals between commands only. USR1 comes before the time limit
 # (--signal) or before a preemption, TERM when the job is cancelled or preempted; and the script keeps time by itself.
 trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
-trap 'terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"; kill -TERM "$workers" 2>/dev/null' TERM
+trap '[ -n "$terminated" ] || kill -TERM "$workers" 2>/dev/null; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
 while kill -0 "$workers" 2>/dev/null; do
   sleep 1
   now=$(date +%s)
@@ -136,6 +146,9 @@ while kill -0 "$workers" 2>/dev/null; do
 done
 wait "$workers"
 code=$?
+# A torchrun that was killed leaves its ranks, which would train on beside the next attempt's.
+# shellcheck disable=SC2046
+kill -KILL $(marked) 2>/dev/null
 
 # ---- How it ended -------------------------------------------------------------------------------------------------
 # Rank 0 of a script that joins in has left a word: `requeue` means saved, and to be continued.

@@ -126,6 +126,16 @@ echo "python    $(python --version 2>&1)"
 
 # ---- When time runs out -------------------------------------------------------------------------------------------
 called='' terminated=''
+# All processes of this attempt carry a mark, so that those are found as well that have outlived their parent.
+RANKUP_MARK=$$.$(date +%s)/
+export RANKUP_MARK
+marked() { # their ids, on this host
+  (
+    mark=$RANKUP_MARK
+    unset RANKUP_MARK # those that look for it have none
+    grep -lz "^RANKUP_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\n'
+  )
+}
 # STOP asks the ranks to save and end: one line, why and until when. By rename, so that nobody reads half of it. They
 # look once a second and end with 0: of any other code torchrun would make a failure, and start them again.
 ask_to_stop() { # WHY UNTIL
@@ -145,7 +155,7 @@ last_call() {
 # ---- Start: 2 × 4 by torchrun --------------------------------------------------------------------------------------
 # shellcheck disable=SC2016 # torchrun fills this in
 export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE='[rank ${rank}] '
-# shellcheck disable=SC2317,SC2329 # it is called on the nodes
+# shellcheck disable=SC2317,SC2329 # it is called by another shell
 agent() {
   exec torchrun \
     --nnodes=2 --nproc_per_node=4 --max_restarts=0 \
@@ -153,18 +163,48 @@ agent() {
     --tee=3 --log_dir="$RUN/logs/torchrun" \
     train.py --lr 0.1 --note 'it'"'"'s $HOME'
 }
+# In a session of its own torchrun hears TERM once, from this script: PBS sends it to all of a task's session, and at a
+# second one torchrun leaves its ranks before they have saved. Should PBS KILL this script, somebody else ends the ranks,
+# which no end of a session reaches either: torchrun gives each of them one of its own.
+# shellcheck disable=SC2317,SC2329 # it is called on the nodes, where there are several
+start_agent() {
+  env -u RANKUP_MARK setsid bash -c "$(declare -f marked)
+    RANKUP_MARK=$RANKUP_MARK
+    cd /
+    while kill -0 $$; do sleep 2; done
+    kill -KILL \$(marked)" </dev/null >/dev/null 2>&1 &
+  setsid bash -c "$(declare -f agent); agent" &
+}
+# On its node: waits for the agent PID, tells it once to end, and sees to it that no process of it is left.
+# shellcheck disable=SC2317,SC2329 # it is called on the nodes
+watch_over() { # PID
+  local told='' passed='' grace=35 word code
+  trap 'told=${told:-$SECONDS}' TERM INT HUP
+  while kill -0 "$1" 2>/dev/null; do
+    word=$(cat "$RUN/agents.end") # opened anew each time, since NFS then shows what is new
+    [ -z "$word" ] || grace=$word told=${told:-$SECONDS}
+    [ -z "$told" ] || [ -n "$passed" ] || kill -TERM "$1" 2>/dev/null
+    passed=$told
+    [ -z "$told" ] || [ "$((SECONDS - told))" -lt "$grace" ] || break
+    sleep 1
+  done
+  # shellcheck disable=SC2046
+  kill -KILL "$1" $(marked) 2>/dev/null
+  while wait "$1"; code=$?; kill -0 "$1" 2>/dev/null; do :; done
+  return "$code"
+}
 # What starts the agents brings neither this script's exports nor its folder to the nodes: a script per node does.
+: >"$RUN/agents.end"
 for i in "${!HOSTS[@]}"; do
   rm -f "$RUN/agent-$i.code" "$RUN/logs/node-$i.log"
   (
     umask 077 # secrets are among the exports
     {
       export -p | grep -Ev '^declare -[a-z]+ (PBS_NODENUM|PBS_TASKNUM|PBS_MOMPORT|PBS_JOBCOOKIE|HOSTNAME|TMPDIR|PWD|OLDPWD|SHLVL)='
-      declare -f agent
-      printf 'cd %q || exit 1\nNODE_RANK=%d\nagent >>%q 2>&1 &\n' "$PWD" "$i" "$RUN/logs/node-$i.log"
-      echo "trap 'kill -TERM \$!' TERM INT HUP"
-      echo "while wait \$!; code=\$?; kill -0 \$! 2>/dev/null; do :; done"
-      printf 'echo "$code" >%q\nexit "$code"\n' "$RUN/agent-$i.code"
+      declare -f marked agent start_agent watch_over
+      printf 'RANKUP_MARK+=%d/\ncd %q || exit 1\nexport NODE_RANK=%d\n' "$i" "$PWD" "$i"
+      printf 'start_agent >>%q 2>&1\n' "$RUN/logs/node-$i.log"
+      printf 'watch_over "$!"\ncode=$?\necho "$code" >%q\nexit "$code"\n' "$RUN/agent-$i.code"
     } >"$RUN/agent-$i.sh"
   )
 done
@@ -182,11 +222,23 @@ show() {
     shown[node]=$size
   done
 }
+# Agents are told to end by a file, which says how many seconds their ranks may take to save. TERM to pbsdsh would reach
+# them too, but it does not wait for them; pbs_tmrsh does not even pass it on.
+end_agents() {
+  local now left
+  code=1
+  [ -z "$ending" ] || return
+  ending=$SECONDS now=$(date +%s)
+  # Near the time limit only until this script goes on without them.
+  left=$((END - STOP_BEFORE / 8 - 2 - now))
+  grace=$((now >= END || left > 35 ? 35 : left > 1 ? left : 1))
+  echo "$grace" >"$RUN/agents.end"
+}
 # All agents at once; the first one that fails, or is gone without a word, ends the others. Their codes come through
 # files, which NFS may show a minute late; pbsdsh ends with 0 whatever its task did, but says so if that failed.
 fan_out() {
-  local pids=() shown=() late=() i said code=0 ending=''
-  trap 'code=1; kill -TERM "${pids[@]}" 2>/dev/null' TERM
+  local pids=() shown=() late=() i said status code=0 ending='' grace
+  trap end_agents TERM
   for i in "${!HOSTS[@]}"; do
     shown[i]=0 late[i]=0
     reach "$i" >"$RUN/agent-$i.reach" 2>&1 &
@@ -198,21 +250,23 @@ fan_out() {
     for i in "${!pids[@]}"; do
       kill -0 "${pids[i]}" 2>/dev/null && continue
       said=$(cat "$RUN/agent-$i.code" 2>/dev/null)
-      if [ -z "$said" ] && [ "$code" -eq 0 ] && [ "${late[i]}" -lt 75 ] && wait "${pids[i]}" &&
-        ! grep -qs 'exit status [1-9]' "$RUN/agent-$i.reach"; then
+      if [ -z "$said" ] && ! grep -qs 'exit status [1-9]' "$RUN/agent-$i.reach"; then
+        wait "${pids[i]}"
+        status=$?
+        # PBS ends it together with this script: then its agent is still at work.
+        if [ "$status" -eq 143 ] || grep -qs 'killing task' "$RUN/agent-$i.reach"; then end_agents; fi
+        [ -z "$ending" ] || continue
         late[i]=$((late[i] + 1))
-        continue
+        [ "$status" -ne 0 ] || [ "${late[i]}" -gt 75 ] || continue
       fi
       unset "pids[i]"
       cat "$RUN/agent-$i.reach"
-      [ "$said" = 0 ] && continue
-      code=1
-      kill -TERM "${pids[@]}" 2>/dev/null
-      ending=${ending:-$SECONDS}
+      [ "$said" = 0 ] || end_agents
     done
-    # Whoever does not end then is ended with the job, by the scheduler.
-    [ -z "$ending" ] || [ $((SECONDS - ending)) -lt 8 ] || break
+    # Whoever has not ended by then is ended with the job, by the scheduler.
+    [ -z "$ending" ] || [ "$((SECONDS - ending))" -lt "$((grace + 5))" ] || break
   done
+  kill -TERM "${pids[@]}" 2>/dev/null
   show
   return "$code"
 }
@@ -223,7 +277,7 @@ workers=$!
 # They run in the background, since bash handles signals between commands only. USR1 comes before the time limit
 # (--signal) or before a preemption, TERM when the job is cancelled or preempted; and the script keeps time by itself.
 trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
-trap 'terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"; kill -TERM "$workers" 2>/dev/null' TERM
+trap '[ -n "$terminated" ] || kill -TERM "$workers" 2>/dev/null; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
 while kill -0 "$workers" 2>/dev/null; do
   sleep 1
   now=$(date +%s)
@@ -233,6 +287,9 @@ while kill -0 "$workers" 2>/dev/null; do
 done
 wait "$workers"
 code=$?
+# A torchrun that was killed leaves its ranks, which would train on beside the next attempt's.
+# shellcheck disable=SC2046
+kill -KILL $(marked) 2>/dev/null
 
 # ---- How it ended -------------------------------------------------------------------------------------------------
 # Rank 0 of a script that joins in has left a word: `requeue` means saved, and to be continued.

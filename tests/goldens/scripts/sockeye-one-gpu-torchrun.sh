@@ -103,6 +103,16 @@ echo "python    $(python --version 2>&1)"
 
 # ---- When time runs out -------------------------------------------------------------------------------------------
 called='' terminated=''
+# All processes of this attempt carry a mark, so that those are found as well that have outlived their parent.
+RANKUP_MARK=$$.$(date +%s)/
+export RANKUP_MARK
+marked() { # their ids, on this host
+  (
+    mark=$RANKUP_MARK
+    unset RANKUP_MARK # those that look for it have none
+    grep -lz "^RANKUP_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\n'
+  )
+}
 # STOP asks the ranks to save and end: one line, why and until when. By rename, so that nobody reads half of it. They
 # look once a second and end with 0: of any other code torchrun would make a failure, and start them again.
 ask_to_stop() { # WHY UNTIL
@@ -122,6 +132,7 @@ last_call() {
 # ---- Start: 1 × 1 by torchrun --------------------------------------------------------------------------------------
 # shellcheck disable=SC2016 # torchrun fills this in
 export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE='[rank ${rank}] '
+# shellcheck disable=SC2317,SC2329 # it is called by another shell
 agent() {
   exec torchrun \
     --nnodes=1 --nproc_per_node=1 --max_restarts=0 \
@@ -129,14 +140,26 @@ agent() {
     --tee=3 --log_dir="$RUN/logs/torchrun" \
     train.py --lr 0.1 --note 'it'"'"'s $HOME'
 }
-agent &
+# In a session of its own torchrun hears TERM once, from this script: PBS sends it to all of a task's session, and at a
+# second one torchrun leaves its ranks before they have saved. Should PBS KILL this script, somebody else ends the ranks,
+# which no end of a session reaches either: torchrun gives each of them one of its own.
+# shellcheck disable=SC2317,SC2329 # it is called on the nodes, where there are several
+start_agent() {
+  env -u RANKUP_MARK setsid bash -c "$(declare -f marked)
+    RANKUP_MARK=$RANKUP_MARK
+    cd /
+    while kill -0 $$; do sleep 2; done
+    kill -KILL \$(marked)" </dev/null >/dev/null 2>&1 &
+  setsid bash -c "$(declare -f agent); agent" &
+}
+start_agent
 workers=$!
 
 # ---- Until the ranks end ------------------------------------------------------------------------------------------
 # They run in the background, since bash handles signals between commands only. USR1 comes before the time limit
 # (--signal) or before a preemption, TERM when the job is cancelled or preempted; and the script keeps time by itself.
 trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
-trap 'terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"; kill -TERM "$workers" 2>/dev/null' TERM
+trap '[ -n "$terminated" ] || kill -TERM "$workers" 2>/dev/null; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
 while kill -0 "$workers" 2>/dev/null; do
   sleep 1
   now=$(date +%s)
@@ -146,6 +169,9 @@ while kill -0 "$workers" 2>/dev/null; do
 done
 wait "$workers"
 code=$?
+# A torchrun that was killed leaves its ranks, which would train on beside the next attempt's.
+# shellcheck disable=SC2046
+kill -KILL $(marked) 2>/dev/null
 
 # ---- How it ended -------------------------------------------------------------------------------------------------
 # Rank 0 of a script that joins in has left a word: `requeue` means saved, and to be continued.

@@ -1,5 +1,15 @@
 # ---- When time runs out -------------------------------------------------------------------------------------------
 called='' terminated=''
+# All processes of this attempt carry a mark, so that those are found as well that have outlived their parent.
+RANKUP_MARK=$$.$(date +%s)/
+export RANKUP_MARK
+marked() { # their ids, on this host
+  (
+    mark=$RANKUP_MARK
+    unset RANKUP_MARK # those that look for it have none
+    grep -lz "^RANKUP_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\n'
+  )
+}
 # STOP asks the ranks to save and end: one line, why and until when. By rename, so that nobody reads half of it. They
 # look once a second and end with 0: of any other code torchrun would make a failure, and start them again.
 ask_to_stop() { # WHY UNTIL

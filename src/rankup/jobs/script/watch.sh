@@ -2,7 +2,7 @@
 # They run in the background, since bash handles signals between commands only. USR1 comes before the time limit
 # (--signal) or before a preemption, TERM when the job is cancelled or preempted; and the script keeps time by itself.
 trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
-trap 'terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"; kill -TERM "$workers" 2>/dev/null' TERM
+trap '[ -n "$terminated" ] || kill -TERM "$workers" 2>/dev/null; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
 while kill -0 "$workers" 2>/dev/null; do
   sleep 1
   now=$(date +%s)
@@ -12,3 +12,6 @@ while kill -0 "$workers" 2>/dev/null; do
 done
 wait "$workers"
 code=$?
+# A torchrun that was killed leaves its ranks, which would train on beside the next attempt's.
+# shellcheck disable=SC2046
+kill -KILL $(marked) 2>/dev/null

@@ -1,0 +1,12 @@
+# In a session of its own torchrun hears TERM once, from this script: PBS sends it to all of a task's session, and at a
+# second one torchrun leaves its ranks before they have saved. Should PBS KILL this script, somebody else ends the ranks,
+# which no end of a session reaches either: torchrun gives each of them one of its own.
+# shellcheck disable=SC2317,SC2329 # it is called on the nodes, where there are several
+start_agent() {
+  env -u RANKUP_MARK setsid bash -c "$(declare -f marked)
+    RANKUP_MARK=$RANKUP_MARK
+    cd /
+    while kill -0 $$; do sleep 2; done
+    kill -KILL \$(marked)" </dev/null >/dev/null 2>&1 &
+  setsid bash -c "$(declare -f agent); agent" &
+}
