@@ -155,10 +155,11 @@ def test_an_agent_is_rankup_run_by_hand():
 def test_a_script_per_node_brings_environment_and_folder_along(tmp_path):
     plan = Plan(("a", "b"), ("/py", "--node-rank", NODE_RANK, "a b"), tmp_path / "agents", lines=(0, 1))
     env = {"PATH": "/opt/bin:/bin", "LD_LIBRARY_PATH": "/opt/lib", "A": "x y", "PBS_NODENUM": "0"}
-    agents.write_scripts(plan, {**env, "BASH_FUNC_module%%": "() { :; }"}, "/work dir")
+    env |= {"CUDA_VISIBLE_DEVICES": "GPU-1234", "TMPDIR": "/given"}
+    agents.write_scripts(plan, {**env, "BASH_FUNC_module%%": "() { :; }"}, "/work dir", {"TMPDIR"})
     code = tmp_path / "agents" / "agent-1.code"
     assert plan.script_of(1).read_text() == (
-        "export PATH=/opt/bin:/bin\nexport LD_LIBRARY_PATH=/opt/lib\nexport A='x y'\n"
+        "export PATH=/opt/bin:/bin\nexport LD_LIBRARY_PATH=/opt/lib\nexport A='x y'\nexport TMPDIR=/given\n"
         "cd '/work dir' || exit 1\n/py --node-rank 1 'a b' &\nagent=$!\n"
         "trap 'kill -TERM $agent' TERM INT HUP\n"
         "while wait $agent; code=$?; kill -0 $agent 2>/dev/null; do :; done\n"

@@ -169,6 +169,15 @@ def test_an_agent_that_is_killed_ends_the_job_at_once_although_it_leaves_no_word
     assert "exit status 265" in job.log and job["outcome"] == "failed"
 
 
+@pytest.mark.parametrize(("given", "seen"), [({}, "none"), ({"CUDA_VISIBLE_DEVICES": "2"}, "2")])
+def test_a_node_keeps_its_own_gpus_unless_others_are_given(tmp_path: Path, given: dict[str, str], seen: str):
+    text = 'echo "sees ${CUDA_VISIBLE_DEVICES:-none}"'
+    job = Job(tmp_path, command=bash(text), nodes=2, nproc_per_node=1, env=given)
+    # As PBS's hook sets it for the head.
+    assert job.execute({"CUDA_VISIBLE_DEVICES": "GPU-of-the-head"}) == 0, job.log
+    assert re.findall(r"sees (\S+)$", job.log, re.MULTILINE) == [seen, seen], job.log
+
+
 def test_what_agents_are_given_is_for_their_owner_alone(tmp_path: Path):
     job = Job(tmp_path, command=bash("true"), nodes=2, nproc_per_node=1)
     assert job.execute() == 0, job.log

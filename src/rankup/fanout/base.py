@@ -12,6 +12,14 @@ from rankup.fanout import FANOUTS
 
 # Stands for the node's rank among the tokens of an agent's command.
 NODE_RANK = "{node_rank}"
+# What a node has of its own, or the batch shell alone: not to be brought there, unless the user has given it for all. A
+# site's hook may say on each node which GPUs are the job's, by names that no other node knows.
+OWN = (
+    *("PBS_NODENUM", "PBS_TASKNUM", "PBS_MOMPORT", "PBS_JOBCOOKIE", "PBS_JOBDIR"),
+    *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+    *("GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"),
+    *("HOSTNAME", "TMPDIR", "PWD", "OLDPWD", "SHLVL"),
+)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ node does (``agents.sh``), and ``reach`` is what starts such a script on its nod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib.resources import files
 
 from rankup.core import shell
 from rankup.errors import RankupError
+from rankup.fanout.base import OWN
 
 _REACH = {
     # pbsdsh counts the lines of the node file, not hosts; and it ends with 0 whatever its task did.
@@ -48,15 +49,24 @@ def choose(fanout: str, scheduler: str) -> str:
     return fanout
 
 
-def lines(fanout: str, agent: Sequence[str], nodes: int, cpus: int | None) -> list[str]:
-    """Bash that starts ``agent`` on all ``nodes`` in the background; ``cpus`` are a node's, where known."""
+def lines(
+    fanout: str, agent: Sequence[str], nodes: int, cpus: int | None, given: Collection[str]
+) -> list[str]:
+    """Bash that starts ``agent`` on all ``nodes`` in the background; ``cpus`` are a node's, where known.
+
+    ``given`` are the variables that the user has set for all nodes.
+    """
     if fanout == "srun":
         return _srun(agent, nodes, cpus)
     function = ["agent() {", *(f"  {line}" for line in agent), "}"]
     called = ["# shellcheck disable=SC2317,SC2329 # it is called by another shell", *function]
     if nodes == 1:
         return [*called, *_part("agent.sh"), "start_agent", "workers=$!"]
-    scripts = [*called, *_part("agent.sh"), *_part("agents.sh")]
+    own = [
+        "# What a node has of its own, such as the GPUs that a hook of PBS has given it, or this script alone.",
+        f"OWN='{'|'.join(name for name in OWN if name not in given)}'",
+    ]
+    scripts = [*called, *_part("agent.sh"), *own, *_part("agents.sh")]
     if fanout == "mpiexec":
         # It brings back what its processes print, as the others do not.
         scripts = [line.replace(" >>%q 2>&1", "").replace(' "$RUN/logs/node-$i.log"', "") for line in scripts]

@@ -7,13 +7,13 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from rankup.core import shell
 from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
-from rankup.fanout.base import NODE_RANK, Plan, fanout_named
+from rankup.fanout.base import NODE_RANK, OWN, Plan, fanout_named
 from rankup.jobs.allocation import Allocation
 from rankup.jobs.interrupts import Interrupts
 from rankup.jobs.job import LocalJob, View
@@ -35,10 +35,7 @@ echo $code >{code}
 exit $code
 """
 _PREFIXED = re.compile(r"\[rank (\d+)\] ?(.*)", re.DOTALL)
-# What differs from node to node, or belongs to the batch shell alone.
-_NOT_CARRIED = re.compile(
-    r"PBS_(NODENUM|TASKNUM|MOMPORT|JOBCOOKIE)|HOSTNAME|TMPDIR|PWD|OLDPWD|SHLVL|_|BASH_FUNC_.*"
-)
+_NOT_CARRIED = re.compile("|".join((*OWN, "_", "BASH_FUNC_.*")))
 
 
 def choose_fanout(allocation: Allocation) -> str:
@@ -83,7 +80,7 @@ def run_agents(job: LocalJob, allocation: Allocation, run: RunDir, interrupts: I
         env["SRUN_CPUS_PER_TASK"] = str(plan.cpus)
     name = choose_fanout(allocation)
     if name != "srun":
-        write_scripts(plan, env, os.getcwd())  # noqa: PTH109
+        write_scripts(plan, env, os.getcwd(), given=job.env)  # noqa: PTH109
     logs = {stream: run.logs / f"{name}.{stream}" for stream in ("out", "err")}
     tails = {stream: Tail(path) for stream, path in logs.items()}
     with logs["out"].open("ab") as out, logs["err"].open("ab") as err:
@@ -108,10 +105,17 @@ def run_agents(job: LocalJob, allocation: Allocation, run: RunDir, interrupts: I
     return next((code for code in codes if code != 0), 0)
 
 
-def write_scripts(plan: Plan, env: Mapping[str, str], folder: str) -> None:
-    """``agent-I.sh`` for each node, which brings our environment and folder along, and the list of hosts."""
+def write_scripts(plan: Plan, env: Mapping[str, str], folder: str, given: Collection[str] = ()) -> None:
+    """``agent-I.sh`` for each node, which brings our environment and folder along, and the list of hosts.
+
+    What is a node's own stays here, but for what is ``given`` for all.
+    """
     plan.folder.mkdir(mode=0o700)
-    carried = {k: v for k, v in env.items() if k.isidentifier() and not _NOT_CARRIED.fullmatch(k)}
+    carried = {
+        name: value
+        for name, value in env.items()
+        if name in given or (name.isidentifier() and not _NOT_CARRIED.fullmatch(name))
+    }
     exports = "".join(f"export {key}={shell.quote([value])}\n" for key, value in carried.items())
     for node in range(len(plan.hosts)):
         command = shell.quote([str(node) if token == NODE_RANK else token for token in plan.agent])

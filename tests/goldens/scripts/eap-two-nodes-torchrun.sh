@@ -175,6 +175,8 @@ start_agent() {
     kill -KILL \$(marked)" </dev/null >/dev/null 2>&1 &
   setsid bash -c "$(declare -f agent); agent" &
 }
+# What a node has of its own, such as the GPUs that a hook of PBS has given it, or this script alone.
+OWN='PBS_NODENUM|PBS_TASKNUM|PBS_MOMPORT|PBS_JOBCOOKIE|PBS_JOBDIR|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|ROCR_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|ZE_AFFINITY_MASK|HOSTNAME|TMPDIR|PWD|OLDPWD|SHLVL'
 # On its node: waits for the agent PID, tells it once to end, and sees to it that no process of it is left.
 # shellcheck disable=SC2317,SC2329 # it is called on the nodes
 watch_over() { # PID
@@ -200,7 +202,7 @@ for i in "${!HOSTS[@]}"; do
   (
     umask 077 # secrets are among the exports
     {
-      export -p | grep -Ev '^declare -[a-z]+ (PBS_NODENUM|PBS_TASKNUM|PBS_MOMPORT|PBS_JOBCOOKIE|HOSTNAME|TMPDIR|PWD|OLDPWD|SHLVL)='
+      export -p | grep -Ev "^declare -[a-z]+ ($OWN)="
       declare -f marked agent start_agent watch_over
       printf 'RANKUP_MARK+=%d/\ncd %q || exit 1\nexport NODE_RANK=%d\n' "$i" "$PWD" "$i"
       printf 'start_agent >>%q 2>&1\n' "$RUN/logs/node-$i.log"

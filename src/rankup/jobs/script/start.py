@@ -65,7 +65,8 @@ def start(spec: JobSpec, site: Site) -> list[str]:
         "# shellcheck disable=SC2016 # torchrun fills this in",
         f"export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE={PREFIX}",
     ]
-    return [heading, *prefix, *scripted.lines(fanout, written, spec.nodes, spec.cpus_per_node)]
+    given = variables(spec, site)
+    return [heading, *prefix, *scripted.lines(fanout, written, spec.nodes, spec.cpus_per_node, given)]
 
 
 def rank_command(spec: JobSpec) -> tuple[str, ...]:
