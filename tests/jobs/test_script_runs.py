@@ -244,6 +244,13 @@ def test_a_script_that_cannot_be_asked_is_ended_in_time_and_requeued_with_a_word
     assert "beside the first" not in job.log
 
 
+def test_what_cannot_be_asked_and_may_not_be_requeued_works_on(tmp_path: Path):
+    text = "for i in {1..70}; do sleep 0.2; done; echo 'worked on'"
+    job = Job(tmp_path, command=bash(text), launcher="single", time=12, stop_before=10, max_requeues=0)
+    assert job.execute() == 0, job.log
+    assert "worked on" in job.log and job["outcome"] == "done"
+
+
 def test_a_successor_of_a_finished_run_has_nothing_to_do(tmp_path: Path):
     job = Job(tmp_path, command=bash("echo ran"))
     assert job.execute() == 0

@@ -24,6 +24,7 @@ INTERFACE=hsn0 # of the network between the nodes; '': ask
 # script runs on the first one.
 JOB=$PBS_JOBID
 QUEUE=${PBS_QUEUE:-}
+ENDED_BY=scheduler # when time is up
 mapfile -t HOSTS < <(awk '!seen[$0]++' "$PBS_NODEFILE")
 # When PBS will end the job, in epoch seconds; 0 where nobody said. PBS warns late or never: this script keeps time.
 END=$((TIME > 0 ? $(date +%s) + TIME : 0))
@@ -143,9 +144,12 @@ ask_to_stop() { # WHY UNTIL
   echo "$1 $2" >"$RUN/.STOP" && mv "$RUN/.STOP" "$RUN/STOP"
   say "asked the ranks to save and stop ($1)"
 }
-# Who has not ended shortly before the end was not asked in a way it understands.
+# Who has not ended shortly before the end was not asked in a way it understands. Where no attempt may follow, it works
+# on until the scheduler ends it.
+requeues=$(cat "$RUN/requeues" 2>/dev/null || echo 0)
 last_call() {
   [ -n "$called" ] && return
+  [ "$requeues" -ge "$MAX_REQUEUES" ] && [ "$ENDED_BY" = scheduler ] && return
   called=yes
   say "the ranks have not answered: this script could not be asked to save. It is ended now, and begins again from"
   say "whatever it has saved by itself. (rankup.should_stop() or run.steps(...) would let it answer.)"
@@ -264,7 +268,6 @@ case $code,$outcome,$called$terminated in
     fi
     ;;
 esac
-requeues=$(cat "$RUN/requeues" 2>/dev/null || echo 0)
 if [ -n "$terminated" ] || grep -qs '^user ' "$RUN/STOP"; then
   say "saved; \`rankup resume\` goes on from there"
 elif [ "$requeues" -ge "$MAX_REQUEUES" ]; then

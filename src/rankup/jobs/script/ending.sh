@@ -17,7 +17,6 @@ case $code,$outcome,$called$terminated in
     fi
     ;;
 esac
-requeues=$(cat "$RUN/requeues" 2>/dev/null || echo 0)
 if [ -n "$terminated" ] || grep -qs '^user ' "$RUN/STOP"; then
   say "saved; \`rankup resume\` goes on from there"
 elif [ "$requeues" -ge "$MAX_REQUEUES" ]; then

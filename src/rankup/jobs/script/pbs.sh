@@ -3,6 +3,7 @@
 # script runs on the first one.
 JOB=$PBS_JOBID
 QUEUE=${PBS_QUEUE:-}
+ENDED_BY=scheduler # when time is up
 mapfile -t HOSTS < <(awk '!seen[$0]++' "$PBS_NODEFILE")
 # When PBS will end the job, in epoch seconds; 0 where nobody said. PBS warns late or never: this script keeps time.
 END=$((TIME > 0 ? $(date +%s) + TIME : 0))

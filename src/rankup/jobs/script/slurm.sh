@@ -3,6 +3,7 @@
 JOB=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
 JOB=${JOB:-$SLURM_JOB_ID}
 QUEUE=${SLURM_JOB_PARTITION:-}
+ENDED_BY=scheduler # when time is up
 mapfile -t HOSTS < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 # When SLURM will end the job, in epoch seconds; 0 where nobody knows. (To `date`, no text at all is last midnight.)
 END=$(squeue --noheader --jobs "$JOB" --format %e)

@@ -17,9 +17,12 @@ ask_to_stop() { # WHY UNTIL
   echo "$1 $2" >"$RUN/.STOP" && mv "$RUN/.STOP" "$RUN/STOP"
   say "asked the ranks to save and stop ($1)"
 }
-# Who has not ended shortly before the end was not asked in a way it understands.
+# Who has not ended shortly before the end was not asked in a way it understands. Where no attempt may follow, it works
+# on until the scheduler ends it.
+requeues=$(cat "$RUN/requeues" 2>/dev/null || echo 0)
 last_call() {
   [ -n "$called" ] && return
+  [ "$requeues" -ge "$MAX_REQUEUES" ] && [ "$ENDED_BY" = scheduler ] && return
   called=yes
   say "the ranks have not answered: this script could not be asked to save. It is ended now, and begins again from"
   say "whatever it has saved by itself. (rankup.should_stop() or run.steps(...) would let it answer.)"
