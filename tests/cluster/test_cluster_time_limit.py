@@ -48,9 +48,14 @@ TWO_BY_TWO = ("--nodes", "2", "--nproc-per-node", "2", "--launcher", "torchrun",
 
 @pytest.fixture(scope="module", autouse=True)
 def deaf(cluster: Lab) -> dict[str, Any]:
-    """A job that asks nobody and sleeps until its time is up, while the other one trains."""
+    """A job that asks nobody and sleeps until it is told to end, while the other one trains."""
     (cluster.shared / "deaf.py").write_text(
-        "import os, time\n"
+        "import os, signal, sys, time\n"
+        "def save(*_):\n"
+        "    time.sleep(2)\n"
+        "    print('saved', flush=True)\n"
+        "    sys.exit()\n"
+        "signal.signal(signal.SIGTERM, save)\n"
         "first = len(open(os.environ['RANKUP_RUN_DIR'] + '/attempts').readlines()) == 1\n"
         "print('working', flush=True)\n"
         "time.sleep(300 if first else 0)\n"
@@ -87,4 +92,5 @@ def test_a_script_that_asks_nobody_is_requeued_at_its_time_limit_with_a_warning(
     done = rankup(cluster, "logs", "-f", deaf["run"], timeout=150)
     assert done.code == 0, done.out + done.err
     assert "could not be asked to save" in done.out
+    assert done.out.count("saved\n") == 1, done.out  # SLURM tells the step: srun would have killed it
     assert done.out.count("working") == 2 and done.out.count("==== rankup: attempt") == 2

@@ -55,7 +55,17 @@ SSH = '#!/bin/bash\nexec env -i PATH=/usr/bin:/bin FAKES="$FAKES" bash -c "${@: 
 SLURM = {
     "squeue": "#!/bin/bash\nexit 1\n",
     "scontrol": "#!/bin/bash\necho localhost\n",
-    "srun": '#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\nexec "$@"\n',
+    "srun": """#!/bin/bash
+while [[ $1 == --* ]]; do shift; done
+"$@" &
+echo $! >"$FAKES/task"
+trap 'kill -KILL $!; exit 143' TERM # as the real one
+wait $!
+""",
+    "scancel": """#!/bin/bash
+echo "$*" >>"$FAKES/scancel.log"
+kill -TERM "$(cat "$FAKES/task")"
+""",
 }
 MPIEXEC = """#!/bin/bash
 for i in 0 1; do OMPI_COMM_WORLD_RANK=$i "${@:(-3)}" & pids+=($!); done
@@ -390,6 +400,15 @@ def test_a_controller_that_does_not_answer_is_no_reason_to_stop(tmp_path: Path):
     env = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "localhost", "SLURM_EXPORT_ENV": "NONE"}
     assert job.execute(env) == 0
     assert job["STOP"] == "" and job["outcome"] == "done"
+
+
+def test_near_the_time_limit_srun_lets_its_tasks_save(tmp_path: Path):
+    text = """trap 'sleep 0.5; touch "$RANKUP_RUN_DIR/saved"; exit' TERM; while :; do sleep 0.1; done"""
+    job = Job(tmp_path, "slurm", command=bash(text), launcher="single", stop_before=24)
+    end = {"SLURM_JOB_END_TIME": str(int(time.time()) + 26)}
+    assert job.execute({"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "localhost", **end}) == 75
+    assert (job.run.path / "saved").exists() and job["outcome"] == "requeue"
+    assert (job.fakes / "scancel.log").read_text() == "--signal=TERM 7\n"
 
 
 @pytest.mark.parametrize("site", ["local", "pbs"])

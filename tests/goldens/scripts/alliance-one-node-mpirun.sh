@@ -140,7 +140,7 @@ last_call() {
   called=yes
   say "the ranks have not answered: this script could not be asked to save. It is ended now, and begins again from"
   say "whatever it has saved by itself. (rankup.should_stop() or run.steps(...) would let it answer.)"
-  kill -TERM "$workers"
+  end_ranks
 }
 
 # ---- Start: 1 × 4 by mpirun ----------------------------------------------------------------------------------------
@@ -151,12 +151,14 @@ mpirun -np 4 --map-by ppr:4:node:PE=10 --bind-to core -x PATH -x RUN -x RANKUP_R
   exec "$@" > >(exec sed --unbuffered "s/^/[rank $RANK] /") 2>&1' rank \
   python train.py --lr 0.1 --note 'it'"'"'s $HOME' &
 workers=$!
+end_ranks() { kill -TERM "$workers" 2>/dev/null; }
+TOLD=''
 
 # ---- Until the ranks end ------------------------------------------------------------------------------------------
 # They run in the background, since bash handles signals between commands only. USR1 comes before the time limit
 # (--signal) or before a preemption, TERM when the job is cancelled or preempted; and the script keeps time by itself.
 trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
-trap '[ -n "$terminated" ] || kill -TERM "$workers" 2>/dev/null; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
+trap '[ -n "$terminated$TOLD" ] || end_ranks; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
 while kill -0 "$workers" 2>/dev/null; do
   sleep 1
   now=$(date +%s)

@@ -153,7 +153,7 @@ last_call() {
   called=yes
   say "the ranks have not answered: this script could not be asked to save. It is ended now, and begins again from"
   say "whatever it has saved by itself. (rankup.should_stop() or run.steps(...) would let it answer.)"
-  kill -TERM "$workers"
+  end_ranks
 }
 
 # ---- Start: 2 × 4 by torchrun --------------------------------------------------------------------------------------
@@ -278,12 +278,14 @@ fan_out() {
 }
 fan_out &
 workers=$!
+end_ranks() { kill -TERM "$workers" 2>/dev/null; }
+TOLD=''
 
 # ---- Until the ranks end ------------------------------------------------------------------------------------------
 # They run in the background, since bash handles signals between commands only. USR1 comes before the time limit
 # (--signal) or before a preemption, TERM when the job is cancelled or preempted; and the script keeps time by itself.
 trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
-trap '[ -n "$terminated" ] || kill -TERM "$workers" 2>/dev/null; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
+trap '[ -n "$terminated$TOLD" ] || end_ranks; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
 while kill -0 "$workers" 2>/dev/null; do
   sleep 1
   now=$(date +%s)

@@ -131,7 +131,7 @@ last_call() {
   called=yes
   say "the ranks have not answered: this script could not be asked to save. It is ended now, and begins again from"
   say "whatever it has saved by itself. (rankup.should_stop() or run.steps(...) would let it answer.)"
-  kill -TERM "$workers"
+  end_ranks
 }
 
 # ---- Start: 2 × 4 by torchrun --------------------------------------------------------------------------------------
@@ -148,12 +148,16 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit
     --tee=3 --log_dir="$RUN/logs/torchrun" \
     train.py --lr 0.1 --note '"'"'it'"'"'"'"'"'"'"'"'s $HOME'"'"'' &
 workers=$!
+# To srun TERM means to KILL its tasks. SLURM can tell them, and not this shell; and whenever it tells this
+# shell to end, it tells them as well.
+end_ranks() { scancel --signal=TERM "$SLURM_JOB_ID" || kill -TERM "$workers"; }
+TOLD=yes
 
 # ---- Until the ranks end ------------------------------------------------------------------------------------------
 # They run in the background, since bash handles signals between commands only. USR1 comes before the time limit
 # (--signal) or before a preemption, TERM when the job is cancelled or preempted; and the script keeps time by itself.
 trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
-trap '[ -n "$terminated" ] || kill -TERM "$workers" 2>/dev/null; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
+trap '[ -n "$terminated$TOLD" ] || end_ranks; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
 while kill -0 "$workers" 2>/dev/null; do
   sleep 1
   now=$(date +%s)

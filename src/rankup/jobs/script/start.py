@@ -33,7 +33,11 @@ def _is_python(spec: JobSpec) -> bool:
 
 
 def start(spec: JobSpec, site: Site) -> list[str]:
-    """Bash that starts all ranks in the background and sets ``workers``."""
+    """Bash that starts all ranks in the background, sets ``workers``, and knows how to end them."""
+    return [*_start(spec, site), *_ending(spec, site)]
+
+
+def _start(spec: JobSpec, site: Site) -> list[str]:
     how = Start(
         scheduler=site.scheduler,
         command=rank_command(spec),
@@ -72,6 +76,18 @@ def start(spec: JobSpec, site: Site) -> list[str]:
 def rank_command(spec: JobSpec) -> tuple[str, ...]:
     """What one rank executes: Python for ``*.py`` and ``-m``, anything else as it is."""
     return (_python(spec), *spec.command) if _is_python(spec) else spec.command
+
+
+def _ending(spec: JobSpec, site: Site) -> list[str]:
+    """How this script tells the ranks to end, and whether they have been TOLD whenever it has been told itself."""
+    if site.scheduler != "slurm" or spec.launcher == "mpirun":
+        return ['end_ranks() { kill -TERM "$workers" 2>/dev/null; }', "TOLD=''"]
+    return [
+        "# To srun TERM means to KILL its tasks. SLURM can tell them, and not this shell; and whenever it tells this",
+        "# shell to end, it tells them as well.",
+        'end_ranks() { scancel --signal=TERM "$SLURM_JOB_ID" || kill -TERM "$workers"; }',
+        "TOLD=yes",
+    ]
 
 
 def _python(spec: JobSpec) -> str:

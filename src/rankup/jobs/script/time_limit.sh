@@ -26,5 +26,5 @@ last_call() {
   called=yes
   say "the ranks have not answered: this script could not be asked to save. It is ended now, and begins again from"
   say "whatever it has saved by itself. (rankup.should_stop() or run.steps(...) would let it answer.)"
-  kill -TERM "$workers"
+  end_ranks
 }
