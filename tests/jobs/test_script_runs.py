@@ -46,6 +46,7 @@ printf '%s\\n' "$@" >>"$FAKES/qsub.log"
 echo 8.head
 """
 PBS_TMRSH = """#!/bin/bash
+echo "$1" >>"$FAKES/pbs_tmrsh.log"
 shift
 env -i PATH=/usr/bin:/bin FAKES="$FAKES" setsid "$@" >>"$FAKES/spool" 2>&1 &
 wait $!
@@ -426,12 +427,15 @@ def test_a_lone_script_finds_a_world_of_one(tmp_path: Path, site: str):
 def test_mpirun_reaches_the_nodes_of_pbs_by_pbss_own_way(tmp_path: Path):
     folder = tmp_path / "plain"
     folder.mkdir()
-    mpirun = '#!/bin/bash\n"$OMPI_MCA_plm_rsh_agent" localhost "echo \\$0 in \\${PATH%%:*}; exit 5"\n'
+    mpirun = '#!/bin/bash\n"$OMPI_MCA_plm_rsh_agent" node2 "echo \\$0 in \\${PATH%%:*}; exit 5"\n'
     job = Job(tmp_path, command=bash("true"), launcher="mpirun", nodes=2)
     (job.fakes / "mpirun").write_text(mpirun)
     (job.fakes / "mpirun").chmod(0o755)
+    (job.fakes / "nodes").write_text("node1.site.org\nnode1.site.org\nnode2.site.org\nnode2.site.org\n")
     job.script.write_text(render(job.spec, find_site("pbs", {}, tmp_path), folder))
     assert job.execute() == 5
+    # Open MPI has called it node2, and PBS knows it by its whole name alone.
+    assert (job.fakes / "pbs_tmrsh.log").read_text() == "node2.site.org\n"
     # Its own PATH comes along, and what it prints is PBS's.
     assert (job.fakes / "spool").read_text() == f"/bin/sh in {job.fakes}\n"
 
