@@ -180,6 +180,20 @@ def test_an_agent_that_is_killed_ends_the_job_at_once_although_it_leaves_no_word
     assert "exit status 265" in job.log and job["outcome"] == "failed"
 
 
+def test_a_node_on_which_nothing_can_be_started_ends_the_job_at_once(tmp_path: Path):
+    job = Job(tmp_path, command=bash("sleep 600"), nodes=2, nproc_per_node=1)
+    says = '[ "$2" = 0 ] || { echo "pbsdsh: error 17000 on spawn"; exit 0; }\n'
+    (job.fakes / "pbsdsh").write_text(PBSDSH.replace("shift 3", says + "shift 3"))
+    process = job.start()
+    try:
+        # Without a word from PBS a code that is late on NFS would be waited for: 75 s.
+        assert process.wait(timeout=60) == 1
+    finally:
+        process.kill()
+        job.clean_up()
+    assert "on spawn" in job.log and job["outcome"] == "failed"
+
+
 @pytest.mark.parametrize(("given", "seen"), [({}, "none"), ({"CUDA_VISIBLE_DEVICES": "2"}, "2")])
 def test_a_node_keeps_its_own_gpus_unless_others_are_given(tmp_path: Path, given: dict[str, str], seen: str):
     text = 'echo "sees ${CUDA_VISIBLE_DEVICES:-none}"'

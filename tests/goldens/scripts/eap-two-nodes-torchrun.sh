@@ -242,7 +242,8 @@ end_agents() {
   echo "$grace" >"$RUN/agents.end"
 }
 # All agents at once; the first one that fails, or is gone without a word, ends the others. Their codes come through
-# files, which NFS may show a minute late; pbsdsh ends with 0 whatever its task did, but says so if that failed.
+# files, which NFS may show a minute late; pbsdsh ends with 0 whatever its task did, but says so if that failed
+# or could not be started.
 fan_out() {
   local pids=() shown=() late=() i said status code=0 ending='' grace
   trap end_agents TERM
@@ -257,7 +258,7 @@ fan_out() {
     for i in "${!pids[@]}"; do
       kill -0 "${pids[i]}" 2>/dev/null && continue
       said=$(cat "$RUN/agent-$i.code" 2>/dev/null)
-      if [ -z "$said" ] && ! grep -qs 'exit status [1-9]' "$RUN/agent-$i.reach"; then
+      if [ -z "$said" ] && ! grep -Eqs 'exit status [1-9]|on spawn' "$RUN/agent-$i.reach"; then
         wait "${pids[i]}"
         status=$?
         # PBS ends it together with this script: then its agent is still at work.
