@@ -25,6 +25,7 @@ from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.jobs.script import render
 from rankup.spec.jobspec import JobSpec
+from rankup.spec.site import Mpi
 from rankup.spec.sites import find_site
 
 PBSDSH = """#!/bin/bash
@@ -163,6 +164,17 @@ def test_two_nodes_by_every_fan_out_of_pbs(tmp_path: Path, fanout: str):
     if fanout == "pbsdsh":  # lines of the node file, not hosts
         calls = (job.fakes / "pbsdsh.log").read_text()
         assert sorted(re.findall(r"-n (\d)", calls)) == ["0", "2"]
+
+
+def test_two_nodes_by_the_mpiexec_of_a_cray(tmp_path: Path):
+    job = Job(tmp_path, command=bash(RANK), nodes=2, nproc_per_node=1, fanout="mpiexec")
+    cray = find_site("pbs", {}, tmp_path).model_copy(update={"mpi": Mpi(kind="pals")})
+    job.script.write_text(render(job.spec, cray, job.run.path))
+    rejects = "[[ $* != *--map-by* && $* != *--bind-to* ]] || exit 1\nfor"
+    pals = MPIEXEC.replace("for", rejects, 1).replace("OMPI_COMM_WORLD_RANK", "PALS_RANKID")
+    (job.fakes / "mpiexec").write_text(pals)
+    assert job.execute() == 0, job.log
+    assert sorted(re.findall(r"here (\d) of 2", job.log)) == ["0", "1"], job.log
 
 
 def test_a_failing_agent_ends_the_others_although_pbsdsh_ends_with_0(tmp_path: Path):

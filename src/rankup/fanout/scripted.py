@@ -27,12 +27,17 @@ _REACH = {
         """  exec ssh -tt -o BatchMode=yes "${HOSTS[$1]}" "bash $(printf %q "$RUN/agent-$1.sh")" </dev/null""",
     ),
 }
-_MPIEXEC = (
-    'printf "%s\\n" "${HOSTS[@]}" >"$RUN/hosts"',
-    'mpiexec --hostfile "$RUN/hosts" -np "${#HOSTS[@]}" --map-by ppr:1:node --bind-to none -x RUN \\',
-    "  bash -c 'exec bash \"$RUN/agent-$OMPI_COMM_WORLD_RANK.sh\"' &",
-    "workers=$!",
-)
+# Open MPI's, and PALS's (Cray), which rejects the former's options.
+_MPIEXEC = {
+    "openmpi": (
+        'mpiexec --hostfile "$RUN/hosts" -np "${#HOSTS[@]}" --map-by ppr:1:node --bind-to none -x RUN \\',
+        "  bash -c 'exec bash \"$RUN/agent-$OMPI_COMM_WORLD_RANK.sh\"' &",
+    ),
+    "pals": (
+        'mpiexec -n "${#HOSTS[@]}" --ppn 1 --hostfile "$RUN/hosts" --cpu-bind none --envall \\',
+        "  bash -c 'exec bash \"$RUN/agent-$PALS_RANKID.sh\"' &",
+    ),
+}
 
 
 def choose(fanout: str, scheduler: str) -> str:
@@ -50,11 +55,17 @@ def choose(fanout: str, scheduler: str) -> str:
 
 
 def lines(
-    fanout: str, agent: Sequence[str], nodes: int, cpus: int | None, given: Collection[str]
+    fanout: str,
+    agent: Sequence[str],
+    *,
+    nodes: int,
+    cpus: int | None,
+    given: Collection[str],
+    mpi: str,
 ) -> list[str]:
     """Bash that starts ``agent`` on all ``nodes`` in the background; ``cpus`` are a node's, where known.
 
-    ``given`` are the variables that the user has set for all nodes.
+    ``given`` are the variables that the user has set for all nodes; ``mpi`` says whose mpiexec it is.
     """
     if fanout == "srun":
         return _srun(agent, nodes, cpus)
@@ -70,7 +81,8 @@ def lines(
     if fanout == "mpiexec":
         # It brings back what its processes print, as the others do not.
         scripts = [line.replace(" >>%q 2>&1", "").replace(' "$RUN/logs/node-$i.log"', "") for line in scripts]
-        return [*scripts, *_MPIEXEC]
+        hosts = 'printf "%s\\n" "${HOSTS[@]}" >"$RUN/hosts"'
+        return [*scripts, hosts, *_MPIEXEC[mpi], "workers=$!"]
     return [*scripts, "reach() {", *_REACH[fanout], "}", *_part("each.sh"), "fan_out &", "workers=$!"]
 
 

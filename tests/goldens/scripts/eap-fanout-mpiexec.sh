@@ -157,20 +157,6 @@ last_call() {
 }
 
 # ---- Start: 2 × 4 by torchrun --------------------------------------------------------------------------------------
-# An Open MPI that was not built for PBS reaches the nodes by ssh, unless it is told PBS's own way. (One that was does
-# not ask.) pbs_tmrsh starts its command with next to no environment, and without a shell.
-if command -v pbs_tmrsh >/dev/null && [ -z "${OMPI_MCA_plm_rsh_agent:-}" ] && [[ $RUN != *[[:space:]:,]* ]]; then
-  cat >"$RUN/rsh" <<'END_OF_SCRIPT'
-#!/bin/sh
-# Open MPI takes a host's domain off, and pbs_tmrsh knows a node by its whole name only.
-host=$(awk -v host="$1" '$0 == host || index($0, host ".") == 1 { print; exit }' "$PBS_NODEFILE")
-host=${host:-$1}
-shift
-exec pbs_tmrsh "$host" /usr/bin/env "PBS_NODEFILE=$PBS_NODEFILE" "PATH=$PATH" "LD_LIBRARY_PATH=$LD_LIBRARY_PATH" /bin/sh -c "$*"
-END_OF_SCRIPT
-  chmod 700 "$RUN/rsh"
-  export OMPI_MCA_plm_rsh_agent=$RUN/rsh
-fi
 # shellcheck disable=SC2016 # torchrun fills this in
 export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE='[rank ${rank}] '
 # shellcheck disable=SC2317,SC2329 # it is called by another shell
@@ -229,8 +215,8 @@ for i in "${!HOSTS[@]}"; do
   )
 done
 printf "%s\n" "${HOSTS[@]}" >"$RUN/hosts"
-mpiexec --hostfile "$RUN/hosts" -np "${#HOSTS[@]}" --map-by ppr:1:node --bind-to none -x RUN \
-  bash -c 'exec bash "$RUN/agent-$OMPI_COMM_WORLD_RANK.sh"' &
+mpiexec -n "${#HOSTS[@]}" --ppn 1 --hostfile "$RUN/hosts" --cpu-bind none --envall \
+  bash -c 'exec bash "$RUN/agent-$PALS_RANKID.sh"' &
 workers=$!
 end_ranks() { kill -TERM "$workers" 2>/dev/null; }
 TOLD=''

@@ -69,8 +69,15 @@ def _start(spec: JobSpec, site: Site) -> list[str]:
         "# shellcheck disable=SC2016 # torchrun fills this in",
         f"export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE={PREFIX}",
     ]
-    given = variables(spec, site)
-    return [heading, *prefix, *scripted.lines(fanout, written, spec.nodes, spec.cpus_per_node, given)]
+    agents = scripted.lines(
+        fanout,
+        written,
+        nodes=spec.nodes,
+        cpus=spec.cpus_per_node,
+        given=variables(spec, site),
+        mpi=site.mpi.kind,
+    )
+    return [heading, *prefix, *agents]
 
 
 def rank_command(spec: JobSpec) -> tuple[str, ...]:
