@@ -136,6 +136,15 @@ class Job:
         for process in self.alive():
             process.kill()
 
+    def wait_for_guards(self) -> None:
+        """Until those are gone that see to it that an agent leaves nothing: they look every two seconds."""
+        (mark,) = re.findall(r'RANKUP_MARK="([0-9.]+/)"', self["agent-0.sh"])
+        while any(
+            f"RANKUP_MARK={mark}" in " ".join(p.info["cmdline"] or ())
+            for p in psutil.process_iter(["cmdline"])
+        ):
+            time.sleep(0.1)
+
     @property
     def log(self) -> str:
         return (self.run.logs / "job.log").read_text()
@@ -344,6 +353,7 @@ def test_an_agent_leaves_nothing_of_torchrun_on_its_node(tmp_path: Path, how: st
     text = """[ -e go ] || exit 0; trap '' TERM; touch "here-$RANK"; while :; do sleep 0.2; done"""
     job = Job(tmp_path, command=bash(text), nodes=2, nproc_per_node=1)
     assert job.execute() == 0, job.log
+    job.wait_for_guards()  # of this first time: they would end what has the same mark
     (job.folder / "go").touch()
     # By hand, as this machine is both nodes: the script of the job would see to its own, and so to all.
     scripts = [job.run.path / f"agent-{i}.sh" for i in (0, 1)]
