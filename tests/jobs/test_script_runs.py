@@ -46,6 +46,18 @@ printf '%s\\n' "$@" >>"$FAKES/qsub.log"
 [ -t 0 ] || cat >>"$FAKES/qsub.stdin"
 echo 8.head
 """
+# Two jobs wait for the one that runs, the second also for another one; lines are broken as PBS breaks them.
+QSTAT = """#!/bin/bash
+case $2 in
+7.head) depend='beforeok:21.head@head:22.head@he\n\tad,beforeany:8.head@head' ;;
+21.head) depend=afterok:7.head@head ;;
+22.head) depend=afterok:17.head@head:7.head@head ;;
+esac
+printf "Job Id: $2\n    Job_Name = job\n    depend = $depend\n    Error_Path = head:/e\n"
+"""
+QALTER = """#!/bin/bash
+echo "$*" >>"$FAKES/qalter.log"
+"""
 PBS_TMRSH = """#!/bin/bash
 echo "$1" >>"$FAKES/pbs_tmrsh.log"
 shift
@@ -88,6 +100,8 @@ class Job:
         fakes = {
             "pbsdsh": PBSDSH,
             "qsub": QSUB,
+            "qstat": QSTAT,
+            "qalter": QALTER,
             "pbs_tmrsh": PBS_TMRSH,
             "ssh": SSH,
             "mpiexec": MPIEXEC,
@@ -247,6 +261,10 @@ def test_near_the_time_limit_the_ranks_are_asked_to_stop_and_a_successor_is_subm
     assert (job.fakes / "qsub.log").read_text().splitlines() == [
         "-W", "depend=afterany:7.head", "-v", "RANKUP_SUCCESSOR=1", str(job.script)
     ]  # fmt: skip
+    assert (job.fakes / "qalter.log").read_text().splitlines() == [
+        "-W depend=afterok:8.head@head 21.head",
+        "-W depend=afterok:17.head@head:8.head@head 22.head",
+    ]
     # The successor goes on in the same directory and log, and asks for one more.
     assert job.execute({"PBS_JOBID": "8.head", "RANKUP_SUCCESSOR": "1"}) == 75
     assert re.findall(r"attempt (\d), job (\d)", job.log) == [("1", "7"), ("2", "8")]

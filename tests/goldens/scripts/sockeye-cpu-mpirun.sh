@@ -41,9 +41,18 @@ requeue() {
       echo "$next $RANKUP_TASK" >>"$BASE/jobs"
   else
     next=$(qsub -W "depend=afterany:$JOB" -v "$SUCCESSOR" "$RUN/job.sh") &&
-      echo "$next" >>"$RUN/jobs"
+      echo "$next" >>"$RUN/jobs" && hand_over "$next"
   fi
 }
+# Jobs that wait for this one to end well wait for the successor from now on: an end with 75 would delete them.
+hand_over() { # TO
+  local id waits_for
+  for id in $(details "$JOB" | sed -n 's/.*beforeok:\([^, ]*\).*/\1/p' | tr : ' '); do
+    waits_for=$(details "$id" | sed -n 's/.* depend = \([^ ]*\).*/\1/p')
+    qalter -W "depend=${waits_for//":$JOB"/":$1"}" "${id%%@*}"
+  done
+}
+details() { qstat -f "${1%%@*}" 2>/dev/null | tr -d '\n\t'; } # PBS breaks long lines
 
 # ---- The run directory ---------------------------------------------------------------------------------------------
 # Logs, records, snapshots, and small files through which the parts of this job speak to each other. A program
