@@ -62,9 +62,11 @@ def test_two_processes_train_and_leave_records_a_summary_and_a_model(tmp_path, f
     assert "epoch 2/2" in done.stderr  # stdout is the JSON's
 
 
-def test_a_dry_run_is_one_batch_and_plain_lines_end_with_the_summary(tmp_path, few_images):
-    done = train("mnist-cnn", "--data", few_images, "--dry-run", "--global-batch", "30", cwd=tmp_path)
+@pytest.mark.parametrize("cut", [(), ("--accumulate", "3")])
+def test_a_dry_run_is_one_batch_and_plain_lines_end_with_the_summary(tmp_path, few_images, cut):
+    done = train("mnist-cnn", "--data", few_images, "--dry-run", "--global-batch", "30", *cut, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr, done.stderr
     assert "1 epochs of 30 samples" in done.stdout
     assert [line.split()[0] for line in done.stdout.splitlines()[-7:]] == [
         "trained", "with", "time", "speed", "devices", "accuracy", "records",

@@ -55,7 +55,7 @@ def train(run: Run, workload: Workload, options: TrainOptions, report: Report) -
             if run.samples:  # 0 where another rank answers for this batch
                 meter.add(loss, workload.correct(output, y), run.samples)
             report.step(meter)
-            if options.dry_run:
+            if options.dry_run and run.batch is not None and run.batch.last:
                 break
         trained = meter.everywhere(run)  # waits for the device: the clock may be read
         report.epoch_trained(trained)
