@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import IterableDataset
@@ -12,6 +12,9 @@ from rankup.errors import RankupError
 from rankup.strategies import Strategy
 from rankup.strategies.any_world import AnyWorld
 from rankup.world import World
+
+if TYPE_CHECKING:
+    from rankup.runtime.run import Run
 
 EXACT = ("same-world", "any-world")
 
@@ -63,3 +66,26 @@ def check_adaptations(dataset: Any, *, accumulate: int, sync_batchnorm: bool) ->
     ):
         if given:
             raise RankupError("not-any-world", f'{what} does not go with exact="any-world"', hint=hint)
+
+
+def check_all_here(run: Run) -> None:
+    """An error where some ranks are in a loop's body more often than others, and would wait for ever."""
+    if run.batch is not None and run.strategy.shards % run.world.world_size:
+        raise RankupError(
+            "uneven-shards",
+            f"{run.strategy.shards} virtual shards on {run.world.world_size} processes: not all are in this body",
+            hint="add up on each rank, and sum behind the inner loop; or virtual_shards= that all divide",
+            exit_code=1,
+        )
+
+
+def check_whole(run: Run) -> None:
+    """An error where the buffers at hand are those of one virtual shard, and no state of the run."""
+    in_a_body = run.strategy.shards > 0 and run.batch is not None
+    if in_a_body and any(True for model in run.models for _ in model.buffers()):
+        raise RankupError(
+            "shard-state",
+            'with exact="any-world" the buffers in a loop\'s body are those of one virtual shard',
+            hint="take the state behind the inner loop",
+            exit_code=1,
+        )

@@ -24,7 +24,13 @@ from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.runtime import buffers, seed, state, stop
 from rankup.runtime.adapt import Adaptations
-from rankup.runtime.any_world import any_world, check_adaptations, shards_for
+from rankup.runtime.any_world import (
+    any_world,
+    check_adaptations,
+    check_all_here,
+    check_whole,
+    shards_for,
+)
 from rankup.runtime.choice import choose_strategy
 from rankup.runtime.device import choose_device
 from rankup.runtime.evaluation import visit
@@ -290,7 +296,7 @@ class Run:
         """Save a snapshot now, and return when it is durable; for a loop that is left before its last epoch, which
         saves by itself. In a loop over epochs or steps, where ``state_dict`` may be taken. A collective.
         """
-        self._check_whole()
+        check_whole(self)
         self._survival.save_now()
 
     @property
@@ -335,7 +341,7 @@ class Run:
         A rank whose share of a training batch is empty computes on a filler: in the loop's body, add up
         ``run.batch.samples`` (0 there), or use ``run.mean``, which knows.
         """
-        self._check_all_here()
+        check_all_here(self)
         return reduce_sum(value, self._control)
 
     def mean(self, value: Number, count: int | None = None) -> float | torch.Tensor:
@@ -346,18 +352,8 @@ class Run:
                     "no-count", "run.mean(value, count) needs count= outside of a training step"
                 )
             count = self.samples
-        self._check_all_here()
+        check_all_here(self)
         return reduce_mean(value, count, self._control)
-
-    def _check_all_here(self) -> None:
-        """An error where some ranks are in a loop's body more often than others, and would wait for ever."""
-        if self.batch is not None and self.strategy.shards % self.world.world_size:
-            raise RankupError(
-                "uneven-shards",
-                f"{self.strategy.shards} virtual shards on {self.world.world_size} processes: not all are in this body",
-                hint="add up on each rank, and sum behind the inner loop; or virtual_shards= that all divide",
-                exit_code=1,
-            )
 
     def main_first(self) -> AbstractContextManager[None]:
         """``with run.main_first():`` rank 0 runs the body, then all others do."""
@@ -386,22 +382,9 @@ class Run:
         """Everything that this rank needs to go on from here. Tensors are the live ones: copy or save it before the
         next step. Take it in the loop's body after ``opt.step()``, or last thing behind the inner loop.
         """
-        self._check_whole()
+        check_whole(self)
         taken = state.collect(self, kept=True)
         return {"tensors": taken.tensors, "own": taken.own, "facts": taken.facts}
-
-    def _check_whole(self) -> None:
-        if (
-            self.strategy.shards
-            and self.batch is not None
-            and any(True for m in self.models for _ in m.buffers())
-        ):
-            raise RankupError(
-                "shard-state",
-                'with exact="any-world" the buffers in a loop\'s body are those of one virtual shard',
-                hint="take the state behind the inner loop",
-                exit_code=1,
-            )
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Put back what ``state_dict`` gave, after ``prepare`` and ``keep`` and before the first step."""
