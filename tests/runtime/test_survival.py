@@ -20,7 +20,9 @@ import rankup
 from ranks import run_ranks
 from rankup.runtime import stop
 from rankup.runtime.survival import Snapshots
-from rankup.snapshots.layout import entries
+from rankup.snapshots.layout import entries, own_file
+from rankup.snapshots.saver import Saver
+from snapshot_faults import ALONE
 
 EPOCHS, SAMPLES, BATCH = 3, 20, 4  # 5 steps per epoch
 BOTH = pytest.mark.parametrize("world_size", [1, 2])
@@ -154,6 +156,21 @@ def test_another_number_of_ranks_goes_on_with_the_same_samples(tmp_path: Path):
     resumed = run_ranks(train, 2, str(tmp_path), "")
     assert all(said["ended"] and min(said["losses"]) == max(stopped[0]["losses"]) + 1 for said in resumed)
     assert equal(resumed[0]["weights"]["0.weight"], resumed[1]["weights"]["0.weight"])
+
+
+def test_whoever_cannot_take_a_rank_s_own_batch_statistics_gets_their_mean(tmp_path: Path):
+    run_ranks(train, 2, str(tmp_path), "step 7")
+    with Saver(tmp_path / "snapshots", ALONE) as saver:
+        found = saver.newest()
+    assert found is not None
+    buffers = [torch.load(found.path / own_file(rank), weights_only=True)["buffers"][0] for rank in range(2)]
+    names = ["1.running_mean", "1.running_var", "1.num_batches_tracked"]
+    saved = {name: torch.zeros_like(buffers[0][name]) for name in names}
+    found.load_tensors({"0": {"model": saved}}, partial=True)
+    for name in names[:2]:
+        assert not torch.equal(buffers[0][name], buffers[1][name])  # each rank's own is there, too
+        assert torch.equal(saved[name], (buffers[0][name] + buffers[1][name]) / 2)
+    assert saved[names[2]] == buffers[0][names[2]] > 5
 
 
 def terminated(directory: str, workers: int) -> tuple[int | str | None, bool]:

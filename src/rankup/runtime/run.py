@@ -373,7 +373,8 @@ class Run:
     def settle_buffers(self) -> None:
         """Make the ranks' BatchNorm statistics one. The runtime calls it after an epoch and before an evaluation."""
         if self.buffers_differ and self.replicas > 1:
-            buffers.synchronise(self.models, self.world.world_size)
+            for model in self.models:
+                buffers.restore(buffers.united(model, self.world.world_size))
         self.buffers_differ = False
 
     # ----------------------------------------------------------------- state

@@ -77,8 +77,8 @@ class Epoch:
             strategy.weigh(1.0)  # what follows is no step of ours
         if by_shard:  # the last shard's numbers are not the same on all ranks
             seed_everything(derive(run.seed, "behind", self.index))
-        self._survival.epoch_trained()
         run.settle_buffers()
+        self._survival.epoch_trained()
         position.ended = True
 
     def _begin_shard(self, batch: Batch) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from rankup.core.units import parse_duration
 from rankup.errors import RankupError
-from rankup.runtime import state
+from rankup.runtime import buffers, state
 from rankup.runtime.stop import StopWatch
 from rankup.runtime.trace import Trace
 from rankup.snapshots.found import Found
@@ -216,8 +216,18 @@ class Survival:
             self._saver.settle()
 
     def _state(self) -> State:
+        run = self._run
         # What was kept is the same everywhere: one copy is enough, on each node where directories are not shared.
-        return state.collect(self._run, kept=self._run.world.local_rank == 0)
+        taken = state.collect(run, kept=run.world.local_rank == 0)
+        if run.buffers_differ and run.replicas > 1:
+            # Ours are among what is this rank's own. For whoever cannot take that (other ranks, an export): the mean.
+            for index, (model, _) in enumerate(run.prepared):
+                means = {id(buffer): value for buffer, value in buffers.united(model, run.world.world_size)}
+                whole = taken.tensors[str(index)]["model"]
+                for name, buffer in model.named_buffers(remove_duplicate=False):
+                    if name in whole:
+                        whole[name] = means[id(buffer)]
+        return taken
 
     def _where(self) -> object:
         return self._run.steps_done, [feed.position.resume() for feed in self._run.feeds]
