@@ -204,11 +204,11 @@ def test_an_overflow_in_the_piece_of_one_rank_is_everybodys(name):
     assert run_ranks(whole_norm_overflow, 2, name) == [(True, False)] * 2
 
 
-def mnist_cnn(name: str) -> dict[str, torch.Tensor]:
+def mnist_cnn(name: str, precision: str = "fp64") -> dict[str, torch.Tensor]:
     """A step of the built-in network, whose weights lie in channels-last order."""
     workload = MnistCnn(dropout="off")
     options = asked(strategy=name)
-    run = rankup.init(seed=2, precision="fp64", strategy=strategy_for(options, workload))
+    run = rankup.init(seed=2, precision=precision, strategy=strategy_for(options, workload))
     pixels, labels = load_images("digits", train=True)
     model, opt, feed = run.prepare(
         workload.model(),

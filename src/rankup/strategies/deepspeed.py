@@ -1,7 +1,7 @@
 """``deepspeed``: DeepSpeed's engine with ZeRO stage 1 (optimizer state is sharded), where it is installed.
 
 It owns backward, clipping and the step, so these go through it. Its own micro-batches and precisions stay off: rankup
-cuts the batches and autocast computes. Snapshots are not for it.
+cuts the batches and autocast computes. It steps on copies of the weights in fp32. Snapshots are not for it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,13 @@ class DeepSpeed(Strategy):
                 hint="pip install deepspeed; or --strategy fsdp, which shards with torch alone",
             ) from error
         self._weight = 1.0
+        self._norm = torch.zeros(())
         self._engine: Any = None
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
         start_equal(model)
+        for parameter in model.parameters():
+            parameter.data = parameter.data.contiguous()  # it flattens no other memory format
         return model
 
     def unwrap(self, model: nn.Module) -> nn.Module:
@@ -51,10 +54,11 @@ class DeepSpeed(Strategy):
             "zero_optimization": {"stage": 1},
             "zero_allow_untested_optimizer": True,
         }
-        self._engine, made, _, _ = self._deepspeed.initialize(
+        self._engine, *_ = self._deepspeed.initialize(
             model=model, optimizer=optimizer, config=config, dist_init_required=False
         )
-        return self._engine, made
+        # Not its own optimizer, which is none to torch's schedules: it steps by the groups of the one that it got.
+        return self._engine, optimizer
 
     def weigh(self, weight: float) -> None:
         self._weight = weight
@@ -64,7 +68,11 @@ class DeepSpeed(Strategy):
         self._engine.backward(weighed)
 
     def clip(self, parameters: Iterable[nn.Parameter], max_norm: float) -> torch.Tensor:
-        return torch.tensor(float("nan"))  # the engine clips, inside its step, and knows the norm afterwards
+        self._norm = torch.zeros(())  # known when the engine has clipped, inside its step
+        return self._norm
 
     def step(self, optimizer: Optimizer) -> None:
         self._engine.step()
+        norm = self._engine.get_global_grad_norm()
+        if norm is not None:
+            self._norm.fill_(norm)

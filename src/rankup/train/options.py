@@ -138,7 +138,7 @@ class TrainOptions:
         for flag, given, of in (
             ("--static-graph", self.static_graph, ("auto", "ddp")),
             ("--shard-size", self.shard_size > 0, ("fsdp",)),
-            ("--channels-last", self.channels_last, ("auto", "none", "tp", "pp", "dp", "deepspeed", "ddp")),
+            ("--channels-last", self.channels_last, ("auto", "none", "tp", "pp", "dp", "ddp")),
             ("--microbatches", self.microbatches > 0, ("pp",)),
         ):
             _require(
@@ -150,12 +150,14 @@ class TrainOptions:
             self.accumulate,
             "1 with --static-graph",
         )
-        _require(
-            self.strategy != "deepspeed" or self.accumulate == 1,
-            "--accumulate",
-            self.accumulate,
-            "1 for deepspeed",
-        )
+        if self.strategy == "deepspeed":
+            _require(self.accumulate == 1, "--accumulate", self.accumulate, "1 for deepspeed")
+            _require(
+                self.precision in ("fp32", "tf32", "bf16"),
+                "--precision",
+                self.precision,
+                "fp32, tf32 or bf16 for deepspeed, which steps on copies in fp32",
+            )
 
     def to_json(self) -> str:
         """One line, for a command line."""
