@@ -25,6 +25,8 @@ from rankup.world import World
 from rankup.world.address import interface_of, rendezvous, route_to
 
 PATIENCE = timedelta(days=1)
+# Before torch 2.8 its newer store (the same to those that dial it) refuses a socket that listens already.
+_NEWER_STORE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def _init_default(world: World, backend: str, timeout: timedelta) -> None:
         is_master=world.rank == 0,
         timeout=timeout,
         master_listen_fd=_listen(world, host, port) if world.rank == 0 else None,
+        use_libuv=_NEWER_STORE,
     )
     dist.init_process_group(
         backend, store=store, rank=world.rank, world_size=world.world_size, timeout=timeout
