@@ -8,16 +8,23 @@ from importlib import import_module
 from benchmarks import machine, report
 
 BENCHES = ("steps", "loader", "mnist", "startup", "scaling", "trainer", "snapshots", "resume")
+# Not among all of them: it needs a GPU.
+ASKED = ("throughput",)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="ratios, side by side in one run"
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHES)}; default: all")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"{', '.join(BENCHES)}; default: all of these; {', '.join(ASKED)} on a GPU",
+    )
     parser.add_argument("--quick", action="store_true", help="a trial: few short rounds, nothing is written")
     options = parser.parse_args()
-    if unknown := set(options.names) - set(BENCHES):
+    if unknown := set(options.names) - {*BENCHES, *ASKED}:
         parser.error(f"no such bench: {', '.join(sorted(unknown))}")
     for name in options.names or BENCHES:
         facts = machine.facts()  # before: the load of others, not our own

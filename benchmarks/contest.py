@@ -86,17 +86,19 @@ def contest(
     threads: int,
     rounds: int,
     processes: int,
+    variables: Mapping[str, str] | None = None,
 ) -> Rounds:
     """Seconds per round of contenders that each live in a process of their own; the first round is a warm-up.
 
     Done ``processes`` times over with fresh processes: two processes of the same program can differ by percents for
-    as long as they live, by how their memory happens to lie.
+    as long as they live, by how their memory happens to lie. ``variables`` are added to their environment.
     """
     seconds: Rounds = {name: [] for name in names}
     for _ in range(processes):
         with ExitStack() as stack:
             contenders = {
-                name: stack.enter_context(Contender(bench, name, settings, threads)) for name in seconds
+                name: stack.enter_context(Contender(bench, name, settings, threads, variables))
+                for name in seconds
             }
             measures = {name: contender.round for name, contender in contenders.items()}
             take_turns(measures, 1)
