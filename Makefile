@@ -17,7 +17,8 @@ demo: install  ## mnist-cnn on the digits, one process and two, and the table th
 
 test: install
 	$(BIN)/pytest -m cluster  # alone: real clusters keep time
-	$(BIN)/pytest -m 'not campaign and not cluster' -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	CUDA_VISIBLE_DEVICES= $(BIN)/pytest -m 'not campaign and not cluster and not gpu' -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest tests/gpu  # skips where there is none
 
 check: install
 	$(BIN)/ruff check .

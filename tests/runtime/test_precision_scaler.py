@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 import rankup
 from ranks import run_ranks
-from rankup.runtime.precision import FP16, make_precision
+from rankup.runtime.precision import make_precision
 from rankup.runtime.scaler import DOUBLE_AFTER, LossScaler
 from rankup.strategies import make_strategy
 
@@ -112,23 +111,3 @@ def forgets_to_use_ours() -> str:
 
 def test_a_plain_backward_in_fp16_is_an_error():
     assert run_ranks(forgets_to_use_ours, 1) == ["plain-backward"]
-
-
-@pytest.mark.gpu
-def test_fp16_trains_on_a_gpu_and_its_scale_is_in_the_state():
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
-    run = rankup.init(seed=1, precision="fp16")
-    x = torch.randn(64, 8)
-    net = nn.Linear(8, 8)
-    model, opt, feed = run.prepare(
-        net, lambda p: torch.optim.SGD(p, lr=0.1), rankup.ResidentData(x, x), global_batch=16, clip=1.0
-    )
-    losses = []
-    for a, b in run.steps(feed, epochs=5):
-        loss, _ = run.forward_backward(model, F.mse_loss, a, b)
-        run.step(opt)
-        losses.append(loss.item())
-    assert losses[-1] < losses[0]
-    assert run.precision is FP16
-    assert run.kept["loss_scale"].state_dict()["scale"] == 2.0**16
