@@ -79,7 +79,9 @@ from torch.nn import functional as F
 
 class Mine:
     def __init__(self, width="3"): self.width = int(width)
-    def model(self): return torch.nn.Linear(self.width, 2)
+    def model(self):
+        print("deterministic:", torch.are_deterministic_algorithms_enabled())
+        return torch.nn.Linear(self.width, 2)
     def datasets(self, source):
         x = torch.randn(50, self.width)
         data = torch.utils.data.TensorDataset(x, (x[:, 0] > 0).long())
@@ -87,6 +89,14 @@ class Mine:
     def loss(self, output, target): return F.cross_entropy(output, target)
     def correct(self, output, target): return (output.argmax(1) == target).sum()
 """
+
+
+def test_deterministic_kernels_are_switched_on_before_the_model_is_made_and_the_summary_says_so(tmp_path):
+    (tmp_path / "mine.py").write_text(OWN)
+    done = train("mine:Mine", "--deterministic", "--epochs", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "deterministic: True" in done.stdout
+    assert ", fp32, deterministic kernels" in done.stdout
 
 
 def test_a_workload_of_the_users_own_is_found_where_they_stand(tmp_path):

@@ -50,6 +50,9 @@ def _declared(
     fused: Annotated[
         bool, typer.Option("--fused/--no-fused", help="optimizer kernels over all parameters")
     ] = True,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="kernels that give the same bits in every run")
+    ] = False,
     compile: Annotated[bool, typer.Option("--compile", help="torch.compile")] = False,
     channels_last: Annotated[
         bool, typer.Option("--channels-last", help="memory format of convolutions")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import IterableDataset
 
 from rankup.errors import RankupError
+from rankup.runtime.device import deterministic_kernels
 from rankup.strategies import Strategy
 from rankup.strategies.any_world import AnyWorld
 from rankup.world import World
@@ -51,9 +51,7 @@ def any_world(wanted: str | Strategy, world: World, shards: int, device: torch.d
         # A kernel's sum depends on how many threads it is cut for, and one is what every process has.
         torch.set_num_threads(1)
     else:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.backends.cudnn.benchmark = False
+        deterministic_kernels()
     return AnyWorld(shards, world.rank, world.world_size)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from rankup.errors import RankupError
@@ -28,3 +30,14 @@ def choose_device(world: World, wanted: str) -> torch.device:
     device = torch.device("cuda", world.local_rank % torch.cuda.device_count())
     torch.cuda.set_device(device)
     return device
+
+
+def deterministic_kernels() -> None:
+    """From now on kernels whose bits are the same in every run; call it before the first matrix product.
+
+    Torch warns of an operation that has none. It may be harmless (a pool whose windows do not overlap), and
+    ``rankup verify`` tells by the bits.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.benchmark = False

@@ -15,6 +15,7 @@ import torch
 from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
+from rankup.runtime.device import deterministic_kernels
 from rankup.runtime.run import init
 from rankup.runtime.survival import Snapshots
 from rankup.strategies.state import whole_weights
@@ -41,6 +42,8 @@ def work(options: TrainOptions) -> None:
         virtual_shards=options.virtual_shards,
         snapshots=Snapshots(every=options.snapshot_every),
     )
+    if options.deterministic:
+        deterministic_kernels()
     if said := describe_rate(options):
         run.print(said)
     report = Report(run, options, workload)

@@ -47,6 +47,7 @@ class TrainOptions:
     base_batch: int | None = None  # the global batch that lr was chosen for
     warmup: int = 0  # steps
     fused: bool = True
+    deterministic: bool = False  # kernels whose bits are the same in every run
     compile: bool = False
     channels_last: bool = False
     sync_batchnorm: bool = False

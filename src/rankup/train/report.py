@@ -210,6 +210,9 @@ def _recipe(options: TrainOptions) -> str:
     values["gamma"] = f"gamma {options.gamma:g}"
     values["global_batch"] = f"global batch {options.global_batch:,}"
     values["precision"] = options.precision
+    values["compile"] = "compiled" if options.compile else ""
+    values["channels_last"] = "channels last" if options.channels_last else ""
+    values["deterministic"] = "deterministic kernels" if options.deterministic else ""
     return ", ".join(
         f"{value} (workload)" if name in options.from_workload else value
         for name, value in values.items()

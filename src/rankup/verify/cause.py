@@ -37,7 +37,7 @@ def of_reference(reference: Attempt, again: Attempt, difference: Difference) -> 
         difference,
         f"{evidence}; the samples are the same, and so are the global generators; {place}",
         "draw from the global generators, which rankup seeds and saves, and not from os.urandom or the time; for "
-        "kernels: torch.use_deterministic_algorithms(True)",
+        "kernels: --deterministic, or torch.use_deterministic_algorithms(True) in a script",
     )
 
 

@@ -9,6 +9,7 @@ belong to the sample, so that they are the same on any number of processes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +107,16 @@ class WideresnetCifar100:
 def normalised(columns: Columns, random: SampleRandom) -> Columns:
     """uint8 (n, 3, 32, 32) → float32 of about mean 0 and deviation 1 per channel; labels as they are."""
     pixels, labels = columns
-    shift = torch.tensor([mean / std for mean, std in zip(MEAN, STD, strict=True)], device=pixels.device)
-    scale = torch.tensor([1 / (255 * std) for std in STD], device=pixels.device)
-    return pixels.float().mul_(scale[:, None, None]).sub_(shift[:, None, None]), labels
+    scale, shift = _scale_and_shift(pixels.device)
+    return pixels.float().mul_(scale).sub_(shift), labels
+
+
+@cache
+def _scale_and_shift(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """(3, 1, 1) each. Made once: a copy to a GPU waits until all that was asked of it is done."""
+    scale = torch.tensor([1 / (255 * std) for std in STD], device=device)
+    shift = torch.tensor([mean / std for mean, std in zip(MEAN, STD, strict=True)], device=device)
+    return scale[:, None, None], shift[:, None, None]
 
 
 def augmented(columns: Columns, random: SampleRandom) -> Columns:
