@@ -11,7 +11,7 @@ from torch import nn
 
 import rankup
 from rankup.runtime.choice import choose_strategy
-from rankup.strategies import FOR_SCRIPTS, STRATEGIES, make_strategy
+from rankup.strategies import FOR_SCRIPTS, STRATEGIES, make_strategy, versions
 from rankup.strategies.fsdp import blocks
 from rankup.strategies.pp import PP
 from rankup.strategies.tp import TP
@@ -75,6 +75,17 @@ class Spread(nn.Module):
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("fsdp", {}), ("pp", {"stages": lambda model, n: [model], "loss": None})]
+)
+def test_a_torch_that_would_train_something_else_on_cpus_is_refused(monkeypatch, name, options):
+    monkeypatch.setattr(versions, "TORCH", (2, 7))
+    strategy = make_strategy(name, **options)
+    with pytest.raises(rankup.RankupError, match=f"{name} on CPUs needs torch 2.8 or later") as caught:
+        strategy.wrap(nn.Linear(1, 1), torch.device("cpu"), find_unused_parameters=False)
+    assert caught.value.code == "torch-too-old"
 
 
 def test_deepspeed_that_is_not_installed_is_one_clear_error(monkeypatch):

@@ -21,12 +21,13 @@ import torch.distributed as dist
 
 from rankup.errors import RankupError
 from rankup.runtime.parting import part_well
+from rankup.strategies.versions import TORCH
 from rankup.world import World
 from rankup.world.address import interface_of, rendezvous, route_to
 
 PATIENCE = timedelta(days=1)
 # Before torch 2.8 its newer store (the same to those that dial it) refuses a socket that listens already.
-_NEWER_STORE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
+_NEWER_STORE = TORCH >= (2, 8)
 
 
 @dataclass(frozen=True)

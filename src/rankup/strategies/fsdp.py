@@ -25,6 +25,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from rankup.errors import RankupError
 from rankup.strategies.base import Strategy
 from rankup.strategies.replicas import start_equal, trainable
+from rankup.strategies.versions import require_torch
 
 
 class FSDP(Strategy):
@@ -39,12 +40,12 @@ class FSDP(Strategy):
         self._weighed: dict[int, torch.Tensor] = {}  # gathered parameters that have their hook, kept alive
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
-        try:
-            from torch.distributed.fsdp import fully_shard
-        except ImportError as error:
-            raise RankupError(
-                "torch-too-old", f"torch {torch.__version__} has no fully_shard", hint="torch 2.6 or later"
-            ) from error
+        require_torch((2, 6), "fsdp", "there is no fully_shard")
+        from torch.distributed.fsdp import fully_shard
+
+        on_cpu = device.type == "cpu"
+        if on_cpu:
+            require_torch((2, 8), "fsdp on CPUs", "gradients are summed there, and not averaged,")
         start_equal(model)
         if not trainable(model):
             return model  # a teacher: whole on every rank
@@ -52,7 +53,9 @@ class FSDP(Strategy):
             parameter.data = parameter.data.contiguous()  # it shards no other memory format
         mesh = self._mesh(device)
         for module in (*blocks(model), model):
-            fully_shard(module, mesh=mesh)
+            sharded: Any = fully_shard(module, mesh=mesh)
+            if on_cpu:  # gloo has had an average to reduce with only of late
+                sharded.set_force_sum_reduction_for_comms(True)
             # After FSDP's own hook, which gathers: what the module holds then are whole parameters.
             module.register_forward_pre_hook(self._hook_gathered)
         self._models.append(model)

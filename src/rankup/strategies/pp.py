@@ -22,6 +22,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 from rankup.errors import RankupError
 from rankup.strategies.base import Strategy
 from rankup.strategies.clipping import clip_gradients
+from rankup.strategies.versions import require_torch
 
 # Gradients are weighed here: torch 2.7 and later would divide them by the number of micro-batches, 2.6 does not.
 _UNSCALED: dict[str, Any] = (
@@ -67,6 +68,8 @@ class PP(Strategy):
         return stage
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
+        if device.type == "cpu":
+            require_torch((2, 8), "pp on CPUs", "a stage may compute before all of its messages are there")
         return Pipeline(model, device, self._loss, self._microbatches or 2 * dist.get_world_size())
 
     def unwrap(self, model: nn.Module) -> nn.Module:
@@ -97,14 +100,17 @@ class _Contiguous(torch.autograd.Function):
 class _Sent(nn.Module):
     """A stage whose activations and gradients can be sent, whatever memory format it computes in."""
 
-    def __init__(self, stage: nn.Module) -> None:
+    def __init__(self, stage: nn.Module, *, last: bool) -> None:
         super().__init__()
         self.stage = stage
+        self._last = last
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        taken = _Contiguous.apply(x)  # type: ignore[no-untyped-call]
-        given: torch.Tensor = _Contiguous.apply(self.stage(taken))  # type: ignore[no-untyped-call]
-        return given
+        given: torch.Tensor = self.stage(_Contiguous.apply(x))  # type: ignore[no-untyped-call]
+        if self._last:  # nobody is sent this; and torch 2.6 detaches it in place, which a view refuses
+            return given
+        sent: torch.Tensor = _Contiguous.apply(given)  # type: ignore[no-untyped-call]
+        return sent
 
 
 class Pipeline(nn.Module):
@@ -153,12 +159,26 @@ class Pipeline(nn.Module):
         rank, stages, count = dist.get_rank(), dist.get_world_size(), self._count(len(x))
         taken, given = self._shapes(x[: len(x) // count], training)
         stage = PipelineStage(
-            _Sent(self.stage), rank, stages, self._device, input_args=taken, output_args=given
+            _Sent(self.stage, last=rank == stages - 1),
+            rank,
+            stages,
+            self._device,
+            input_args=taken,
+            output_args=given,
         )
         # 1F1B fills the pipe first, for which it needs a micro-batch per stage; the gradients are the same.
         kind = Schedule1F1B if training and count >= stages else ScheduleGPipe
         loss = (lambda output, target: self._loss(output, target) * self._scale) if training else None
-        return kind(stage, count, loss_fn=loss, **_UNSCALED)
+        try:
+            return kind(stage, count, loss_fn=loss, **_UNSCALED)
+        except ValueError as error:
+            raise RankupError(
+                "too-few-microbatches",
+                f"a batch of {len(x)} samples is cut into {count} equal micro-batches, and torch "
+                f"{torch.__version__} wants one for each of the {stages} stages",
+                hint="a newer torch; or batches, the last one too, that as many as there are stages divide",
+                exit_code=1,
+            ) from error
 
     def _shapes(self, x: torch.Tensor, training: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """What this stage takes and gives for a micro-batch like ``x``.

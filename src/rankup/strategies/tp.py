@@ -46,7 +46,10 @@ class TP(Strategy):
                 else "the plan is empty",
                 hint="tensor_parallel_plan(model) gives module names as in model.named_modules()",
             )
-        parallelize_module(model, init_device_mesh(device.type, (dist.get_world_size(),)), plan)
+        mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+        for name, style in plan.items():
+            # One by one: given all names at once, torch 2.6 stumbles over those with a part twice ("blocks.0.0").
+            parallelize_module(model.get_submodule(name), mesh, style)
         return model
 
     def agree(self, overflowed: torch.Tensor) -> None:
