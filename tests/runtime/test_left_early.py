@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -52,6 +53,55 @@ def three_batches_an_epoch(folder: Path, stopped: bool) -> tuple[list[str], list
     except SystemExit:
         did.append("stopped")
     return did, [value.item() for value in model.state_dict().values()]
+
+
+def left_in_a_step(how: str, after: int) -> tuple[str, list[float], float]:
+    """Which error the next epoch is; how far the weights were moved; and what is left of batch statistics."""
+    exact = "any-world" if how == "any-world" else "same-world"
+    run = rankup.init(precision="fp64", exact=exact)
+    net = nn.Sequential(nn.Linear(1, 1), nn.BatchNorm1d(1))
+    data = rankup.ResidentData(torch.linspace(-1, 1, 32)[:, None])
+    model, opt, feed = run.prepare(
+        net,
+        lambda p: torch.optim.SGD(p, lr=0.1),
+        data,
+        global_batch=16,
+        accumulate=1 if how == "any-world" else 4,
+    )
+    said = "nothing"
+    try:
+        for epoch in run.epochs(2):
+            for number, x in enumerate(epoch):
+                run.backward((model(x) - x).square().mean())
+                run.step(opt)
+                if epoch.index == 0 and number == after:
+                    break
+    except rankup.RankupError as error:
+        said = error.code
+    return said, [p.item() for p in net.parameters()], net[1].running_mean.item()
+
+
+@pytest.mark.parametrize("how", ["accumulate", "any-world"])
+def test_what_a_break_left_of_a_step_never_counts_in_another(how: str):
+    said, weights, statistics = run_ranks(left_in_a_step, 1, how, 5)[0]  # the second step has 4 parts
+    assert said == "left-mid-step"
+    whole_said, _, _ = run_ranks(left_in_a_step, 1, how, 3)[0]
+    assert whole_said == "nothing"
+    if how == "any-world":
+        assert (weights, statistics) == run_ranks(one_step, 1)[0]
+
+
+def one_step() -> tuple[list[float], float]:
+    """The first step of the training above."""
+    run = rankup.init(precision="fp64", exact="any-world")
+    net = nn.Sequential(nn.Linear(1, 1), nn.BatchNorm1d(1))
+    data = rankup.ResidentData(torch.linspace(-1, 1, 32)[:, None])
+    model, opt, feed = run.prepare(net, lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=16)
+    for x in run.steps(feed, epochs=1):
+        run.backward((model(x) - x).square().mean())
+        if run.step(opt):
+            break
+    return [p.item() for p in net.parameters()], net[1].running_mean.item()
 
 
 def feed_of(samples: int) -> rankup.ResidentData:

@@ -31,6 +31,7 @@ class Gradients:
         self.clips: dict[int, float] = {}  # id of an optimizer → largest norm of its gradients
         self.norm: torch.Tensor | None = None  # before clipping, at the last step that clipped
         self.scaler = LossScaler() if scaled else None
+        self.unfinished = False  # whether a loop was left in the middle of a step
         self.backward_calls = 0
         self.step_calls = 0
         self._models = models  # those of the run, also of a later prepare
@@ -79,6 +80,17 @@ class Gradients:
         if self.accumulate > 1 and batch is not None and not batch.last:
             parameters = (parameter for model in self._models for parameter in model.parameters())
             self._witness = next((p for p in parameters if p.grad is not None), None)
+
+    def check_finished(self) -> None:
+        """Before a loop: an error where the one before was left between two micro-batches, whose gradients lie there
+        still, and would count in a step of this one."""
+        if self.unfinished:
+            raise RankupError(
+                "left-mid-step",
+                "the loop before was left in the middle of a step, by a break between two micro-batches",
+                hint="leave it behind the last one: `if run.batch.last and …: break`",
+                exit_code=1,
+            )
 
     def _check_kept(self) -> None:
         """An error where the gradients of the micro-batches before are gone: a plain loop begins with zero_grad()."""

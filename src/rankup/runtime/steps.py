@@ -42,7 +42,7 @@ class Epoch:
         except GeneratorExit:  # a break ends the epoch: a resume must not train what is left of it
             position = self._feed.position
             position.step = position.step if self._feed.steps is None else self._feed.steps
-            self._survival.epoch_trained()
+            self._survival.epoch_trained(alone=True)
             position.ended = True
             raise
 
@@ -52,10 +52,11 @@ class Epoch:
         accumulates, checked = run.gradients.accumulate > 1, run.gradients.need_calls
         replicas = run.replicas
         by_shard = isinstance(strategy, AnyWorld)
+        run.gradients.check_finished()
         try:
             for batch in self._feed.batches(self.index, position.step):
                 run.batch = batch
-                run.buffers_differ = True
+                run.buffers_differ = not by_shard
                 if by_shard:
                     self._begin_shard(batch)
                 elif accumulates:
@@ -69,14 +70,20 @@ class Epoch:
                 else:
                     yield from self._with_care(batch)
                 if batch.last:
-                    if by_shard:
-                        self._end_shards(batch)
                     self._survival.step_done()
+        except GeneratorExit:  # a break, or an error: nothing that another rank would have to join
+            if run.batch is not None and run.batch.last:
+                run.steps_done += 1
+            elif run.batch is not None:
+                run.gradients.unfinished = True
+                if isinstance(strategy, AnyWorld):
+                    strategy.back_to_begin()
+            raise
         finally:
             run.batch = None
             strategy.weigh(1.0)  # what follows is no step of ours
-        if by_shard:  # the last shard's numbers are not the same on all ranks
-            seed_everything(derive(run.seed, "behind", self.index))
+            if by_shard:  # the last shard's numbers are not the same on all ranks
+                seed_everything(derive(run.seed, "behind", self.index))
         run.settle_buffers()
         self._survival.epoch_trained()
         position.ended = True
@@ -85,19 +92,14 @@ class Epoch:
         """Random numbers and batch statistics from a beginning that is the shard's own, whoever computes it."""
         run = self._run
         assert isinstance(run.strategy, AnyWorld)
-        run.strategy.begin_shard(batch.part, counted=batch.samples > 0)
+        run.strategy.begin_shard(batch.part, counted=batch.samples > 0, total=batch.total)
         seed_everything(derive(run.seed, "shard", self.index, self._feed.position.step, batch.part))
-
-    def _end_shards(self, batch: Batch) -> None:
-        run = self._run
-        assert isinstance(run.strategy, AnyWorld)
-        run.strategy.end_step(batch.total)
-        run.buffers_differ = False
 
     def _with_care(self, batch: Batch) -> Iterator[Any]:
         """A batch that does not count, is not the last of its step, or must go through ``run.backward``."""
         run, gradients = self._run, self._run.gradients
-        saved = [] if batch.samples else buffers.copies(run.models)
+        # Virtual shards begin with the step's buffers anyway, and one without samples adds none to them.
+        saved = [] if batch.samples or run.strategy.shards else buffers.copies(run.models)
         backwards, steps = gradients.backward_calls, gradients.step_calls
         try:
             if batch.last:

@@ -166,10 +166,11 @@ class Survival:
         for _ in range(steps or 0):
             yield self._watch.requested() and self._run.batch is None
 
-    def epoch_trained(self) -> None:
-        """The epoch's batches are through, and what stands behind the inner loop begins."""
+    def epoch_trained(self, *, alone: bool = False) -> None:
+        """The epoch's batches are through, and what stands behind the inner loop begins. ``alone``: after a break or an
+        error, of which other ranks may know nothing."""
         if self._saver is not None:
-            self._saver.hold(self._run.steps_done, self._state())
+            self._saver.hold(self._run.steps_done, self._state(alone=alone))
         self._behind_the_loop = True
 
     def epoch_done(self) -> None:
@@ -215,11 +216,11 @@ class Survival:
         if self._saver is not None:
             self._saver.settle()
 
-    def _state(self) -> State:
+    def _state(self, *, alone: bool = False) -> State:
         run = self._run
         # What was kept is the same everywhere: one copy is enough, on each node where directories are not shared.
         taken = state.collect(run, kept=run.world.local_rank == 0)
-        if run.buffers_differ and run.replicas > 1:
+        if run.buffers_differ and run.replicas > 1 and not alone:
             # Ours are among what is this rank's own. For whoever cannot take that (other ranks, an export): the mean.
             for index, (model, _) in enumerate(run.prepared):
                 means = {id(buffer): value for buffer, value in buffers.united(model, run.world.world_size)}

@@ -42,6 +42,7 @@ class AnyWorld(Strategy):
         self._begun: list[torch.Tensor] = []  # buffers when the step began
         self._shard = 0
         self._counted = True
+        self._total = 0
         self._reduced = False
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
@@ -54,20 +55,24 @@ class AnyWorld(Strategy):
 
     # --------------------------------------------------------------- a step
 
-    def begin_shard(self, shard: int, *, counted: bool) -> None:
-        """The forward passes that follow are of ``shard``; ``counted`` is False where it holds no samples."""
-        buffers = list(self._all_buffers())
+    def begin_shard(self, shard: int, *, counted: bool, total: int) -> None:
+        """The forward passes that follow are of ``shard``, of a step of ``total`` samples; ``counted`` is False where
+        it holds none of them."""
         if shard == self._own.start:
             self._gradients.clear()
             self._buffers.clear()
-            self._begun = [buffer.clone() for buffer in buffers]
+            self._begun = [buffer.clone() for buffer in self._all_buffers()]
             self._reduced = False
         else:
             self._keep_buffers()
+        self.back_to_begin()
+        self._shard, self._counted, self._total = shard, counted, total
+
+    def back_to_begin(self) -> None:
+        """Buffers become what they were when the step began: for the next shard, and where the step is left."""
         with torch.no_grad():
-            for buffer, begun in zip(buffers, self._begun, strict=True):
+            for buffer, begun in zip(self._all_buffers(), self._begun, strict=True):
                 buffer.copy_(begun)
-        self._shard, self._counted = shard, counted
 
     def backward(self, loss: torch.Tensor) -> None:
         super().backward(loss)
@@ -81,7 +86,7 @@ class AnyWorld(Strategy):
                 parameter.grad = None
 
     def reduce(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Each gradient becomes the sum of all shards'. A collective."""
+        """Each gradient becomes the sum of all shards', and the buffers one. A collective."""
         if self._reduced:  # the shards computed with the weights from before the first one
             raise RankupError(
                 "any-world-steps",
@@ -97,10 +102,10 @@ class AnyWorld(Strategy):
             for index, (parameter, gradient) in enumerate(zip(bucket, gradients, strict=True)):
                 unused = used_anywhere is not None and used_anywhere[index] == 0
                 parameter.grad = None if unused else gradient
+        self._unite_buffers()
 
-    def end_step(self, total: int) -> None:
-        """Batch statistics become the mean over the ``total`` samples of the step; other buffers those of the first
-        shard. A collective."""
+    def _unite_buffers(self) -> None:
+        """Batch statistics become the mean over the samples of the step; other buffers those of the first shard."""
         self._keep_buffers()
         buffers = list(self._all_buffers())
         if not buffers:
@@ -110,7 +115,7 @@ class AnyWorld(Strategy):
             for index, buffer in enumerate(buffers):
                 pieces = {shard: held[index] for shard, held in self._buffers.items()}
                 if id(buffer) in averaged:
-                    weighed = {shard: piece * self._weight(shard, total) for shard, piece in pieces.items()}
+                    weighed = {shard: piece * self._weight(shard) for shard, piece in pieces.items()}
                     buffer.copy_(self._in_order(weighed))
                 else:
                     buffer.copy_(next(self._gathered(pieces)))
@@ -118,10 +123,10 @@ class AnyWorld(Strategy):
 
     # --------------------------------------------------------------- inside
 
-    def _weight(self, shard: int, total: int) -> float:
-        """What part of a step's ``total`` samples it holds."""
-        start, stop = share(total, shard, self.shards)
-        return (stop - start) / total
+    def _weight(self, shard: int) -> float:
+        """What part of the step's samples it holds."""
+        start, stop = share(self._total, shard, self.shards)
+        return (stop - start) / self._total
 
     def _all_buffers(self) -> Iterator[torch.Tensor]:
         for model in self._models:
