@@ -224,3 +224,24 @@ def _misused(how: str, shards: int = 4) -> str:
 )
 def test_a_loop_that_would_not_be_the_same_anywhere_is_an_error(how: str, world_size: int, shards: int):
     assert run_ranks(_misused, world_size, how, shards) == [how] * world_size
+
+
+def in_channels_last(fused: bool) -> dict[str, torch.Tensor]:
+    """Weights in the order of memory that mnist-cnn has, under Adam."""
+    run = rankup.init(seed=1, precision="fp64", exact="any-world", virtual_shards=2)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(16, 2)).to(
+        memory_format=torch.channels_last
+    )
+    data = rankup.ResidentData(torch.linspace(-1, 1, 8 * 48).sin().view(8, 3, 4, 4))
+    model, opt, feed = run.prepare(
+        net, lambda p: torch.optim.Adam(p, lr=0.1, fused=fused), data, global_batch=4
+    )
+    for x in run.steps(feed, epochs=2):
+        run.backward((model(x) - x.mean()).square().mean())
+        run.step(opt)
+    return net.state_dict()
+
+
+def test_a_fused_optimizer_finds_each_gradient_in_the_memory_order_of_its_weight():
+    fused, plain = run_ranks(in_channels_last, 1, True)[0], run_ranks(in_channels_last, 1, False)[0]
+    assert all(torch.allclose(fused[name], plain[name], atol=1e-12) for name in plain)

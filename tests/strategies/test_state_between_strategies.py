@@ -122,3 +122,21 @@ def test_what_no_snapshot_would_hold_is_an_error():
     with pytest.raises(rankup.RankupError) as caught:
         state(Single(), Extra(1, 1), None)
     assert caught.value.code == "extra-state"
+
+
+def test_moments_take_the_memory_order_of_the_weights_that_they_are_loaded_beside():
+    def made(order: torch.memory_format) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+        torch.manual_seed(0)
+        net = torch.nn.Conv2d(3, 4, 2).to(memory_format=order)
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.1, fused=True)
+        net(torch.randn(2, 3, 4, 4).sin()).square().mean().backward()
+        optimizer.step()
+        return net, optimizer
+
+    plain, before = made(torch.contiguous_format)
+    turned, after = made(torch.channels_last)
+    load_state(Single(), turned, after, state(Single(), plain, before))
+    assert after.state[turned.weight]["exp_avg"].stride() == turned.weight.stride()
+    for optimizer in (before, after):
+        optimizer.step()  # by the gradients that are there still
+    assert torch.allclose(plain.weight, turned.weight, atol=1e-6)

@@ -101,7 +101,8 @@ class AnyWorld(Strategy):
             used_anywhere = used.tolist() if any(id(p) in self._may_be_unused for p in bucket) else None
             for index, (parameter, gradient) in enumerate(zip(bucket, gradients, strict=True)):
                 unused = used_anywhere is not None and used_anywhere[index] == 0
-                parameter.grad = None if unused else gradient
+                # In the parameter's memory order: a fused optimizer goes through both as they lie.
+                parameter.grad = None if unused else torch.empty_like(parameter).copy_(gradient)
         self._unite_buffers()
 
     def _unite_buffers(self) -> None:

@@ -134,7 +134,9 @@ def _field(field: str, value: Any, parameter: torch.Tensor, group: Mapping[str, 
         on_device = group.get("fused") or group.get("capturable")
         return whole(value).to(parameter.device if on_device else "cpu").clone()
     if value.shape == parameter.shape:
-        return _laid_out(value, parameter).clone()
+        laid_out = _laid_out(value, parameter)
+        # In the parameter's memory order: a fused optimizer goes through both as they lie.
+        return torch.empty_like(parameter, dtype=value.dtype).copy_(laid_out)
     return whole(value).to(parameter.device).clone()
 
 
