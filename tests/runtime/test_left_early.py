@@ -104,6 +104,34 @@ def one_step() -> tuple[list[float], float]:
     return [p.item() for p in net.parameters()], net[1].running_mean.item()
 
 
+def saves_behind_the_loop(folder: Path) -> tuple[list[str], list[float]]:
+    """What was evaluated; a request to stop comes in the evaluation behind the first epoch, which follows a save."""
+    run, model, opt, feed = begin(folder)
+    did = []
+    try:
+        for epoch in run.epochs(2):
+            for x in epoch:
+                step(model, opt, x)
+            run.save()
+            for _ in run.batches(feed_of(32), global_batch=8):
+                if epoch.index == 0 and not (folder / "asked").exists():
+                    (folder / "asked").touch()
+                    os.kill(os.getpid(), signal.SIGTERM)
+            did.append(f"evaluation {epoch.index}")
+    except SystemExit:
+        did.append("stopped")
+    return did, [value.item() for value in model.state_dict().values()]
+
+
+def test_a_request_behind_a_save_finds_all_of_it_saved(tmp_path: Path):
+    (first,) = run_ranks(saves_behind_the_loop, 1, tmp_path)
+    (second,) = run_ranks(saves_behind_the_loop, 1, tmp_path)
+    assert first[0] == ["stopped"]
+    assert second[0][-1] == "evaluation 1"
+    (whole,) = run_ranks(saves_behind_the_loop, 1, tmp_path.with_name("whole"))
+    assert whole[0] == ["stopped"]
+
+
 def feed_of(samples: int) -> rankup.ResidentData:
     return rankup.ResidentData(torch.zeros(samples, 1))
 

@@ -245,7 +245,7 @@ class Survival:
         """Save what there is, and end the process well."""
         saver = self._saver
         if saver is not None:
-            if self._behind_the_loop:
+            if self._behind_the_loop and saver.holds:
                 saver.save_held()
             else:
                 self._save()

@@ -125,6 +125,11 @@ class Saver:
         self.wait()
         self._held = (step, self._staging.copy(state))
 
+    @property
+    def holds(self) -> bool:
+        """Whether there is a state for ``save_held``: another ``save`` forgets it."""
+        return self._held is not None
+
     def save_held(self) -> None:
         """Save what ``hold`` has copied."""
         assert self._held is not None
