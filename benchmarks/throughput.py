@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -96,12 +97,16 @@ def play(
     )
     assert feed is not None
 
-    def one_epoch() -> None:
+    def one_epoch() -> float:
+        began = time.perf_counter()
         for x, y in run.steps(feed, epochs=feed.position.epoch + 1):
             run.forward_backward(model, made.loss, x, y)
             run.step(optimizer)
         if run.device.type == "cuda":
             torch.cuda.synchronize()
+        seconds = time.perf_counter() - began
+        torch.cuda.empty_cache()  # the others wait on the same GPU
+        return seconds
 
     return one_epoch
 

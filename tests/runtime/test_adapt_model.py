@@ -11,6 +11,7 @@ from torch import nn
 import rankup
 from rankup.runtime.adapt import Adaptations
 from rankup.runtime.lockstep import even_batch
+from rankup.strategies import Strategy, make_strategy
 
 CPU = torch.device("cpu")
 
@@ -35,6 +36,20 @@ def test_sync_batchnorm_is_refused_on_a_cpu_and_idle_on_one_process():
     with pytest.raises(rankup.RankupError, match="SyncBatchNorm for GPUs"):
         wanted.apply(convolution(), CPU, 2)
     assert type(wanted.apply(convolution(), CPU, 1)[1]) is nn.BatchNorm2d
+
+
+@pytest.mark.parametrize(("strategy", "accumulate"), [("tp", 1), ("pp", 1), ("dp", 1), ("ddp", 2)])
+def test_what_would_wait_in_sync_batchnorm_for_ever_is_refused(strategy, accumulate):
+    class Made(Strategy):
+        name = strategy
+
+    with pytest.raises(rankup.RankupError, match="SyncBatchNorm does not go with") as caught:
+        Adaptations(sync_batchnorm=True).check(Made(), accumulate)
+    assert caught.value.code == "no-sync-batchnorm"
+
+
+def test_sync_batchnorm_goes_with_ddp_and_whole_batches():
+    Adaptations(sync_batchnorm=True).check(make_strategy("ddp"), 1)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

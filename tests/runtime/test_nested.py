@@ -6,8 +6,11 @@ from collections import OrderedDict, UserDict, namedtuple
 from dataclasses import dataclass
 
 import torch
+from torch.nn.utils.rnn import pack_sequence
 
+from rankup.runtime.loaders import mover
 from rankup.runtime.nested import map_tensors
+from rankup.runtime.precision import make_precision
 
 Pair = namedtuple("Pair", "a b")
 
@@ -16,6 +19,26 @@ Pair = namedtuple("Pair", "a b")
 class Output:
     logits: torch.Tensor
     name: str
+
+
+class Graph:
+    """A batch that moves itself."""
+
+    def __init__(self, place: str = "cpu") -> None:
+        self.place = place
+
+    def to(self, device: torch.device) -> Graph:
+        return Graph(device.type)
+
+
+def test_a_batch_goes_to_another_device_in_whatever_it_comes():
+    packed = pack_sequence([torch.ones(3, 2), torch.ones(2, 2)], enforce_sorted=False)
+    move = mover(torch.device("meta"), make_precision("fp32", torch.device("cpu")))
+    assert move is not None
+    there, graph, text = move((packed, Graph(), "text"))
+    places = [t.device.type for t in (there.data, there.sorted_indices, there.unsorted_indices)]
+    assert places == ["meta"] * 3 and there.batch_sizes.device.type == "cpu"
+    assert (graph.place, text) == ("meta", "text")
 
 
 def test_every_tensor_is_changed_and_every_container_keeps_its_type():

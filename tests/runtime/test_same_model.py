@@ -107,6 +107,35 @@ def step_with_nan_on_the_empty_rank() -> tuple[float, float]:
     return net.linear.weight.item(), net.calls.item()
 
 
+def weighed_at_the_loss() -> tuple[dict[str, torch.Tensor], list[float]]:
+    """Two models, as where one has SyncBatchNorm: rank 1 has no sample in the last step."""
+    run = rankup.init(seed=2, precision="fp64")
+    x = torch.linspace(-1, 1, 9)[:, None]
+    first, opt, feed = run.prepare(
+        nn.Linear(1, 2), lambda p: torch.optim.SGD(p, lr=0.3), rankup.ResidentData(x), global_batch=8
+    )
+    run.gradients.weigh_losses = True
+    second, other, _ = run.prepare(nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.3))
+    counts = []
+    for batch in run.steps(feed, epochs=2):
+        loss = (second(first(batch)) - 1).square().mean()
+        run.backward(loss)
+        run.step(opt)
+        run.step(other)
+        counts.append(run.samples)
+    weights = [{f"{i}.{n}": p.detach() for n, p in m.named_parameters()} for i, m in enumerate(run.models)]
+    return weights[0] | weights[1], counts
+
+
+def test_weighed_at_the_loss_gradients_are_the_same():
+    one, two = run_ranks(weighed_at_the_loss, 2)
+    assert 0 in two[1]
+    (alone,) = run_ranks(weighed_at_the_loss, 1)
+    for name, tensor in alone[0].items():
+        assert torch.equal(one[0][name], two[0][name])
+        assert torch.allclose(one[0][name], tensor, atol=1e-12)
+
+
 def test_an_empty_rank_contributes_neither_gradients_nor_buffers_even_if_they_are_nan():
     one, two = run_ranks(step_with_nan_on_the_empty_rank, 2)
     assert one == two

@@ -124,6 +124,8 @@ def test_a_workload_without_the_member_is_refused_and_one_with_it_is_not(name, m
         ({"strategy": "deepspeed", "accumulate": 2}, "--accumulate 2"),
         ({"strategy": "deepspeed", "precision": "fp16"}, "--precision fp16"),
         ({"strategy": "deepspeed", "channels_last": True}, "--channels-last"),
+        ({"strategy": "tp", "sync_batchnorm": True}, "--sync-batchnorm"),
+        ({"strategy": "dp", "compile": True}, "--compile"),
         ({"clip": 0.0}, "--clip 0.0"),
         ({"lr_rule": "linear"}, "--base-batch None"),
         ({"lr_rule": "cubic", "base_batch": 2}, "--lr-rule cubic"),

@@ -42,6 +42,8 @@ def workload_job(
     short = workload.partition(":")[2] or workload
     chosen = TrainOptions.asked(target, short, options)
     nproc = process_count(nproc_per_node)
+    if nproc is None and chosen.strategy in ("none", "dp"):
+        nproc = 1  # whatever the number of GPUs: they are for one process
     if nproc is not None and "global_batch" in options and chosen.global_batch < nproc:
         raise RankupError(
             "global-batch-too-small",

@@ -31,6 +31,10 @@ class Gradients:
         self.clips: dict[int, float] = {}  # id of an optimizer → largest norm of its gradients
         self.norm: torch.Tensor | None = None  # before clipping, at the last step that clipped
         self.scaler = LossScaler() if scaled else None
+        # Weigh what enters backward, and not what comes out of it: where a layer sums over ranks in there, as
+        # SyncBatchNorm does, it is too late behind it.
+        self.weigh_losses = False
+        self._loss_weight = 1.0
         self.unfinished = False  # whether a loop was left in the middle of a step
         self.backward_calls = 0
         self.step_calls = 0
@@ -43,7 +47,11 @@ class Gradients:
     @property
     def need_calls(self) -> bool:
         """Whether the loop must call ``run.backward`` and ``run.step``."""
-        return self.accumulate > 1 or bool(self.clips or self.scaler or self._strategy.shards)
+        return (
+            self.accumulate > 1
+            or self.weigh_losses
+            or bool(self.clips or self.scaler or self._strategy.shards)
+        )
 
     def forward_backward(
         self,
@@ -74,12 +82,19 @@ class Gradients:
             awaited = self._replicas > 1 and (batch.last or self._strategy.lockstep)
             if self._strategy.shards or (self.accumulate > 1 and not awaited):
                 return
-        weight = self._weight(batch)
+        weight = self._weight(batch) * self._loss_weight
         # The strategy takes the mean over ranks; here every micro-batch is weighed by what it holds.
         self._strategy.backward(loss if weight == 1.0 else loss * weight)
         if self.accumulate > 1 and batch is not None and not batch.last:
             parameters = (parameter for model in self._models for parameter in model.parameters())
             self._witness = next((p for p in parameters if p.grad is not None), None)
+
+    def weigh(self, weight: float) -> None:
+        """How much this rank's gradient counts in the mean over ranks, from the next backward on."""
+        if self.weigh_losses:
+            self._loss_weight = weight
+        else:
+            self._strategy.weigh(weight)
 
     def check_finished(self) -> None:
         """Before a loop: an error where the one before was left between two micro-batches, whose gradients lie there

@@ -282,10 +282,14 @@ def mover(device: torch.device, precision: Precision) -> Callable[[Any], Any] | 
     if device.type == "cpu" and precision.parameters is None:
         return None
 
-    def move(value: Any) -> Any:
-        return map_tensors(lambda tensor: precision.cast(tensor.to(device, non_blocking=True)), value)
+    def tensor_there(tensor: torch.Tensor) -> torch.Tensor:
+        return precision.cast(tensor.to(device, non_blocking=True))
 
-    return move
+    def thing_there(thing: Any) -> Any:
+        """Batches of libraries that move themselves, such as a batch of graphs."""
+        return thing.to(device) if callable(getattr(thing, "to", None)) else thing
+
+    return lambda value: map_tensors(tensor_there, value, thing_there)
 
 
 def _as_is(value: Any) -> Any:

@@ -18,7 +18,7 @@ def reduce_sum(value: Number, control: dist.ProcessGroup | None) -> Number:
     if control is None:
         return value
     if isinstance(value, torch.Tensor):
-        total = value.detach().clone()
+        total = value.detach().clone(memory_format=torch.contiguous_format)  # nccl takes no other
         dist.all_reduce(total)
         return total
     kind = int if isinstance(value, int) else float  # True counts as 1

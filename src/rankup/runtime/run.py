@@ -177,8 +177,8 @@ class Run:
         - ``dataset``: a map-style Dataset, ``ResidentData``, or an IterableDataset (no exactness promise;
           ``sharded`` if it already gives each rank and worker samples of its own).
         - ``global_batch``: samples per optimizer step over **all** processes.
-        - ``accumulate``: micro-batches per step; ``clip``: largest norm of the gradient. Either wants
-          ``run.backward(loss)`` and ``run.step(opt)`` in the loop.
+        - ``accumulate``: micro-batches per step; ``clip``: largest norm of the gradient. Either, and
+          ``sync_batchnorm``, wants ``run.backward(loss)`` and ``run.step(opt)`` in the loop.
         - ``sample_rng``: seed the global generators per sample; None finds out whether the data set draws numbers.
         - Everything else goes to the DataLoader (``num_workers``, ``collate_fn``, ``pin_memory``, …).
 
@@ -200,13 +200,15 @@ class Run:
                 "already-wrapped", "the model is DDP already", hint="pass the model itself: prepare wraps it"
             )
         names = {id(parameter): name for name, parameter in model.named_parameters()}
-        inner = self.precision.apply(self.strategy.part(model), self.device)
         adaptations = Adaptations(channels_last, sync_batchnorm, compile)
+        adaptations.check(self.strategy, accumulate)
+        inner = self.precision.apply(self.strategy.part(model), self.device)
         inner = adaptations.apply(inner, self.device, self.world.world_size)
         wrapped: nn.Module = self.strategy.wrap(
             inner, self.device, find_unused_parameters=find_unused_parameters
         )
         self.models.append(inner)
+        self.gradients.weigh_losses |= sync_batchnorm and self.replicas > 1
         opt = None
         if optimizer is not None:
             opt = build_optimizer(optimizer, names, inner)

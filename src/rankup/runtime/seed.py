@@ -35,7 +35,7 @@ def rng_state() -> dict[str, Any]:
     state: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
     # To ask a device that is not in use makes a context on it, also for who trains on the CPU.
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        state["cuda"] = torch.cuda.get_rng_state()
+        state["cuda"] = torch.cuda.get_rng_state_all()  # of all: dp computes on several
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         name, keys, position, has_gauss, cached = numpy.random.get_state()
@@ -48,7 +48,8 @@ def set_rng_state(state: dict[str, Any]) -> None:
     torch.set_rng_state(state["torch"])
     random.setstate(state["python"])
     if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"])
+        for device, held in zip(range(torch.cuda.device_count()), state["cuda"], strict=False):
+            torch.cuda.set_rng_state(held, device)
     numpy = sys.modules.get("numpy")
     if "numpy" in state and numpy is not None:
         name, keys, position, has_gauss, cached = state["numpy"]

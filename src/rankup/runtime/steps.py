@@ -60,9 +60,11 @@ class Epoch:
                 if by_shard:
                     self._begin_shard(batch)
                 elif accumulates:
-                    strategy.weigh(1.0 if batch.samples else 0.0)  # run.backward weighs the micro-batches
+                    run.gradients.weigh(
+                        1.0 if batch.samples else 0.0
+                    )  # run.backward weighs the micro-batches
                 else:
-                    strategy.weigh(batch.samples * replicas / batch.total)
+                    run.gradients.weigh(batch.samples * replicas / batch.total)
                 if batch.last:
                     position.step += 1
                 if batch.samples and batch.last and not checked:
@@ -81,7 +83,7 @@ class Epoch:
             raise
         finally:
             run.batch = None
-            strategy.weigh(1.0)  # what follows is no step of ours
+            run.gradients.weigh(1.0)  # what follows is no step of ours
             if by_shard:  # the last shard's numbers are not the same on all ranks
                 seed_everything(derive(run.seed, "behind", self.index))
         run.settle_buffers()
@@ -112,7 +114,8 @@ class Epoch:
         if gradients.need_calls and (gradients.backward_calls == backwards or gradients.step_calls == steps):
             raise RankupError(
                 "plain-backward",
-                "accumulate=, clip=, fp16 and any-world want run.backward and run.step: the loop did not call them",
+                "accumulate=, clip=, sync_batchnorm=, fp16 and any-world want run.backward and run.step, which "
+                "were not called",
                 hint="call them instead of loss.backward() and opt.step(), in every iteration",
                 exit_code=1,
             )

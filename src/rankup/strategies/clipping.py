@@ -17,11 +17,13 @@ def clip_gradients(
     The norm of a sharded gradient (a DTensor) is that of its whole: left as it is, each rank would clip by a norm of
     its own. ``over_ranks``: ranks hold different parameters, and the norm is that of all of them.
     """
+    parameters = list(parameters)
+    nothing = torch.zeros((), device=parameters[0].device if parameters else None)
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if not gradients and not over_ranks:
-        return torch.zeros(())
+        return nothing
     norms = [whole(torch.linalg.vector_norm(gradient)) for gradient in gradients]
-    total = torch.linalg.vector_norm(torch.stack(norms)) if norms else torch.zeros(())
+    total = torch.linalg.vector_norm(torch.stack(norms)) if norms else nothing
     if over_ranks:
         squared = total.square()
         dist.all_reduce(squared)

@@ -7,7 +7,9 @@ cuts the batches and autocast computes. It steps on copies of the weights in fp3
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -35,8 +37,10 @@ class DeepSpeed(Strategy):
         self._weight = 1.0
         self._norm = torch.zeros(())
         self._engine: Any = None
+        self._device = torch.device("cpu")
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
+        self._device = device
         start_equal(model)
         for parameter in model.parameters():
             parameter.data = parameter.data.contiguous()  # it flattens no other memory format
@@ -54,9 +58,10 @@ class DeepSpeed(Strategy):
             "zero_optimization": {"stage": 1},
             "zero_allow_untested_optimizer": True,
         }
-        self._engine, *_ = self._deepspeed.initialize(
-            model=model, optimizer=optimizer, config=config, dist_init_required=False
-        )
+        with _local_rank(self._device):
+            self._engine, *_ = self._deepspeed.initialize(
+                model=model, optimizer=optimizer, config=config, dist_init_required=False
+            )
         # Not its own optimizer, which is none to torch's schedules: it steps by the groups of the one that it got.
         return self._engine, optimizer
 
@@ -76,3 +81,16 @@ class DeepSpeed(Strategy):
         norm = self._engine.get_global_grad_norm()
         if norm is not None:
             self._norm.fill_(norm)
+
+
+@contextmanager
+def _local_rank(device: torch.device) -> Iterator[None]:
+    """LOCAL_RANK as the number of the GPU, which the engine takes it for: a rank that sees its own GPU alone has 0."""
+    before = os.environ.get("LOCAL_RANK")
+    if device.type == "cuda":
+        os.environ["LOCAL_RANK"] = str(device.index)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ["LOCAL_RANK"] = before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.distributed as dist
 from torch import nn
 
@@ -13,5 +14,8 @@ def trainable(model: nn.Module) -> bool:
 
 def start_equal(model: nn.Module, *, parameters: bool = True) -> None:
     """Buffers, and ``parameters`` too, become rank 0's. A collective."""
-    for tensor in (*model.buffers(), *(model.parameters() if parameters else ())):
-        dist.broadcast(tensor.detach(), src=0)
+    with torch.no_grad():
+        for tensor in (*model.buffers(), *(model.parameters() if parameters else ())):
+            sent = tensor.detach().contiguous()  # nccl takes no other; a copy where it lies otherwise
+            dist.broadcast(sent, src=0)
+            tensor.copy_(sent)

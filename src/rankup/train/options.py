@@ -141,6 +141,8 @@ class TrainOptions:
             ("--shard-size", self.shard_size > 0, ("fsdp",)),
             ("--channels-last", self.channels_last, ("auto", "none", "tp", "pp", "dp", "ddp")),
             ("--microbatches", self.microbatches > 0, ("pp",)),
+            ("--sync-batchnorm", self.sync_batchnorm, ("auto", "fsdp", "ddp")),
+            ("--compile", self.compile and self.strategy == "dp", ("all but dp",)),
         ):
             _require(
                 not given or self.strategy in of, flag, f"with --strategy {self.strategy}", f"for {of[-1]}"
