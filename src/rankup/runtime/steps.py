@@ -59,10 +59,8 @@ class Epoch:
                 run.buffers_differ = not by_shard
                 if by_shard:
                     self._begin_shard(batch)
-                elif accumulates:
-                    run.gradients.weigh(
-                        1.0 if batch.samples else 0.0
-                    )  # run.backward weighs the micro-batches
+                elif accumulates:  # run.backward weighs the micro-batches
+                    run.gradients.weigh(1.0 if batch.samples else 0.0)
                 else:
                     run.gradients.weigh(batch.samples * replicas / batch.total)
                 if batch.last:
