@@ -86,11 +86,15 @@ class DeepSpeed(Strategy):
 @contextmanager
 def _local_rank(device: torch.device) -> Iterator[None]:
     """LOCAL_RANK as the number of the GPU, which the engine takes it for: a rank that sees its own GPU alone has 0."""
-    before = os.environ.get("LOCAL_RANK")
-    if device.type == "cuda":
-        os.environ["LOCAL_RANK"] = str(device.index)
+    if device.type != "cuda":
+        yield
+        return
+    before = os.environ.get("LOCAL_RANK")  # srun and mpirun number ranks by variables of their own
+    os.environ["LOCAL_RANK"] = str(device.index)
     try:
         yield
     finally:
-        if before is not None:
+        if before is None:
+            del os.environ["LOCAL_RANK"]
+        else:
             os.environ["LOCAL_RANK"] = before
