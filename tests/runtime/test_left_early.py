@@ -132,6 +132,28 @@ def test_a_request_behind_a_save_finds_all_of_it_saved(tmp_path: Path):
     assert whole[0] == ["stopped"]
 
 
+def raises_on_one_rank(folder: Path) -> str:
+    run = rankup.init(snapshots=rankup.Snapshots(every="off", directory=folder), precision="fp64")
+    net = nn.Sequential(nn.Linear(1, 1), nn.BatchNorm1d(1))
+    data = rankup.ResidentData(torch.linspace(-1, 1, 32)[:, None])
+    model, opt, feed = run.prepare(net, lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=8)
+    try:
+        for epoch in run.epochs(1):
+            for number, x in enumerate(epoch):
+                if number == 1 and run.world.rank == 1:
+                    raise ValueError("of this rank alone")
+                step(model, opt, x)
+    except ValueError:
+        return "raised"
+    except RuntimeError:
+        return "lost its peer"
+    return "nothing"
+
+
+def test_a_rank_that_raises_waits_for_nobody_on_its_way_out(tmp_path: Path):
+    assert run_ranks(raises_on_one_rank, 2, tmp_path) == ["lost its peer", "raised"]
+
+
 def feed_of(samples: int) -> rankup.ResidentData:
     return rankup.ResidentData(torch.zeros(samples, 1))
 
