@@ -16,9 +16,9 @@ demo: install  ## mnist-cnn on the digits, one process and two, and the table th
 	$(BIN)/rankup scale mnist-cnn --data digits --nproc-per-node 1,2 --repeats 1 --epochs 16 --lr 0.002 --gamma 0.85
 
 test: install
+	$(BIN)/pytest tests/gpu  # skips without a GPU; first, because the last line of a test run must count tests that ran
 	$(BIN)/pytest -m cluster  # alone: real clusters keep time
 	CUDA_VISIBLE_DEVICES= $(BIN)/pytest -m 'not campaign and not cluster and not gpu' -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
-	$(BIN)/pytest tests/gpu  # skips where there is none
 
 check: install
 	$(BIN)/ruff check .

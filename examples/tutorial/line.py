@@ -26,7 +26,7 @@ model, opt, data = run.prepare(
     global_batch=30,
 )
 sched = torch.optim.lr_scheduler.ExponentialLR(opt, gamma=0.9)
-run.keep(sched=sched)
+run.register(sched=sched)
 
 for epoch in run.epochs(10):
     for a, b in epoch:

@@ -65,7 +65,7 @@ model, opt, data = run.prepare(
     net, lambda p: torch.optim.Adam(p, lr=0.01), Points(), global_batch=BATCH, num_workers=4
 )
 schedule = torch.optim.lr_scheduler.StepLR(opt, 1, gamma=0.9)
-run.keep(schedule=schedule)
+run.register(schedule=schedule)
 steps = 0
 for epoch in run.epochs(EPOCHS, data):
     for x in epoch:

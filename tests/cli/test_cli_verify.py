@@ -42,7 +42,7 @@ for x in run.steps(data, epochs=2):
     opt.zero_grad()
     average.update_parameters(net)
 """
-KEEP = "run.keep(average=average)"
+KEEP = "run.register(average=average)"
 
 
 def script(folder: Path, augment: str = "", keep: str = KEEP, step: str = "pass") -> str:

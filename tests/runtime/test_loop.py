@@ -46,7 +46,7 @@ def interrupted_training(stop_at: int | None) -> tuple[list[float], list[int], f
         run = rankup.init(seed=3)
         net, model, opt, _ = prepared(run, rankup.ResidentData(column(19)), global_batch=4)
         schedule = torch.optim.lr_scheduler.StepLR(opt, 1, gamma=0.5)
-        run.keep(schedule=schedule)
+        run.register(schedule=schedule)
         if state is not None:
             run.load_state_dict(state)
         stopped = False
@@ -73,7 +73,7 @@ def saved_behind_the_loop() -> tuple[list[int], float]:
         run = rankup.init(seed=3)
         _, model, opt, feed = prepared(run, rankup.ResidentData(column(8)), global_batch=4)
         schedule = torch.optim.lr_scheduler.StepLR(opt, 1, gamma=0.5)
-        run.keep(schedule=schedule)
+        run.register(schedule=schedule)
         if state is not None:
             run.load_state_dict(state)
         for epoch in run.epochs(2):
@@ -138,10 +138,10 @@ def test_training_goes_on_exactly_from_a_state_with_what_was_kept(world_size, st
 def test_keep_refuses_what_has_no_state_and_a_name_taken_twice():
     run = rankup.init()
     with pytest.raises(rankup.RankupError, match="has no state_dict"):
-        run.keep(thing=3)
-    run.keep(net=nn.Linear(1, 1))
+        run.register(thing=3)
+    run.register(net=nn.Linear(1, 1))
     with pytest.raises(rankup.RankupError, match="taken"):
-        run.keep(net=nn.Linear(1, 1))
+        run.register(net=nn.Linear(1, 1))
 
 
 def numbers(value: object) -> object:

@@ -34,7 +34,7 @@ def train(
         global_batch=global_batch,
     )
     if keeps:
-        run.keep(schedule=torch.optim.lr_scheduler.StepLR(opt, 1))
+        run.register(schedule=torch.optim.lr_scheduler.StepLR(opt, 1))
     try:
         for x in run.steps(data, epochs=2):
             model(x).sum().backward()

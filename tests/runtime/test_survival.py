@@ -64,7 +64,7 @@ def train(directory: str, when: str, every: str = "off") -> dict[str, Any]:
     net = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 1))
     model, opt, data = run.prepare(net, lambda p: torch.optim.Adam(p, lr=0.05), noisy, global_batch=BATCH)
     schedule, ema = torch.optim.lr_scheduler.StepLR(opt, 1, gamma=0.5), Ema()
-    run.keep(schedule=schedule, ema=ema)
+    run.register(schedule=schedule, ema=ema)
     try:
         for epoch in run.epochs(EPOCHS, data):
             for batch in epoch:

@@ -18,7 +18,7 @@ from rankup.core.records import read_records
 from rankup.runtime.digest import digest, rows
 from rankup.runtime.interruption import FROZEN, Interruption
 from rankup.runtime.survival import Snapshots
-from rankup.runtime.unkept import find_unkept
+from rankup.runtime.untracked_state import find_untracked
 from rankup.snapshots import disk
 from rankup.snapshots.layout import entries
 
@@ -160,7 +160,7 @@ def test_what_has_a_state_and_is_neither_trained_nor_kept_is_found():
     _, opt, _ = run.prepare(net, lambda p: torch.optim.SGD(p, lr=0.1))
     kept, lost = AveragedModel(net), AveragedModel(net)
     schedule = torch.optim.lr_scheduler.StepLR(opt, 1)
-    run.keep(kept=kept)
-    found = list(find_unkept(run).values())
+    run.register(kept=kept)
+    found = list(find_untracked(run).values())
     assert any(thing is lost for thing in found) and any(thing is schedule for thing in found)
     assert not any(thing is known for thing in found for known in (kept, opt, net, lost.module))

@@ -80,7 +80,7 @@ def test_what_has_a_state_and_was_not_brought_back_is_named():
     )
     found = after_resume(other, reference)
     assert found.message.endswith(": AveragedModel")
-    assert found.fix.startswith("run.keep(averagedmodel=…)")
+    assert found.fix.startswith("run.register(averagedmodel=…)")
 
 
 def test_an_average_that_the_training_does_not_go_by_is_found_as_well():

@@ -128,13 +128,13 @@ class Run:
         self.steps_done = 0
         # Yours: what you put here stands in the snapshots, and can choose the best.
         self.metrics: dict[str, float] = {}
-        self.kept: dict[str, Stateful] = {}
+        self.registered: dict[str, Stateful] = {}
         self.batch: Batch | None = None  # the one that the loop's body has now
         self.buffers_differ = False
         self.feeds: list[Feed] = []  # what prepare made, in its order
         self.gradients = Gradients(self.models, strategy, self.replicas, device, scaled=precision.scaled)
         if self.gradients.scaler is not None:
-            self.keep(loss_scale=self.gradients.scaler)
+            self.register(loss_scale=self.gradients.scaler)
 
     # ------------------------------------------------------------------ who
 
@@ -235,17 +235,17 @@ class Run:
         seed.seed_everything(seed.derive(self.seed, "rank", stream))
         return wrapped, opt, feed
 
-    def keep(self, **things: Stateful) -> None:
+    def register(self, **things: Stateful) -> None:
         """Add anything with a ``state_dict`` to the state of the run, under the name given."""
         for name, thing in things.items():
             if not hasattr(thing, "state_dict") or not hasattr(thing, "load_state_dict"):
                 raise RankupError(
                     "not-stateful",
-                    f"run.keep({name}=…): {type(thing).__name__} has no state_dict and load_state_dict",
+                    f"run.register({name}=…): {type(thing).__name__} has no state_dict and load_state_dict",
                 )
-            if name in self.kept:
-                raise RankupError("kept-twice", f"run.keep({name}=…): the name is taken")
-            self.kept[name] = thing
+            if name in self.registered:
+                raise RankupError("registered-twice", f"run.register({name}=…): the name is taken")
+            self.registered[name] = thing
 
     # -------------------------------------------------------------- the loop
 
@@ -390,6 +390,6 @@ class Run:
         return {"tensors": taken.tensors, "own": taken.own, "facts": taken.facts}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Put back what ``state_dict`` gave, after ``prepare`` and ``keep`` and before the first step."""
+        """Put back what ``state_dict`` gave, after ``prepare`` and ``register`` and before the first step."""
         state.check(self, saved["facts"])
         state.restore(self, saved["tensors"], saved["own"], saved["own"]["kept"], saved["facts"])

@@ -46,7 +46,7 @@ def collect(run: Run, *, kept: bool) -> State:
     }
     own["kept"] = {
         name: thing.state_dict()
-        for name, thing in run.kept.items()
+        for name, thing in run.registered.items()
         if kept or getattr(thing, "per_rank", False)
     }
     return State(
@@ -58,7 +58,7 @@ def collect(run: Run, *, kept: bool) -> State:
         {
             "positions": [{**feed.cut, "at": list(feed.position.resume())} for feed in run.feeds],
             "prepared": len(run.prepared),
-            "kept": sorted(run.kept),
+            "kept": sorted(run.registered),
             "seed": run.seed,
             "world_size": run.world.world_size,
             "strategy": run.strategy.name,
@@ -93,11 +93,11 @@ def check(run: Run, facts: Mapping[str, Any]) -> None:
             f"the state was taken with seed {facts['seed']}, this run has {run.seed}: the order would differ",
             hint=f"rankup.init(seed={facts['seed']})",
         )
-    if facts["kept"] != sorted(run.kept):
+    if facts["kept"] != sorted(run.registered):
         raise RankupError(
             "other-kept",
-            f"the state keeps {facts['kept']}, this run {sorted(run.kept)}",
-            hint="call run.keep with the same names before loading",
+            f"the state keeps {facts['kept']}, this run {sorted(run.registered)}",
+            hint="call run.register with the same names before loading",
         )
     if (saved := facts.get("shards")) and run.strategy.shards and saved != run.strategy.shards:
         raise RankupError(
@@ -136,7 +136,7 @@ def restore(
     """Put back what ``collect`` gave; ``own`` is None where another number of ranks saved it. ``check`` it first."""
     for index, (model, optimizer) in enumerate(run.prepared):
         by_name.load_state(run.strategy, model, optimizer, tensors[str(index)])
-    for name, thing in run.kept.items():
+    for name, thing in run.registered.items():
         if not getattr(thing, "per_rank", False):
             thing.load_state_dict(kept[name])
         elif own is not None:  # with another number of ranks nobody's state is ours

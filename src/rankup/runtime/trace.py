@@ -27,7 +27,7 @@ from rankup.runtime.digest import digest, rows
 from rankup.runtime.interruption import VARIABLE as INTERRUPT_VARIABLE
 from rankup.runtime.interruption import Interruption
 from rankup.runtime.seed import rng_state
-from rankup.runtime.unkept import find_unkept
+from rankup.runtime.untracked_state import find_untracked
 from rankup.strategies import state as by_name
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Trace:
     def __init__(self, run: Run, folder: Path) -> None:
         self._run = run
         self._records = RecordWriter(folder / f"rank-{run.world.rank}.jsonl")
-        self._unkept = find_unkept(run)
+        self._unkept = find_untracked(run)
         self._losses: list[str] = []
         self._interruption = Interruption(os.environ.get(INTERRUPT_VARIABLE, ""), run.world.rank, folder)
 
@@ -121,7 +121,7 @@ def _state(run: Run) -> dict[str, str]:
             found[f"{prefix}optimizer/{name}/options"] = digest(dict(sorted(options.items())))
     found |= {
         f"kept/{name}": digest(thing.state_dict())
-        for name, thing in sorted(run.kept.items())
+        for name, thing in sorted(run.registered.items())
         if not getattr(thing, "timed", False)
     }
     return found | {f"metrics/{name}": digest(value) for name, value in sorted(run.metrics.items())}

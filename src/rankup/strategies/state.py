@@ -35,7 +35,7 @@ def state(strategy: Strategy, model: nn.Module, optimizer: Optimizer | None) -> 
             raise RankupError(
                 "extra-state",
                 f"{name} of the model is a {type(value).__name__}, which no snapshot of tensors holds",
-                hint="a buffer for what is a tensor; run.keep(name=thing) for anything with a state_dict",
+                hint="a buffer for what is a tensor; run.register(name=thing) for anything with a state_dict",
             )
     saved: State = {"model": {name: tensor.detach() for name, tensor in tensors.items()}}
     if optimizer is not None:

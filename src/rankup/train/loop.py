@@ -33,10 +33,10 @@ def train(run: Run, workload: Workload, options: TrainOptions, report: Report) -
     schedule = StepLR(optimizer, step_size=1, gamma=options.gamma)
     early_stop = EarlyStop(options.target_accuracy, options.patience)
     meter = Meter(run.device)
-    run.keep(schedule=schedule, early_stop=early_stop, meter=meter)
+    run.register(schedule=schedule, early_stop=early_stop, meter=meter)
     warmup = warmup_for(options, optimizer)
     if warmup is not None:
-        run.keep(warmup=warmup)
+        run.register(warmup=warmup)
 
     for epoch in run.epochs(options.epochs, data):
         # Here, not at the end of the epoch: a run that is resumed may have reached it before.

@@ -45,7 +45,7 @@ class Report:
         self._samples = 0
         self._steps_done = 0
         self._last: dict[str, Any] = {}
-        run.keep(report=self)
+        run.register(report=self)
 
     #: Wall-clock times: no two trainings have the same.
     timed = True

@@ -66,7 +66,7 @@ def of_resume(reference: Attempt, attempt: Attempt, difference: Difference) -> F
             f"state that is not in the snapshot: {', '.join(lost[:_NAMED])}",
             difference,
             f"{evidence}; {', '.join(lost[:_NAMED])} has a state_dict, and nobody keeps it",
-            f"run.keep({keep}) before the loop",
+            f"run.register({keep}) before the loop",
         )
     return _finding(
         "state-not-in-snapshot",
@@ -74,7 +74,7 @@ def of_resume(reference: Attempt, attempt: Attempt, difference: Difference) -> F
         difference,
         evidence,
         "an average, a counter, a schedule, a generator of its own: give it state_dict and load_state_dict, and "
-        "run.keep(name=it) before the loop",
+        "run.register(name=it) before the loop",
     )
 
 

@@ -1,4 +1,4 @@
-"""What has a state and is in no snapshot: averages, schedules, second optimizers that nobody gave to ``run.keep``.
+"""What has a state and is in no snapshot: averages, schedules, second optimizers that nobody gave to ``run.register``.
 
 Only ``rankup verify`` looks for them. Nothing tells what of it matters, so none of it is an error by itself: it becomes
 a finding where it differs after a resume.
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from rankup.runtime.run import Run
 
 
-def find_unkept(run: Run) -> dict[str, Any]:
+def find_untracked(run: Run) -> dict[str, Any]:
     """Everything alive with ``state_dict`` and ``load_state_dict`` that the run neither trains nor keeps, by its type's
     name: ``{"AveragedModel": …, "StepLR": …, "StepLR-2": …}``."""
-    ours = {id(thing) for thing in (*run.kept.values(), *run.optimizers)}
+    ours = {id(thing) for thing in (*run.registered.values(), *run.optimizers)}
     tensors = {id(t) for model in run.models for t in (*model.parameters(), *model.buffers())}
     things = [thing for thing in gc.get_objects() if _has_state(type(thing)) and id(thing) not in ours]
     modules = [thing for thing in things if isinstance(thing, nn.Module)]
-    kept = [thing for thing in run.kept.values() if isinstance(thing, nn.Module)]
+    kept = [thing for thing in run.registered.values() if isinstance(thing, nn.Module)]
     inner = {id(part) for whole in (*modules, *kept) for part in whole.modules() if part is not whole}
     found: dict[str, Any] = {}
     for thing in things:
