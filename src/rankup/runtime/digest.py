@@ -39,9 +39,11 @@ def _feed(hasher: Any, value: Any) -> None:
         hasher.update(f"{len(value)} items;".encode())
         for item in value:
             _feed(hasher, item)
+    elif isinstance(value, (set, frozenset)):
+        _feed(hasher, sorted(value, key=repr))
     elif isinstance(value, float):
         hasher.update(f"float {value.hex()};".encode())
-    elif value is None or isinstance(value, (bool, int, str, bytes)):
+    elif value is None or isinstance(value, (bool, int, str, bytes, complex)):
         hasher.update(f"{type(value).__name__} {value!r};".encode())
     else:
         hasher.update(f"{type(value).__qualname__};".encode())  # its repr may hold an address

@@ -42,6 +42,7 @@ from rankup.runtime.lockstep import even_batch
 from rankup.runtime.optimizer import OptimizerSource, build_optimizer
 from rankup.runtime.precision import Precision, make_precision
 from rankup.runtime.reduce import Number, reduce_mean, reduce_sum
+from rankup.runtime.registered import Values, as_stateful
 from rankup.runtime.sections import one_first, shared_first
 from rankup.runtime.state import Stateful
 from rankup.runtime.steps import Epoch
@@ -129,6 +130,7 @@ class Run:
         # Yours: what you put here stands in the snapshots, and can choose the best.
         self.metrics: dict[str, float] = {}
         self.registered: dict[str, Stateful] = {}
+        self.values = Values()  # the simple ones of what was registered
         self.batch: Batch | None = None  # the one that the loop's body has now
         self.buffers_differ = False
         self.feeds: list[Feed] = []  # what prepare made, in its order
@@ -235,17 +237,23 @@ class Run:
         seed.seed_everything(seed.derive(self.seed, "rank", stream))
         return wrapped, opt, feed
 
-    def register(self, **things: Stateful) -> None:
-        """Add anything with a ``state_dict`` to the state of the run, under the name given."""
+    def register(self, *, per_rank: bool = False, **things: Any) -> None:
+        """Add things to the state of the run, under the names given, before the loop.
+
+        - a thing with ``state_dict`` and ``load_state_dict``: a schedule, an average of weights;
+        - a list, dict, set or deque of plain values and tensors; a tensor, a NumPy array, a generator of random
+          numbers: the object itself is restored, so change it in place;
+        - a number, string, None, or a tuple of these: ``run.register(best=0.0)``, then ``run.values.best``.
+
+        It must be the same on all ranks, unless ``per_rank``. Raises RankupError for what no snapshot can hold.
+        """
         for name, thing in things.items():
-            if not hasattr(thing, "state_dict") or not hasattr(thing, "load_state_dict"):
-                raise RankupError(
-                    "not-stateful",
-                    f"run.register({name}=…): {type(thing).__name__} has no state_dict and load_state_dict",
-                )
             if name in self.registered:
                 raise RankupError("registered-twice", f"run.register({name}=…): the name is taken")
-            self.registered[name] = thing
+            stateful = as_stateful(name, thing, self.values, self.device)
+            if per_rank:
+                stateful.per_rank = True  # type: ignore[attr-defined]
+            self.registered[name] = stateful
 
     # -------------------------------------------------------------- the loop
 

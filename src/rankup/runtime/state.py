@@ -7,13 +7,14 @@ and stands with the first rank of each node. ``facts``: where the run is, and wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
+from rankup.runtime import registered_state
 from rankup.runtime.seed import derive, rng_state, seed_everything, set_rng_state
 from rankup.snapshots.state import State
 from rankup.strategies import state as by_name
@@ -24,7 +25,11 @@ if TYPE_CHECKING:
 
 class Stateful(Protocol):
     """Anything that can be kept: schedules, averages, counters. The same on all ranks, unless ``per_rank`` is True;
-    the same in every repetition of a training, unless ``timed`` is."""
+    the same in every repetition of a training, unless ``timed`` is.
+
+    ``per_rank`` things may have ``load_rank_states(states)``: it is called instead of ``load_state_dict`` where another
+    number of ranks saved them. Each old rank's state is given to one rank; some ranks get an empty list. A thing
+    without it begins anew there."""
 
     def state_dict(self) -> dict[str, Any]: ...
 
@@ -44,11 +49,8 @@ def collect(run: Run, *, kept: bool) -> State:
         for value in fields.values()
         if isinstance(value, torch.Tensor)
     }
-    own["kept"] = {
-        name: thing.state_dict()
-        for name, thing in run.registered.items()
-        if kept or getattr(thing, "per_rank", False)
-    }
+    registered, alike = registered_state.collect(run, kept=kept)
+    own |= registered
     return State(
         {
             str(index): by_name.state(run.strategy, model, optimizer)
@@ -68,6 +70,7 @@ def collect(run: Run, *, kept: bool) -> State:
             "step": run.steps_done,
         },
         frozenset(lasting),
+        alike,
     )
 
 
@@ -132,15 +135,13 @@ def restore(
     own: Mapping[str, Any] | None,
     kept: Mapping[str, Any],
     facts: Mapping[str, Any],
+    others: Callable[[], list[dict[str, Any]]] = list,
 ) -> None:
-    """Put back what ``collect`` gave; ``own`` is None where another number of ranks saved it. ``check`` it first."""
+    """Put back what ``collect`` gave; ``own`` is None where another number of ranks saved it, and ``others`` gives
+    the ``own`` of those that this rank takes over. ``check`` it first."""
     for index, (model, optimizer) in enumerate(run.prepared):
         by_name.load_state(run.strategy, model, optimizer, tensors[str(index)])
-    for name, thing in run.registered.items():
-        if not getattr(thing, "per_rank", False):
-            thing.load_state_dict(kept[name])
-        elif own is not None:  # with another number of ranks nobody's state is ours
-            thing.load_state_dict(own["kept"][name])
+    registered_state.restore(run, kept, own, others)
     for feed, position in zip(run.feeds, facts["positions"], strict=True):
         feed.position.epoch, feed.position.step = position["at"]
         feed.position.ended = False

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NoReturn
 from rankup.core.units import parse_duration
 from rankup.errors import RankupError
 from rankup.runtime import buffers, state
+from rankup.runtime.registered_state import warn_unused
 from rankup.runtime.stop import StopWatch
 from rankup.runtime.trace import Trace
 from rankup.snapshots.found import Found
@@ -177,6 +178,7 @@ class Survival:
         """What stands behind the inner loop is through as well; the position is that of the next epoch."""
         self._behind_the_loop = False
         self._epochs_since += 1
+        warn_unused(self._run)
         if self._watch.requested():
             self.leave()
         elif self._unit == "epoch" and self._epochs_since >= self._count:
@@ -206,7 +208,7 @@ class Survival:
             for index, (model, optimizer) in enumerate(run.prepared)
         }
         found.load_tensors(tensors, partial=run.strategy.name == "pp")
-        state.restore(run, tensors, found.own(), found.first_own()["kept"], found.facts)
+        state.restore(run, tensors, found.own(), found.first_own()["kept"], found.facts, found.taken_over)
         self._saved = self._where()
         positions = ", ".join(f"epoch {p['at'][0] + 1}, step {p['at'][1]}" for p in found.facts["positions"])
         run.print(f"resumed from {found.path.name}: {positions}")

@@ -76,8 +76,19 @@ class Found:
 
     def first_own(self) -> dict[str, Any]:
         """``State.own`` of the first rank of those whose part is in this directory."""
-        ranks = [int(m[1]) for name in self.manifest.files if (m := re.fullmatch(r"rank-(\d+)\.pt", name))]
-        return load_plain(self.path / own_file(min(ranks)))
+        return load_plain(self.path / own_file(min(self._ranks())))
+
+    def taken_over(self) -> list[dict[str, Any]]:
+        """Where another number of ranks saved it: ``State.own`` of those ranks that this one takes over. Rank 0 takes
+        all; the first rank of each node those of its node, where nodes have directories of their own."""
+        takes = self.world.rank == 0 if self.manifest.shared else self.world.local_rank == 0
+        return [load_plain(self.path / own_file(rank)) for rank in self._ranks()] if takes else []
+
+    def _ranks(self) -> list[int]:
+        """Those whose part is in this directory."""
+        return sorted(
+            int(m[1]) for name in self.manifest.files if (m := re.fullmatch(r"rank-(\d+)\.pt", name))
+        )
 
     def own(self) -> dict[str, Any] | None:
         """``State.own`` of this rank; None where the run that saved it had another number of ranks, so that no part

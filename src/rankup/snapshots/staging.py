@@ -33,6 +33,7 @@ class Staged:
     own: dict[str, Any]
     facts: str
     rest: list[tuple[str, torch.Tensor, torch.Tensor, int]] = field(default_factory=list)
+    alike: dict[str, str] = field(default_factory=dict)
     settled: threading.Event = field(default_factory=threading.Event)
 
     def finish(self) -> None:
@@ -85,7 +86,7 @@ class Staging:
         for device in self._devices:
             torch.cuda.current_stream(device).synchronize()
         self._devices.clear()
-        staged = Staged(parts, data, plain, own, json.dumps(state.facts), rest)
+        staged = Staged(parts, data, plain, own, json.dumps(state.facts), rest, state.alike)
         if not rest:
             staged.settled.set()
         return staged

@@ -24,12 +24,14 @@ class State:
     ``facts``    JSON, the same on all ranks: epoch, step, seed, world_size, strategy, precision, ``metrics``.
     ``lasting``  ids of those tensors that nothing changes before ``Saver.settle`` is called: an optimizer's moments,
                  until it steps. They may be copied beside the training.
+    ``alike``    name → text that must be the same on all ranks, or the save fails; ``sha256:…`` is not shown.
     """
 
     tensors: dict[str, Any]
     own: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     lasting: frozenset[int] = frozenset()
+    alike: dict[str, str] = field(default_factory=dict)
 
 
 Leaf = tuple[str, "dict[Any, Any] | list[Any]", Any]  # its name, what holds it, its key there

@@ -48,6 +48,7 @@ class _Offer:
     attempts: int  # how often the step was saved already
     parts: dict[str, Part]
     values: dict[str, Any]
+    alike: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, 
             attempts = max((entry.attempt for entry in entries(root) if entry.step == step), default=0)
             with disk.explained(folder):
                 disk.make_folder(folder)
-        return _Offer(world.node_rank, attempts, staged.parts, staged.values)
+        return _Offer(world.node_rank, attempts, staged.parts, staged.values, staged.alike)
 
     try:
         offers = peers.each(begin)
@@ -78,6 +79,7 @@ def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, 
         here = {rank: offer for rank, offer in enumerate(offers) if shared or offer.node == world.node_rank}
 
         def write_files() -> _Written:
+            _check_alike(offers)
             # Within `each`: what one node finds wrong is raised on all.
             names = divide({rank: offer.parts for rank, offer in here.items()}, whole=shared)[world.rank]
             return _write_files(folder, staged, names, _united(here) if leads else None, world.rank)
@@ -112,6 +114,22 @@ def _united(offers: Mapping[int, _Offer]) -> dict[str, Any]:
                     exit_code=1,
                 )
     return values
+
+
+def _check_alike(offers: Sequence[_Offer]) -> None:
+    """Raises RankupError where the ranks' registered things differ: only one rank's would be saved."""
+    for name, first in offers[0].alike.items():
+        for rank, offer in enumerate(offers):
+            if (other := offer.alike.get(name)) == first:
+                continue
+            shown = "" if first.startswith("sha256:") or other is None else f": {first} and {other}"
+            raise RankupError(
+                "ranks-differ",
+                f"{name} (run.register) differs between rank 0 and rank {rank}{shown}",
+                hint=f"compute it from values of all ranks (run.mean, run.sum); or save each rank's own: "
+                f"run.register({name}=…, per_rank=True)",
+                exit_code=1,
+            )
 
 
 def _write_files(
