@@ -1,0 +1,28 @@
+"""Every program, in the order of the table. A family is a module; a program is a class with a plain loop of its own."""
+
+from __future__ import annotations
+
+import inspect
+
+from programs import averages, large_batches, optimizers, schedules
+from programs.program import Program
+
+FAMILIES = (optimizers, schedules, averages, large_batches)
+
+#: Programs of features that rankup does not have yet: name → what is missing. Skipped, and in no table.
+PENDING: dict[str, str] = {}
+
+
+def _programs() -> list[type[Program]]:
+    found = []
+    for family in FAMILIES:
+        own = [
+            thing
+            for thing in vars(family).values()
+            if inspect.isclass(thing) and issubclass(thing, Program) and thing.__module__ == family.__name__
+        ]
+        found += [program for program in own if not program.__subclasses__()]
+    return found
+
+
+PROGRAMS: list[type[Program]] = _programs()

@@ -1,0 +1,156 @@
+"""What a program is tried with, and what is compared: each function gives what is wrong, in words, or nothing."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from programs.attempts import Attempt, attempt
+from programs.program import EQUAL, NOT_FOR, OWN, Program, Result
+from rankup.strategies.versions import TORCH
+
+TOLERANCE = 1e-9
+#: Where a resume on as many ranks is not yet the same bits: compared within the tolerance until it is.
+BITS_PENDING = {("ddp", 3), ("ddp", 4)}
+
+
+def applies(program: type[Program], strategy: str) -> bool:
+    """Whether there is something to try: fsdp on CPUs needs torch 2.8."""
+    return program.expects(strategy) != NOT_FOR and (strategy != "fsdp" or TORCH >= (2, 8))
+
+
+def worlds(strategy: str) -> tuple[int, ...]:
+    return {"none": (1,), "any-world": (1, 2, 3, 4)}.get(strategy, (2, 3, 4))
+
+
+@cache
+def plain(program: type[Program]) -> Result:
+    """What the plain loop ends with; once per process."""
+    state, threads = torch.get_rng_state(), torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return program().plain()
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_rng_state(state)
+
+
+def difference(theirs: Result, ours: Result, tolerance: float) -> str:
+    """The first name that differs by more than ``tolerance`` (0: in any bit), and by how much; or nothing."""
+    if theirs.keys() != ours.keys():
+        return f"names differ: {sorted(theirs.keys() ^ ours.keys())}"
+    for name, a in theirs.items():
+        b = ours[name]
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+            if a.shape != b.shape or a.dtype != b.dtype:
+                return f"{name}: {a.dtype}{list(a.shape)} and {b.dtype}{list(b.shape)}"
+            if torch.equal(a, b):
+                continue
+            number = torch.complex128 if a.is_complex() else torch.float64
+            distance = (a.to(number) - b.to(number)).abs().max().item()
+            if not distance <= tolerance:
+                return f"{name} differs by {distance:.1e}"
+        elif isinstance(a, float) and isinstance(b, float):
+            if a != b and not abs(a - b) <= tolerance:
+                return f"{name} differs: {a!r} and {b!r}"
+        elif a != b:
+            return f"{name} differs: {a!r} and {b!r}"
+    return ""
+
+
+class Trial:
+    """A program under one strategy on one number of ranks, in a directory of its own."""
+
+    def __init__(self, program: type[Program], strategy: str, world_size: int, folder: Path) -> None:
+        self.program = program
+        self.strategy = strategy
+        self.world_size = world_size
+        self.expected = program.expects(strategy)
+        self.problems: list[str] = []
+        self.whole: Attempt | None = None
+        self._folder = folder
+
+    def uninterrupted(self) -> Attempt:
+        """From the beginning to the end: as the plain loop, without a run directory; or the named error, with one."""
+        if self.expected in (EQUAL, OWN):
+            self.whole = attempt(self.program, self.strategy, self.world_size)
+            self._compare("uninterrupted", self.whole, None if self.expected == OWN else TOLERANCE)
+        else:
+            self.whole = self._attempt(self._folder / "refused", "2 steps", 0)
+            if self.whole.outcome != self.expected:
+                wrong = f"{self.expected} expected, {self.whole.outcome}: {self.whole.why}"
+                self._note("uninterrupted", wrong)
+        return self.whole
+
+    def killed(self, parts: tuple[float, ...], every: str, *others: int) -> None:
+        """Killed after each of ``parts`` of the optimizers' steps, and resumed; the last attempt ends: on as many
+        ranks with the same bits, and, from a copy of its snapshots, on each of the ``others``."""
+        assert self.whole is not None and self.whole.outcome == "ended"
+        folder = self._folder / f"{self.strategy}-{self.world_size}"
+        what = f"killed at {', '.join(f'{part:.0%}' for part in parts)}"
+        for part in parts:
+            died = self._attempt(folder, every, max(1, round(self.whole.steps * part)))
+            if died.outcome != "killed":
+                self._note(what, f"was not killed but {died.outcome}: {died.why}")
+                return
+        if not list((folder / "snapshots").glob("**/step-*")):
+            self._note(what, "left no snapshot: this shows nothing")
+        for other in others:
+            copied = self._folder / f"{folder.name}-to-{other}"
+            shutil.copytree(folder, copied, symlinks=True)
+            ended = attempt(self.program, self.strategy, other, copied, every)
+            if self.strategy == "any-world":
+                self._compare(f"{what}, resumed on {other}", ended, 0.0)
+            elif self.expected == EQUAL:
+                self._compare(f"{what}, resumed on {other}", ended, TOLERANCE)
+        self._same_bits(f"{what} and resumed", self._attempt(folder, every, 0))
+
+    def same_bits_as(self, other: Trial) -> None:
+        """Under any-world: whatever the number of ranks."""
+        assert self.whole is not None and other.whole is not None
+        if self.whole.outcome == other.whole.outcome == "ended":
+            wrong = difference(other.whole.results[0], self.whole.results[0], 0.0)
+            if wrong:
+                self._note(f"on {other.world_size} and on {self.world_size} ranks", wrong)
+
+    def _attempt(self, folder: Path, every: str, kill_at: int) -> Attempt:
+        folder.mkdir(parents=True, exist_ok=True)
+        return attempt(self.program, self.strategy, self.world_size, folder, every, kill_at)
+
+    def _same_bits(self, what: str, ended: Attempt) -> None:
+        if ended.outcome != "ended":
+            self._note(what, f"{ended.outcome}: {ended.why}")
+            return
+        assert self.whole is not None
+        for rank, (before, after) in enumerate(zip(self.whole.results, ended.results, strict=True)):
+            tolerance = TOLERANCE if (self.strategy, self.world_size) in BITS_PENDING else 0.0
+            if wrong := difference(before, after, tolerance):
+                self._note(what, f"rank {rank}: {wrong}")
+
+    def _compare(self, what: str, ended: Attempt, tolerance: float | None) -> None:
+        """Every rank with every other one, in all bits; and with the plain loop, or under 0 with the whole run."""
+        if ended.outcome != "ended":
+            self._note(what, f"{ended.outcome}: {ended.why}")
+            return
+        first = ended.results[0]
+        for rank, result in enumerate(ended.results):
+            if wrong := difference(first, result, 0.0):
+                self._note(what, f"rank 0 and rank {rank}: {wrong}")
+        if tolerance == 0.0:
+            assert self.whole is not None
+            if wrong := difference(self.whole.results[0], first, 0.0):
+                self._note(what, wrong)
+        elif tolerance is not None and (wrong := difference(plain(self.program), first, tolerance)):
+            self._note(what, f"plain loop and rankup: {wrong}")
+
+    def _note(self, what: str, wrong: str) -> None:
+        self.problems.append(f"{self.program.name()}, {self.strategy} on {self.world_size}, {what}: {wrong}")
+
+
+def record(program: type[Program], cells: dict[str, str]) -> dict[str, Any]:
+    """A program's row in benchmarks/results/programs.json."""
+    return {"summary": program.summary(), "cells": cells}
