@@ -1,4 +1,8 @@
-"""Behind ``run.batches``: each sample once over all ranks, with gradients off, while the run may be told to stop."""
+"""Behind ``run.batches``: each sample once over all ranks, with gradients off, while the run may be told to stop.
+
+Several evaluations may be open at once: one inside the body of another, two in a ``zip``, or one that its loop never
+finished. Gradients come back on when the last of them ends, or when a training step begins.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +11,112 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rankup.runtime.loaders import Feed
+from rankup.errors import RankupError
+from rankup.runtime.loaders import Batch, Feed
 
 if TYPE_CHECKING:
     from rankup.runtime.run import Run
     from rankup.runtime.survival import Survival
 
 
-def visit(run: Run, feed: Feed, survival: Survival) -> Iterator[Any]:
-    """The batches of ``feed``; asking whether to stop is a collective that each rank joins as often, however many
-    batches it has or looks at.
-    """
-    outer, gradients = run.batch, torch.is_grad_enabled()
-    asked = survival.asked(feed.steps)
-    # Off, not only for speed: a forward that DDP expects a backward of may be a collective.
-    torch.set_grad_enabled(False)
-    try:
-        for batch in feed.batches(0, 0):
-            run.batch = batch
-            yield batch.value
-            run.batch = outer
-            if next(asked, False):
-                survival.leave()
-    except GeneratorExit:  # a break: here nobody would hear an exception, and the next one who asks leaves
-        run.batch = outer
-        list(asked)
-        raise
-    finally:
-        run.batch = outer
-        torch.set_grad_enabled(gradients)
-    if any(list(asked)):
-        survival.leave()
+class Evaluations:
+    """The open evaluations of one run, in the order in which they began."""
+
+    def __init__(self, run: Run, survival: Survival) -> None:
+        self._run = run
+        self._survival = survival
+        self._open: list[_Evaluation] = []
+        self._gradients = True  # whether they were on before the first of the open ones
+        self._batch: Batch | None = None  # of the training step that the first of the open ones stands in
+        self._latest: _Evaluation | None = None  # the one that handed out the last batch
+
+    @property
+    def any_open(self) -> bool:
+        return bool(self._open)
+
+    def visit(self, feed: Feed) -> Iterator[Any]:
+        """The batches of ``feed``. Asking whether to stop is a collective that each rank joins as often, however many
+        batches it has or looks at."""
+        one = _Evaluation(feed, self._survival.asked(feed.steps), self._run.batch)
+        self._begin(one)
+        try:
+            for batch in feed.batches(0, 0):
+                self._check_turn(one)
+                self._run.batch, self._latest = batch, one
+                yield batch.value
+                if one.overtaken:
+                    raise _overtaken()
+                self._run.batch = one.outer
+                if next(one.asked, False):
+                    self._survival.leave()
+            if one.overtaken:
+                raise _overtaken()
+        except (
+            GeneratorExit
+        ):  # a break: here nobody would hear an exception, and the next one who asks leaves
+            list(one.asked)
+            raise
+        finally:
+            self._end(one)
+        if any(list(one.asked)):
+            self._survival.leave()
+
+    def overtake(self) -> None:
+        """A training step begins: whatever is open was left unfinished by its loop."""
+        for one in self._open[:]:
+            one.overtaken = True
+            list(one.asked)
+            self._end(one)
+
+    def _begin(self, one: _Evaluation) -> None:
+        if not self._open:
+            self._gradients, self._batch = torch.is_grad_enabled(), self._run.batch
+            # Off, not only for speed: a forward that DDP expects a backward of may be a collective.
+            torch.set_grad_enabled(False)
+        self._open.append(one)
+
+    def _end(self, one: _Evaluation) -> None:
+        if one not in self._open:
+            return
+        inner = one is self._open[-1]
+        self._open.remove(one)
+        if not self._open:
+            torch.set_grad_enabled(self._gradients)
+            self._run.batch = self._batch
+        elif inner:
+            self._run.batch = one.outer
+
+    def _check_turn(self, one: _Evaluation) -> None:
+        """An error where two evaluations take turns, as in a ``zip``, and their batches are cut differently: the counts
+        of one would weigh what was computed on the other."""
+        other = self._latest
+        takes_turns = other is not None and other is not one and other in self._open and one.handed_out
+        if takes_turns and other is not None and other.feed.cut != one.feed.cut:
+            raise RankupError(
+                "uneven-zip",
+                "two evaluations take turns, and their batches are cut differently",
+                context=f"{one.feed.cut} and {other.feed.cut}",
+                hint="evaluate one after the other, or one data set that yields both "
+                "(torch.utils.data.StackDataset)",
+                exit_code=1,
+            )
+        one.handed_out = True
+
+
+class _Evaluation:
+    def __init__(self, feed: Feed, asked: Iterator[bool], outer: Batch | None) -> None:
+        self.feed = feed
+        self.asked = asked
+        self.outer = outer  # the batch that was at hand when it began
+        self.handed_out = False
+        self.overtaken = False
+
+
+def _overtaken() -> RankupError:
+    return RankupError(
+        "evaluation-overtaken",
+        "an evaluation goes on after a training step began, which had turned gradients on again",
+        hint="run.batches is for evaluations: finish or leave each before the next training step. To train on two "
+        "data sets at once, prepare one that yields both (torch.utils.data.StackDataset)",
+        exit_code=1,
+    )

@@ -33,13 +33,14 @@ from rankup.runtime.any_world import (
 )
 from rankup.runtime.choice import choose_strategy
 from rankup.runtime.device import choose_device
-from rankup.runtime.evaluation import visit
+from rankup.runtime.evaluation import Evaluations
 from rankup.runtime.feeds import Data, FeedOptions, Here, make_feed
 from rankup.runtime.gradients import Gradients
 from rankup.runtime.group import start_groups
 from rankup.runtime.loaders import Batch, Feed
 from rankup.runtime.lockstep import even_batch
 from rankup.runtime.optimizer import OptimizerSource, build_optimizer
+from rankup.runtime.pending import PendingGradients
 from rankup.runtime.precision import Precision, make_precision
 from rankup.runtime.reduce import Number, reduce_mean, reduce_sum
 from rankup.runtime.registered import Values, as_stateful
@@ -47,12 +48,14 @@ from rankup.runtime.sections import one_first, shared_first
 from rankup.runtime.state import Stateful
 from rankup.runtime.steps import Epoch
 from rankup.runtime.survival import Snapshots, Survival
+from rankup.runtime.training_folder import check_name
 from rankup.strategies import Strategy
 from rankup.world import World
 
 
 def init(
     *,
+    name: str = "",
     seed: int = 0,
     device: str = "auto",
     precision: str = "fp32",
@@ -70,10 +73,12 @@ def init(
     made. ``exact``: ``same-world`` is exact to the bit over interruptions; ``any-world`` on other numbers of processes
     too, up to ``virtual_shards`` of them (docs/explanation/exactness.md). ``timeout`` is for one collective.
     ``snapshots`` says when to save, where there is a run directory: every ten minutes, at the end, and when told to
-    stop.
+    stop. Several trainings of one process (folds, learning rates) are told apart by their order, or by ``name``: each
+    resumes from its own snapshots.
 
     Raises RankupError for a contradictory environment, an unreachable rendezvous, or an unknown name.
     """
+    check_name(name)
     world = World.detect(os.environ)
     place = choose_device(world, device)
     shards = shards_for(exact, virtual_shards)
@@ -85,6 +90,7 @@ def init(
         seed,
         snapshots or Snapshots(),
         timeout,
+        name,
     )
 
 
@@ -100,8 +106,10 @@ class Run:
         seed_: int,
         snapshots: Snapshots,
         timeout: timedelta,
+        name: str = "",
     ) -> None:
         self.world = world
+        self.name = name
         self.device = device
         self.precision = precision
         self.strategy = strategy
@@ -122,11 +130,15 @@ class Run:
             strategy.shards,
         )
         seed.seed_everything(seed_)
-        self._survival = Survival(self, snapshots, stop.watch(self.directory, world.rank, self._control))
         self.models: list[nn.Module] = []  # as the user made them; what prepare returned may wrap them
         self.optimizers: list[Optimizer] = []
         self.prepared: list[tuple[nn.Module, Optimizer | None]] = []  # the two, as prepare got them together
+        watch = stop.watch(self.directory, world.rank, self._control)
+        self.pending = PendingGradients(self, self._control)
+        self._survival = Survival(self, snapshots, watch, self._control)
+        self.evaluations = Evaluations(self, self._survival)
         self.steps_done = 0
+        self.steps_reached = 0  # one more than steps_done from the moment a step's last batch is handed out
         # Yours: what you put here stands in the snapshots, and can choose the best.
         self.metrics: dict[str, float] = {}
         self.registered: dict[str, Stateful] = {}
@@ -259,6 +271,19 @@ class Run:
 
     def epochs(self, epochs: int, data: Feed | None = None) -> Iterator[Epoch]:
         """``for epoch in run.epochs(90): for x, y in epoch: …``; what follows the inner loop runs once per epoch."""
+        return self._epochs(data, epochs, None)
+
+    def steps(
+        self, data: Feed | None, *, epochs: int | None = None, steps: int | None = None
+    ) -> Iterator[Any]:
+        """This rank's batches of ``epochs`` epochs, one after another: the flat form of ``run.epochs``. Or of ``steps``
+        steps, over as many epochs as that takes. Both count from the beginning, also after a resume."""
+        if (epochs is None) == (steps is None):
+            raise RankupError("epochs-or-steps", "run.steps takes epochs=, or steps=, and one of them")
+        for epoch in self._epochs(data, epochs, steps):
+            yield from epoch.batches(steps)
+
+    def _epochs(self, data: Feed | None, epochs: int | None, steps: int | None) -> Iterator[Epoch]:
         feed = data if data is not None else (self.feeds[-1] if self.feeds else None)
         if not hasattr(feed, "position"):
             raise RankupError(
@@ -267,18 +292,29 @@ class Run:
                 hint="model, opt, data = run.prepare(model, opt, dataset, global_batch=…)",
             )
         assert feed is not None
+        unit, goal = ("epochs", epochs) if epochs is not None else ("steps", steps)
+        if not isinstance(goal, int) or goal < 1:
+            raise RankupError("bad-length", f"{unit}={goal!r}: at least 1 is needed")
         position = feed.position
-        with self._survival.loop():
-            while position.epoch < epochs:
-                index = position.epoch
-                yield Epoch(self, feed, index, self._survival)
-                position.epoch, position.step, position.ended = index + 1, 0, False
+        with self._survival.loop(feed, unit, goal):
+            while (position.epoch if epochs is not None else position.total) < goal:
+                epoch = Epoch(self, feed, position.epoch, self._survival)
+                try:
+                    yield epoch
+                finally:
+                    epoch.close()
+                if steps is not None and position.total >= steps and not position.ended:
+                    return  # in the middle of an epoch
+                position.end_epoch()
                 self._survival.epoch_done()
 
-    def steps(self, data: Feed | None, *, epochs: int) -> Iterator[Any]:
-        """This rank's batches of all epochs, one after another: the flat form of ``run.epochs``."""
-        for epoch in self.epochs(epochs, data):
-            yield from epoch.batches()
+    def begin_batch(self, batch: Batch) -> None:
+        """A training batch is about to be handed out."""
+        if self.evaluations.any_open:
+            self.evaluations.overtake()
+        self.batch = batch
+        if batch.last:
+            self.steps_reached = self.steps_done + 1
 
     def batches(
         self,
@@ -300,13 +336,13 @@ class Run:
             size = even_batch(dataset, size, self.replicas)
         options = FeedOptions(shuffle=False, fill=False, sample_rng=sample_rng, sharded=sharded)
         feed = make_feed(dataset, self._here, size, options, loader)
-        yield from visit(self, feed, self._survival)
+        yield from self.evaluations.visit(feed)
 
     def save(self) -> None:
         """Save a snapshot now, and return when it is durable; for a loop that is left before its last epoch, which
-        saves by itself. In a loop over epochs or steps, where ``state_dict`` may be taken. A collective.
+        saves by itself. Where ``state_dict`` may be taken. A collective.
         """
-        check_whole(self)
+        self._check_between_steps()
         self._survival.save_now()
 
     @property
@@ -393,9 +429,20 @@ class Run:
         """Everything that this rank needs to go on from here. Tensors are the live ones: copy or save it before the
         next step. Take it in the loop's body after ``opt.step()``, or last thing behind the inner loop.
         """
-        check_whole(self)
-        taken = state.collect(self, kept=True)
+        self._check_between_steps()
+        taken = state.collect(self, kept=True, gradients=self.pending.any_here())
         return {"tensors": taken.tensors, "own": taken.own, "facts": taken.facts}
+
+    def _check_between_steps(self) -> None:
+        """An error where the state at hand is none to go on from."""
+        check_whole(self)
+        if self.batch is not None and not self.batch.last:
+            raise RankupError(
+                "mid-step",
+                "the state is to be taken between two micro-batches of a step",
+                hint="take it after the last one: `if run.batch.last: …`",
+                exit_code=1,
+            )
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Put back what ``state_dict`` gave, after ``prepare`` and ``register`` and before the first step."""

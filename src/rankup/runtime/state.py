@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+from torch import nn
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
@@ -36,9 +37,12 @@ class Stateful(Protocol):
     def load_state_dict(self, state_dict: dict[str, Any]) -> Any: ...
 
 
-def collect(run: Run, *, kept: bool) -> State:
-    """The live state of this rank; ``kept`` says whether what was kept is to be in it, if it is not ``per_rank``."""
+def collect(run: Run, *, kept: bool, gradients: bool) -> State:
+    """The live state of this rank; ``kept`` says whether what was registered is to be in it, if it is not ``per_rank``,
+    and ``gradients`` whether those that wait for a step are."""
     own: dict[str, Any] = {"rng": rng_state()}
+    if gradients:
+        own["gradients"] = run.pending.state()
     if run.buffers_differ:
         own["buffers"] = [dict(model.named_buffers()) for model, _ in run.prepared]
     lasting = {
@@ -53,12 +57,12 @@ def collect(run: Run, *, kept: bool) -> State:
     own |= registered
     return State(
         {
-            str(index): by_name.state(run.strategy, model, optimizer)
+            str(index): _with_buffers(model, by_name.state(run.strategy, model, optimizer))
             for index, (model, optimizer) in enumerate(run.prepared)
         },
         own,
         {
-            "positions": [{**feed.cut, "at": list(feed.position.resume())} for feed in run.feeds],
+            "positions": [{**feed.cut, **feed.position.state()} for feed in run.feeds],
             "prepared": len(run.prepared),
             "kept": sorted(run.registered),
             "seed": run.seed,
@@ -66,12 +70,43 @@ def collect(run: Run, *, kept: bool) -> State:
             "strategy": run.strategy.name,
             "shards": run.strategy.shards,
             "precision": run.precision.name,
+            "gradients": gradients,
             "metrics": _numbers(run.metrics),
-            "step": run.steps_done,
+            "step": run.steps_reached,
         },
         frozenset(lasting),
         alike,
     )
+
+
+def _with_buffers(model: nn.Module, saved: dict[str, Any]) -> dict[str, Any]:
+    """``saved`` and the buffers that are no part of the model's ``state_dict``: the training goes by them as well."""
+    buffers = {name: buffer.detach() for name, buffer in model.named_buffers() if name not in saved["model"]}
+    return {**saved, "buffers": buffers}
+
+
+def target(
+    run: Run, model: nn.Module, optimizer: Optimizer | None, saved: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A state of this run's layout to load into; ``saved`` is what was saved of it, with tensors on ``meta``."""
+    buffers = {
+        name: torch.empty(buffer.shape, dtype=buffer.dtype)
+        for name, buffer in saved.get("buffers", {}).items()
+    }
+    return {**by_name.target(run.strategy, model, optimizer, saved), "buffers": buffers}
+
+
+def _load_buffers(model: nn.Module, saved: Mapping[str, torch.Tensor]) -> None:
+    """Put them back, also where the model makes them, or gives them their shape, at its first forward only."""
+    for name, value in saved.items():
+        path, _, last = name.rpartition(".")
+        owner = model.get_submodule(path)
+        live = owner._buffers.get(last)
+        if live is not None and live.shape == value.shape:
+            live.copy_(value)
+        else:
+            device = next((t.device for t in (*model.parameters(), *model.buffers())), torch.device("cpu"))
+            owner.register_buffer(last, value.to(device), persistent=False)
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -95,6 +130,14 @@ def check(run: Run, facts: Mapping[str, Any]) -> None:
             "other-seed",
             f"the state was taken with seed {facts['seed']}, this run has {run.seed}: the order would differ",
             hint=f"rankup.init(seed={facts['seed']})",
+        )
+    if facts.get("gradients") and facts["world_size"] != run.world.world_size:
+        raise RankupError(
+            "mid-window",
+            "the state was taken in the middle of a window of gradients that are accumulated by hand, of which each of "
+            f"{facts['world_size']} processes has its own",
+            hint=f"go on with {facts['world_size']} processes; or accumulate by prepare(…, accumulate=n), run.backward "
+            "and run.step, whose windows are never saved in the middle",
         )
     if facts["kept"] != sorted(run.registered):
         raise RankupError(
@@ -141,11 +184,12 @@ def restore(
     the ``own`` of those that this rank takes over. ``check`` it first."""
     for index, (model, optimizer) in enumerate(run.prepared):
         by_name.load_state(run.strategy, model, optimizer, tensors[str(index)])
+        with torch.no_grad():
+            _load_buffers(model, tensors[str(index)]["buffers"])
     registered_state.restore(run, kept, own, others)
     for feed, position in zip(run.feeds, facts["positions"], strict=True):
-        feed.position.epoch, feed.position.step = position["at"]
-        feed.position.ended = False
-    run.steps_done = facts["step"]
+        feed.position.load(position)
+    run.steps_done = run.steps_reached = facts["step"]
     run.metrics = dict(facts["metrics"])
     if own is None:
         # Another number of ranks: nobody's generators are ours, so begin a stream that no rank has had.
@@ -154,6 +198,8 @@ def restore(
     with torch.no_grad():
         for (model, _), buffers in zip(run.prepared, own.get("buffers", []), strict=False):
             for name, buffer in model.named_buffers():
-                buffer.copy_(buffers[name])
+                if name in buffers:
+                    buffer.copy_(buffers[name])
     run.buffers_differ = "buffers" in own
+    run.pending.load(own.get("gradients", []))
     set_rng_state(dict(own["rng"]))

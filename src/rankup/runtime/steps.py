@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from rankup.errors import RankupError
@@ -17,13 +18,15 @@ if TYPE_CHECKING:
 
 
 class Epoch:
-    """One epoch: iterate it for this rank's batches. ``index`` from 0; ``len()`` is the number of steps."""
+    """One epoch: iterate it once for this rank's batches. ``index`` from 0; ``len()`` is the number of steps."""
 
     def __init__(self, run: Run, feed: Feed, index: int, survival: Survival) -> None:
         self.index = index
         self._survival = survival
         self._run = run
         self._feed = feed
+        # Weak: a break is to end the iteration at once, as it does where nobody else holds it.
+        self._iterator: weakref.ref[Generator[Any, None, None]] | None = None
 
     @property
     def done(self) -> int:
@@ -37,6 +40,24 @@ class Epoch:
         return steps
 
     def __iter__(self) -> Iterator[Any]:
+        if self._iterator is not None:
+            raise RankupError(
+                "epoch-iterated-twice",
+                f"epoch {self.index + 1} is iterated a second time, and has handed out its batches already",
+                hint="iterate each epoch once; run.epochs(2 * n) goes over the data twice as often",
+                exit_code=1,
+            )
+        iterator = self._batches_of_all()
+        self._iterator = weakref.ref(iterator)
+        return iterator
+
+    def close(self) -> None:
+        """End an iteration that was left unfinished by a named iterator, as a ``break`` would have."""
+        iterator = self._iterator() if self._iterator is not None else None
+        if iterator is not None:
+            iterator.close()
+
+    def _batches_of_all(self) -> Generator[Any, None, None]:
         try:
             yield from self.batches()
         except GeneratorExit:  # a break ends the epoch: a resume must not train what is left of it
@@ -46,16 +67,18 @@ class Epoch:
             position.ended = True
             raise
 
-    def batches(self) -> Iterator[Any]:
-        """The same in the flat form of the loop: a break leaves the epoch where it stands."""
+    def batches(self, limit: int | None = None) -> Iterator[Any]:
+        """The same in the flat form of the loop: a break leaves the epoch where it stands, and so does ``limit``, a
+        number of steps since the data was prepared."""
         run, position, strategy = self._run, self._feed.position, self._run.strategy
         accumulates, checked = run.gradients.accumulate > 1, run.gradients.need_calls
         replicas = run.replicas
         by_shard = isinstance(strategy, AnyWorld)
         run.gradients.check_finished()
+        reached = False
         try:
             for batch in self._feed.batches(self.index, position.step):
-                run.batch = batch
+                run.begin_batch(batch)
                 run.buffers_differ = not by_shard
                 if by_shard:
                     self._begin_shard(batch)
@@ -64,13 +87,16 @@ class Epoch:
                 else:
                     run.gradients.weigh(batch.samples * replicas / batch.total)
                 if batch.last:
-                    position.step += 1
+                    position.advance()
                 if batch.samples and batch.last and not checked:
                     yield batch.value
                 else:
                     yield from self._with_care(batch)
                 if batch.last:
                     self._survival.step_done()
+                    if limit is not None and position.total >= limit:
+                        reached = True
+                        break
         except GeneratorExit:  # a break, or an error: nothing that another rank would have to join
             if run.batch is not None and run.batch.last:
                 run.steps_done += 1
@@ -85,6 +111,8 @@ class Epoch:
             if by_shard:  # the last shard's numbers are not the same on all ranks
                 seed_everything(derive(run.seed, "behind", self.index))
         run.settle_buffers()
+        if reached and position.step != self._feed.steps:
+            return
         self._survival.epoch_trained()
         position.ended = True
 

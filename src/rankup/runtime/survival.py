@@ -5,8 +5,13 @@ Everything here happens between steps, on all ranks alike. ``run.epochs`` stands
 through; ``run.batches`` ``asks`` as it evaluates.
 
 Where the code behind the inner loop is interrupted (an evaluation, mostly), the state to go on from is that of the
-moment before it began, so that all of it runs again, and none of it twice: that state is copied when the epoch's
-batches are through, and written only if it is needed.
+moment before it began, so that all of it runs again, and none of it twice: that state is held when the epoch's
+batches are through (``held.py``), and written only if it is needed. Where that code has changed the weights, it is
+carried out to its end first.
+
+A run may have several loops. One that begins when more has been prepared than for the one before is another *stage*
+(pre-training, then fine-tuning): it has a directory of its own, so that a run that is interrupted in its second stage
+finds what the first one ended with.
 """
 
 from __future__ import annotations
@@ -18,25 +23,33 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
 
 from rankup.core.units import parse_duration
 from rankup.errors import RankupError
 from rankup.runtime import buffers, state
+from rankup.runtime.held import Held
+from rankup.runtime.loaders import Feed
 from rankup.runtime.registered_state import warn_unused
 from rankup.runtime.stop import StopWatch
 from rankup.runtime.trace import Trace
+from rankup.runtime.training_folder import training_done, training_folder
 from rankup.snapshots.found import Found
+from rankup.snapshots.peers import Peers
 from rankup.snapshots.prune import Keep
 from rankup.snapshots.saver import Saver
 from rankup.snapshots.state import State
-from rankup.strategies import state as by_name
 
 if TYPE_CHECKING:
     from rankup.runtime.run import Run
 
 # How much longer than measured a save may take before it is too late, and what an end costs besides (seconds).
 CAUTION, LEAVING_S = 3.0, 15.0
+# Steps that a save waits for the end of a window of gradients that is accumulated by hand.
+WINDOW_PATIENCE = 256
 # What the environment says holds before what the script says: ``rankup verify`` saves often, and elsewhere.
 EVERY_VARIABLE, DIRECTORY_VARIABLE = "RANKUP_SNAPSHOT_EVERY", "RANKUP_SNAPSHOT_DIR"
 
@@ -83,27 +96,42 @@ class Snapshots:
 class Survival:
     """Of one run. Without a directory it only listens: a request to stop ends the run without a snapshot."""
 
-    def __init__(self, run: Run, options: Snapshots, watch: StopWatch) -> None:
+    def __init__(
+        self, run: Run, options: Snapshots, watch: StopWatch, control: dist.ProcessGroup | None
+    ) -> None:
         self._run = run
         self._options = options.in_force()
         self._watch = watch
+        self._control = control
         self._trace: Trace | None = None
         self._unit, self._count = self._options.interval()
+        self._peers: Peers | None = None
+        self._folder: Path | None = None  # of this training, once it has begun to save
+        self._stage = 0
+        self._stage_prepared = -1  # how much was prepared when the stage began
         self._saver: Saver | None = None
+        self._open = False  # whether a loop is running
+        self._goals: dict[
+            tuple[int, str], int
+        ] = {}  # of loops that came to their end: (feed, unit) → how many
         self._listening = contextlib.ExitStack()
-        self._begun = False
+        self._waited = 0  # steps for which a save has waited for the end of a window
         self._saved: object = None  # where the run was when it was last saved
         self._saved_at = time.monotonic()
         self._epochs_since = 0
         self._behind_the_loop = False
+        self._held: Held | None = None
+        self._finish_first = False  # the code behind the inner loop has changed what was held
         watch.takes = self._takes
         watch.save_due = self._time_is_up
 
     # ------------------------------------------------------- called by the run
 
     @contextlib.contextmanager
-    def loop(self) -> Iterator[None]:
-        """Around a loop over epochs: resume before the first one, save after the last."""
+    def loop(self, feed: Feed, unit: str, goal: int) -> Iterator[None]:
+        """Around a loop over ``goal`` epochs or steps (``unit``): resume before the first step, save after the last."""
+        self._check_loop(feed, unit, goal)
+        self._open = True
         try:
             self._begin()
             if (trace := Trace.from_environment(self._run)) is not None:
@@ -112,52 +140,98 @@ class Survival:
             self._end()
             if self._trace is not None:
                 self._trace.end()
+            self._goals[id(feed), unit] = goal
         finally:
             # Left by a break or an error: no collective, and whoever comes next may have the directory.
+            self._open = False
             self._listening.close()
             if self._saver is not None:
                 self._saver.release()
                 self._saver = None
 
+    def _check_loop(self, feed: Feed, unit: str, goal: int) -> None:
+        if self._open:
+            raise RankupError(
+                "two-loops",
+                "a loop over run.steps or run.epochs begins while another one of this run is not finished",
+                hint="to train on two data sets at once prepare one that yields both "
+                "(torch.utils.data.StackDataset); a loop held by a name is left by its close()",
+                exit_code=1,
+            )
+        if goal <= self._goals.get((id(feed), unit), 0):
+            raise RankupError(
+                "trained-already",
+                f"a loop over {goal} {unit} of data that has been trained for {self._goals[id(feed), unit]} {unit}: "
+                f"{unit}= counts from the beginning, and nothing would be trained",
+                hint="for epoch in run.epochs(n): for batch in epoch: …   # what follows the inner loop runs once per "
+                "epoch",
+                exit_code=1,
+            )
+
     def _begin(self) -> None:
-        """Everything is prepared and kept by now."""
-        self._behind_the_loop = False  # a loop before may have been left there
+        """Everything is prepared and registered by now."""
+        self._behind_the_loop = self._finish_first = False  # a loop before may have been left there
+        self._held = None
         self._listening.enter_context(self._watch.listening())
         if self._run.directory is not None and self._run.is_main:
             self._run.directory.listening.touch()
             self._listening.callback(self._run.directory.listening.unlink, missing_ok=True)
-        wanted = self._options.directory
-        directory = Path(wanted) if wanted is not None else None
-        if directory is None and self._run.directory is not None:
-            directory = self._run.directory.path / "snapshots"
-        if directory is None or not self._run.strategy.snapshots:
+        self._run.pending.watch(self._listening)
+        begins = len(self._run.prepared) > self._stage_prepared
+        if begins:
+            self._stage, self._stage_prepared = self._stage + 1, len(self._run.prepared)
+        self._saver = self._open_saver()
+        if self._saver is None:
             return
-        self._saver = Saver(
-            directory,
-            self._run.world,
-            keep=self._options.keep,
-            asynchronous=self._options.asynchronous,
-        )
         for optimizer in self._run.optimizers:
             if hasattr(optimizer, "register_step_pre_hook"):
                 hook = optimizer.register_step_pre_hook(self._before_step)
                 self._listening.callback(hook.remove)
-        if not self._begun:  # a second loop goes on where the first one ended
-            self._begun = True
+        if begins:  # a second loop of a stage goes on where the first one ended
             found = self._saver.newest()
             if found is not None:
                 self._resume(found)
         self._saved_at = time.monotonic()
 
+    def _open_saver(self) -> Saver | None:
+        """For the directory of this stage; None where there is none."""
+        run = self._run
+        wanted = self._options.directory
+        base = Path(wanted) if wanted is not None else None
+        if base is None and run.directory is not None:
+            base = run.directory.path / "snapshots"
+        if base is None or not run.strategy.snapshots:
+            return None
+        if self._folder is None:
+            self._folder = training_folder(base, run.name)
+            if self._folder.name.startswith("training-"):
+                run.print(
+                    f"{self._folder.name} of this process: its snapshots are in {self._folder} "
+                    "(rankup.init(name=…) names it)"
+                )
+        if self._peers is None:
+            self._peers = Peers(run.world)
+        return Saver(
+            self._folder if self._stage == 1 else self._folder / f"stage-{self._stage}",
+            run.world,
+            peers=self._peers,
+            keep=self._options.keep,
+            asynchronous=self._options.asynchronous,
+        )
+
     def step_done(self) -> None:
         """Between two steps."""
-        self._run.steps_done += 1
+        self._run.steps_done = self._run.steps_reached
         if self._trace is not None:
             self._trace.step()
         if self._watch.requested():
             self.leave()
-        elif self._watch.save_agreed() or (self._unit == "step" and self._run.steps_done % self._count == 0):
-            self._save()
+        elif (
+            self._watch.save_agreed()
+            or self._waited
+            or (self._unit == "step" and self._run.steps_done % self._count == 0)
+        ):
+            self._save_behind_a_window()
 
     def asked(self, steps: int | None) -> Iterator[bool]:
         """For an evaluation of ``steps`` global batches: each ``next`` asks whether to ``leave``.
@@ -171,12 +245,13 @@ class Survival:
         """The epoch's batches are through, and what stands behind the inner loop begins. ``alone``: after a break or an
         error, of which other ranks may know nothing."""
         if self._saver is not None:
-            self._saver.hold(self._run.steps_done, self._state(alone=alone))
+            self._held = Held(self._state(alone=alone))
         self._behind_the_loop = True
 
     def epoch_done(self) -> None:
         """What stands behind the inner loop is through as well; the position is that of the next epoch."""
-        self._behind_the_loop = False
+        self._behind_the_loop = self._finish_first = False
+        self._held = None
         self._epochs_since += 1
         warn_unused(self._run)
         if self._watch.requested():
@@ -185,9 +260,18 @@ class Survival:
             self._save()
 
     def save_now(self) -> None:
-        if self._saver is not None:
+        """Save, and wait until it is durable; before the first and after the last epoch, too."""
+        opened = None if self._saver is not None else self._open_saver()
+        saver = self._saver = self._saver or opened
+        if saver is None:
+            return
+        try:
             self._save()
-            self._saver.wait()
+            saver.wait()
+        finally:
+            if opened is not None:
+                opened.release()
+                self._saver = None
 
     def _end(self) -> None:
         """After the last epoch: its state is saved, so that a run that is done begins no epoch again."""
@@ -196,6 +280,8 @@ class Survival:
                 self._save()
             self._saver.close()
             self._saver = None
+            assert self._folder is not None
+            training_done(self._folder)
 
     # ------------------------------------------------------------------ inside
 
@@ -204,7 +290,7 @@ class Survival:
         state.check(run, found.facts)
         outline = found.outline()
         tensors = {
-            str(index): by_name.target(run.strategy, model, optimizer, outline.get(str(index), {}))
+            str(index): state.target(run, model, optimizer, outline.get(str(index), {}))
             for index, (model, optimizer) in enumerate(run.prepared)
         }
         found.load_tensors(tensors, partial=run.strategy.name == "pp")
@@ -218,42 +304,69 @@ class Survival:
         if self._saver is not None:
             self._saver.settle()
 
-    def _state(self, *, alone: bool = False) -> State:
+    def _state(self, *, alone: bool = False, gradients: bool = False) -> State:
         run = self._run
-        # What was kept is the same everywhere: one copy is enough, on each node where directories are not shared.
-        taken = state.collect(run, kept=run.world.local_rank == 0)
+        # What was registered is the same everywhere: one copy is enough, on each node where directories are not shared.
+        taken = state.collect(run, kept=run.world.local_rank == 0, gradients=gradients)
         if run.buffers_differ and run.replicas > 1 and not alone:
             # Ours are among what is this rank's own. For whoever cannot take that (other ranks, an export): the mean.
             for index, (model, _) in enumerate(run.prepared):
                 means = {id(buffer): value for buffer, value in buffers.united(model, run.world.world_size)}
-                whole = taken.tensors[str(index)]["model"]
+                whole = taken.tensors[str(index)]
                 for name, buffer in model.named_buffers(remove_duplicate=False):
-                    if name in whole:
-                        whole[name] = means[id(buffer)]
+                    for part in ("model", "buffers"):
+                        if name in whole[part]:
+                            whole[part][name] = means[id(buffer)]
         return taken
 
     def _where(self) -> object:
-        return self._run.steps_done, [feed.position.resume() for feed in self._run.feeds]
+        return self._run.steps_reached, [feed.position.resume() for feed in self._run.feeds]
 
-    def _save(self) -> None:
+    def _save_behind_a_window(self) -> None:
+        """Save; later, where gradients that were accumulated by hand wait for a step."""
+        if self._saver is None:
+            return
+        pending = self._run.pending.any_rank()
+        if pending and not self._run.pending.never_cleared and self._waited < WINDOW_PATIENCE:
+            self._waited += 1
+            return
+        self._save(pending=pending)
+
+    def _save(self, *, pending: bool | None = None) -> None:
         if self._saver is None or self._saved == self._where():
             return
-        self._saver.save(self._run.steps_done, self._state())
+        gradients = self._run.pending.any_rank() if pending is None else pending
+        self._saver.save(self._run.steps_reached, self._state(gradients=gradients))
         self._saved = self._where()
         self._saved_at = time.monotonic()
-        self._epochs_since = 0
+        self._epochs_since = self._waited = 0
+        self._held = None
 
-    def leave(self) -> NoReturn:
-        """Save what there is, and end the process well."""
+    def leave(self) -> None:
+        """Save what there is, and end the process well. It returns where the code behind an epoch's inner loop has
+        changed the weights already: that code is to end first, and ``epoch_done`` asks again."""
         saver = self._saver
         if saver is not None:
-            if self._behind_the_loop and saver.holds:
-                saver.save_held()
+            if self._behind_the_loop and self._held is not None:
+                if not self._all(self._held.unchanged()):
+                    self._held = None
+                    self._finish_first = True
+                    return
+                saver.save(self._run.steps_reached, self._held.state)
+            elif self._behind_the_loop and self._finish_first:
+                return
             else:
                 self._save()
             saver.close()
         self._run.print(f"stopped as asked after step {self._run.steps_done}")
         raise SystemExit(0)
+
+    def _all(self, mine: bool) -> bool:
+        """Whether it holds on all ranks. A collective."""
+        answer = torch.tensor(int(mine))
+        if self._control is not None:
+            dist.all_reduce(answer, op=dist.ReduceOp.MIN, group=self._control)
+        return bool(answer)
 
     def _takes(self) -> float | None:
         whole = self._saver.seconds.whole if self._saver is not None else None

@@ -21,7 +21,8 @@ T = TypeVar("T")
 class Peers:
     """Made on every rank alike: it forms a group where there are several."""
 
-    def __init__(self, world: World, timeout: timedelta) -> None:
+    def __init__(self, world: World, timeout: timedelta = timedelta(hours=1)) -> None:
+        """``timeout`` is how long a rank may write while the others wait."""
         self.world = world
         self._group = dist.new_group(backend="gloo", timeout=timeout) if world.world_size > 1 else None
 

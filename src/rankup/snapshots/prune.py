@@ -14,8 +14,8 @@ from rankup.snapshots.manifest import Damaged, read_manifest
 
 @dataclass(frozen=True)
 class Keep:
-    """The last ``last``; the ``best`` ones by ``facts["metrics"][metric]``, the smallest value or the ``largest``; and
-    every step that ``every`` divides. 0 turns a rule off; what no rule keeps is deleted."""
+    """Those of the last ``last`` steps; the ``best`` ones by ``facts["metrics"][metric]``, the smallest value or the
+    ``largest``; and every step that ``every`` divides. 0 turns a rule off; what no rule keeps is deleted."""
 
     last: int = 2
     best: int = 0
@@ -38,7 +38,8 @@ KEEP = Keep()
 def prune(root: Path, keep: Keep) -> None:
     """Delete what ``keep`` does not keep, oldest first. One that was set aside is never deleted."""
     there = entries(root)
-    stays = set(there[-keep.last :])
+    latest = {entry.step: entry for entry in there}  # a step that was saved again counts once, as it was last
+    stays = set(list(latest.values())[-keep.last :])
     if keep.every:
         stays |= {entry for entry in there if entry.step % keep.every == 0}
     if keep.best:

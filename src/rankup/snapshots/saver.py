@@ -16,7 +16,6 @@ import atexit
 import threading
 import time
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 
@@ -26,7 +25,7 @@ from rankup.snapshots.layout import clear_leftovers
 from rankup.snapshots.lock import Lock
 from rankup.snapshots.peers import Peers
 from rankup.snapshots.prune import KEEP, Keep
-from rankup.snapshots.staging import Staged, Staging
+from rankup.snapshots.staging import Staging
 from rankup.snapshots.state import State
 from rankup.snapshots.writing import write
 from rankup.world import World
@@ -60,23 +59,22 @@ class Saver:
         root: Path,
         world: World,
         *,
+        peers: Peers | None = None,
         keep: Keep = KEEP,
         asynchronous: bool = True,
-        timeout: timedelta = timedelta(hours=1),
         patience: float = 10.0,
     ) -> None:
         """Take possession of ``root`` (made if missing). A collective; the default process group exists already where
-        there are several ranks. ``timeout`` is how long a rank may write while the others wait; ``patience`` (seconds)
-        how long a process that is ending may still hold the directory.
+        there are several ranks. ``peers`` may serve several savers, one after another: each forms a process group.
+        ``patience`` (seconds) is how long a process that is ending may still hold the directory.
 
         Raises RankupError: ``directory-in-use``, ``unwritable-directory``, ``partly-shared``.
         """
-        self._peers = Peers(world, timeout)
+        self._peers = peers or Peers(world)
         self._root = root
         self._keep = keep
         self._asynchronous = asynchronous
         self._staging = Staging()
-        self._held: tuple[int, Staged] | None = None
         self._thread: threading.Thread | None = None
         self._settled: threading.Event | None = None
         self._error: Exception | None = None
@@ -84,6 +82,9 @@ class Saver:
         self._wholes: list[float] = []
         self.shared = self._peers.shares(root)  # whether all nodes see one directory
         self._lock = Lock(root)
+        self._ending = threading.Lock()
+        self._writing = False
+        self._leaving = False  # let go of the directory as soon as nothing is in flight
         self._peers.each(lambda: self._lock.take(patience) if self._leads else None)
         self._peers.each(lambda: clear_leftovers(root) if self._leads else None)
 
@@ -110,32 +111,8 @@ class Saver:
         """
         began = time.perf_counter()
         self.wait()
-        self._held = (step, self._staging.copy(state, lazily=self._asynchronous))
-        self.save_held()
-        self._stalls = [*self._stalls, time.perf_counter() - began][-_REMEMBERED:]
-
-    def settle(self) -> None:
-        """Wait until the last ``save`` has copied everything: what was lasting may change afterwards."""
-        if self._settled is not None:
-            self._settled.wait()
-            self._settled = None
-
-    def hold(self, step: int, state: State) -> None:
-        """Copy ``state`` and keep it; ``save_held`` writes it, the next ``hold`` or ``save`` forgets it."""
-        self.wait()
-        self._held = (step, self._staging.copy(state))
-
-    @property
-    def holds(self) -> bool:
-        """Whether there is a state for ``save_held``: another ``save`` forgets it."""
-        return self._held is not None
-
-    def save_held(self) -> None:
-        """Save what ``hold`` has copied."""
-        assert self._held is not None
-        (step, staged), self._held = self._held, None
+        staged = self._staging.copy(state, lazily=self._asynchronous)
         self._settled = staged.settled
-        began = time.perf_counter()
 
         def work() -> None:
             try:
@@ -145,14 +122,26 @@ class Saver:
                 self._error = error
             finally:
                 staged.settled.set()  # also where nothing came to be written
+                with self._ending:
+                    self._writing = False
+                    if self._leaving:
+                        self._lock.release()
 
         # A daemon: a rank that fails must be able to end while others keep its writer waiting. Any other end waits for
         # it, also that of a script which has left its loop: without an interpreter the thread would abort the process.
         self._thread = threading.Thread(target=work, name="rankup-snapshot", daemon=True)
+        self._writing = True
         self._thread.start()
         atexit.register(self._thread.join, LAST_WAIT_S)
         if not self._asynchronous:
             self.wait()
+        self._stalls = [*self._stalls, time.perf_counter() - began][-_REMEMBERED:]
+
+    def settle(self) -> None:
+        """Wait until the last ``save`` has copied everything: what was lasting may change afterwards."""
+        if self._settled is not None:
+            self._settled.wait()
+            self._settled = None
 
     def wait(self) -> None:
         """Return when what is in flight is durable on all nodes; raise what went wrong with it."""
@@ -179,10 +168,12 @@ class Saver:
     def release(self) -> None:
         """Let other runs have the directory, without waiting for other ranks: on the way out of a failure.
 
-        While this process still writes it keeps the directory.
+        What is still being written is written first: then the directory is free.
         """
-        if self._thread is None or not self._thread.is_alive():
-            self._lock.release()
+        with self._ending:
+            self._leaving = True
+            if not self._writing:
+                self._lock.release()
 
     def __enter__(self) -> Saver:
         return self

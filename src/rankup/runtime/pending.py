@@ -1,0 +1,127 @@
+"""Gradients that wait for a step: those of a window that is accumulated by hand, over several batches of the loop.
+
+A snapshot holds no gradients, since a training step begins without. Where a loop calls ``backward`` in several bodies
+and ``opt.step()`` in one of them, they are part of its state: a save waits for the end of the window, and one that
+cannot wait takes them along.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.optim import Optimizer
+
+from rankup.strategies.clipping import local
+
+if TYPE_CHECKING:
+    from rankup.runtime.run import Run
+
+
+class PendingGradients:
+    """Of one run. ``any_rank`` says whether there are any; ``state`` and ``load`` take and put them back."""
+
+    def __init__(self, run: Run, control: dist.ProcessGroup | None) -> None:
+        self._run = run
+        self._control = control
+        self._stepped: dict[
+            int, tuple[int, int, int]
+        ] = {}  # optimizer → body, its first gradient and its version
+        self.never_cleared = False  # each step adds to the gradients of those before
+
+    def watch(self, stack: ExitStack) -> None:
+        """Note each step of the run's optimizers until ``stack`` closes."""
+        for optimizer in self._run.optimizers:
+            if not hasattr(optimizer, "register_step_post_hook"):
+                continue
+            handle = optimizer.register_step_post_hook(self._note_step)
+            stack.callback(handle.remove)
+            if (first := _first(optimizer)) is not None and not hasattr(first, "to_local"):
+                stack.enter_context(_Witness(self, optimizer, first))
+
+    def any_rank(self) -> bool:
+        """Whether some rank has gradients that wait. A collective."""
+        mine = torch.tensor(int(self.any_here()))
+        if self._control is not None:
+            dist.all_reduce(mine, op=dist.ReduceOp.MAX, group=self._control)
+        return bool(mine)
+
+    def state(self) -> list[dict[str, torch.Tensor]]:
+        """This rank's gradients, for each prepared model by parameter name."""
+        return [
+            {name: local(p.grad) for name, p in model.named_parameters() if p.grad is not None}
+            for model, _ in self._run.prepared
+        ]
+
+    def load(self, saved: list[dict[str, torch.Tensor]]) -> None:
+        for (model, _), gradients in zip(self._run.prepared, saved, strict=False):
+            for name, parameter in model.named_parameters():
+                if name in gradients:
+                    parameter.grad = torch.zeros_like(parameter)
+                    local(parameter.grad).copy_(gradients[name])
+
+    def stepped(self, optimizer: Optimizer) -> bool:
+        """Whether ``optimizer`` has made a step since it is watched."""
+        return id(optimizer) in self._stepped
+
+    def _note_step(self, optimizer: Optimizer, *_: Any) -> None:
+        self._stepped[id(optimizer)] = (self._run.steps_reached, *_version(optimizer))
+
+    def any_here(self) -> bool:
+        """Whether this rank has."""
+        for optimizer in self._run.optimizers:
+            if not hasattr(optimizer, "register_step_post_hook"):
+                continue
+            stepped = self._stepped.get(id(optimizer))
+            if stepped == (self._run.steps_reached, *_version(optimizer)) and not self.never_cleared:
+                continue  # in this body, and nothing was added since
+            parameters = (p for group in optimizer.param_groups for p in group["params"])
+            if any(p.grad is not None and bool(local(p.grad).any()) for p in parameters):
+                return True
+        return False
+
+
+class _Witness:
+    """Looks, at the first backward after the first step, whether the gradients were cleared in between."""
+
+    def __init__(self, pending: PendingGradients, optimizer: Optimizer, parameter: nn.Parameter) -> None:
+        self._pending = pending
+        self._optimizer = optimizer
+        self._parameter = parameter
+
+    def __enter__(self) -> _Witness:
+        view: Any = self._parameter.expand_as(self._parameter)
+        self._node = view.grad_fn.next_functions[0][0]  # where its gradient is accumulated
+        self._handle: Any = self._node.register_prehook(self._look)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handle.remove()
+
+    def _look(self, gradients: Any) -> None:
+        if not self._pending.stepped(self._optimizer):
+            return
+        self._handle.remove()
+        left = self._parameter.grad
+        if left is not None and bool(left.any()) and not self._pending.never_cleared:
+            self._pending.never_cleared = True
+            warnings.warn(
+                "gradients are never cleared: each step adds to those of the steps before. Is opt.zero_grad() missing?",
+                stacklevel=2,
+            )
+
+
+def _first(optimizer: Optimizer) -> nn.Parameter | None:
+    parameters = (p for group in optimizer.param_groups for p in group["params"])
+    return next((p for p in parameters if p.requires_grad and p.is_leaf), None)
+
+
+def _version(optimizer: Optimizer) -> tuple[int, int]:
+    """Another one after each change of the first gradient."""
+    parameters = (p for group in optimizer.param_groups for p in group["params"])
+    gradient = next((p.grad for p in parameters if p.grad is not None), None)
+    return (0, 0) if gradient is None else (local(gradient).data_ptr(), local(gradient)._version)
