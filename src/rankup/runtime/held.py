@@ -8,15 +8,14 @@ is small is copied. Where a large tensor did change, the moment is lost, and ``u
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from rankup.runtime.fingerprint import SMALL, fingerprint
 from rankup.snapshots.state import State
 from rankup.strategies.clipping import local
-
-# Bytes from which a tensor is not copied.
-LARGE = 64 * 1024
 
 
 class Held:
@@ -25,8 +24,11 @@ class Held:
     def __init__(self, state: State) -> None:
         self._large: list[tuple[torch.Tensor, object]] = []
         self._lasting = state.lasting
-        self.state = State(
-            self._kept(state.tensors), self._kept(state.own), copy.deepcopy(state.facts), state.lasting
+        self.state = replace(
+            state,
+            tensors=self._kept(state.tensors),
+            own=self._kept(state.own),
+            facts=copy.deepcopy(state.facts),
         )
 
     def unchanged(self) -> bool:
@@ -35,7 +37,7 @@ class Held:
 
     def _kept(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            if local(value).nbytes < LARGE:
+            if local(value).nbytes <= SMALL:
                 return value.detach().clone()
             self._large.append((value, self._mark(value)))
             return value
@@ -53,12 +55,4 @@ class Held:
         weights are often exchanged through ``.data``, which it does not."""
         if id(tensor) in self._lasting:
             return tensor._version
-        return checksum(tensor)
-
-
-def checksum(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Of this rank's piece, at the speed of memory: sums of its words, each word weighed by its place among eight."""
-    raw = local(tensor).detach().contiguous().flatten().view(torch.uint8)
-    whole = raw.numel() // 64 * 64
-    lanes = raw[:whole].view(torch.int64).view(-1, 8).sum(0)
-    return (*lanes.tolist(), *raw[whole:].tolist(), tensor.numel())
+        return fingerprint(tensor)
