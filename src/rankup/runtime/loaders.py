@@ -138,12 +138,19 @@ class ResidentFeed:
         key = derive(self._sharding.seed, "augment", epoch)
         cast = self._precision.parameters is not None
         transform = self._transform
-        for pieces in chunks(cut(self._sharding, start, self._parts, fill=self._fill)):
+        # A matrix product's last bit depends on where its operands lie in memory: after a resume a batch lies where it
+        # would have, in the chunk that begins where it would have.
+        first = start - start % CHUNK
+        before = start - first  # steps that are done
+        for pieces in chunks(cut(self._sharding, first, self._parts, fill=self._fill)):
             sizes = [piece.stop - piece.start for piece in pieces]
             numbers = _numbers(order, pieces)
             own_numbers = torch.split(numbers, sizes)
             gathered = [_gather(column, numbers, own_numbers, sizes) for column in self._columns]
             for piece, own, *parts in zip(pieces, own_numbers, *gathered, strict=True):
+                if before:
+                    before -= piece.last
+                    continue
                 columns: Columns = tuple(parts)
                 if transform is not None:
                     columns = transform(columns, SampleRandom(key, own))

@@ -41,6 +41,8 @@ def collect(run: Run, *, kept: bool, gradients: bool) -> State:
     """The live state of this rank; ``kept`` says whether what was registered is to be in it, if it is not ``per_rank``,
     and ``gradients`` whether those that wait for a step are."""
     own: dict[str, Any] = {"rng": rng_state()}
+    if run.is_main and (layout := run.strategy.layout()) is not None:
+        own["layout"] = layout
     if gradients:
         own["gradients"] = run.pending.state()
     if run.buffers_differ:
@@ -201,5 +203,6 @@ def restore(
                 if name in buffers:
                     buffer.copy_(buffers[name])
     run.buffers_differ = "buffers" in own
+    run.strategy.restore_layout(own.get("layout"))
     run.pending.load(own.get("gradients", []))
     set_rng_state(dict(own["rng"]))

@@ -86,3 +86,11 @@ class Strategy:
     def tensors(self, model: nn.Module) -> dict[str, torch.Tensor]:
         """Every parameter and saved buffer that this rank holds, live, by its name in the user's whole model."""
         return model.state_dict(keep_vars=True)
+
+    def layout(self) -> Any:
+        """How gradients are laid out where they are summed, if a sum's last bit depends on it: plain values, of which
+        those of rank 0 count. None: there is nothing to restore."""
+        return None
+
+    def restore_layout(self, saved: Any) -> None:
+        """Sum as the process did whose ``layout`` was ``saved``, on as many ranks. A collective."""

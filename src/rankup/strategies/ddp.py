@@ -1,10 +1,12 @@
 """``ddp``: a replica on every rank, gradients averaged while the backward pass runs (torch's own DDP).
 
-Two things differ from a bare ``DistributedDataParallel(model)``, both for exactness:
+Three things differ from a bare ``DistributedDataParallel(model)``, both for exactness:
 
 - Gradients are weighed where ranks hold different numbers of samples. DDP divides by the world size, which gives the
   mean over the global batch only where all hold equally many. On the other steps (the last one of an epoch, mostly)
   each parameter's gradient is scaled on its way into DDP's buckets. Equal steps are DDP and nothing else.
+- A resumed process reduces in the layout of the process before, and a parameter that is unfrozen later is reduced
+  (``buckets.py``).
 - Buffers are not broadcast from rank 0 in every forward. That would be a collective inside evaluation, where ranks
   hold different numbers of batches, and it throws away what the other ranks' batch statistics saw. The runtime
   averages them when an epoch ends and before an evaluation instead (``runtime/buffers.py``).
@@ -18,12 +20,14 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
 from rankup.errors import RankupError
 from rankup.strategies.base import Strategy
+from rankup.strategies.buckets import Buckets
 from rankup.strategies.replicas import start_equal, trainable
 
 # Named forward_sync_buffers since torch 2.13, broadcast_buffers before.
@@ -40,6 +44,7 @@ class DDP(Strategy):
         self._weight = 1.0
         self._hooks: list[RemovableHandle] = []
         self._models: list[DistributedDataParallel] = []
+        self._buckets: list[Buckets] = []  # of each model
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
         # DDP starts ranks from equal parameters; buffers, and models that it refuses, are ours to start equal.
@@ -56,6 +61,8 @@ class DDP(Strategy):
             **no_buffers_in_forward,
         )
         self._models.append(wrapped)
+        self._buckets.append(Buckets(wrapped))
+        wrapped.register_forward_pre_hook(self._buckets[-1])
         return wrapped
 
     def unwrap(self, model: nn.Module) -> nn.Module:
@@ -96,3 +103,12 @@ class DDP(Strategy):
             for model in self._models:
                 stack.enter_context(model.no_sync())
             yield
+
+    def layout(self) -> Any:
+        return [buckets.layout for buckets in self._buckets]
+
+    def restore_layout(self, saved: Any) -> None:
+        layouts = [saved]
+        dist.broadcast_object_list(layouts, src=0)  # DDP's is rank 0's, too
+        for model, buckets, layout in zip(self._models, self._buckets, layouts[0] or [], strict=False):
+            buckets.restore(model, layout)

@@ -1,0 +1,212 @@
+"""The buckets of a DDP model: which gradients are summed over ranks together, and where each lies among them.
+
+With more than two ranks a ring's order of summation depends on an element's position in its bucket, so the layout
+decides about the last bit. DDP begins with a layout by the order of the parameters, notes in which order gradients
+become ready in the first backward that is reduced, and lays its buckets out anew in that order, rank 0's, once. A
+process that resumes would begin with the first layout again. So the order is noted here as well, it is part of the
+state, and a resumed process gives DDP a reducer that is laid out in that order from the beginning.
+
+DDP also knows only the parameters that required a gradient when it was made. The gradient of a parameter that is
+unfrozen later would not be reduced, silently: the reducer is then made anew, for what is trained now.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.hooks import RemovableHandle
+
+from rankup.errors import RankupError
+
+# What of DDP is not public, and needed to make its reducer anew. All of it is there in torch 2.6 to 2.13.
+_OF_DDP = ("_build_params_for_reducer", "_build_debug_param_to_name_mapping", "_ddp_init_helper")
+_OF_REDUCER = ("_remove_autograd_hooks", "_push_all_rebuilt_params", "_rebuild_buckets")
+
+
+class Buckets:
+    """Of one DDP model, whose forward pre-hook it is."""
+
+    def __init__(self, ddp: DistributedDataParallel) -> None:
+        self.called = False  # whether DDP's forward ran with gradients on; cleared by whoever looks
+        self.reduced: frozenset[int] = frozenset()  # ids of the parameters that DDP reduces
+        self._trained: list[int] = []  # the same, in the model's order
+        self._equal = {id(parameter) for parameter in ddp.module.parameters()}  # rank 0's, on all ranks
+        self._begin(ddp)
+
+    def __call__(self, ddp: DistributedDataParallel, args: Any) -> None:
+        """Before each forward pass of DDP's, which is where it lays its buckets out anew."""
+        if not torch.is_grad_enabled():
+            return
+        self.called = True
+        if self._ready:
+            self._end_backward(ddp)
+        self._follow(ddp)
+        self._notes = ddp.require_backward_grad_sync
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Of a copy of the model, whose hooks are its own: it notes nothing."""
+        return {**self.__dict__, "_hooks": [], "_left": 0}
+
+    # ------------------------------------------------------------ the state
+
+    @property
+    def layout(self) -> dict[str, Any] | None:
+        """``{"order": names as their gradients became ready, "left": backward passes until DDP uses that order}``.
+
+        None before the first backward that was reduced, and where DDP never lays its buckets out anew.
+        """
+        order = self._order_now() if self._ready else self._order
+        return {"order": order, "left": self._left - bool(self._ready)} if order else None
+
+    def restore(self, ddp: DistributedDataParallel, saved: dict[str, Any] | None) -> None:
+        """Go on with the layout ``saved``, which is the same on all ranks. A collective."""
+        self._follow(ddp)
+        if saved == self.layout:
+            return
+        if self.layout is not None:  # a training that goes back to where it was before
+            self._anew(ddp)
+        if saved is None or set(saved["order"]) != {self._names[key] for key in self._trained}:
+            return  # frozen or unfrozen since the last step: DDP would begin anew there, too
+        if saved["left"]:
+            self._early = True
+        elif _can_lay_out(ddp):
+            self._lay_out(ddp, saved["order"])
+
+    # --------------------------------------------------------------- inside
+
+    def _begin(self, ddp: DistributedDataParallel) -> None:
+        """With a fresh reducer: note the order of the next backward that is reduced."""
+        trained = _trained(ddp.module)
+        self._trained = [id(parameter) for parameter in trained]
+        self.reduced = frozenset(self._trained)
+        self._names = {id(parameter): name for name, parameter in ddp.module.named_parameters()}
+        self._order: list[str] = []
+        self._ready: list[int] = []  # ids of parameters whose gradients came, in this backward
+        self._notes = False  # whether the next backward is reduced
+        self._early = False  # use the next order at once: the process before had one backward more
+        self._last = bool(ddp.static_graph)
+        # A static graph is learned in a first backward, and its order noted in a second one.
+        self._left = 2 if ddp.static_graph else 0 if ddp.find_unused_parameters else 1
+        self._hooks: list[RemovableHandle] = (
+            [
+                parameter.register_post_accumulate_grad_hook(self._note)  # type: ignore[no-untyped-call]
+                for parameter in trained
+            ]
+            if self._left
+            else []
+        )
+
+    def _note(self, parameter: torch.Tensor) -> None:
+        if self._notes:
+            self._ready.append(id(parameter))
+
+    def _order_now(self) -> list[str]:
+        """In a static graph a parameter that is used repeatedly is ready the last time, and unused ones come last."""
+        ready = list(dict.fromkeys(reversed(self._ready)))[::-1] if self._last else dict.fromkeys(self._ready)
+        return [self._names[key] for key in dict.fromkeys([*ready, *self._trained])]
+
+    def _end_backward(self, ddp: DistributedDataParallel) -> None:
+        self._order, self._ready = self._order_now(), []
+        self._left -= 1
+        if self._early and _can_lay_out(ddp):
+            self._lay_out(ddp, self._order)
+        elif not self._left:
+            self._forget()
+
+    def _forget(self) -> None:
+        while self._hooks:
+            self._hooks.pop().remove()
+
+    def _follow(self, ddp: DistributedDataParallel) -> None:
+        """If other parameters are trained now than DDP reduces, make it reduce those. A collective."""
+        trained = _trained(ddp.module)
+        # None: frozen for a while, as a discriminator is while its generator learns.
+        if not trained or [id(parameter) for parameter in trained] == self._trained:
+            return
+        if not _has_all(ddp):
+            raise RankupError(
+                "other-trained-parameters",
+                "parameters were frozen or unfrozen after prepare, which ddp cannot follow with torch "
+                + torch.__version__,
+                hint="freeze and unfreeze before prepare, or use another version of torch",
+                exit_code=1,
+            )
+        for parameter in trained:
+            if id(parameter) not in self._equal:  # put into the model after prepare
+                self._equal.add(id(parameter))
+                with torch.no_grad():
+                    sent = parameter.detach().contiguous()
+                    dist.broadcast(sent, src=0)
+                    parameter.copy_(sent)
+        self._anew(ddp)
+
+    def _anew(self, ddp: DistributedDataParallel) -> None:
+        self._forget()
+        _make_reducer(ddp, None)
+        self._begin(ddp)
+
+    def _lay_out(self, ddp: DistributedDataParallel, order: Sequence[str]) -> None:
+        parameters = dict(ddp.module.named_parameters())
+        self._forget()
+        _make_reducer(ddp, [parameters[name] for name in order])
+        self._order, self._left, self._early = list(order), 0, False
+
+
+def _trained(module: nn.Module) -> list[nn.Parameter]:
+    """Each parameter once that requires a gradient. ``parameters()`` takes three times as long, in every step."""
+    found: dict[nn.Parameter, None] = {}
+    modules, seen = [module], set()
+    while modules:
+        at = modules.pop()
+        if id(at) in seen:
+            continue
+        seen.add(id(at))
+        for parameter in at._parameters.values():
+            if parameter is not None and parameter.requires_grad:
+                found[parameter] = None
+        modules.extend(child for child in at._modules.values() if child is not None)
+    return list(found)
+
+
+def _make_reducer(ddp: DistributedDataParallel, order: Sequence[nn.Parameter] | None) -> None:
+    """A fresh reducer; with ``order``, which names each trained parameter, laid out by it for good. A collective."""
+    inside: Any = ddp
+    inside.reducer._remove_autograd_hooks()
+    parameters, sparse = inside._build_params_for_reducer()
+    if order is not None:
+        is_sparse = {id(parameter): flag for parameter, flag in zip(parameters, sparse, strict=True)}
+        parameters, sparse = list(order), [is_sparse[id(parameter)] for parameter in order]
+    names = inside._build_debug_param_to_name_mapping(parameters)
+    inside._ddp_init_helper(parameters, sparse, names, inside.static_graph)
+    if inside.static_graph:  # which it learns in the next backward
+        inside._static_graph_delay_allreduce_enqueued = False
+        inside.reducer._set_static_graph()
+        inside.logger._set_static_graph()
+    for hook, state in getattr(inside, "_comm_hooks", ()):
+        dist._register_comm_hook(inside.reducer, state, hook)  # type: ignore[attr-defined]
+    if order is not None:
+        inside.reducer._push_all_rebuilt_params()
+        inside.reducer._rebuild_buckets()
+
+
+def _has_all(ddp: Any) -> bool:
+    return all(hasattr(ddp, name) for name in _OF_DDP) and all(
+        hasattr(ddp.reducer, name) for name in _OF_REDUCER
+    )
+
+
+def _can_lay_out(ddp: Any) -> bool:
+    if _has_all(ddp):
+        return True
+    warnings.warn(
+        f"torch {torch.__version__} does not let DDP's buckets be laid out as they were: on three or more ranks the "
+        "first step after this resume may differ in the last bit",
+        stacklevel=2,
+    )
+    return False
