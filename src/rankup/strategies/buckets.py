@@ -13,7 +13,7 @@ unfrozen later would not be reduced, silently: the reducer is then made anew, fo
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -32,7 +32,11 @@ _OF_REDUCER = ("_remove_autograd_hooks", "_push_all_rebuilt_params", "_rebuild_b
 class Buckets:
     """Of one DDP model, whose forward pre-hook it is."""
 
-    def __init__(self, ddp: DistributedDataParallel) -> None:
+    _copied = False
+
+    def __init__(self, ddp: DistributedDataParallel, renewed: Callable[[], None]) -> None:
+        """``renewed`` is called when DDP has come to reduce other parameters."""
+        self._renewed = renewed
         self.called = False  # whether DDP's forward ran with gradients on; cleared by whoever looks
         self.reduced: frozenset[int] = frozenset()  # ids of the parameters that DDP reduces
         self._trained: list[int] = []  # the same, in the model's order
@@ -41,7 +45,7 @@ class Buckets:
 
     def __call__(self, ddp: DistributedDataParallel, args: Any) -> None:
         """Before each forward pass of DDP's, which is where it lays its buckets out anew."""
-        if not torch.is_grad_enabled():
+        if self._copied or not torch.is_grad_enabled():
             return
         self.called = True
         if self._ready:
@@ -50,8 +54,8 @@ class Buckets:
         self._notes = ddp.require_backward_grad_sync
 
     def __getstate__(self) -> dict[str, Any]:
-        """Of a copy of the model, whose hooks are its own: it notes nothing."""
-        return {**self.__dict__, "_hooks": [], "_left": 0}
+        """Of a copy of the model (an average of its weights, mostly): nobody trains it here."""
+        return {"_copied": True}
 
     # ------------------------------------------------------------ the state
 
@@ -150,6 +154,7 @@ class Buckets:
         self._forget()
         _make_reducer(ddp, None)
         self._begin(ddp)
+        self._renewed()
 
     def _lay_out(self, ddp: DistributedDataParallel, order: Sequence[str]) -> None:
         parameters = dict(ddp.module.named_parameters())

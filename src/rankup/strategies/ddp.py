@@ -23,12 +23,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.hooks import RemovableHandle
 
 from rankup.errors import RankupError
 from rankup.strategies.base import Strategy
 from rankup.strategies.buckets import Buckets
 from rankup.strategies.replicas import start_equal, trainable
+from rankup.strategies.weights import Weighed
 
 # Named forward_sync_buffers since torch 2.13, broadcast_buffers before.
 _SIGNATURE = inspect.signature(DistributedDataParallel.__init__).parameters
@@ -41,8 +41,7 @@ class DDP(Strategy):
     def __init__(self, *, static_graph: bool = False) -> None:
         """``static_graph``: every step uses the same parameters in the same way, which DDP then learns once."""
         self._static_graph = static_graph
-        self._weight = 1.0
-        self._hooks: list[RemovableHandle] = []
+        self._weighed = Weighed()
         self._models: list[DistributedDataParallel] = []
         self._buckets: list[Buckets] = []  # of each model
 
@@ -61,7 +60,7 @@ class DDP(Strategy):
             **no_buffers_in_forward,
         )
         self._models.append(wrapped)
-        self._buckets.append(Buckets(wrapped))
+        self._buckets.append(Buckets(wrapped, self._renewed))
         wrapped.register_forward_pre_hook(self._buckets[-1])
         return wrapped
 
@@ -73,23 +72,21 @@ class DDP(Strategy):
         return model
 
     def weigh(self, weight: float) -> None:
-        self._weight = weight
+        self._weighed.weight = weight
         if weight == 1.0:
-            while self._hooks:
-                self._hooks.pop().remove()
-        elif not self._hooks:
-            self._hooks = [
-                parameter.register_hook(self._scaled)  # type: ignore[no-untyped-call]
-                for model in self._models
-                for parameter in model.parameters()
-                if parameter.requires_grad
-            ]
+            self._weighed.clear()
+        elif not self._weighed:
+            self._weigh_all()
 
-    def _scaled(self, gradient: torch.Tensor) -> torch.Tensor:
-        """A parameter's whole gradient of this backward, before it is accumulated and reduced."""
-        if self._weight == 0.0:
-            return torch.zeros_like(gradient)  # not a product: 0 × inf is NaN
-        return gradient * self._weight
+    def _weigh_all(self) -> None:
+        for model in self._models:
+            for parameter in model.parameters():
+                self._weighed.add(parameter)
+
+    def _renewed(self) -> None:
+        """A model has other trained parameters than before."""
+        if self._weighed:
+            self._weigh_all()
 
     @contextmanager
     def deferred(self) -> Iterator[None]:

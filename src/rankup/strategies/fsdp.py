@@ -26,6 +26,7 @@ from rankup.errors import RankupError
 from rankup.strategies.base import Strategy
 from rankup.strategies.replicas import start_equal, trainable
 from rankup.strategies.versions import require_torch
+from rankup.strategies.weights import Weighed
 
 
 class FSDP(Strategy):
@@ -35,9 +36,8 @@ class FSDP(Strategy):
     def __init__(self, *, shard_size: int = 0) -> None:
         """``shard_size``: ranks that share one copy of the model; 0 for all."""
         self._shard_size = shard_size
-        self._weight = 1.0
+        self._weighed = Weighed()  # of gathered parameters
         self._models: list[Any] = []
-        self._weighed: dict[int, torch.Tensor] = {}  # gathered parameters that have their hook, kept alive
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
         require_torch((2, 6), "fsdp", "there is no fully_shard")
@@ -74,23 +74,12 @@ class FSDP(Strategy):
         return init_device_mesh(device.type, (ranks // size, size), mesh_dim_names=("replicate", "shard"))
 
     def weigh(self, weight: float) -> None:
-        self._weight = weight
+        self._weighed.weight = weight
 
     def _hook_gathered(self, module: nn.Module, args: Any) -> None:
         for parameter in module.parameters():
-            if (
-                not hasattr(parameter, "to_local")
-                and parameter.requires_grad
-                and id(parameter) not in self._weighed
-            ):
-                self._weighed[id(parameter)] = parameter
-                parameter.register_hook(self._scaled)  # type: ignore[no-untyped-call]
-
-    def _scaled(self, gradient: torch.Tensor) -> torch.Tensor:
-        """A parameter's whole gradient of this backward, before it is accumulated, reduced and cut."""
-        if self._weight == 0.0:
-            return torch.zeros_like(gradient)  # not a product: 0 × inf is NaN
-        return gradient if self._weight == 1.0 else gradient * self._weight
+            if not hasattr(parameter, "to_local"):
+                self._weighed.add(parameter)
 
     @contextmanager
     def deferred(self) -> Iterator[None]:

@@ -1,0 +1,47 @@
+"""Gradients weighed on their way into ``.grad``, where a strategy's reduction takes them up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.autograd.graph import get_gradient_edge
+
+
+class Weighed:
+    """Scales what a backward pass adds to a parameter's ``.grad``, whole, before it is reduced.
+
+    A hook on the parameter would scale what ``torch.autograd.grad`` returns, too: a penalty or a perturbation that is
+    computed from it would depend on how many samples this rank holds. So the node is hooked that accumulates.
+    """
+
+    def __init__(self) -> None:
+        self.weight = 1.0
+        self._nodes: dict[
+            int, tuple[torch.Tensor, Any, Any]
+        ] = {}  # parameter, its node (kept alive), the handle
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def add(self, parameter: torch.Tensor) -> None:
+        """Weigh its gradients from now on; nothing where that is so already."""
+        if parameter.requires_grad and id(parameter) not in self._nodes:
+            node = get_gradient_edge(parameter).node
+            self._nodes[id(parameter)] = (parameter, node, node.register_prehook(self._scaled))
+
+    def clear(self) -> None:
+        """Leave all gradients alone."""
+        for _, _, handle in self._nodes.values():
+            handle.remove()
+        self._nodes.clear()
+
+    def _scaled(self, gradients: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor | None, ...] | None:
+        if self.weight == 1.0:
+            return None
+        return tuple(None if gradient is None else self._times(gradient) for gradient in gradients)
+
+    def _times(self, gradient: torch.Tensor) -> torch.Tensor:
+        if self.weight == 0.0:
+            return torch.zeros_like(gradient)  # not a product: 0 × inf is NaN
+        return gradient * self.weight
