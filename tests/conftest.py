@@ -50,7 +50,14 @@ def _settled(leaked: Callable[[], object], seconds: float = 5.0) -> bool:
 def forkserver() -> None:
     """The server that ``ranks.run_ranks`` forks from: started before any test counts its children."""
     ours = ["rankup.runtime.run", "rankup.train.loop", "rankup.strategies.fsdp", "rankup.strategies.tp"]
-    ranks.context.set_forkserver_preload(["torch", *ours, "rankup.strategies.pp"])
+    ranks.context.set_forkserver_preload(
+        [
+            "torch",
+            *ours,
+            "rankup.strategies.pp",
+            "torch._dynamo",
+        ]  # the last one is what any optimizer imports
+    )
     warm = ranks.context.Process(target=int)
     warm.start()
     warm.join()

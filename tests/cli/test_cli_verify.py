@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +68,11 @@ def causes(answer: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.timeout(400)
-def test_a_script_that_keeps_all_its_state_is_proved(tmp_path: Path):
+def test_a_script_that_keeps_all_its_state_is_the_same_and_proved_if_all_of_it_was_tried(tmp_path: Path):
     code, answer = verify(tmp_path, "--kills", "2", "--steps", "12", script(tmp_path))
-    assert (code, answer["proved"], causes(answer)) == (0, True, [])
+    assert (code, answer["same"], answer["proved"], causes(answer)) == (0, True, False, [])
+    left_out = ["a kill while a snapshot was being written", "a kill within a step", "the end of the script"]
+    assert answer["not_crossed"] == left_out
     once, killed = answer["scenarios"]
     assert (once["steps_compared"], once["verdict"]) == (12, "identical")
     assert (killed["kills"], killed["attempts"], killed["verdict"]) == (2, 3, "identical")
@@ -81,8 +84,8 @@ def test_an_average_that_is_not_kept_is_named(tmp_path: Path):
     code, answer = verify(tmp_path, "--kills", "1", script(tmp_path, keep=""))
     assert (code, causes(answer)) == (1, ["state-not-in-snapshot"])
     finding = answer["scenarios"][1]["finding"]
-    assert finding["message"] == "state that is not in the snapshot: AveragedModel"
-    assert "AveragedModel (not kept)" in finding["why"]
+    assert finding["message"] == "state that is not in the snapshot: AveragedModel (average)"
+    assert finding["fix"] == "run.register(average=average) before the loop"
 
 
 @pytest.mark.timeout(400)
@@ -92,12 +95,29 @@ def test_a_variable_that_the_loss_depends_on_and_a_resume_forgets_is_caught(tmp_
     )
     (tmp_path / "script.py").write_text(text.replace("    opt.step()", "    seen += loss.item(); opt.step()"))
     code, answer = verify(tmp_path, "--kills", "1", "script.py")
-    assert (code, causes(answer)) == (1, ["state-not-in-snapshot"])
+    assert (code, causes(answer)) == (1, ["unsaved-variable"])
     why = answer["scenarios"][1]["finding"]["why"]
     assert "first in the loss, model/0.weight" in why
     assert (
         "it is step 1 after the resume; right after the resume all 4 tensors of the model were equal" in why
     )
+    assert "plain variables that begin anew after a resume: seen" in why
+
+
+@pytest.mark.timeout(120)
+def test_sigterm_to_verify_is_an_error_and_no_verdict(tmp_path: Path):
+    """The ranks save and end well: that is not the end of their training."""
+    slow = script(tmp_path, step="time.sleep(0.2)")
+    words = [sys.executable, "-m", "rankup", "verify", "--json", "--threads", "1", slow]
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not any('"step"' in trace.read_text() for trace in tmp_path.glob("runs/*/*/trace-01/rank-0.jsonl")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.terminate()
+    out, err = process.communicate()
+    answer = json.loads(out)
+    assert (process.returncode, answer["error"]) == (143, "interrupted"), err
+    assert "ended by SIGTERM in attempt 1" in answer["message"] and "nothing is proved" in answer["hint"]
 
 
 @pytest.mark.timeout(400)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from rankup.core.records import read_records
 from rankup.runtime.digest import digest, rows
 from rankup.runtime.interruption import FROZEN, Interruption
 from rankup.runtime.survival import Snapshots
-from rankup.runtime.untracked_state import find_untracked
+from rankup.runtime.untracked_state import UntrackedWatch, find_untracked, state_of
 from rankup.snapshots import disk
 from rankup.snapshots.layout import entries
 
@@ -52,8 +53,10 @@ def train(directory: str, interrupt: str = "") -> list[float]:
 def test_every_step_of_a_plain_loop_is_recorded_with_its_loss_samples_and_state(tmp_path: Path):
     (losses,) = run_ranks(train, 1, str(tmp_path))
     records = read_records(tmp_path / "rank-0.jsonl")
-    assert [record["kind"] for record in records] == ["begin", *["step"] * 6, "end"]
-    steps = records[1:-1]
+    epoch = ["epoch", *["step"] * 3, "behind"]
+    assert [record["kind"] for record in records] == ["begin", *epoch, *epoch, "end"]
+    steps = [record for record in records if record["kind"] == "step"]
+    assert [record["step"] for record in records if record["kind"] == "behind"] == [3, 6]
     assert [record["step"] for record in steps] == [1, 2, 3, 4, 5, 6]
     assert [float.fromhex(record["loss"][0]) for record in steps] == losses
     assert [record["at"] for record in steps] == [[[e, s]] for e in (0, 1) for s in (1, 2, 3)]
@@ -107,12 +110,34 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sent
 
 
-def test_a_process_freezes_after_the_step_of_this_attempt_and_says_so(tmp_path: Path, frozen: list[int]):
-    interruption = Interruption("step 2 0", 0, tmp_path)
+def test_a_process_freezes_after_the_step_when_what_it_saves_is_durable_and_says_so(
+    tmp_path: Path, frozen: list[int]
+):
+    said: list[str] = []
+    interruption = Interruption("step 9 0", 0, tmp_path, lambda: said.append("durable"))
     interruption.step(8)
     assert not frozen and not (tmp_path / FROZEN).exists()
     interruption.step(9)
-    assert frozen == [signal.SIGSTOP] and (tmp_path / FROZEN).exists()
+    assert frozen == [signal.SIGSTOP] and (tmp_path / FROZEN).read_text() == "step"
+    assert said == ["durable"]
+
+
+def test_a_process_freezes_behind_the_epoch_that_was_meant_or_the_next_one(tmp_path: Path, frozen: list[int]):
+    interruption = Interruption("behind 6 0", 0, tmp_path)
+    interruption.step(6)
+    interruption.behind(3)
+    assert not frozen
+    interruption.behind(9)
+    assert frozen == [signal.SIGSTOP] and (tmp_path / FROZEN).read_text() == "behind"
+
+
+def test_a_process_freezes_after_the_batch_of_an_evaluation_that_was_meant(tmp_path: Path, frozen: list[int]):
+    interruption = Interruption("evaluation 6 0 2", 0, tmp_path)
+    for done in (3, 3, 3, 6):
+        interruption.evaluation(done)
+    assert not frozen
+    interruption.evaluation(6)
+    assert frozen == [signal.SIGSTOP] and (tmp_path / FROZEN).read_text() == "evaluation"
 
 
 def test_a_process_freezes_before_the_change_on_disk_that_was_meant(tmp_path: Path, frozen: list[int]):
@@ -154,13 +179,65 @@ def test_a_sample_has_the_same_digest_wherever_it_stands_in_a_batch():
     assert len(set(rows({"x": x, "y": y}, 3))) == 3
 
 
-def test_what_has_a_state_and_is_neither_trained_nor_kept_is_found():
+class Trainer:
+    def __init__(self, **things: Any) -> None:
+        self.__dict__ |= things
+
+
+class Tracker:
+    """Saves what it holds."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        self.inner = inner
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"inner": self.inner.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.inner.load_state_dict(state["inner"])
+
+
+def test_what_has_a_state_and_is_neither_trained_nor_registered_is_found_by_its_variable():
     run = rankup.init()
     net = nn.Linear(2, 1)
     _, opt, _ = run.prepare(net, lambda p: torch.optim.SGD(p, lr=0.1))
     kept, lost = AveragedModel(net), AveragedModel(net)
+    schedules = [torch.optim.lr_scheduler.StepLR(opt, 1) for _ in "123"]
+    both = torch.optim.lr_scheduler.SequentialLR(opt, schedules[:2], milestones=[3])
+    other = torch.optim.SGD(nn.Linear(2, 1).parameters(), lr=0.1)
+    of_other = torch.optim.lr_scheduler.StepLR(other, 1)
+    tracker = Tracker(nn.Linear(2, 1))
+    trainer = Trainer(noise=torch.Generator(), shuffle=random.Random(1))
+    loader = torch.utils.data.DataLoader([1, 2], generator=torch.Generator())
+    run.register(kept=kept, both=both, of_other=of_other, tracker=tracker)
+    spaces = [{"lost": lost, "trainer": trainer, "loader": loader, "generator": loader.generator}]
+    spaces.append({"default": torch.default_generator, "python": random})
+    found = find_untracked(run, spaces)
+    things = list(found.values())
+    wanted = (lost, schedules[2], other, trainer.noise, trainer.shuffle)
+    assert all(any(thing is one for thing in things) for one in wanted)
+    covered = (kept, opt, net, lost.module, *schedules[:2], tracker, tracker.inner, of_other)
+    ours = (loader.generator, torch.default_generator)
+    assert not any(thing is one for thing in things for one in (*covered, *ours))
+    assert found["AveragedModel lost"] is lost and found["Generator trainer.noise"] is trainer.noise
+    assert all(state_of(thing) is not None for thing in wanted)
+
+
+def test_a_change_of_state_that_is_not_registered_is_one_warning_with_the_line_that_registers_it():
+    run = rankup.init()
+    _, opt, _ = run.prepare(nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.1))
     schedule = torch.optim.lr_scheduler.StepLR(opt, 1)
-    run.register(kept=kept)
-    found = list(find_untracked(run).values())
-    assert any(thing is lost for thing in found) and any(thing is schedule for thing in found)
-    assert not any(thing is known for thing in found for known in (kept, opt, net, lost.module))
+    teacher, student = nn.Linear(2, 1), nn.Linear(2, 1)
+    watch = UntrackedWatch(run)
+    opt.step()
+    schedule.step()
+    with torch.no_grad():
+        student.weight.add_(1)
+    said = watch.warning().splitlines()
+    held = [line for line in said if "(schedule)" in line or "(student)" in line]
+    assert (
+        "warning: StepLR (schedule) has state and is not registered: a resume begins it anew; "
+        "run.register(schedule=schedule) before the loop" in held
+    )
+    assert len(held) == 2 and "teacher" not in watch.warning()
+    assert teacher is not None

@@ -22,23 +22,37 @@ class Quiet:
         pass
 
 
-def attempts(tmp_path: Path, code: int, *, traced: bool = True, error: RankupError | None = None):
+def attempts(
+    tmp_path: Path,
+    code: int,
+    *,
+    traced: bool = True,
+    ended: bool = True,
+    error: RankupError | None = None,
+    stop: str | None = None,
+    signal: int | None = None,
+):
     """Attempts of a job that ends with ``code`` at once; and the job that was started."""
     started: list[LocalJob] = []
 
     def execute(job: LocalJob, view: View) -> Result:
         started.append(job)
         if traced:
-            record = {"kind": "begin", "step": 0, "world_size": 1}
-            Path(job.env["RANKUP_TRACE"], "rank-0.jsonl").write_text(json.dumps(record) + "\n")
+            records = [{"kind": "begin", "step": 0, "world_size": 1}]
+            records += [{"kind": "exit", "step": 20}] if ended else []
+            text = "".join(json.dumps(record) + "\n" for record in records)
+            Path(job.env["RANKUP_TRACE"], "rank-0.jsonl").write_text(text)
         run = RunDir.create(job.runs_root, job.name)
-        return Result(code, run, None, None, 0.1, error)
+        if code == 75:
+            run.write_outcome("requeue", {"stop": stop})
+        return Result(code, run, None, None, 0.1, error, signal)
 
     return Attempts(LocalJob(("train.py",), env={"MINE": "1"}), tmp_path, Quiet(), execute=execute), started
 
 
 def ask(tmp_path: Path, **other: object) -> Ask:
-    return Ask("uninterrupted", 2, tmp_path / "snapshots", "3 steps", 20, "step 4 1", **other)  # type: ignore[arg-type]
+    given = {"steps": 20, "saves": (3, 7), "interrupt": "step 4 1", **other}
+    return Ask("uninterrupted", 2, tmp_path / "snapshots", **given)  # type: ignore[arg-type]
 
 
 def test_a_run_is_told_where_to_trace_and_save_how_often_and_what_ends_it(tmp_path: Path):
@@ -47,7 +61,7 @@ def test_a_run_is_told_where_to_trace_and_save_how_often_and_what_ends_it(tmp_pa
     runner.run(ask(tmp_path))
     first, second = (job.env for job in started)
     assert first["RANKUP_INTERRUPT"] == "step 4 1;stop 20 0"
-    assert (first["RANKUP_SNAPSHOT_EVERY"], first["MINE"]) == ("3 steps", "1")
+    assert (first["RANKUP_SNAPSHOT_STEPS"], first["MINE"]) == ("3,7", "1")
     assert first["RANKUP_SNAPSHOT_DIR"] == second["RANKUP_SNAPSHOT_DIR"]
     assert first["RANKUP_TRACE"] != second["RANKUP_TRACE"]
     assert (started[0].nproc, started[0].nnodes) == (2, 1)
@@ -56,8 +70,36 @@ def test_a_run_is_told_where_to_trace_and_save_how_often_and_what_ends_it(tmp_pa
 @pytest.mark.parametrize("code", [0, 75])
 def test_a_run_that_ended_or_stopped_as_asked_is_well(tmp_path: Path, code: int):
     runner, _ = attempts(tmp_path, code)
-    attempt, killed = runner.run(ask(tmp_path))
-    assert attempt is not None and not killed
+    end = runner.run(ask(tmp_path))
+    assert end.attempt is not None and not end.killed and not end.stopped
+
+
+def test_a_run_that_somebody_else_stopped_has_not_ended(tmp_path: Path):
+    runner, _ = attempts(tmp_path, 75, stop="time-limit 1700000000")
+    assert runner.run(ask(tmp_path, steps=None)).stopped == "time-limit 1700000000"
+    assert runner.run(ask(tmp_path, steps=21)).stopped  # before the step that was meant
+
+
+def test_a_run_that_a_signal_stopped_ends_the_proof(tmp_path: Path):
+    runner, _ = attempts(tmp_path, 75)
+    with pytest.raises(RankupError, match="a signal that verify did not send") as caught:
+        runner.run(ask(tmp_path, steps=None))
+    assert (caught.value.code, caught.value.exit_code) == ("interrupted", 1)
+
+
+@pytest.mark.parametrize("code", [0, 75, 143])
+def test_sigterm_to_verify_itself_ends_the_proof_however_well_the_ranks_ended(tmp_path: Path, code: int):
+    runner, _ = attempts(tmp_path, code, signal=15)
+    with pytest.raises(RankupError, match="ended by SIGTERM") as caught:
+        runner.run(ask(tmp_path))
+    assert (caught.value.code, caught.value.exit_code) == ("interrupted", 143)
+
+
+def test_code_0_without_the_end_of_the_interpreter_is_no_end(tmp_path: Path):
+    runner, _ = attempts(tmp_path, 0, ended=False)
+    with pytest.raises(RankupError, match="without the end of its Python interpreter") as caught:
+        runner.run(ask(tmp_path))
+    assert caught.value.code == "no-end"
 
 
 def test_a_run_that_fails_by_itself_is_an_error_that_says_which(tmp_path: Path):

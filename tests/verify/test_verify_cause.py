@@ -6,7 +6,7 @@ import pytest
 from verify_records import attempt, steady, step
 
 from rankup.core.findings import Finding
-from rankup.verify.cause import of_reference, of_resume
+from rankup.verify.cause import of_end, of_reference, of_resume, of_untracked
 from rankup.verify.compare import first_difference
 from rankup.verify.recorded import Attempt, Record
 
@@ -28,7 +28,7 @@ def after_resume(other: Attempt, reference: Attempt | None = None) -> Finding:
 def test_samples_that_nobody_has_seen_are_unseeded_augmentation():
     found = of_repeat(step(1), step(2, batch="else", rows=["new-0", "new-1"]))
     assert found.code == "unseeded-augmentation"
-    assert "of 2 samples 2 are others, and 0 of these stand at another step" in found.why
+    assert "of 2 samples 2 are others, and 0 of these are at another step" in found.why
 
 
 def test_samples_of_other_steps_are_another_order():
@@ -61,9 +61,9 @@ def test_another_outcome_of_the_same_inputs_and_generators_is_not_deterministic(
     assert place in found.why
 
 
-def test_a_difference_right_after_a_resume_with_equal_weights_is_state_not_in_the_snapshot():
+def test_a_difference_right_after_a_resume_with_equal_weights_is_a_variable_that_is_not_saved():
     found = after_resume(attempt(step(4, loss=["0x1p9"]), resumed_at=3))
-    assert found.code == "state-not-in-snapshot"
+    assert found.code == "unsaved-variable"
     assert (
         "it is step 1 after the resume; right after the resume all 1 tensors of the model were equal"
         in found.why
@@ -72,15 +72,15 @@ def test_a_difference_right_after_a_resume_with_equal_weights_is_state_not_in_th
 
 
 def test_what_has_a_state_and_was_not_brought_back_is_named():
-    reference = attempt(*(step(n, unkept={"AveragedModel": f"a-{n}"}) for n in range(1, 7)))
+    reference = attempt(*(step(n, unkept={"AveragedModel self.ema": f"a-{n}"}) for n in range(1, 7)))
     other = attempt(
-        step(4, loss=["0x1p9"], unkept={"AveragedModel": "b-4"}),
+        step(4, loss=["0x1p9"], unkept={"AveragedModel self.ema": "b-4"}),
         resumed_at=3,
-        begin={"unkept": {"AveragedModel": "fresh"}},
+        begin={"unkept": {"AveragedModel self.ema": "fresh"}},
     )
     found = after_resume(other, reference)
-    assert found.message.endswith(": AveragedModel")
-    assert found.fix.startswith("run.register(averagedmodel=…)")
+    assert found.message.endswith(": AveragedModel (self.ema)")
+    assert found.fix.startswith("run.register(ema=self.ema)")
 
 
 def test_an_average_that_the_training_does_not_go_by_is_found_as_well():
@@ -103,3 +103,78 @@ def test_a_difference_before_any_resume_is_laid_to_the_saving():
 def test_samples_that_change_with_a_resume_are_laid_to_the_data():
     found = after_resume(attempt(step(4, batch="else", rows=["new-0", "new-1"]), resumed_at=3))
     assert found.code == "unseeded-augmentation"
+
+
+def test_plain_variables_that_begin_anew_are_named_but_no_clocks():
+    kept = {"variables": {"best": "1", "bad": "2", "started": "3", "epochs": "4"}}
+    reference = attempt(*(step(n, **kept) for n in range(1, 7)))
+    again = attempt(*(step(n, variables={**kept["variables"], "started": "other"}) for n in range(1, 7)))
+    anew = {"variables": {"best": "0", "bad": "0", "started": "0", "epochs": "4"}}
+    other = attempt(step(4, loss=["0x1p9"]), resumed_at=3, begin=anew)
+    difference = first_difference(reference, [other])
+    assert difference is not None
+    found = of_resume(reference, other, difference, again)
+    assert found.code == "unsaved-variable"
+    assert found.why.endswith("plain variables that begin anew after a resume: best, bad")
+    end = attempt(step(4), step(7), resumed_at=3, begin=anew)
+    assert of_end(reference, end, again).why.endswith(": best, bad")
+
+
+def test_another_number_of_steps_is_laid_to_what_decides_the_end():
+    found = of_end(steady(), attempt(step(7), step(8), resumed_at=6))
+    assert found.code == "other-end"
+    assert found.message == "the training ends after step 8 instead of 6"
+
+
+def ring(**other: object) -> tuple[Attempt, Attempt]:
+    """A training of three ranks, and one whose first step after its resume leaves other weights."""
+    made = []
+    for attempt_ in (steady(size=100.0), attempt(step(4, state={"model/w": "else"}, **other), resumed_at=3)):
+        attempt_.begin[0]["world_size"] = 3
+        made.append(attempt_)
+    return made[0], made[1]
+
+
+def test_last_digits_on_three_ranks_right_after_a_resume_are_the_order_of_a_sum_and_nothing_to_register():
+    reference, other = ring(size=100.00001)
+    found = after_resume(other, reference)
+    assert found.code == "reduction-order"
+    assert "register" not in found.fix
+
+
+@pytest.mark.parametrize("other", [{"size": 101.0}, {"size": 100.0, "loss": ["0x1p9"]}])
+def test_more_than_last_digits_or_another_loss_is_no_order_of_a_sum(other: dict[str, object]):
+    reference, attempt_ = ring(**other)
+    assert after_resume(attempt_, reference).code == "unsaved-variable"
+
+
+def test_gradients_that_remained_at_the_save_are_accumulation_by_hand():
+    reference = attempt(
+        step(1), step(2), step(3, state=step(2)["state"], pending=True), *(step(n) for n in (4, 5, 6))
+    )
+    begin = {"state": step(2)["state"]}
+    other = attempt(step(4, state={"model/w": "else"}), resumed_at=3, begin=begin)
+    assert after_resume(other, reference).code == "pending-gradients"
+
+
+def test_registered_state_that_a_resume_does_not_bring_back_is_named():
+    other = attempt(
+        step(4, loss=["0x1p9"]), resumed_at=3, begin={"state": {**step(3)["state"], "model/w": "x"}}
+    )
+    found = after_resume(other)
+    assert found.code == "state-not-in-snapshot"
+    assert "does not bring back: model/w" in found.message
+
+
+def test_data_that_is_the_same_in_each_epoch_and_another_in_each_process_is_not_called_augmentation():
+    reference = attempt(*(step(n, at=[[n // 3, 1 + n % 3]], rows=[f"row-{n % 3}"]) for n in range(6)))
+    other = attempt(step(1, batch="else", rows=["new"]))
+    difference = first_difference(reference, [other])
+    assert difference is not None
+    assert of_reference(reference, other, difference).code == "unseeded-data"
+
+
+def test_state_that_changes_and_is_not_registered_is_named_with_what_registers_it():
+    found = of_untracked(steady(), ["StepLR schedule", "Meter"])
+    assert found.message == "StepLR (schedule), Meter have state that changes and is not registered"
+    assert "run.register(schedule=schedule) before the loop" in found.fix

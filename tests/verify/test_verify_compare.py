@@ -7,7 +7,17 @@ from pathlib import Path
 
 from verify_records import attempt, steady, step
 
-from rankup.verify.compare import INPUTS, LOSS, compared, first_difference, over_ranks, same_samples, unsteady
+from rankup.verify.compare import (
+    INPUTS,
+    LOSS,
+    RANDOM,
+    compared,
+    first_difference,
+    other_end,
+    over_ranks,
+    same_samples,
+    unsteady,
+)
 from rankup.verify.recorded import Attempt, read_attempt
 
 
@@ -111,3 +121,41 @@ def test_a_step_that_not_all_ranks_have_traced_is_none():
     torn = attempt(step(1))
     torn.begin[0]["world_size"] = 2
     assert over_ranks(torn).steps == {}
+
+
+def test_what_the_script_leaves_after_its_loop_is_compared():
+    reference = attempt(*(step(n) for n in range(1, 7)), end=step(6), exit=step(6, state={"model/w": "mean"}))
+    other = attempt(step(6), end=step(6), exit=step(6, state={"model/w": "else"}))
+    found = first_difference(reference, [other])
+    assert found is not None
+    assert found.at_end and found.names == ("model/w",)
+
+
+def test_generators_are_compared_last():
+    found = first_difference(steady(), [attempt(step(2, random="else"))])
+    assert found is not None and found.names == (RANDOM,)
+
+
+def test_more_steps_than_the_reference_has_are_another_end_and_so_are_fewer():
+    reference = attempt(*(step(n) for n in range(1, 7)), exit=step(6))
+    assert other_end(reference, [attempt(step(1), step(2)), attempt(step(6), exit=step(6))]) is None
+    assert other_end(reference, [attempt(step(6), step(7)), attempt(step(7), exit=step(7))]) == (1, 7)
+    assert other_end(reference, [attempt(step(4), step(5), exit=step(5))]) == (1, 5)
+    assert other_end(reference, [attempt(step(6), exit=step(7))]) == (1, 7)  # a break counts its step
+
+
+def test_a_resume_in_a_second_training_of_the_process_is_found_behind_the_end_of_the_first(tmp_path: Path):
+    lines = [
+        {"kind": "begin", "step": 6, "world_size": 1},
+        {"kind": "end", "step": 6},
+        {"kind": "begin", "step": 8, "world_size": 1, "at": [[1, 0]]},
+        {"kind": "step", "step": 9},
+        {"kind": "behind", "step": 9, "evaluated": 2},
+        {"kind": "exit", "step": 9},
+    ]
+    (tmp_path / "rank-0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "frozen").write_text("behind")
+    found = read_attempt(tmp_path)
+    assert found is not None
+    assert (found.resumed_at, found.resumed_epoch, found.ended, found.frozen) == (8, 1, True, "behind")
+    assert [record["step"] for record in found.behind] == [9]

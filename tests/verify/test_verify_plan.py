@@ -1,4 +1,4 @@
-"""Where runs are interrupted: by chance, from a seed, and so that every kill takes place."""
+"""Where runs are interrupted: at random, from a seed, and so that every crossing that a training offers takes place."""
 
 from __future__ import annotations
 
@@ -7,33 +7,65 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from verify_records import attempt, step
 
-from rankup.verify.plan import KINDS, choose_kill, choose_stops, kinds
+from rankup.verify.crossings import crossed, offered, too_short
+from rankup.verify.plan import KINDS, Course, choose_kills, choose_stops, last_saves
 
-
-@given(st.integers(0, 99), st.integers(1, 20))
-def test_every_kind_of_kill_comes_about_as_often(seed: int, kills: int):
-    chosen = kinds(Random(seed), kills)
-    counts = [chosen.count(kind) for kind in KINDS]
-    assert sum(counts) == kills and max(counts) - min(counts) <= 1
+THREE_EPOCHS = Course(30, (10, 20, 30), ((10, 2), (20, 2), (30, 2)), epochs=3, processes=3, step_s=0.1)
+ONE_EPOCH = Course(12, (12,), epochs=1)
 
 
-@given(st.integers(0, 99), st.sampled_from(["step", "moment"]), st.integers(1, 9), st.integers(0, 40))
-def test_a_kill_takes_no_more_than_its_share_of_the_steps_that_are_left(
-    seed: int, kind: str, left: int, steps: int
+def test_one_kill_of_each_kind_that_the_training_offers():
+    assert THREE_EPOCHS.kinds() == list(KINDS)
+    assert ONE_EPOCH.kinds() == ["step", "behind", "save", "moment"]
+    assert Course(1).kinds() == []
+
+
+@given(st.integers(0, 99), st.integers(1, 12))
+def test_kills_come_in_the_order_of_their_steps_and_each_kind_about_as_often(seed: int, kills: int):
+    made = choose_kills(Random(seed), THREE_EPOCHS, kills)
+    assert len(made) == kills
+    assert [kill.step for kill in made] == sorted(kill.step for kill in made)
+    counts = [sum(kill.kind == kind for kill in made) for kind in KINDS]
+    assert max(counts) - min(counts) <= 1
+    for kill in made:
+        word, *_ = kill.words.split()
+        assert word == kill.kind and kill.said
+
+
+@given(st.integers(0, 999), st.integers(1, 5))
+def test_one_kill_falls_beside_the_saves_and_what_resumes_after_it_begins_in_a_later_epoch(
+    seed: int, kills: int
 ):
-    kill = choose_kill(Random(seed), kind, left=left, steps_left=steps, processes=3, step_s=0.1)
-    word, at, rank, *seconds = kill.words.split()
-    assert word == kind and 1 <= int(at) <= max(1, steps // left) and 0 <= int(rank) < 3
-    assert all(0 <= float(each) <= 0.2 for each in seconds)
+    made = choose_kills(Random(seed), THREE_EPOCHS, kills)
+    at = next(index for index, kill in enumerate(made) if kill.kind == "step")
+    saved = max(step for kill in made[: at + 1] if kill.kind != "save" for step in kill.saves)
+    assert 10 < saved <= made[at].step
+    assert made[at].step not in made[at].saves
+    assert made[at].step < THREE_EPOCHS.steps
 
 
-def test_the_same_seed_interrupts_at_the_same_points():
-    first, again = (
-        [choose_kill(Random(5), kind, left=2, steps_left=9, processes=2, step_s=1.0) for kind in KINDS]
-        for _ in "12"
-    )
-    assert first == again
+@given(st.integers(0, 99))
+def test_a_kill_behind_an_epoch_comes_after_the_save_of_its_last_step(seed: int):
+    made = choose_kills(Random(seed), THREE_EPOCHS, 5)
+    behind = next(kill for kill in made if kill.kind == "behind")
+    assert behind.step in (10, 20)
+    assert behind.step in {step for kill in made for step in kill.saves}
+
+
+@given(st.integers(0, 99), st.integers(2, 40))
+def test_any_training_of_two_steps_or_more_can_be_interrupted(seed: int, steps: int):
+    course = Course(steps, (steps // 2, steps), epochs=2)
+    kills = choose_kills(Random(seed), course, 4)
+    assert all(1 <= kill.step <= steps for kill in kills)
+    assert all(0 < step <= steps for kill in kills for step in kill.saves)
+    assert all(0 < step < steps for step in last_saves(Random(seed), course, kills))
+
+
+def test_the_saves_are_no_grid_and_the_same_seed_chooses_the_same_points():
+    first, again, other = (choose_kills(Random(seed), THREE_EPOCHS, 5) for seed in (5, 5, 6))
+    assert first == again != other
 
 
 @given(st.integers(0, 99), st.integers(4, 30))
@@ -43,7 +75,27 @@ def test_stops_come_one_after_another_before_the_last_step(seed: int, steps: int
     assert stops[0] >= 1 and stops[-1] < steps
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_kill_is_said_in_words(kind: str):
-    kill = choose_kill(Random(0), kind, left=1, steps_left=1, processes=1, step_s=0.0)
-    assert kill.said and kill.words.startswith(kind)
+def test_what_there_is_to_cross_follows_from_the_uninterrupted_training():
+    ends = [{"step": 3, "evaluated": 2}, {"step": 6, "evaluated": 2}]
+    epochs = [{"epoch": 0, "unkept": {}}, {"epoch": 1, "unkept": {}}]
+    reference = attempt(*(step(n) for n in range(1, 7)), epochs=epochs, behind=ends)
+    course = Course.of(reference)
+    assert (course.steps, course.epoch_ends, course.evaluations) == (6, (3, 6), ((3, 2), (6, 2)))
+    assert offered(course) == ["epoch", "off-grid", "behind", "evaluation", "save", "moment", "end"]
+    assert not too_short(course)
+
+
+@pytest.mark.parametrize("course", [ONE_EPOCH, Course(4, (3, 4), epochs=2)])
+def test_a_training_without_a_later_epoch_to_resume_in_is_said_to_be_too_short(course: Course):
+    assert "epoch" not in offered(course)
+    assert too_short(course)
+
+
+def test_what_was_crossed_is_read_from_the_traces():
+    killed = attempt(step(1), step(2), step(3), frozen="step")
+    resumed = attempt(step(3), step(4), resumed_at=2, begin={"at": [[1, 0]]}, exit=step(4))
+    assert crossed([killed, resumed], to_the_end=True) == ["epoch", "off-grid", "end"]
+    assert crossed([killed, resumed], to_the_end=False) == ["epoch", "off-grid"]
+    on_the_grid = attempt(step(4), resumed_at=3, exit=step(4))
+    assert crossed([killed, on_the_grid], to_the_end=True) == ["end"]
+    assert crossed([killed], to_the_end=True) == []

@@ -26,7 +26,14 @@ def step(number: int, **other: Any) -> Record:
 
 
 def attempt(
-    *steps: Record, resumed_at: int = 0, begin: Record | None = None, end: Record | None = None
+    *steps: Record,
+    resumed_at: int = 0,
+    begin: Record | None = None,
+    end: Record | None = None,
+    exit: Record | None = None,
+    epochs: list[Record] | None = None,
+    behind: list[Record] | None = None,
+    frozen: str = "",
 ) -> Attempt:
     """Of one rank; what it found at its beginning is what the steady training has there, but for ``begin``."""
     found = {**step(resumed_at), "world_size": 1, **(begin or {})}
@@ -35,6 +42,10 @@ def attempt(
         {0: found},
         {record["step"]: {0: record} for record in steps},
         {0: end} if end is not None else {},
+        {0: exit} if exit is not None else {},
+        tuple(epochs or ()),
+        tuple(behind or ()),
+        frozen,
     )
 
 

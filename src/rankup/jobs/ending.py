@@ -51,7 +51,7 @@ def of_node(
         write_atomic(path, json.dumps(reported) + "\n", mode=0o600)
     elif resolved.node_rank == 0:
         write_outcome(run, word, details)
-    return Result(code, run, details["worker_code"], details["failed_rank"], seconds, error)
+    return Result(code, run, details["worker_code"], details["failed_rank"], seconds, error, interrupts.first)
 
 
 def of_agents(
@@ -82,7 +82,7 @@ def of_agents(
         "hosts": allocation.hosts,
     }
     write_outcome(run, word, details)
-    return Result(code, run, worker, rank, seconds, error)
+    return Result(code, run, worker, rank, seconds, error, interrupts.first)
 
 
 def write_outcome(run: RunDir | None, word: str, details: Mapping[str, Any]) -> None:

@@ -46,7 +46,8 @@ class Result:
     """How it ended. ``code`` is the exit code of ``rankup run``: 0, 1, 75, or 128 + a signal that was sent to us.
 
     ``worker_code`` is the code of the rank that failed first (negative: a signal), None where none failed or it is
-    not known; ``error`` is what to tell the user where ``code`` is 1; ``seconds`` is wall time, start-up included.
+    not known; ``error`` is what to tell the user where ``code`` is 1; ``seconds`` is wall time, start-up included;
+    ``signal`` is the first one that was sent to us, None if there was none.
     """
 
     code: int
@@ -55,6 +56,7 @@ class Result:
     failed_rank: int | None
     seconds: float
     error: RankupError | None = None
+    signal: int | None = None
 
 
 class View(Protocol):

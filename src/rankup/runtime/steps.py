@@ -76,6 +76,7 @@ class Epoch:
         by_shard = isinstance(strategy, AnyWorld)
         run.gradients.check_finished()
         reached = False
+        self._survival.epoch_begins()
         try:
             for batch in self._feed.batches(self.index, position.step):
                 run.begin_batch(batch)

@@ -37,6 +37,7 @@ from rankup.runtime.registered_state import warn_unused
 from rankup.runtime.stop import StopWatch
 from rankup.runtime.trace import Trace
 from rankup.runtime.training_folder import training_done, training_folder
+from rankup.runtime.untracked_state import UntrackedWatch
 from rankup.snapshots.found import Found
 from rankup.snapshots.peers import Peers
 from rankup.snapshots.prune import Keep
@@ -104,6 +105,7 @@ class Survival:
         self._watch = watch
         self._control = control
         self._trace: Trace | None = None
+        self._untracked: UntrackedWatch | None = None
         self._unit, self._count = self._options.interval()
         self._peers: Peers | None = None
         self._folder: Path | None = None  # of this training, once it has begun to save
@@ -134,13 +136,17 @@ class Survival:
         self._open = True
         try:
             self._begin()
-            if (trace := Trace.from_environment(self._run)) is not None:
+            if (trace := Trace.from_environment(self._run, self._wait)) is not None:
                 self._trace = self._listening.enter_context(trace)
             yield
             self._end()
             if self._trace is not None:
                 self._trace.end()
             self._goals[id(feed), unit] = goal
+        except GeneratorExit:  # a break
+            if self._trace is not None:
+                self._trace.left()
+            raise
         finally:
             # Left by a break or an error: no collective, and whoever comes next may have the directory.
             self._open = False
@@ -192,6 +198,8 @@ class Survival:
             if found is not None:
                 self._resume(found)
         self._saved_at = time.monotonic()
+        if self._untracked is None and self._run.is_main:
+            self._untracked = UntrackedWatch(self._run)
 
     def _open_saver(self) -> Saver | None:
         """For the directory of this stage; None where there is none."""
@@ -230,6 +238,7 @@ class Survival:
             self._watch.save_agreed()
             or self._waited
             or (self._unit == "step" and self._run.steps_done % self._count == 0)
+            or (self._trace is not None and self._trace.save_due)
         ):
             self._save_behind_a_window()
 
@@ -239,6 +248,8 @@ class Survival:
         One that stands in the middle of a training step is not interrupted.
         """
         for _ in range(steps or 0):
+            if self._trace is not None:
+                self._trace.evaluation()
             yield self._watch.requested() and self._run.batch is None
 
     def epoch_trained(self, *, alone: bool = False) -> None:
@@ -248,8 +259,17 @@ class Survival:
             self._held = Held(self._state(alone=alone))
         self._behind_the_loop = True
 
+    def epoch_begins(self) -> None:
+        """The first batch of an epoch is next, or of what a resume has left of it."""
+        if self._trace is not None:
+            self._trace.epoch_begins()
+
     def epoch_done(self) -> None:
         """What stands behind the inner loop is through as well; the position is that of the next epoch."""
+        if self._trace is not None:
+            self._trace.behind()
+        if self._untracked is not None:
+            self._untracked.warn()
         self._behind_the_loop = self._finish_first = False
         self._held = None
         self._epochs_since += 1
@@ -284,6 +304,11 @@ class Survival:
             training_done(self._folder)
 
     # ------------------------------------------------------------------ inside
+
+    def _wait(self) -> None:
+        """Until what is being saved is durable; no collective."""
+        if self._saver is not None:
+            self._saver.wait()
 
     def _resume(self, found: Found) -> None:
         run = self._run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -14,11 +15,11 @@ from rankup.core.records import read_records
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.jobs.local import LocalJob, Result, View, execute
-from rankup.verify.recorded import Attempt, read_attempt
+from rankup.verify.recorded import FROZEN, Attempt, read_attempt
 
-FROZEN = "frozen"  # the file that a rank leaves before it freezes (``runtime/interruption.py``)
 # Snapshots that are due at the end alone: what trains uninterrupted is not to be changed by saving, either.
 AT_THE_END = f"{10**9} steps"
+STOPPED = 75  # the code of a run that has saved and ended before its training did
 
 
 class Progress(Protocol):
@@ -31,15 +32,25 @@ class Progress(Protocol):
 
 @dataclass(frozen=True)
 class Ask:
-    """What an attempt is for. ``every`` as ``Snapshots.every``; ``interrupt`` in the words of ``verify.plan``;
-    ``steps``: train to the end of this step, None: to the end."""
+    """What an attempt is for. ``saves``: the steps after which it saves, besides the end; ``interrupt`` in the words of
+    ``verify.plan``; ``steps``: train to the end of this step, None: to the end."""
 
     what: str
     processes: int
     snapshots: Path
-    every: str
     steps: int | None
+    saves: tuple[int, ...] = ()
     interrupt: str = ""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """``attempt``: what it has traced, None if nothing; ``killed``: by verify; ``stopped``: by somebody else, so that
+    another attempt has to go on."""
+
+    attempt: Attempt | None
+    killed: bool = False
+    stopped: str = ""
 
 
 class Attempts:
@@ -59,10 +70,10 @@ class Attempts:
         self._execute = execute
         self.count = 0
 
-    def run(self, ask: Ask) -> tuple[Attempt | None, bool]:
-        """What it has traced (None: nothing), and whether it was killed.
+    def run(self, ask: Ask) -> Ended:
+        """Run it until it ends, in one way or another.
 
-        Raises RankupError where it failed by itself, where it traced no step, and for Ctrl-C.
+        Raises RankupError where it failed by itself, where it traced no step, and where a signal ended it.
         """
         self.count += 1
         trace = self.folder / f"trace-{self.count:02d}"
@@ -74,7 +85,8 @@ class Attempts:
             "RANKUP_TRACE": str(trace),
             "RANKUP_INTERRUPT": ask.interrupt + stop,
             "RANKUP_SNAPSHOT_DIR": str(ask.snapshots),
-            "RANKUP_SNAPSHOT_EVERY": ask.every,
+            "RANKUP_SNAPSHOT_EVERY": AT_THE_END,
+            "RANKUP_SNAPSHOT_STEPS": ",".join(map(str, ask.saves)),
         }
         killer = Killer(trace / FROZEN)
         job = replace(
@@ -90,20 +102,25 @@ class Attempts:
                 context=str(result.run.logs),
                 hint="verify needs a script that loops over run.steps(…) or run.epochs(…): docs/reference/verify.md",
             )
-        where = f"at step {attempt.last}" if attempt else "before its first step"
-        self._progress.ended(f"killed {where}" if killer.killed else f"ended {where}")
-        return attempt, killer.killed
+        where = f"at step {attempt.final_step}" if attempt else "before its first step"
+        if killer.killed:
+            self._progress.ended(f"killed {where}")
+            return Ended(attempt, killed=True)
+        assert attempt is not None
+        stopped = self._stopped(result, ask, attempt)
+        self._progress.ended(f"stopped {where}" if stopped else f"ended {where}")
+        return Ended(attempt, stopped=stopped)
 
     def _check(self, result: Result, ask: Ask, *, killed: bool) -> None:
-        if result.code > 128:
-            name = signal.Signals(result.code - 128).name
+        number = result.signal or (result.code - 128 if result.code > 128 else None)
+        if number is not None:
             raise RankupError(
                 "interrupted",
-                f"ended by {name} in attempt {self.count}: {ask.what}",
-                hint=f"what was traced until then is in {self.folder}",
-                exit_code=result.code,
+                f"ended by {signal.Signals(number).name} in attempt {self.count}: {ask.what}",
+                hint=f"nothing is proved; what was traced until then is in {self.folder}",
+                exit_code=128 + number,
             )
-        if result.code in (0, 75) or killed:
+        if result.code in (0, STOPPED) or killed:
             return
         error = result.run.left_error() or result.error
         raise RankupError(
@@ -113,6 +130,31 @@ class Attempts:
             hint=error.hint if error else "",
             exit_code=error.exit_code if error else 1,
         )
+
+    def _stopped(self, result: Result, ask: Ask, attempt: Attempt) -> str:
+        """Why it was stopped, where verify has not asked for that; "" if it came to its end."""
+        if result.code == 0 or (ask.steps is not None and attempt.final_step >= ask.steps):
+            if attempt.ended:
+                return ""
+            raise RankupError(
+                "no-end",
+                f"attempt {self.count} ({ask.what}) ended without the end of its Python interpreter",
+                context=str(result.run.logs),
+                hint="os._exit() in the script, or a process that something killed: the state that it ended with "
+                "cannot be compared",
+                exit_code=1,
+            )
+        details = result.run.path / "outcome.json"
+        asked = json.loads(details.read_text()).get("stop") if details.exists() else None
+        if asked is None:
+            raise RankupError(
+                "interrupted",
+                f"a signal that verify did not send stopped attempt {self.count}: {ask.what}",
+                context=str(result.run.logs),
+                hint="nothing is proved: run verify once more, and leave its processes alone",
+                exit_code=1,
+            )
+        return str(asked)
 
 
 class Killer:

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from rankup.core.findings import Confidence, Finding, Severity
-from rankup.verify.compare import LOSS, UNKEPT, Difference
-from rankup.verify.recorded import Attempt, Record
+from rankup.verify.compare import LOSS, RANDOM, UNKEPT, Difference
+from rankup.verify.evidence import (
+    all_rows,
+    gradients_pending,
+    last_digits_only,
+    not_restored,
+    same_in_each_epoch,
+    saved_but_other,
+    suspects,
+    weights_restored,
+)
+from rankup.verify.recorded import Attempt
 
 # Of the samples that differ, how many must be found at other steps for the order to be what differs.
 FOUND_AGAIN = 0.5
@@ -14,11 +24,9 @@ _NAMED = 3
 def of_reference(reference: Attempt, again: Attempt, difference: Difference) -> Finding:
     """Two uninterrupted trainings differ from each other: nothing of it is the snapshots' fault."""
     evidence = f"two uninterrupted runs differ from each other, first in {what(difference)}"
-    mine = reference.steps[difference.step][difference.rank]
-    theirs = again.steps[difference.step][difference.rank]
     if difference.inputs_differ:
         return _inputs(reference, again, difference, evidence)
-    if mine["random"] != theirs["random"]:
+    if RANDOM in difference.names:
         return _finding(
             "unseeded-random",
             "the script seeds the generators itself, with another number each time",
@@ -33,16 +41,19 @@ def of_reference(reference: Attempt, again: Attempt, difference: Difference) -> 
     )
     return _finding(
         "not-deterministic",
-        "a non-deterministic kernel, or random numbers from a generator that nobody seeds",
+        "a non-deterministic kernel, or a number that is another one in each run",
         difference,
         f"{evidence}; the samples are the same, and so are the global generators; {place}",
-        "draw from the global generators, which rankup seeds and saves, and not from os.urandom or the time; for "
-        "kernels: --deterministic, or torch.use_deterministic_algorithms(True) in a script",
+        "draw from the global generators, which rankup seeds and saves; use neither os.urandom nor the time, no order "
+        "of a set of strings, and no file that an earlier run has left; for kernels: --deterministic, or "
+        "torch.use_deterministic_algorithms(True) in a script",
     )
 
 
-def of_resume(reference: Attempt, attempt: Attempt, difference: Difference) -> Finding:
-    """Uninterrupted trainings are equal, and the interrupted one differs from them."""
+def of_resume(
+    reference: Attempt, attempt: Attempt, difference: Difference, again: Attempt | None = None
+) -> Finding:
+    """Uninterrupted trainings are equal, and the interrupted one differs from them. ``again``: the second of them."""
     evidence = f"uninterrupted runs are equal; this one differs first in {what(difference)}"
     if attempt.resumed_at == 0:
         return _finding(
@@ -50,32 +61,112 @@ def of_resume(reference: Attempt, attempt: Attempt, difference: Difference) -> F
             "taking a snapshot changes the training, or it is non-deterministic now and then",
             difference,
             f"{evidence}; this attempt had resumed from nothing yet",
-            "a state_dict that draws random numbers or changes its object does so; run verify once more, with more "
-            "steps, to see whether uninterrupted runs stay equal",
+            "a state_dict that draws random numbers or changes its object does so, and so does a file that an earlier "
+            "attempt has left; run verify once more, to see whether uninterrupted runs stay equal",
         )
     if difference.inputs_differ:
         return _inputs(reference, attempt, difference, evidence)
     evidence += f"; it is step {difference.step - attempt.resumed_at} after the resume"
-    if whole := _weights_restored(reference, attempt):
+    whole = weights_restored(reference, attempt)
+    if whole:
         evidence += f"; right after the resume all {whole} tensors of the model were equal"
     names = [name.removeprefix(UNKEPT) for name in difference.names if name.startswith(UNKEPT)]
-    if lost := _not_restored(reference, attempt) or names:
-        keep = ", ".join(f"{name.partition('-')[0].lower()}=…" for name in lost[:_NAMED])
+    if lost := not_restored(reference, attempt) or names:
         return _finding(
             "state-not-in-snapshot",
-            f"state that is not in the snapshot: {', '.join(lost[:_NAMED])}",
+            f"state that is not in the snapshot: {', '.join(map(held, lost[:_NAMED]))}",
             difference,
-            f"{evidence}; {', '.join(lost[:_NAMED])} has a state_dict, and nobody keeps it",
-            f"run.register({keep}) before the loop",
+            f"{evidence}; {', '.join(map(held, lost[:_NAMED]))} has a state, and is not registered",
+            how_to_register(lost),
+        )
+    if kept_open := gradients_pending(reference, attempt):
+        return _finding(
+            "pending-gradients",
+            "gradients that were accumulated by hand when the snapshot was taken, and are not in it",
+            difference,
+            f"{evidence}; at step {kept_open}, after which the snapshot was taken, gradients remained and the "
+            "optimizer had not stepped",
+            "prepare(…, accumulate=N) with run.backward(loss) and run.step(opt): snapshots are then taken after whole "
+            "windows only",
+        )
+    if last_digits_only(reference, attempt, difference):
+        return _finding(
+            "reduction-order",
+            "the sums over the ranks are taken in another order after a resume",
+            difference,
+            f"{evidence}; there are {reference.world_size} processes, the loss of that step is the same, and the "
+            "weights differ in their last digits only",
+            "nothing in the script does this: report it, with the versions of torch and of rankup; "
+            'exact="any-world" sums in a fixed order',
+        )
+    if lost := saved_but_other(reference, attempt):
+        return _finding(
+            "state-not-in-snapshot",
+            f"state that a resume does not bring back: {', '.join(lost[:_NAMED])}",
+            difference,
+            f"{evidence}; right after the resume {', '.join(lost[:_NAMED])} differed from what it was",
+            "what changes a model, its optimizer or what is registered between init and the loop must not run again "
+            "after a resume; a load_state_dict must bring back all that state_dict gave",
         )
     return _finding(
-        "state-not-in-snapshot",
-        "state that is not in the snapshot: something that the training goes by begins anew after a resume",
+        "unsaved-variable",
+        "something that the training goes by begins anew after a resume, and it is a plain variable, a tensor, or a "
+        "generator of the script's own",
         difference,
-        evidence,
-        "an average, a counter, a schedule, a generator of its own: give it state_dict and load_state_dict, and "
-        "run.register(name=it) before the loop",
+        evidence + suspects(reference, attempt, again),
+        "run.register(best=0.0) before the loop and run.values.best in it, for numbers; run.register(name=thing) for "
+        "lists, dicts, tensors, generators and anything with a state_dict; count steps with run.steps_done",
     )
+
+
+def of_end(
+    reference: Attempt, other: Attempt, again: Attempt | None = None, *, repeated: bool = False
+) -> Finding:
+    """It trains another number of steps."""
+    resumed = f", resumed at step {other.resumed_at}," if not repeated else ", uninterrupted as well,"
+    return Finding(
+        "other-end",
+        Severity.ERROR,
+        f"the training ends after step {other.final_step} instead of {reference.final_step}",
+        place=f"after step {min(other.final_step, reference.final_step)}",
+        why=f"the uninterrupted training ends after step {reference.final_step}; this one{resumed} after step "
+        f"{other.final_step}, and all steps that both have trained are equal{suspects(reference, other, again)}",
+        fix="what decides the end begins anew after a resume: count with run.steps_done, or with the epoch's index; "
+        "run.register(bad=0) before the loop and run.values.bad in it, for what waits for an improvement"
+        if not repeated
+        else "the end depends on the time, on a file or on numbers that nobody seeds",
+        confidence=Confidence.LIKELY,
+    )
+
+
+def of_untracked(reference: Attempt, names: list[str]) -> Finding:
+    """State that changes and is not registered, even if no step shows it."""
+    listed = ", ".join(map(held, names[:_NAMED]))
+    return Finding(
+        "unregistered-state",
+        Severity.ERROR,
+        f"{listed} {'has' if len(names) == 1 else 'have'} state that changes and is not registered",
+        why="it is not the same at the beginning and at the end of the uninterrupted training, it is in no snapshot, "
+        "and no resume was seen to bring it back: a resume begins it anew",
+        fix=how_to_register(names),
+    )
+
+
+def held(name: str) -> str:
+    """``"AveragedModel average"`` → ``"AveragedModel (average)"``."""
+    kind, _, variable = name.partition(" ")
+    return f"{kind} ({variable})" if variable else kind
+
+
+def how_to_register(names: list[str]) -> str:
+    words = []
+    for name in names[:_NAMED]:
+        kind, _, variable = name.partition(" ")
+        kind = kind.partition("-")[0]
+        variable = variable.partition("-")[0]
+        short = variable.rpartition(".")[2] or kind.lower()
+        words.append(f"run.register({short}={variable or '…'}) before the loop")
+    return "; ".join(words)
 
 
 def _inputs(reference: Attempt, other: Attempt, difference: Difference, evidence: str) -> Finding:
@@ -83,7 +174,9 @@ def _inputs(reference: Attempt, other: Attempt, difference: Difference, evidence
     expected = reference.steps[difference.step][difference.rank]["rows"]
     seen = other.steps[difference.step][difference.rank]["rows"]
     strange = [row for row in seen if row not in expected]
-    known = _rows(reference)
+    known = all_rows(reference)
+    if difference.rank > 0:
+        evidence += f"; the samples of rank 0 are the same, those of rank {difference.rank} are not"
     again = sum(row in known for row in strange)
     if seen != expected and seen and again >= FOUND_AGAIN * len(strange):
         return _finding(
@@ -94,47 +187,30 @@ def _inputs(reference: Attempt, other: Attempt, difference: Difference, evidence
             "the data set must give the same sample for the same index each time: sort what it lists, and shuffle "
             "nothing in it (prepare(…, shuffle=True) does)",
         )
+    if same_in_each_epoch(reference) and not set(seen) & known:
+        ranks = " and on each rank" if reference.world_size > 1 else ""
+        return _finding(
+            "unseeded-data",
+            f"the data is made anew in each process: it differs between attempts{ranks}",
+            difference,
+            f"{evidence}; within one run every epoch has the same samples, so that nothing augments them",
+            "make the data after rankup.init(seed=…), or from a generator with a fixed seed; nothing of it may depend "
+            "on the rank, the process, the time, or what an earlier attempt has written",
+        )
     return _finding(
         "unseeded-augmentation",
         "samples that are never the same: augmentation that draws from an unseeded generator, or from one that a "
         "resume begins anew",
         difference,
-        f"{evidence}; of {len(seen)} samples {len(strange)} are others, and {again} of these stand at another step",
+        f"{evidence}; of {len(seen)} samples {len(strange)} are others, and {again} of these are at another step",
         "draw from Python's, NumPy's or torch's global generator in __getitem__ (rankup seeds them per sample), or "
         "from the SampleRandom that a transform of ResidentData gets; seed nothing from the time",
     )
 
 
-def _rows(attempt: Attempt) -> set[str]:
-    return {row for ranks in attempt.steps.values() for record in ranks.values() for row in record["rows"]}
-
-
-def _weights_restored(reference: Attempt, attempt: Attempt) -> int:
-    """How many tensors of the model the resume brought back as the reference had them; 0 where one is not so."""
-    pair = _at_resume(reference, attempt)
-    if pair is None:
-        return 0
-    before, after = ({n: h for n, h in record["state"].items() if "model/" in n} for record in pair)
-    return len(before) if before == after else 0
-
-
-def _not_restored(reference: Attempt, attempt: Attempt) -> list[str]:
-    """What nobody keeps and was not as the reference had it when the attempt went on."""
-    pair = _at_resume(reference, attempt)
-    if pair is None:
-        return []
-    before, after = pair
-    return [name for name, was in before["unkept"].items() if after["unkept"].get(name, was) != was]
-
-
-def _at_resume(reference: Attempt, attempt: Attempt) -> tuple[Record, Record] | None:
-    before = reference.steps.get(attempt.resumed_at, {}).get(0)
-    return (before, attempt.begin[0]) if before is not None else None
-
-
 def where(difference: Difference) -> str:
     if difference.at_end:
-        return f"behind the last step ({difference.step})"
+        return f"after the last step ({difference.step})"
     in_epoch = [f"epoch {epoch + 1}, step {step}" for epoch, step in difference.epochs if step]
     place = f" ({'; '.join(in_epoch)})" if in_epoch else ""
     rank = f", on rank {difference.rank}" if difference.rank else ""
@@ -144,7 +220,7 @@ def where(difference: Difference) -> str:
 def what(difference: Difference) -> str:
     """The first names that differ, and how many more there are."""
     names = [
-        f"{name.removeprefix(UNKEPT)} (not kept)" if name.startswith(UNKEPT) else name
+        f"{held(name.removeprefix(UNKEPT))}, which is not registered," if name.startswith(UNKEPT) else name
         for name in difference.names
     ]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from rankup.verify.recorded import Attempt, Record
 
 # What a step depended on, then what came of it: the first of these that differs says the most.
-INPUTS, LOSS, UNKEPT = "the batch", "the loss", "unkept/"
+INPUTS, LOSS, UNKEPT, RANDOM = "the batch", "the loss", "unkept/", "the generators"
 # What may hold a clock, and is not what is trained.
 ASIDE = ("kept/", "metrics/", UNKEPT)
 
@@ -18,7 +18,7 @@ class Difference:
     """The first step that differs, and all names that differ then, in the order of ``INPUTS``, ``LOSS``, the state's.
 
     ``attempt`` counts from 1 within its scenario; ``resumed_at`` is the step that it went on from, 0 for none;
-    ``at_end``: all steps are equal, and what the code behind them left is not.
+    ``at_end``: all steps are equal, and what the code after them left is not.
     """
 
     attempt: int
@@ -49,11 +49,28 @@ def first_difference(
                 return Difference(
                     number, attempt.resumed_at, step, rank, tuple(names), at_end=False, epochs=at
                 )
-        for rank in sorted(reference.end.keys() & attempt.end.keys()):
-            mine, theirs = reference.end[rank], attempt.end[rank]
+        for mine, theirs, rank in _ends(reference, attempt):
+            if mine["step"] != theirs["step"]:
+                continue  # ``other_end`` tells
             if names := [name for name in differing(mine, theirs) if name not in ignore]:
                 return Difference(number, attempt.resumed_at, theirs["step"], rank, tuple(names), at_end=True)
     return None
+
+
+def other_end(reference: Attempt, attempts: Sequence[Attempt]) -> tuple[int, int] | None:
+    """(the number of an attempt, the step that it reached) if one trains beyond the reference's last step, or the last
+    one ends at another step."""
+    for number, attempt in enumerate(attempts, start=1):
+        last = number == len(attempts) and attempt.exit
+        if attempt.final_step > reference.final_step or (last and attempt.final_step != reference.final_step):
+            return number, attempt.final_step
+    return None
+
+
+def _ends(reference: Attempt, attempt: Attempt) -> Iterator[tuple[Record, Record, int]]:
+    for mine, theirs in ((reference.end, attempt.end), (reference.exit, attempt.exit)):
+        for rank in sorted(mine.keys() & theirs.keys()):
+            yield mine[rank], theirs[rank], rank
 
 
 def over_ranks(attempt: Attempt) -> Attempt:
@@ -64,21 +81,21 @@ def over_ranks(attempt: Attempt) -> Attempt:
         for step, ranks in attempt.steps.items()
         if len(ranks) == attempt.world_size
     }
-    end = {0: _over_ranks(attempt.end)} if 0 in attempt.end else {}
-    return replace(attempt, steps=steps, end=end)
+    end, exit_ = ({0: _over_ranks(ends)} if 0 in ends else {} for ends in (attempt.end, attempt.exit))
+    return replace(attempt, steps=steps, end=end, exit=exit_)
 
 
 def _over_ranks(ranks: dict[int, Record]) -> Record:
     state = {name: value for name, value in ranks[0]["state"].items() if not name.startswith(ASIDE)}
     losses = [loss for rank in sorted(ranks) for loss in ranks[rank].get("loss", ())]
-    return {**ranks[0], "batch": "", "rows": [], "loss": losses, "state": state, "unkept": {}}
+    return {**ranks[0], "batch": "", "rows": [], "loss": losses, "state": state, "unkept": {}, "random": ""}
 
 
 def unsteady(reference: Attempt, again: Attempt) -> frozenset[str]:
     """What stands beside the training and differs between two uninterrupted ones, as a clock does: it says nothing. If
     the training went by it, weights would differ as well."""
     both = [(mine, theirs) for _, _, mine, theirs in pairs(reference, again)]
-    both += [(reference.end[rank], again.end[rank]) for rank in reference.end.keys() & again.end.keys()]
+    both += [(mine, theirs) for mine, theirs, _ in _ends(reference, again)]
     names = {name for mine, theirs in both for name in differing(mine, theirs)}
     return frozenset(name for name in names if name.startswith(ASIDE))
 
@@ -101,7 +118,8 @@ def differing(mine: Record, theirs: Record) -> list[str]:
     names = [INPUTS] if mine.get("batch") != theirs.get("batch") else []
     names += [LOSS] if mine.get("loss") != theirs.get("loss") else []
     names += _keys(mine["state"], theirs["state"])
-    return names + [UNKEPT + name for name in _keys(mine["unkept"], theirs["unkept"])]
+    names += [UNKEPT + name for name in _keys(mine["unkept"], theirs["unkept"])]
+    return names + ([RANDOM] if mine.get("random") != theirs.get("random") else [])
 
 
 def _keys(mine: dict[str, str], theirs: dict[str, str]) -> list[str]:

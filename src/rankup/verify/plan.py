@@ -1,50 +1,150 @@
-"""Where a run is interrupted: chosen at random, so that no place is left out, and from a seed, so that it can be again.
+"""Where a run is interrupted, and where it saves: at random, from a seed, and so that every crossing takes place.
 
-The words are those of ``runtime/interruption.py``.
+The words are those of ``runtime/interruption.py``. The uninterrupted training tells what there is to cross: its steps,
+its epochs, its evaluations.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from random import Random
 
-KINDS = ("step", "moment", "save")
-# About as many changes on disk as one save of one process makes: the kill falls into the first save, or the second.
-CHANGES_PER_SAVE = 24
+from rankup.verify.recorded import Attempt
+
+# In the order of what they find: with few kills the first ones are taken.
+KINDS = ("step", "behind", "evaluation", "save", "moment")
+# Changes on disk that the shortest save makes, or fewer: the kill falls into the save that was meant.
+CHANGES_PER_SAVE = 12
+_MOST_SAVES = 3
+
+
+@dataclass(frozen=True)
+class Course:
+    """What an uninterrupted training consists of. ``epoch_ends``: the steps after which the code after an epoch ran;
+    ``evaluations``: (after which step, how many batches)."""
+
+    steps: int
+    epoch_ends: tuple[int, ...] = ()
+    evaluations: tuple[tuple[int, int], ...] = ()
+    epochs: int = 1
+    processes: int = 1
+    step_s: float = 0.0
+
+    @classmethod
+    def of(cls, reference: Attempt) -> Course:
+        behind = [(int(record["step"]), int(record["evaluated"])) for record in reference.behind]
+        within = [(step - 1, int(ranks[0].get("evaluated", 0))) for step, ranks in reference.steps.items()]
+        times = [ranks[0]["time"] for ranks in reference.steps.values() if 0 in ranks]
+        return cls(
+            reference.final_step,
+            tuple(step for step, _ in behind),
+            tuple(sorted((step, count) for step, count in behind + within if count)),
+            len({record["epoch"] for record in reference.epochs}),
+            reference.world_size,
+            float(max(times) - min(times)) / max(1, len(times) - 1) if times else 0.0,
+        )
+
+    @property
+    def second_epoch(self) -> int:
+        """The first step of the second epoch; beyond the last one if there is none."""
+        return self.epoch_ends[0] + 1 if self.epoch_ends and self.epochs > 1 else self.steps + 1
+
+    def kinds(self) -> list[str]:
+        """The kinds of kill that it offers."""
+        missing = {"behind"} if not self.epoch_ends else set()
+        missing |= {"evaluation"} if not self.evaluations else set()
+        return [kind for kind in KINDS if kind not in missing] if self.steps > 1 else []
 
 
 @dataclass(frozen=True)
 class Kill:
-    """``words`` for the run, ``said`` for people."""
+    """``words`` for the run, ``said`` for people; ``saves``: the steps after which the attempt saves."""
 
+    kind: str
+    step: int
     words: str
     said: str
+    saves: tuple[int, ...] = field(default=())
 
 
-def kinds(random: Random, kills: int) -> list[str]:
-    """One for each kill: every kind about as often, in an order by chance."""
-    chosen: list[str] = []
-    while len(chosen) < kills:
-        chosen += random.sample(KINDS, len(KINDS))
-    return chosen[:kills]
+def choose_kills(random: Random, course: Course, kills: int) -> list[Kill]:
+    """In the order of their steps, so that each attempt gets to its kill. The first of kind ``step`` comes as late as
+    in the second epoch if there is one: what resumes after it begins there."""
+    kinds: list[str] = course.kinds()[:kills]
+    while len(kinds) < kills and course.steps > 1:
+        kinds += random.sample(course.kinds(), min(kills - len(kinds), len(course.kinds())))
+    chosen: list[tuple[int, int, str]] = []
+    for number, kind in enumerate(kinds):
+        late = number == 0
+        chosen.append((_target(random, kind, course, late=late), number, kind))
+    made: list[Kill] = []
+    saved = 0
+    for step, number, kind in sorted(chosen):
+        saves = _saves(random, kind, saved, step, course, late=number == 0)
+        made.append(_kill(random, kind, step, saves, course))
+        if saves and kind != "save":
+            saved = max(saves)
+    return made
 
 
-def choose_kill(
-    random: Random, kind: str, *, left: int, steps_left: int, processes: int, step_s: float
-) -> Kill:
-    """A point for the next attempt. ``left`` kills are to come, this one included, and ``steps_left`` are untrained:
-    each takes its share of them at most, so that all take place. ``step_s``: seconds that a step takes."""
-    share, rank = max(1, steps_left // left), random.randrange(processes)
-    if kind == "save":
-        change = random.randint(1, CHANGES_PER_SAVE)
-        return Kill(f"save {change} 0", f"before change {change} on disk of its saves")
-    if kind == "moment":
-        at, seconds = random.randint(1, max(1, share - 1)), random.uniform(0, 2 * step_s)
-        return Kill(f"moment {at} {rank} {seconds:.4f}", f"{seconds * 1000:.0f} ms after its step {at}")
-    at = random.randint(1, share)
-    return Kill(f"step {at} {rank}", f"after its step {at}")
+def last_saves(random: Random, course: Course, kills: Sequence[Kill]) -> tuple[int, ...]:
+    """Of the attempt that trains to the end."""
+    saved = max((step for kill in kills for step in kill.saves), default=0)
+    return _some(random, range(saved + 1, course.steps))
 
 
 def choose_stops(random: Random, steps: int, worlds: int) -> list[int]:
     """The step after which each number of processes but the last stops: increasing, each before the last step."""
     return sorted(random.sample(range(1, steps), worlds - 1))
+
+
+def _target(random: Random, kind: str, course: Course, *, late: bool) -> int:
+    last = course.steps - 1
+    if kind == "behind":
+        # Not the last one, if it can be: training that goes on afterwards shows more.
+        return random.choice([step for step in course.epoch_ends if step < course.steps] or course.epoch_ends)
+    if kind == "evaluation":
+        steps = [step for step, _ in course.evaluations]
+        return random.choice([step for step in steps if 0 < step < course.steps] or steps)
+    if late and course.second_epoch + 1 <= last:
+        return random.randint(course.second_epoch + 1, last)
+    if kind == "moment":
+        last = max(1, last - 1)  # the training must not end before its time has come
+    return random.randint(min(2, last), last)
+
+
+def _saves(
+    random: Random, kind: str, saved: int, step: int, course: Course, *, late: bool
+) -> tuple[int, ...]:
+    """Steps after ``saved`` at which an attempt saves that is killed about ``step``: none of them ``step`` itself, so
+    that the kill does not fall on a save, but for the kinds that need one there."""
+    if kind == "save":
+        return (step,)
+    first = course.second_epoch if late and course.second_epoch < step else 1
+    before = _some(random, range(max(saved + 1, first), step))
+    return (*before, step) if kind == "behind" and step > saved else before
+
+
+def _some(random: Random, steps: range) -> tuple[int, ...]:
+    return tuple(sorted(random.sample(steps, min(len(steps), random.randint(1, _MOST_SAVES)))))
+
+
+def _kill(random: Random, kind: str, step: int, saves: tuple[int, ...], course: Course) -> Kill:
+    rank = random.randrange(course.processes)
+    if kind == "save":
+        change = random.randint(1, CHANGES_PER_SAVE)
+        said = f"before change {change} on disk of the save after step {step}"
+        return Kill(kind, step, f"save {change} 0", said, saves)
+    if kind == "behind":
+        said = f"in the code after the epoch that ends with step {step}"
+        return Kill(kind, step, f"behind {step} {rank}", said, saves)
+    if kind == "evaluation":
+        batch = random.randint(1, max(count for at, count in course.evaluations if at == step))
+        said = f"after batch {batch} of the evaluation after step {step}"
+        return Kill(kind, step, f"evaluation {step} {rank} {batch}", said, saves)
+    if kind == "moment":
+        seconds = random.uniform(0, course.step_s)
+        said = f"{seconds * 1000:.0f} ms after step {step}"
+        return Kill(kind, step, f"moment {step} {rank} {seconds:.4f}", said, saves)
+    return Kill(kind, step, f"step {step} {rank}", f"after step {step}", saves)

@@ -7,52 +7,58 @@ from textwrap import wrap
 from typing import Any
 
 from rankup.core.findings import Finding, Severity
-from rankup.verify.verify import Scenario
+from rankup.verify.verify import Proof, Scenario
 
 _WIDTH = 105
 _HEADINGS = ("what", "processes", "attempts", "kills", "steps compared", "verdict")
 _LEFT = ("what", "verdict")
 
 
-def text(scenarios: Sequence[Scenario], planned_kills: int) -> str:
-    """The table, the findings, and the last word."""
+def text(proof: Proof) -> str:
+    """The table, what was tried and crossed, the findings, and the last word."""
     cells = [
         (s.what, s.processes, str(s.attempts), str(s.kills), str(s.steps_compared), s.verdict)
-        for s in scenarios
+        for s in proof.scenarios
     ]
     widths = [max(map(len, column)) for column in zip(_HEADINGS, *cells, strict=True)]
     lines = [_line(row, widths) for row in (_HEADINGS, *cells)]
-    for scenario in scenarios:
+    tried = [said for scenario in proof.scenarios for said in scenario.tried]
+    for label, names in (("tried", tried), ("crossed", proof.crossed), ("not crossed", proof.not_crossed)):
+        if names and (proof.crossed or tried):
+            lines += ["", *_wrapped(f"{label}: {'; '.join(names)}")]
+    for scenario in proof.scenarios:
         if scenario.finding is not None:
             lines += ["", *_drawn(scenario, scenario.finding)]
-    missed = sum(planned_kills - s.kills for s in scenarios if s.what == "killed and resumed")
-    if missed:
+    if names := [name for scenario in proof.scenarios for name in scenario.not_compared]:
         lines += [
             "",
-            f"note: the training ended before {missed} of {planned_kills} kills; --steps may be too small",
+            *_wrapped(
+                f"note: not compared, since uninterrupted runs differ in it, as a clock does: {', '.join(names)}"
+            ),
         ]
-    if names := [name for scenario in scenarios for name in scenario.not_compared]:
-        lines += [
-            "",
-            f"note: not compared, since uninterrupted runs differ in it, as a clock does: {', '.join(names)}",
-        ]
-    return "\n".join([*lines, "", _last_word(scenarios)])
+    for note in proof.notes:
+        lines += ["", *_wrapped(f"note: {note}")]
+    return "\n".join([*lines, "", _last_word(proof)])
 
 
-def as_dict(scenarios: Sequence[Scenario], folder: str) -> dict[str, Any]:
+def as_dict(proof: Proof, folder: str) -> dict[str, Any]:
     rows = [
         {
             **{key: value for key, value in vars(scenario).items() if key not in ("finding", "distance")},
             "finding": scenario.finding.as_dict() if scenario.finding else None,
             "distance": vars(scenario.distance) if scenario.distance else None,
         }
-        for scenario in scenarios
+        for scenario in proof.scenarios
     ]
-    return {"proved": proved(scenarios), "scenarios": rows, "folder": folder}
-
-
-def proved(scenarios: Sequence[Scenario]) -> bool:
-    return all(scenario.proved for scenario in scenarios)
+    return {
+        "proved": proof.proved,
+        "same": proof.same,
+        "crossed": list(proof.crossed),
+        "not_crossed": list(proof.not_crossed),
+        "notes": list(proof.notes),
+        "scenarios": rows,
+        "folder": folder,
+    }
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
@@ -68,16 +74,21 @@ def _drawn(scenario: Scenario, finding: Finding) -> list[str]:
     parts = [(f"{what} in “{scenario.what}”", f"{finding.message} [{finding.code}]")]
     if finding.place:
         parts.append(("where", finding.place))
-    parts += [("why", finding.why), ("mend", finding.fix)]
-    lines = []
-    for label, said in parts:
-        lines += wrap(f"{label}: {said}", _WIDTH, subsequent_indent="  ", break_long_words=False)
-    return lines
+    parts += [("why", finding.why), ("fix", finding.fix)]
+    return [line for label, said in parts for line in _wrapped(f"{label}: {said}")]
 
 
-def _last_word(scenarios: Sequence[Scenario]) -> str:
-    if not proved(scenarios):
+def _wrapped(said: str) -> list[str]:
+    return wrap(said, _WIDTH, subsequent_indent="  ", break_long_words=False)
+
+
+def _last_word(proof: Proof) -> str:
+    scenarios = proof.scenarios
+    if not proof.same:
         return "differs: this training is not the same when it is interrupted or repeated"
+    if proof.not_crossed:
+        steps = max(s.steps_compared for s in scenarios)
+        return f"no difference found in {steps} steps; not proved, see what was not crossed"
     if any(s.finding is not None and s.finding.severity is Severity.NOTE for s in scenarios):
         return "proved, but for what was not judged"
     return (

@@ -15,7 +15,7 @@ from rankup.cli.workload_words import script_or_workload_job
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.verify.attempts import Attempts
-from rankup.verify.table import as_dict, proved, text
+from rankup.verify.table import as_dict, text
 from rankup.verify.verify import Plan, verify
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -28,7 +28,9 @@ def verify_command(
         list[str], typer.Argument(metavar="SCRIPT|WORKLOAD [ARGS…]", help="as for rankup run, rankup train")
     ],
     steps: Annotated[int | None, typer.Option(min=2, help="train so many; default: to its end")] = None,
-    kills: Annotated[int, typer.Option(min=0, help="SIGKILLs at random points")] = 2,
+    kills: Annotated[
+        int | None, typer.Option(min=0, help="SIGKILLs; default: one of each kind that the script offers")
+    ] = None,
     world: Annotated[
         str, typer.Option(metavar="N,N,…", help="stop, and go on with other numbers of processes")
     ] = "",
@@ -44,13 +46,13 @@ def verify_command(
     job = script_or_workload_job(command, threads, runs_root)
     folder = RunDir.create(runs_root, f"verify-{job.name}").path
     plan = Plan(nproc_per_node, kills, worlds, steps, seed)
-    scenarios = verify(Attempts(job, folder, Lines()), plan, python=job.python)
+    proof = verify(Attempts(job, folder, Lines()), plan, python=job.python)
     if as_json:
-        console.print_json(as_dict(scenarios, str(folder)))
+        console.print_json(as_dict(proof, str(folder)))
     else:
-        print("\n" + text(scenarios, kills))
+        print("\n" + text(proof))
     print(f"traces     {folder}", file=sys.stderr if as_json else sys.stdout)
-    raise typer.Exit(0 if proved(scenarios) else 1)
+    raise typer.Exit(0 if proof.same else 1)
 
 
 def _worlds(text: str) -> tuple[int, ...]:

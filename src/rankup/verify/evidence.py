@@ -1,0 +1,99 @@
+"""What the traces of an uninterrupted and an interrupted training show, for ``cause`` to judge by."""
+
+from __future__ import annotations
+
+from rankup.verify.compare import LOSS, Difference
+from rankup.verify.recorded import Attempt, Record
+
+_SUSPECTS = 5
+# Sums that are taken in another order differ by less than this, relative to all weights; a lost state by more.
+LAST_DIGITS = 1e-6
+# With so many ranks the order of a sum can depend on where an element lies in a buffer.
+RANKS_OF_A_RING = 3
+
+
+def same_in_each_epoch(attempt: Attempt) -> bool:
+    """Whether two epochs have the same samples, over all ranks; not known of one epoch."""
+    rows: dict[int, set[str]] = {}
+    for ranks in attempt.steps.values():
+        for record in ranks.values():
+            for epoch, step in record["at"][-1:]:
+                rows.setdefault(epoch if step else epoch - 1, set()).update(record["rows"])
+    full = sorted(rows.values(), key=len)[-2:]
+    return len(full) == 2 and bool(full[0]) and full[0] <= full[1]
+
+
+def all_rows(attempt: Attempt) -> set[str]:
+    return {row for ranks in attempt.steps.values() for record in ranks.values() for row in record["rows"]}
+
+
+def weights_restored(reference: Attempt, attempt: Attempt) -> int:
+    """How many tensors of the model the resume brought back as the reference had them; 0 where one is not so."""
+    pair = _at_resume(reference, attempt)
+    if pair is None:
+        return 0
+    before, after = ({n: h for n, h in record["state"].items() if "model/" in n} for record in pair)
+    return len(before) if before == after else 0
+
+
+def not_restored(reference: Attempt, attempt: Attempt) -> list[str]:
+    """What nobody keeps and was not as the reference had it when the attempt went on."""
+    pair = _at_resume(reference, attempt)
+    if pair is None:
+        return []
+    before, after = pair
+    return [name for name, was in before["unkept"].items() if after["unkept"].get(name, was) != was]
+
+
+def saved_but_other(reference: Attempt, attempt: Attempt) -> list[str]:
+    """What a snapshot should hold and is not as the reference had it when the attempt went on. Metrics and such may be
+    set anew by the code after an epoch."""
+    pair = _at_resume(reference, attempt)
+    if pair is None:
+        return []
+    before, after = (record["state"] for record in pair)
+    return [name for name, was in before.items() if after.get(name) != was]
+
+
+def gradients_pending(reference: Attempt, attempt: Attempt) -> int:
+    """The step of the snapshot if gradients remained after it and no weight had changed in it; else 0."""
+    at = reference.steps.get(attempt.resumed_at, {}).get(0)
+    before = reference.steps.get(attempt.resumed_at - 1, {}).get(0)
+    if at is None or before is None or not at.get("pending"):
+        return 0
+    now, then = ({n: h for n, h in record["state"].items() if "model/" in n} for record in (at, before))
+    return attempt.resumed_at if now == then else 0
+
+
+def last_digits_only(reference: Attempt, attempt: Attempt, difference: Difference) -> bool:
+    """Whether it is what another order of summation leaves, in the first step after a resume."""
+    if reference.world_size < RANKS_OF_A_RING or difference.step != attempt.resumed_at + 1:
+        return False
+    if difference.first == LOSS or difference.at_end or saved_but_other(reference, attempt):
+        return False
+    mine, theirs = (
+        float(each.steps[difference.step][difference.rank].get("size", 0.0)) for each in (reference, attempt)
+    )
+    return abs(mine - theirs) <= LAST_DIGITS * max(abs(mine), abs(theirs)) and mine > 0
+
+
+def suspects(reference: Attempt, attempt: Attempt, again: Attempt | None) -> str:
+    """Plain variables of the script that were other ones when the attempt went on, in a clause; "" if there are none.
+    What two uninterrupted trainings have different, as a clock, is no suspect."""
+    pair = _at_resume(reference, attempt)
+    if pair is None:
+        return ""
+    before, after = (record.get("variables", {}) for record in pair)
+    twin = again.steps.get(attempt.resumed_at, {}).get(0, {}).get("variables", {}) if again else before
+    names = [
+        name for name, was in before.items() if after.get(name, was) != was and twin.get(name, was) == was
+    ]
+    if not names:
+        return ""
+    listed = ", ".join(names[:_SUSPECTS])
+    return f"; plain variables that begin anew after a resume: {listed}"
+
+
+def _at_resume(reference: Attempt, attempt: Attempt) -> tuple[Record, Record] | None:
+    before = reference.steps.get(attempt.resumed_at, {}).get(0)
+    return (before, attempt.begin[0]) if before is not None else None

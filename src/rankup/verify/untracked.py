@@ -1,0 +1,59 @@
+"""State that no snapshot holds, judged by what an uninterrupted training and the resumed ones show of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rankup.verify.compare import UNKEPT
+from rankup.verify.recorded import Attempt, Record
+
+
+def never_restored(
+    reference: Attempt, attempts: Sequence[Attempt], ignore: frozenset[str] = frozenset()
+) -> list[str]:
+    """What changes during ``reference``, is not registered, and was not seen to come back after a resume of one of
+    ``attempts``. What did come back is saved by something else, or follows from what is saved."""
+    return [
+        name
+        for name in changing(reference)
+        if UNKEPT + name not in ignore
+        and not any(_came_back(name, reference, attempt) for attempt in attempts)
+    ]
+
+
+def changing(reference: Attempt) -> list[str]:
+    """Names of what has not the same state from its first record to its last."""
+    values: dict[str, set[str]] = {}
+    for record in _records(reference):
+        for name, value in record["unkept"].items():
+            values.setdefault(name, set()).add(value)
+    return [name for name, seen in values.items() if len(seen) > 1]
+
+
+def renewed(reference: Attempt) -> list[str]:
+    """What has the same state at the beginning of every epoch, of two or more: a mean that is reset. A resume in the
+    middle of an epoch shortens it, and leaves the training alone."""
+    if len(reference.epochs) < 2:
+        return []
+    first, *others = (record["unkept"] for record in reference.epochs)
+    return [
+        name
+        for name in changing(reference)
+        if name in first and all(other.get(name) == first[name] for other in others)
+    ]
+
+
+def _came_back(name: str, reference: Attempt, attempt: Attempt) -> bool:
+    """Whether it had changed when the attempt went on, and is as the reference has it one step later."""
+    before = reference.steps.get(attempt.resumed_at, {}).get(0)
+    mine = reference.steps.get(attempt.resumed_at + 1, {}).get(0)
+    theirs = attempt.steps.get(attempt.resumed_at + 1, {}).get(0)
+    if before is None or mine is None or theirs is None or 0 not in reference.begin:
+        return False
+    moved = before["unkept"].get(name) != reference.begin[0]["unkept"].get(name)
+    return moved and name in theirs["unkept"] and theirs["unkept"][name] == mine["unkept"].get(name)
+
+
+def _records(attempt: Attempt) -> list[Record]:
+    steps = [attempt.steps[step][0] for step in sorted(attempt.steps) if 0 in attempt.steps[step]]
+    return [attempt.begin[0], *steps, *(ends[0] for ends in (attempt.end, attempt.exit) if 0 in ends)]

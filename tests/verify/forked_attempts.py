@@ -1,0 +1,122 @@
+"""`rankup verify` without the launcher: ranks forked from a server that has torch, so that a whole proof costs seconds.
+
+``execute`` takes the place of ``jobs.local.execute``. What it leaves in the run directory is what verify reads of it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import runpy
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from ranks import context, free_port
+from rankup.core.rundir import RUN_DIR_VARIABLE, RunDir
+from rankup.errors import RankupError
+from rankup.jobs.local import LocalJob, Result, View
+from rankup.verify.attempts import Attempts
+from rankup.verify.verify import Plan, Proof, verify
+
+TIMEOUT_S = 60
+STOPPED = 75
+
+
+def _rank(env: dict[str, str], script: str, arguments: tuple[str, ...], folder: str, log: str) -> None:
+    """A process that is as a launcher would start it."""
+    os.setsid()
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.environ.update(env)
+    os.chdir(folder)
+    import torch
+
+    torch.set_num_threads(1)
+    sys.argv = [script, *arguments]
+    code = 0
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    if code == 0:
+        atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def execute(job: LocalJob, view: View) -> Result:
+    """``job`` on this machine, watched until every rank has ended."""
+    began = time.monotonic()
+    run = RunDir.create(job.runs_root, job.name)
+    count = job.nproc or 1
+    env = {
+        **job.env,
+        RUN_DIR_VARIABLE: str(run.path),
+        "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": str(count),
+    }
+    env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    script, *arguments = job.command
+    processes = []
+    for rank in range(count):
+        own = {**env, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        folder = str(Path(script).parent)
+        process = context.Process(
+            target=_rank, args=(own, script, tuple(arguments), folder, str(run.logs / f"rank-{rank}.err"))
+        )
+        process.start()
+        processes.append(process)
+    events = [json.dumps({"event": "start", "rank": rank, "pid": p.pid}) for rank, p in enumerate(processes)]
+    (run.logs / "events.jsonl").write_text("\n".join(events) + "\n")
+    failed: Any = None
+    while any(process.is_alive() for process in processes):
+        view.tick(run)
+        failed = failed or next((p for p in processes if p.exitcode not in (None, 0)), None)
+        if failed is not None or time.monotonic() > began + TIMEOUT_S:
+            for process in processes:
+                if process.is_alive():
+                    os.kill(process.pid, signal.SIGKILL)
+        time.sleep(0.01)
+    codes = [process.exitcode for process in processes]
+    for process in processes:
+        process.join()
+        process.close()
+    error, code = None, 0
+    if any(codes):
+        code = 1
+        error = RankupError("worker-failed", _last_words(run), context=str(run.logs), exit_code=1)
+    elif run.outcome() == "requeue":
+        code = STOPPED
+    return Result(code, run, None, None, time.monotonic() - began, error)
+
+
+def _last_words(run: RunDir) -> str:
+    lines = [
+        line for path in sorted(run.logs.glob("*.err")) for line in path.read_text().splitlines() if line
+    ]
+    return "\n".join(lines[-12:])
+
+
+class Quiet:
+    def begins(self, what: str, processes: int) -> None:
+        pass
+
+    def ended(self, said: str) -> None:
+        pass
+
+
+def prove(script: Path, plan: Plan) -> Proof:
+    """What verify says of ``script``; its traces are beside it."""
+    job = LocalJob((str(script),), name=script.stem, runs_root=script.parent / "runs")
+    folder = RunDir.create(script.parent / "runs", f"verify-{script.stem}").path
+    return verify(Attempts(job, folder, Quiet(), execute=execute), plan, python=sys.executable)

@@ -1,0 +1,38 @@
+"""State that no snapshot holds: what changes, what a resume brings back after all, and what every epoch resets."""
+
+from __future__ import annotations
+
+from verify_records import attempt, step
+
+from rankup.verify.recorded import Attempt
+from rankup.verify.untracked import changing, never_restored, renewed
+
+
+def training(first: int = 1, last: int = 6, offset: int = 0, **other: object) -> Attempt:
+    steps = (step(n, unkept={"StepLR": f"s-{n - offset}", "Teacher": "t"}) for n in range(first, last + 1))
+    begin = {"unkept": {"StepLR": f"s-{first - 1 - offset}", "Teacher": "t"}}
+    return attempt(*steps, resumed_at=first - 1, begin=begin, **other)  # type: ignore[arg-type]
+
+
+def test_what_changes_and_never_came_back_is_named_and_what_stays_the_same_is_not():
+    assert changing(training()) == ["StepLR"]
+    assert never_restored(training(), []) == ["StepLR"]
+    assert never_restored(training(), [training(1, 3)]) == ["StepLR"]  # nothing had to come back
+    assert never_restored(training(), [training(4, 6, offset=3)]) == ["StepLR"]  # it began anew
+
+
+def test_what_comes_back_after_a_resume_is_saved_by_something_else():
+    assert never_restored(training(), [training(1, 3), training(4, 6)]) == []
+
+
+def test_what_only_the_code_after_the_loop_changes_is_named():
+    end = step(6, unkept={"StepLR": "s-6", "Teacher": "other"})
+    assert changing(training(exit=end)) == ["StepLR", "Teacher"]
+
+
+def test_what_every_epoch_begins_anew_is_no_state_that_is_lost():
+    epochs = [{"epoch": n, "unkept": {"StepLR": f"s-{3 * n}", "Meter": "0", "Teacher": "t"}} for n in (0, 1)]
+    steps = (step(n, unkept={"StepLR": f"s-{n}", "Meter": f"m-{n}", "Teacher": "t"}) for n in range(1, 7))
+    begin = {"unkept": {"StepLR": "s-0", "Meter": "0", "Teacher": "t"}}
+    assert renewed(attempt(*steps, begin=begin, epochs=epochs)) == ["Meter"]
+    assert renewed(training(epochs=epochs[:1])) == []
