@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from rankup.errors import RankupError as RankupError
     from rankup.runtime.data import ResidentData as ResidentData
+    from rankup.runtime.meter import Meter as Meter
     from rankup.runtime.run import Run as Run
     from rankup.runtime.run import init as init
     from rankup.runtime.stop import should_stop as should_stop
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "Keep": "rankup.snapshots.prune:Keep",
+    "Meter": "rankup.runtime.meter:Meter",
     "RankupError": "rankup.errors:RankupError",
     "ResidentData": "rankup.runtime.data:ResidentData",
     "Run": "rankup.runtime.run:Run",
@@ -34,6 +36,7 @@ _PUBLIC = {
 
 __all__ = [
     "Keep",
+    "Meter",
     "RankupError",
     "ResidentData",
     "Run",

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 import rankup
 from ranks import run_ranks
 from rankup.runtime.precision import FP16
-from rankup.train.metrics import Meter
+from rankup.train.metrics import measure
 from rankup.workloads.wideresnet_cifar100 import WideresnetCifar100
 
 # Of the losses of six steps, relatively.
@@ -114,12 +114,11 @@ def waits_for_the_device() -> str:
     run = rankup.init(seed=1, device=GPU, precision="bf16")
     train_set, _ = workload.datasets("synthetic")
     model, opt, feed = run.prepare(workload.model(), adam, train_set, global_batch=32, channels_last=True)
-    meter = Meter(run.device)
     try:
         for x, y in run.steps(feed, epochs=1):
             loss, output = run.forward_backward(model, workload.loss, x, y)
             run.step(opt)
-            meter.add(loss, workload.correct(output, y), run.samples)
+            measure(run, workload, loss, output, y)
             torch.cuda.set_sync_debug_mode("error")
     except RuntimeError as error:
         return str(error)

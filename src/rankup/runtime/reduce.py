@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -37,3 +37,12 @@ def reduce_mean(value: Number, count: int, control: dist.ProcessGroup | None) ->
     total = torch.tensor([value * count if count else 0.0, count], dtype=torch.float64)
     dist.all_reduce(total, group=control)
     return float(total[0] / total[1])
+
+
+def gather(value: Any, control: dist.ProcessGroup | None) -> list[Any]:
+    """What each rank gave, by rank. A collective; any value that can be pickled."""
+    if control is None:
+        return [value]
+    everyone: list[Any] = [None] * dist.get_world_size(control)
+    dist.all_gather_object(everyone, value, group=control)
+    return everyone

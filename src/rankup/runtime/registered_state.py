@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rankup.runtime.run import Run
     from rankup.runtime.state import Stateful
 
+METER = "run.meter"  # in Run.registered; no keyword has this name
+
 
 def collect(run: Run, *, kept: bool) -> tuple[dict[str, Any], dict[str, str]]:
     """(this rank's part of ``State.own``, ``State.alike``). ``kept``: whether the state that all share goes into it."""
@@ -59,6 +61,11 @@ def restore(
             anew.append(name)
     if anew:
         run.print(f"another number of processes: {', '.join(anew)} (per_rank) begin without a saved state")
+
+
+def names(run: Run) -> list[str]:
+    """What the user registered; the run's own meter is always there."""
+    return sorted(name for name in run.registered if name != METER)
 
 
 def is_per_rank(thing: Stateful) -> bool:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
@@ -39,11 +40,13 @@ from rankup.runtime.gradients import Gradients
 from rankup.runtime.group import start_groups
 from rankup.runtime.loaders import Batch, Feed
 from rankup.runtime.lockstep import even_batch
+from rankup.runtime.meter import Meter
 from rankup.runtime.optimizer import OptimizerSource, build_optimizer
 from rankup.runtime.pending import PendingGradients
 from rankup.runtime.precision import Precision, make_precision
 from rankup.runtime.reduce import Number, reduce_mean, reduce_sum
 from rankup.runtime.registered import Values, as_stateful
+from rankup.runtime.registered_state import METER
 from rankup.runtime.sections import one_first, shared_first
 from rankup.runtime.state import Stateful
 from rankup.runtime.steps import Epoch
@@ -143,6 +146,8 @@ class Run:
         self.metrics: dict[str, float] = {}
         self.registered: dict[str, Stateful] = {}
         self.values = Values()  # the simple ones of what was registered
+        self.meter = Meter(self)
+        self.registered[METER] = self.meter
         self.batch: Batch | None = None  # the one that the loop's body has now
         self.buffers_differ = False
         self.feeds: list[Feed] = []  # what prepare made, in its order
@@ -344,6 +349,16 @@ class Run:
         """
         self._check_between_steps()
         self._survival.save_now()
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether the code that runs now is the body of a ``run.batches``."""
+        return self.evaluations.any_open
+
+    @property
+    def control(self) -> dist.ProcessGroup | None:
+        """The group for small numbers of the host: gloo, also where the model is on GPUs. None for one process."""
+        return self._control
 
     @property
     def grad_norm(self) -> torch.Tensor | None:

@@ -66,7 +66,7 @@ def collect(run: Run, *, kept: bool, gradients: bool) -> State:
         {
             "positions": [{**feed.cut, **feed.position.state()} for feed in run.feeds],
             "prepared": len(run.prepared),
-            "kept": sorted(run.registered),
+            "kept": registered_state.names(run),
             "seed": run.seed,
             "world_size": run.world.world_size,
             "strategy": run.strategy.name,
@@ -141,10 +141,10 @@ def check(run: Run, facts: Mapping[str, Any]) -> None:
             hint=f"go on with {facts['world_size']} processes; or accumulate by prepare(…, accumulate=n), run.backward "
             "and run.step, whose windows are never saved in the middle",
         )
-    if facts["kept"] != sorted(run.registered):
+    if facts["kept"] != registered_state.names(run):
         raise RankupError(
             "other-kept",
-            f"the state keeps {facts['kept']}, this run {sorted(run.registered)}",
+            f"the state keeps {facts['kept']}, this run {registered_state.names(run)}",
             hint="call run.register with the same names before loading",
         )
     if (saved := facts.get("shards")) and run.strategy.shards and saved != run.strategy.shards:

@@ -8,7 +8,7 @@ from torch.optim.lr_scheduler import StepLR
 
 from rankup.runtime.run import Run
 from rankup.train.early_stop import EarlyStop
-from rankup.train.metrics import Meter, Result
+from rankup.train.metrics import Result, measure
 from rankup.train.optimizers import optimizer_for
 from rankup.train.options import TrainOptions
 from rankup.train.rates import warmup_for
@@ -32,8 +32,7 @@ def train(run: Run, workload: Workload, options: TrainOptions, report: Report) -
     )
     schedule = StepLR(optimizer, step_size=1, gamma=options.gamma)
     early_stop = EarlyStop(options.target_accuracy, options.patience)
-    meter = Meter(run.device)
-    run.register(schedule=schedule, early_stop=early_stop, meter=meter)
+    run.register(schedule=schedule, early_stop=early_stop)
     warmup = warmup_for(options, optimizer)
     if warmup is not None:
         run.register(warmup=warmup)
@@ -45,19 +44,16 @@ def train(run: Run, workload: Workload, options: TrainOptions, report: Report) -
                 run.save()
             break
         model.train()
-        if epoch.done == 0:
-            meter.reset()
         report.epoch_begins(epoch)
         for x, y in epoch:
             loss, output = run.forward_backward(model, workload.loss, x, y)
             if run.step(optimizer) and warmup is not None:
                 warmup.step()
-            if run.samples:  # 0 where another rank answers for this batch
-                meter.add(loss, workload.correct(output, y), run.samples)
-            report.step(meter)
+            measure(run, workload, loss, output, y)
+            report.step()
             if options.dry_run and run.batch is not None and run.batch.last:
                 break
-        trained = meter.everywhere(run)  # waits for the device: the clock may be read
+        trained = Result.of(run.meter.means())  # waits for the device: the clock may be read
         report.epoch_trained(trained)
         tested = evaluate(run, model, workload, test_set, options)
         early_stop.epoch_ended(tested.accuracy)
@@ -71,11 +67,9 @@ def train(run: Run, workload: Workload, options: TrainOptions, report: Report) -
 def evaluate(run: Run, model: nn.Module, workload: Workload, test_set: Data, options: TrainOptions) -> Result:
     """Each test sample once, over all ranks."""
     model.eval()
-    meter = Meter(run.device)
     for x, y in run.batches(test_set, global_batch=options.test_batch):
         output = model(x)
-        if run.samples:
-            meter.add(workload.loss(output, y), workload.correct(output, y), run.samples)
+        measure(run, workload, workload.loss(output, y), output, y)
         if options.dry_run:
             break
-    return meter.everywhere(run)
+    return Result.of(run.meter.means())

@@ -17,7 +17,7 @@ from rankup.core.records import RecordWriter
 from rankup.core.units import duration, rate
 from rankup.runtime.run import Run
 from rankup.runtime.steps import Epoch
-from rankup.train.metrics import Meter, Result
+from rankup.train.metrics import Result
 from rankup.train.options import TrainOptions
 from rankup.train.workload import Workload, note_on, unit_of
 
@@ -41,8 +41,11 @@ class Report:
         self._epochs = RecordWriter(folder / "epochs.jsonl") if folder else None
         self._board = _board(run, options)
         self._began = time.perf_counter()
+        self._before = 0.0  # seconds of the attempts before, up to the snapshot that this one began with
         self._train_seconds = 0.0
         self._samples = 0
+        self._epoch_samples, self._epoch_before = 0, 0.0  # of this epoch; seconds of the attempts before
+        self._epoch_began: float | None = None  # None while no epoch is trained
         self._steps_done = 0
         self._last: dict[str, Any] = {}
         run.register(report=self)
@@ -51,45 +54,62 @@ class Report:
     timed = True
 
     def state_dict(self) -> dict[str, Any]:
-        """So that what it says in the end is of the whole training, over all attempts."""
+        """So that what it says is of the whole training, over all attempts: samples, and the seconds they took."""
         return {
+            "seconds": self._seconds(),
             "train_seconds": self._train_seconds,
             "samples": self._samples,
             "steps_done": self._steps_done,
             "last": dict(self._last),
+            "epoch_seconds": self._epoch_elapsed(),
+            "epoch_samples": self._epoch_samples,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._before = state_dict.get("seconds", 0.0)
         self._train_seconds = state_dict["train_seconds"]
         self._samples = state_dict["samples"]
         self._steps_done = state_dict["steps_done"]
         self._last = dict(state_dict["last"])
+        self._epoch_before = state_dict.get("epoch_seconds", 0.0)
+        self._epoch_samples = state_dict.get("epoch_samples", 0)
+
+    def _seconds(self) -> float:
+        return self._before + time.perf_counter() - self._began
+
+    def _epoch_elapsed(self) -> float:
+        """Seconds of this epoch's training, over all attempts."""
+        running = 0.0 if self._epoch_began is None else time.perf_counter() - self._epoch_began
+        return self._epoch_before + running
 
     def epoch_begins(self, epoch: Epoch) -> None:
         self._epoch = epoch.index
         self._steps = len(epoch)
         self._step = self._first = epoch.done
+        if epoch.done == 0:
+            self._epoch_samples, self._epoch_before = 0, 0.0
         self._epoch_began = self._spoke = self._lined = time.perf_counter()
 
-    def step(self, meter: Meter) -> None:
+    def step(self) -> None:
         """After each micro-batch; it costs a clock reading, and waits for the device only when there is news."""
-        if self._run.batch is not None and not self._run.batch.last:
+        batch = self._run.batch
+        assert batch is not None
+        if not batch.last:
             return
         self._step += 1
+        self._epoch_samples += batch.total
         self._steps_done += 1
         now = time.perf_counter()
         interval = self._options.log_interval
         asked = interval > 0 and self._step % interval == 0
-        seen = (
-            self._run.is_main and meter.samples > 0
-        )  # under pp rank 0 sees no loss: the epoch's line is all
+        # Under pp rank 0 sees no loss: the epoch's line is all.
+        seen = self._run.is_main and bool(self._run.meter.names)
         if not seen or not (asked or now - self._spoke >= PROGRESS_EVERY_S):
             return
         self._spoke = now
-        here = meter.here()
-        elapsed = time.perf_counter() - self._epoch_began
-        # Rank 0's own count times the world size is near enough for a moving number; the epoch's record is exact.
-        pace = here.samples * self._run.replicas / elapsed
+        here = Result.of(self._run.meter.here())  # rank 0's: near enough for a moving number
+        elapsed = self._epoch_elapsed()
+        pace = self._epoch_samples / elapsed
         fields = {
             "epoch": self._epoch + 1,
             "epochs": self._options.epochs,
@@ -97,7 +117,7 @@ class Report:
             "steps": self._steps,
             "loss": here.loss,
             "accuracy": here.accuracy,
-            "samples": here.samples * self._run.replicas,
+            "samples": self._epoch_samples,
             "samples_per_s": pace,
         }
         if self._progress:
@@ -106,7 +126,8 @@ class Report:
             self._board.add_scalar("train/loss", here.loss, self._steps_done)
         if asked or (now - self._lined >= LINE_EVERY_S and not self._options.bar):
             self._lined = now
-            left = (self._steps - self._step) * elapsed / (self._step - self._first)
+            ours = elapsed - self._epoch_before  # an attempt before may have run on other machines
+            left = (self._steps - self._step) * ours / (self._step - self._first)
             self._run.print(
                 f"epoch {self._epoch + 1}/{self._options.epochs}  step {self._step}/{self._steps}  "
                 f"loss {here.loss:.4f}  accuracy {here.accuracy:.2%}  {rate(pace)} {self._unit}/s  "
@@ -115,7 +136,9 @@ class Report:
 
     def epoch_trained(self, trained: Result) -> None:
         """The training part of the epoch is over, on the device too."""
-        self._epoch_seconds = time.perf_counter() - self._epoch_began
+        self._epoch_seconds = self._epoch_elapsed()
+        # A stop request in the evaluation saves the state as it was before: this runs again then.
+        self._epoch_began, self._epoch_before = None, self._epoch_seconds
         self._train_seconds += self._epoch_seconds
         self._samples += trained.samples
 
@@ -166,7 +189,7 @@ class Report:
             "device_type": self._run.device.type,
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
-            "seconds": time.perf_counter() - self._began,
+            "seconds": self._seconds(),
             "train_seconds": self._train_seconds,
             "samples": self._samples,
             "samples_per_s": self._samples / self._train_seconds,
