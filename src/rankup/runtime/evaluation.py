@@ -41,11 +41,11 @@ class Evaluations:
         self._begin(one)
         try:
             for batch in feed.batches(0, 0):
-                self._check_turn(one)
                 self._run.batch, self._latest = batch, one
                 yield batch.value
                 if one.overtaken:
                     raise _overtaken()
+                self._check_turn(one)
                 self._run.batch = one.outer
                 if next(one.asked, False):
                     self._survival.leave()
@@ -87,10 +87,10 @@ class Evaluations:
             self._run.batch = one.outer
 
     def _check_turn(self, one: _Evaluation) -> None:
-        """An error where two evaluations take turns, as in a ``zip``, and their batches are cut differently: the counts
-        of one would weigh what was computed on the other."""
+        """An error where ``one`` goes on, another handed out the last batch and is not through, as in a ``zip``, and
+        their batches are cut differently: the counts of one would weigh what was computed on the other."""
         other = self._latest
-        takes_turns = other is not None and other is not one and other in self._open and one.handed_out
+        takes_turns = other is not None and other is not one and other in self._open
         if takes_turns and other is not None and other.feed.cut != one.feed.cut:
             raise RankupError(
                 "uneven-zip",
@@ -100,7 +100,6 @@ class Evaluations:
                 "(torch.utils.data.StackDataset)",
                 exit_code=1,
             )
-        one.handed_out = True
 
 
 class _Evaluation:
@@ -108,7 +107,6 @@ class _Evaluation:
         self.feed = feed
         self.asked = asked
         self.outer = outer  # the batch that was at hand when it began
-        self.handed_out = False
         self.overtaken = False
 
 

@@ -11,12 +11,14 @@ from rankup.runtime.nested import map_tensors
 from rankup.strategies.clipping import local
 
 SMALL = 64 * 1024  # bytes that are hashed as they are
-_ROW = 1024
-_AS_INTEGER = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+# 64-bit words that become one. Odd, as each weight is, and so is the sum of the weights: a change that is the same in
+# every word of a row, as that of the exponents when weights are halved, must not add up to a power of two.
+_ROW = 1023
+_WEIGHTS = torch.randint(-(2**62), 2**62, (_ROW,), generator=torch.Generator().manual_seed(1)) * 2 + 1
 
 
 def fingerprint(state: Any) -> str:
-    """``sha256:…``, equal for equal states. Of a large tensor two sums of its bits count, computed on its device."""
+    """``sha256:…``, equal for equal states. A large tensor is reduced on its device, to one word of a thousand."""
     return f"sha256:{digest(map_tensors(_reduced, copied(state)))}"
 
 
@@ -33,9 +35,10 @@ def _reduced(tensor: torch.Tensor) -> torch.Tensor:
     plain = local(tensor.detach())
     if plain.numel() * plain.element_size() <= SMALL or plain.layout != torch.strided or plain.is_quantized:
         return plain
-    plain = torch.view_as_real(plain) if plain.is_complex() else plain
-    words = plain.contiguous().flatten().view(_AS_INTEGER[plain.element_size()])
+    raw = plain.contiguous().flatten().view(torch.uint8)
+    words = raw[: len(raw) // 8 * 8].view(torch.int64)
     whole = len(words) // _ROW * _ROW
-    rows = words[:whole].view(-1, _ROW).sum(1, dtype=torch.int64)
-    weights = torch.arange(1, len(rows) + 1, device=rows.device)
-    return torch.stack((rows.sum(), (rows * weights).sum(), words[whole:].sum(dtype=torch.int64)))
+    rows, weights = words[:whole].view(-1, _ROW), _WEIGHTS.to(raw.device)
+    # On GPUs there is no product of integer matrices.
+    sums = torch.mv(rows, weights) if raw.device.type == "cpu" else (rows * weights).sum(1)
+    return torch.cat([sums, words[whole:], raw[len(words) * 8 :].to(torch.int64)])

@@ -301,6 +301,7 @@ class Run:
         if not isinstance(goal, int) or goal < 1:
             raise RankupError("bad-length", f"{unit}={goal!r}: at least 1 is needed")
         position = feed.position
+        self.evaluations.overtake()
         with self._survival.loop(feed, unit, goal):
             while (position.epoch if epochs is not None else position.total) < goal:
                 epoch = Epoch(self, feed, position.epoch, self._survival)
