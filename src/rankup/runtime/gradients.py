@@ -1,4 +1,8 @@
-"""Behind ``run.backward`` and ``run.step``: micro-batches weighed, the loss scaled, gradients clipped."""
+"""Behind ``run.backward`` and ``run.step``: losses weighed and scaled, gradients clipped.
+
+What a loss is multiplied by makes the sum (or the mean, which a strategy takes) over ranks and micro-batches into the
+gradient of the global batch. Plain ``loss.backward()`` has the same weight from ``Strategy.weigh``, behind backward.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,25 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.loaders import Batch
+from rankup.runtime.loss_weights import (
+    check_reduction,
+    mixed_counts,
+    nothing_counted,
+    scale_gradients,
+    units_of,
+)
+from rankup.runtime.reduce import reduce_sum
 from rankup.runtime.scaler import LossScaler
+from rankup.runtime.schedules import ScheduleGuard
+from rankup.runtime.seed import derive, seed_everything
 from rankup.strategies import Strategy
+from rankup.strategies.any_world import AnyWorld
 
 
 class Gradients:
@@ -24,6 +40,7 @@ class Gradients:
         strategy: Strategy,
         replicas: int,
         device: torch.device,
+        control: dist.ProcessGroup | None,
         *,
         scaled: bool,
     ) -> None:
@@ -34,15 +51,27 @@ class Gradients:
         # Weigh what enters backward, and not what comes out of it: where a layer sums over ranks in there, as
         # SyncBatchNorm does, it is too late behind it.
         self.weigh_losses = False
-        self._loss_weight = 1.0
         self.unfinished = False  # whether a loop was left in the middle of a step
         self.backward_calls = 0
         self.step_calls = 0
+        self.batch: Batch | None = None  # whose step it is: never one of an evaluation
+        self.gathered = 0  # calls of run.gather with gradients in this body
+        self.entering: float | None = None  # this rank's weight, inside of run.backward
+        self.weight = 1.0  # the one that the last run.backward had
+        self.schedules: ScheduleGuard | None = None  # of a loop whose steps have several bodies
+        self.shard_seed = 0  # of what is drawn behind run.backward, the same for all virtual shards of a step
         self._models = models  # those of the run, also of a later prepare
-        self._witness: nn.Parameter | None = None  # has a gradient since the last micro-batch
+        # A parameter that has a gradient since the last micro-batch, and its gradient's version then.
+        self._witness: tuple[nn.Parameter, int] | None = None
         self._strategy = strategy
         self._replicas = replicas
         self._device = device
+        self._control = control if replicas > 1 else None
+        self._sample_weight = 1.0  # what plain backward calls are weighed by
+        self._calls = 0  # of run.backward in this body
+        self._units = 0.0  # of this rank, in the micro-batches of the step until now
+        self._counted: bool | None = None  # whether they are counted; None before the first call
+        self._step_begins = True
 
     @property
     def need_calls(self) -> bool:
@@ -52,6 +81,40 @@ class Gradients:
             or self.weigh_losses
             or bool(self.clips or self.scaler or self._strategy.shards)
         )
+
+    # ------------------------------------------------------ around a loop's body
+
+    def begin(self, batch: Batch) -> None:
+        """The loop's body is about to get ``batch``."""
+        self.batch, self.gathered, self._calls = batch, 0, 0
+        if self._step_begins:
+            self._units, self._counted = 0.0, None
+        self._step_begins = batch.last
+        if self._strategy.shards:
+            return
+        if self.accumulate > 1:  # run.backward weighs the micro-batches
+            self._sample_weight = 1.0 if batch.samples else 0.0
+        else:
+            self._sample_weight = batch.samples * self._replicas / batch.total
+        self._strategy.weigh(self._sample_weight)
+
+    def end(self) -> None:
+        """The loop is left: what follows is no step of ours."""
+        self.batch, self.schedules, self._step_begins, self._sample_weight = None, None, True, 1.0
+        self._strategy.weigh(1.0)
+
+    def check_finished(self) -> None:
+        """Before a loop: an error where the one before was left between two micro-batches, whose gradients lie there
+        still, and would count in a step of this one."""
+        if self.unfinished:
+            raise RankupError(
+                "left-mid-step",
+                "the loop before was left in the middle of a step, by a break between two micro-batches",
+                hint="leave it behind the last one: `if run.batch.last and …: break`",
+                exit_code=1,
+            )
+
+    # ---------------------------------------------------------------- backward
 
     def forward_backward(
         self,
@@ -71,66 +134,144 @@ class Gradients:
         self.backward_calls += 1
         if batch is not None and batch.samples == 0:
             return None, None  # a filler of a micro-batch: the same on all ranks, so nobody waits
-        found: tuple[Any, Any] = pipeline(x, y, self._weight(batch))
+        found: tuple[Any, Any] = pipeline(x, y, self._share(batch) * self._scale(batch))
         return found
 
-    def backward(self, batch: Batch | None, loss: torch.Tensor) -> None:
+    def backward(
+        self,
+        batch: Batch | None,
+        loss: torch.Tensor,
+        count: float | torch.Tensor | None = None,
+        reduction: str = "mean",
+    ) -> None:
         self._check_kept()
+        check_reduction(reduction, count, self.accumulate, self._strategy.shards, self.gathered)
         self.backward_calls += 1
-        if batch is not None and batch.samples == 0:
-            # A filler counts nothing: there is a backward only where the others wait for it.
-            awaited = self._replicas > 1 and (batch.last or self._strategy.lockstep)
-            if self._strategy.shards or (self.accumulate > 1 and not awaited):
-                return
-        weight = self._weight(batch) * self._loss_weight
-        # The strategy takes the mean over ranks; here every micro-batch is weighed by what it holds.
-        self._strategy.backward(loss if weight == 1.0 else loss * weight)
-        if self.accumulate > 1 and batch is not None and not batch.last:
-            parameters = (parameter for model in self._models for parameter in model.parameters())
-            self._witness = next((p for p in parameters if p.grad is not None), None)
-
-    def weigh(self, weight: float) -> None:
-        """How much this rank's gradient counts in the mean over ranks, from the next backward on."""
-        if self.weigh_losses:
-            self._loss_weight = weight
+        self._calls += 1
+        filler = batch is not None and batch.samples == 0
+        units = None if count is None else 0.0 if filler else units_of(count)
+        if isinstance(self._strategy, AnyWorld):
+            self._shard_backward(self._strategy, batch, loss, units, reduction)
+            return
+        if self.accumulate > 1:
+            self._check_alike(units is not None)
+        last = batch is None or batch.last
+        if units is not None:
+            weight = self._counted_weight(batch, units)
+        elif reduction == "global":
+            weight = 1.0  # a filler's too: it computes the others' loss
+        elif filler:
+            weight = 0.0
         else:
-            self._strategy.weigh(weight)
+            weight = float(self._replicas) if reduction == "sum" else self._share(batch)
+        # What counts nothing has a backward only where the others wait for it.
+        awaited = self._replicas > 1 and (last or self._strategy.lockstep)
+        if weight or awaited or self.accumulate == 1:
+            self._enter(loss, weight, self._scale(batch))
+        if self.accumulate > 1 and not last:
+            self._remember()
+        elif self.accumulate > 1 and units is not None and batch is not None:
+            scale_gradients(self._models, batch.total / self._sum(self._units))
 
-    def check_finished(self) -> None:
-        """Before a loop: an error where the one before was left between two micro-batches, whose gradients lie there
-        still, and would count in a step of this one."""
-        if self.unfinished:
+    def _enter(self, loss: torch.Tensor, weight: float, scale: float) -> None:
+        """Backward of this rank's loss, which is the only thing that is weighed meanwhile."""
+        self.weight = self.entering = weight
+        if not weight:  # no gradient of it is used, not even a NaN: 0 × NaN would be one
+            loss = torch.nan_to_num(loss, 0.0, 0.0, 0.0) * 0.0
+        elif weight * scale != 1.0:
+            loss = loss * (weight * scale)
+        self._strategy.weigh(1.0 if weight else 0.0)
+        try:
+            self._strategy.backward(loss)
+        finally:
+            self._strategy.weigh(self._sample_weight)
+            self.entering = None
+
+    def _shard_backward(
+        self,
+        strategy: AnyWorld,
+        batch: Batch | None,
+        loss: torch.Tensor,
+        units: float | None,
+        reduction: str,
+    ) -> None:
+        """Of one virtual shard; what its rank has of them is brought together behind the last one."""
+        if batch is None:
             raise RankupError(
-                "left-mid-step",
-                "the loop before was left in the middle of a step, by a break between two micro-batches",
-                hint="leave it behind the last one: `if run.batch.last and …: break`",
+                "no-shard",
+                'with exact="any-world" run.backward belongs into a loop over run.steps or run.epochs',
                 exit_code=1,
             )
+        counts = batch.samples > 0 and units != 0.0
+        share = 1.0 if reduction == "sum" else (batch.samples if units is None else units) / batch.total
+        weight = share * self._scale(batch)
+        self.weight = share
+        strategy.shard_backward((loss if weight == 1.0 else loss * weight) if counts else None, units)
+        # The same numbers whichever shard is a rank's last: noise on the gradients is to be the same everywhere.
+        seed_everything(derive(self.shard_seed, self._calls))
+
+    def _share(self, batch: Batch | None) -> float:
+        """The weight of a loss that is the mean over this rank's samples."""
+        if batch is None or batch.samples == 0:
+            return 1.0
+        return batch.samples * self._replicas / batch.total
+
+    def _scale(self, batch: Batch | None) -> float:
+        return 1.0 if self.scaler is None else self.scaler.factor(batch)
+
+    def _counted_weight(self, batch: Batch | None, units: float) -> float:
+        """The weight of a loss that is the mean over ``units``. A collective, unless micro-batches follow: these are
+        divided by the samples for the time being, and by all units behind the last one."""
+        if self.accumulate > 1 and batch is not None:
+            self._units += units
+            return units * self._replicas / batch.total
+        return units * self._replicas / self._sum(units)
+
+    def _sum(self, units: float) -> float:
+        total = reduce_sum(units, self._control)
+        if total <= 0.0:
+            raise nothing_counted()
+        return total
+
+    def _check_alike(self, counted: bool) -> None:
+        """An error where one division at the end of the step cannot be right for all of its gradients."""
+        if self._counted not in (None, counted) or (counted and self._calls > 1):
+            raise mixed_counts()
+        self._counted = counted
+
+    def _remember(self) -> None:
+        parameters = (parameter for model in self._models for parameter in model.parameters())
+        self._witness = next(((p, p.grad._version) for p in parameters if p.grad is not None), None)
 
     def _check_kept(self) -> None:
-        """An error where the gradients of the micro-batches before are gone: a plain loop begins with zero_grad()."""
-        if self._witness is not None and self._witness.grad is None:
+        """An error where the gradients of the micro-batches before are gone (a plain loop begins with zero_grad()), or
+        are others (a plain loop clips them)."""
+        witness, self._witness = self._witness, None
+        if witness is None:
+            return
+        parameter, version = witness
+        if parameter.grad is None:
             raise RankupError(
                 "gradients-cleared",
                 "the gradients of a micro-batch were cleared before the step",
                 hint="leave zero_grad() out of the loop: run.step(opt) does it after the last micro-batch",
                 exit_code=1,
             )
-        self._witness = None
+        if parameter.grad._version != version:
+            raise RankupError(
+                "gradients-changed",
+                "gradients were changed after a micro-batch that is not the last of its step",
+                hint="change them once per step, `if run.batch.last: …`; or clip by prepare(…, clip=…)",
+                exit_code=1,
+            )
 
-    def _weight(self, batch: Batch | None) -> float:
-        """What a loss is multiplied by before backward: its micro-batch's share of the step, and fp16's factor."""
-        share = 1.0
-        if batch is not None and batch.samples:
-            if self._strategy.shards:  # which are added up
-                share = batch.samples / batch.total
-            elif self.accumulate > 1:  # of which each rank has a sum, and the strategy takes the mean
-                share = batch.samples * self._replicas / batch.total
-        return share * (1.0 if self.scaler is None else self.scaler.factor(batch))
+    # -------------------------------------------------------------------- step
 
     def step(self, batch: Batch | None, optimizer: Optimizer) -> bool:
         self.step_calls += 1
         if batch is not None and not batch.last:
+            if self.schedules is not None:
+                self.schedules.stepped()
             return False
         self._check_kept()
         parameters = [p for group in optimizer.param_groups for p in group["params"]]

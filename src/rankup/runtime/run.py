@@ -151,7 +151,9 @@ class Run:
         self.batch: Batch | None = None  # the one that the loop's body has now
         self.buffers_differ = False
         self.feeds: list[Feed] = []  # what prepare made, in its order
-        self.gradients = Gradients(self.models, strategy, self.replicas, device, scaled=precision.scaled)
+        self.gradients = Gradients(
+            self.models, strategy, self.replicas, device, self._control, scaled=precision.scaled
+        )
         if self.gradients.scaler is not None:
             self.register(loss_scale=self.gradients.scaler)
 
@@ -384,9 +386,17 @@ class Run:
         """
         return self.gradients.forward_backward(self.batch, model, loss, x, y)
 
-    def backward(self, loss: torch.Tensor) -> None:
-        """``loss.backward()`` for a loss that is the mean over this rank's (micro-)batch."""
-        self.gradients.backward(self.batch, loss)
+    def backward(
+        self, loss: torch.Tensor, *, count: float | torch.Tensor | None = None, reduction: str = "mean"
+    ) -> None:
+        """``loss.backward()``, weighed so that the step is that of the global batch.
+
+        ``loss`` is the mean over this rank's samples of the (micro-)batch; or over ``count`` units (tokens, targets
+        that are not ignored, the sum of their class weights), and then the step is that of the mean over the units of
+        all ranks. ``reduction="sum"``: a sum over this rank's samples, whose plain loop sums over the global batch.
+        ``reduction="global"``: the loss of the whole global batch, computed on every rank from ``run.gather``.
+        """
+        self.gradients.backward(self.batch, loss, count, reduction)
 
     def step(self, optimizer: Optimizer) -> bool:
         """After the last micro-batch of a step: clip, ``optimizer.step()``, ``zero_grad()``; True. Else nothing.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rankup.errors import RankupError
 from rankup.runtime import buffers
 from rankup.runtime.loaders import Batch, Feed
+from rankup.runtime.schedules import ScheduleGuard
 from rankup.runtime.seed import derive, seed_everything
 from rankup.strategies.any_world import AnyWorld
 
@@ -71,8 +72,7 @@ class Epoch:
         """The same in the flat form of the loop: a break leaves the epoch where it stands, and so does ``limit``, a
         number of steps since the data was prepared."""
         run, position, strategy = self._run, self._feed.position, self._run.strategy
-        accumulates, checked = run.gradients.accumulate > 1, run.gradients.need_calls
-        replicas = run.replicas
+        checked = run.gradients.need_calls
         by_shard = isinstance(strategy, AnyWorld)
         run.gradients.check_finished()
         reached = False
@@ -81,12 +81,9 @@ class Epoch:
             for batch in self._feed.batches(self.index, position.step):
                 run.begin_batch(batch)
                 run.buffers_differ = not by_shard
+                run.gradients.begin(batch)
                 if by_shard:
                     self._begin_shard(batch)
-                elif accumulates:  # run.backward weighs the micro-batches
-                    run.gradients.weigh(1.0 if batch.samples else 0.0)
-                else:
-                    run.gradients.weigh(batch.samples * replicas / batch.total)
                 if batch.last:
                     position.advance()
                 if batch.samples and batch.last and not checked:
@@ -108,7 +105,7 @@ class Epoch:
             raise
         finally:
             run.batch = None
-            run.gradients.weigh(1.0)  # what follows is no step of ours
+            run.gradients.end()
             if by_shard:  # the last shard's numbers are not the same on all ranks
                 seed_everything(derive(run.seed, "behind", self.index))
         run.settle_buffers()
@@ -122,7 +119,9 @@ class Epoch:
         run = self._run
         assert isinstance(run.strategy, AnyWorld)
         run.strategy.begin_shard(batch.part, counted=batch.samples > 0, total=batch.total)
-        seed_everything(derive(run.seed, "shard", self.index, self._feed.position.step, batch.part))
+        step = self._feed.position.step
+        run.gradients.shard_seed = derive(run.seed, "behind backward", self.index, step)
+        seed_everything(derive(run.seed, "shard", self.index, step, batch.part))
 
     def _with_care(self, batch: Batch) -> Iterator[Any]:
         """A batch that does not count, is not the last of its step, or must go through ``run.backward``."""
@@ -134,8 +133,11 @@ class Epoch:
             if batch.last:
                 yield batch.value
             else:
+                gradients.schedules = gradients.schedules or ScheduleGuard(run.optimizers)
+                gradients.schedules.remember()
                 with run.strategy.deferred():
                     yield batch.value
+                gradients.schedules.check()
         finally:
             buffers.restore(saved)
         if gradients.need_calls and (gradients.backward_calls == backwards or gradients.step_calls == steps):

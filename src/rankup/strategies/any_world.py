@@ -4,7 +4,8 @@ A sum of floating-point numbers depends on its order, dropout on who draws, batc
 none of these may depend on the number of processes: each global batch is cut into a fixed number of *virtual shards*,
 and a rank computes its part of them one after another. A shard has its own random numbers, and its own batch
 statistics, from the same beginning; gradients and statistics of all shards are gathered, and every rank adds them up
-in the shards' order. It costs a copy of the gradients per shard, and a gather where ddp reduces while it computes.
+in the shards' order: gradients with its last shard's backward, so that a loop may clip them, statistics at the step.
+It costs a copy of the gradients per shard, and a gather where ddp reduces while it computes.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from rankup.strategies.replicas import start_equal
 # Elements that are gathered at once, so that all shards of a large model need not lie in memory together.
 BUCKET = 8 * 1024 * 1024
 
+Held = dict[int, torch.Tensor]  # id of a parameter → its gradient
+
 
 class AnyWorld(Strategy):
     name = "any-world"
@@ -37,13 +40,15 @@ class AnyWorld(Strategy):
         self._counts = [len(each) for each in owned]
         self._models: list[nn.Module] = []
         self._may_be_unused: set[int] = set()  # ids of parameters that a shard may leave without a gradient
-        self._gradients: dict[int, dict[int, torch.Tensor]] = {}  # shard → id of a parameter → its gradient
+        # Shard → of each of its backward calls: gradients (None: nothing counted), and how many units they are of.
+        self._held: dict[int, list[tuple[Held | None, float | None]]] = {}
+        self._with_gradient: dict[int, set[int]] = {}  # shard → ids of the parameters that got one
         self._buffers: dict[int, list[torch.Tensor]] = {}  # shard → buffers after its forward passes
         self._begun: list[torch.Tensor] = []  # buffers when the step began
         self._shard = 0
         self._counted = True
         self._total = 0
-        self._reduced = False
+        self._stepped = False
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
         if len(self._counts) > 1:
@@ -59,10 +64,11 @@ class AnyWorld(Strategy):
         """The forward passes that follow are of ``shard``, of a step of ``total`` samples; ``counted`` is False where
         it holds none of them."""
         if shard == self._own.start:
-            self._gradients.clear()
+            self._held.clear()
+            self._with_gradient.clear()
             self._buffers.clear()
             self._begun = [buffer.clone() for buffer in self._all_buffers()]
-            self._reduced = False
+            self._stepped = False
         else:
             self._keep_buffers()
         self.back_to_begin()
@@ -74,35 +80,87 @@ class AnyWorld(Strategy):
             for buffer, begun in zip(self._all_buffers(), self._begun, strict=True):
                 buffer.copy_(begun)
 
-    def backward(self, loss: torch.Tensor) -> None:
-        super().backward(loss)
-        held = self._gradients.setdefault(self._shard, {})
-        for model in self._models:
-            for parameter in model.parameters():
-                if parameter.grad is None:
-                    continue
-                before = held.get(id(parameter))
-                held[id(parameter)] = parameter.grad if before is None else before + parameter.grad
-                parameter.grad = None
+    def shard_backward(self, loss: torch.Tensor | None, units: float | None) -> None:
+        """Backward of the shard at hand; None where it holds nothing that counts. With the rank's last shard each
+        gradient becomes the sum of all shards', divided by the sum of their ``units`` per sample, where these are
+        counted: a collective. There may be several in a body, of which each is summed by itself.
+        """
+        if self._stepped:
+            raise _second_step()
+        # What earlier calls brought together stays apart: this shard's own is to be summed.
+        before = {id(p): p.grad for p in self._parameters() if p.grad is not None} if self._calls() else {}
+        for parameter in self._parameters() if before else ():
+            parameter.grad = None
+        held: Held | None = None
+        if loss is not None:
+            super().backward(loss)
+            held = {id(p): p.grad for p in self._parameters() if p.grad is not None}
+            self._with_gradient.setdefault(self._shard, set()).update(held)
+        self._held.setdefault(self._shard, []).append((held, units))
+        for parameter in self._parameters():
+            parameter.grad = before.get(id(parameter))
+        if self._shard == self._own[-1]:
+            self._bring_together(self._calls() - 1)
 
-    def reduce(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Each gradient becomes the sum of all shards', and the buffers one. A collective."""
-        if self._reduced:  # the shards computed with the weights from before the first one
+    def _bring_together(self, call: int) -> None:
+        """Add all shards' gradients of the step's ``call``-th backward to what there is."""
+        if any(len(self._held.get(shard, ())) <= call for shard in self._own):
+            raise _other_calls()
+        held = {shard: self._held[shard][call][0] for shard in self._own}
+        factor = self._per_unit({shard: self._held[shard][call][1] for shard in self._own})
+        for bucket in buckets(p for p in self._parameters() if p.requires_grad):
+            pieces = {shard: _flat(bucket, held[shard]) for shard in self._own}
+            *gradients, used = _like(bucket, self._in_order(pieces))
+            # Where all have one here, all have one: nobody need wait for the device.
+            complete = all(found is not None and id(p) in found for found in held.values() for p in bucket)
+            used_anywhere = None if complete else used.tolist()
+            for index, (parameter, gradient) in enumerate(zip(bucket, gradients, strict=True)):
+                if used_anywhere is not None and used_anywhere[index] == 0:
+                    continue
+                # In the parameter's memory order: a fused optimizer goes through both as they lie.
+                summed = torch.empty_like(parameter).copy_(gradient)
+                if factor is not None:
+                    summed *= factor
+                parameter.grad = summed if parameter.grad is None else parameter.grad + summed
+        for shard in self._own:
+            self._held[shard][call] = (None, None)  # its memory is free
+
+    def _per_unit(self, units: dict[int, float | None]) -> float | None:
+        """What sums of losses that were divided by the step's samples are multiplied by; None where nobody counts."""
+        counted = {
+            shard: torch.tensor([n], dtype=torch.float64) for shard, n in units.items() if n is not None
+        }
+        if not counted:
+            return None
+        if len(counted) < len(units):
+            raise _other_calls()
+        total = self._in_order(counted).item()
+        if total <= 0.0:
             raise RankupError(
-                "any-world-steps",
-                'exact="any-world" takes one step of one optimizer per batch, and this is a second one',
-                hint="leave exact= out for a loop that alternates or repeats steps",
+                "nothing-counted",
+                "count= is 0 on all ranks in this step: the mean over nothing is NaN",
+                hint="leave out samples whose targets are all ignored, or pass a count of at least 1",
                 exit_code=1,
             )
-        self._reduced = True
-        for bucket in buckets(parameter for parameter in parameters if parameter.requires_grad):
-            pieces = {shard: self._flat_gradients(shard, bucket) for shard in self._own}
-            *gradients, used = _like(bucket, self._in_order(pieces))
-            used_anywhere = used.tolist() if any(id(p) in self._may_be_unused for p in bucket) else None
-            for index, (parameter, gradient) in enumerate(zip(bucket, gradients, strict=True)):
-                unused = used_anywhere is not None and used_anywhere[index] == 0
-                # In the parameter's memory order: a fused optimizer goes through both as they lie.
-                parameter.grad = None if unused else torch.empty_like(parameter).copy_(gradient)
+        return self._total / total
+
+    def reduce(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Gradients are together since the last shard's backward; the buffers become one. A collective."""
+        if self._stepped:  # the shards computed with the weights from before the first one
+            raise _second_step()
+        if len({len(self._held.get(shard, ())) for shard in self._own}) > 1:
+            raise _other_calls()
+        self._stepped = True
+        for shard, found in self._with_gradient.items():
+            for parameter in parameters:
+                needed = parameter.requires_grad and id(parameter) not in self._may_be_unused
+                if needed and id(parameter) not in found:
+                    raise RankupError(
+                        "unused-parameter",
+                        f"a parameter of shape {tuple(parameter.shape)} got no gradient in virtual shard {shard}",
+                        hint="prepare(…, find_unused_parameters=True), if that is meant",
+                        exit_code=1,
+                    )
         self._unite_buffers()
 
     def _unite_buffers(self) -> None:
@@ -138,24 +196,13 @@ class AnyWorld(Strategy):
         source = self._all_buffers() if self._counted else self._begun
         self._buffers[self._shard] = [buffer.clone() for buffer in source]
 
-    def _flat_gradients(self, shard: int, bucket: list[nn.Parameter]) -> torch.Tensor:
-        """One after another, then for each parameter whether it has one."""
-        held = self._gradients.get(shard)  # None: no samples, or no backward
-        found = [None if held is None else held.get(id(parameter)) for parameter in bucket]
-        for parameter, gradient in zip(bucket, found, strict=True):
-            if held is not None and gradient is None and id(parameter) not in self._may_be_unused:
-                raise RankupError(
-                    "unused-parameter",
-                    f"a parameter of shape {tuple(parameter.shape)} got no gradient in virtual shard {shard}",
-                    hint="prepare(…, find_unused_parameters=True), if that is meant",
-                    exit_code=1,
-                )
-        pieces = [
-            (torch.zeros_like(parameter) if gradient is None else gradient).reshape(-1)
-            for parameter, gradient in zip(bucket, found, strict=True)
-        ]
-        used = [0.0 if gradient is None else 1.0 for gradient in found]
-        return torch.cat([*pieces, torch.tensor(used, dtype=pieces[0].dtype, device=pieces[0].device)])
+    def _parameters(self) -> Iterator[nn.Parameter]:
+        for model in self._models:
+            yield from model.parameters()
+
+    def _calls(self) -> int:
+        """How many backward calls the shard at hand has had."""
+        return len(self._held.get(self._shard, ()))
 
     def _in_order(self, pieces: dict[int, torch.Tensor]) -> torch.Tensor:
         """The sum of all shards' tensors, the first one first: on every rank the same bits."""
@@ -206,3 +253,32 @@ def _like(bucket: list[nn.Parameter], flat: torch.Tensor) -> list[torch.Tensor]:
     sizes = [parameter.numel() for parameter in bucket]
     *pieces, rest = torch.split(flat, [*sizes, len(flat) - sum(sizes)])
     return [piece.view(parameter.shape) for piece, parameter in zip(pieces, bucket, strict=True)] + [rest]
+
+
+def _flat(bucket: list[nn.Parameter], held: Held | None) -> torch.Tensor:
+    """A shard's gradients one after another, then for each parameter whether it has one."""
+    found = [None if held is None else held.get(id(parameter)) for parameter in bucket]
+    pieces = [
+        (torch.zeros_like(parameter) if gradient is None else gradient).reshape(-1)
+        for parameter, gradient in zip(bucket, found, strict=True)
+    ]
+    used = [0.0 if gradient is None else 1.0 for gradient in found]
+    return torch.cat([*pieces, torch.tensor(used, dtype=pieces[0].dtype, device=pieces[0].device)])
+
+
+def _second_step() -> RankupError:
+    return RankupError(
+        "any-world-steps",
+        'exact="any-world" takes one step of one optimizer per batch, and this is a second one',
+        hint="leave exact= out for a loop that alternates or repeats steps",
+        exit_code=1,
+    )
+
+
+def _other_calls() -> RankupError:
+    return RankupError(
+        "backward-calls-differ",
+        'with exact="any-world" run.backward was called in another way in one virtual shard than in the next',
+        hint="call it equally often in every iteration, always or never with count=",
+        exit_code=1,
+    )
