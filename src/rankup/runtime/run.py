@@ -36,6 +36,7 @@ from rankup.runtime.choice import choose_strategy
 from rankup.runtime.device import choose_device
 from rankup.runtime.evaluation import Evaluations
 from rankup.runtime.feeds import Data, FeedOptions, Here, make_feed
+from rankup.runtime.gather import gather, row_numbers
 from rankup.runtime.gradients import Gradients
 from rankup.runtime.group import start_groups
 from rankup.runtime.loaders import Batch, Feed
@@ -397,6 +398,20 @@ class Run:
         ``reduction="global"``: the loss of the whole global batch, computed on every rank from ``run.gather``.
         """
         self.gradients.backward(self.batch, loss, count, reduction)
+
+    def gather(self, tensor: torch.Tensor) -> torch.Tensor:
+        """All ranks' rows of ``tensor`` in sample order, on all ranks, with gradients: for losses that compare the
+        samples of a global batch. ``tensor`` is (n, …), one row per sample. A collective: every rank calls it.
+
+        In a training step its loss goes through ``run.backward``. Not with ``accumulate`` or ``any-world``, and not in
+        the body of ``run.batches``, where ranks may have different numbers of batches.
+        """
+        return gather(self._here, self.gradients, self.batch, tensor)
+
+    @property
+    def rows(self) -> torch.Tensor:
+        """Which rows of what ``run.gather`` gives are this rank's: int64 (n,). A collective."""
+        return row_numbers(self._here, self.gradients, self.batch)
 
     def step(self, optimizer: Optimizer) -> bool:
         """After the last micro-batch of a step: clip, ``optimizer.step()``, ``zero_grad()``; True. Else nothing.
