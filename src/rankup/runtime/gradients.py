@@ -15,6 +15,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
+from rankup.runtime.closures import check_step, different_weights, weighed
 from rankup.runtime.loaders import Batch
 from rankup.runtime.loss_weights import (
     check_reduction,
@@ -57,7 +58,7 @@ class Gradients:
         self.batch: Batch | None = None  # whose step it is: never one of an evaluation
         self.gathered = 0  # calls of run.gather with gradients in this body
         self.entering: float | None = None  # this rank's weight, inside of run.backward
-        self.weight = 1.0  # the one that the last run.backward had
+        self.weights: set[float] = set()  # those that run.backward had since a closure began
         self.schedules: ScheduleGuard | None = None  # of a loop whose steps have several bodies
         self.shard_seed = 0  # of what is drawn behind run.backward, the same for all virtual shards of a step
         self._models = models  # those of the run, also of a later prepare
@@ -87,6 +88,7 @@ class Gradients:
     def begin(self, batch: Batch) -> None:
         """The loop's body is about to get ``batch``."""
         self.batch, self.gathered, self._calls = batch, 0, 0
+        self.weights.clear()
         if self._step_begins:
             self._units, self._counted = 0.0, None
         self._step_begins = batch.last
@@ -175,7 +177,8 @@ class Gradients:
 
     def _enter(self, loss: torch.Tensor, weight: float, scale: float) -> None:
         """Backward of this rank's loss, which is the only thing that is weighed meanwhile."""
-        self.weight = self.entering = weight
+        self.entering = weight
+        self.weights.add(weight)
         if not weight:  # no gradient of it is used, not even a NaN: 0 × NaN would be one
             loss = torch.nan_to_num(loss, 0.0, 0.0, 0.0) * 0.0
         elif weight * scale != 1.0:
@@ -205,7 +208,6 @@ class Gradients:
         counts = batch.samples > 0 and units != 0.0
         share = 1.0 if reduction == "sum" else (batch.samples if units is None else units) / batch.total
         weight = share * self._scale(batch)
-        self.weight = share
         strategy.shard_backward((loss if weight == 1.0 else loss * weight) if counts else None, units)
         # The same numbers whichever shard is a rank's last: noise on the gradients is to be the same everywhere.
         seed_everything(derive(self.shard_seed, self._calls))
@@ -265,9 +267,19 @@ class Gradients:
                 exit_code=1,
             )
 
+    def shared_loss(self, loss: Any) -> Any:
+        """What a closure returned, of the global batch: the mean over ranks, weighed as its gradient was."""
+        if loss is None or not isinstance(loss, (int, float, torch.Tensor)):
+            return loss
+        if len(self.weights) > 1:
+            raise different_weights()
+        weight = next(iter(self.weights), self._sample_weight)
+        return reduce_sum(weighed(loss, weight / self._replicas), self._control)
+
     # -------------------------------------------------------------------- step
 
     def step(self, batch: Batch | None, optimizer: Optimizer) -> bool:
+        check_step(optimizer)
         self.step_calls += 1
         if batch is not None and not batch.last:
             if self.schedules is not None:

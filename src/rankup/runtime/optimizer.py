@@ -38,12 +38,15 @@ def build_optimizer(source: OptimizerSource, names: dict[int, str], model: nn.Mo
     if source.state:
         raise RankupError(
             "optimizer-has-state",
-            "the optimizer has stepped already: its state belongs to the model as it was",
+            "the optimizer has state already, which belongs to the model as it was: it has stepped, or it keeps state "
+            "from its beginning, as Adagrad does",
             hint="pass a function: lambda parameters: torch.optim.Adam(parameters, lr=1e-3)",
         )
     current = dict(model.named_parameters())
     for group in source.param_groups:
         group["params"] = [_now(parameter, names, current) for parameter in group["params"]]
+    if isinstance(source, torch.optim.LBFGS):
+        source._params = source.param_groups[0]["params"]  # it has a list of its own
     return source
 
 

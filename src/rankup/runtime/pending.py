@@ -80,7 +80,7 @@ class PendingGradients:
             if stepped == (self._run.steps_reached, *_version(optimizer)) and not self.never_cleared:
                 continue  # in this body, and nothing was added since
             parameters = (p for group in optimizer.param_groups for p in group["params"])
-            if any(p.grad is not None and bool(local(p.grad).any()) for p in parameters):
+            if any(p.grad is not None and bool(_values(p.grad).any()) for p in parameters):
                 return True
         return False
 
@@ -107,7 +107,7 @@ class _Witness:
             return
         self._handle.remove()
         left = self._parameter.grad
-        if left is not None and bool(left.any()) and not self._pending.never_cleared:
+        if left is not None and bool(_values(left).any()) and not self._pending.never_cleared:
             self._pending.never_cleared = True
             warnings.warn(
                 "gradients are never cleared: each step adds to those of the steps before. Is opt.zero_grad() missing?",
@@ -124,4 +124,9 @@ def _version(optimizer: Optimizer) -> tuple[int, int]:
     """Another one after each change of the first gradient."""
     parameters = (p for group in optimizer.param_groups for p in group["params"])
     gradient = next((p.grad for p in parameters if p.grad is not None), None)
-    return (0, 0) if gradient is None else (local(gradient).data_ptr(), local(gradient)._version)
+    return (0, 0) if gradient is None else (_values(gradient).data_ptr(), gradient._version)
+
+
+def _values(gradient: torch.Tensor) -> torch.Tensor:
+    """This rank's part of it; of an embedding's sparse gradient the numbers that are there."""
+    return gradient._values() if gradient.is_sparse else local(gradient)

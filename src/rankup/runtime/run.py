@@ -33,6 +33,7 @@ from rankup.runtime.any_world import (
     shards_for,
 )
 from rankup.runtime.choice import choose_strategy
+from rankup.runtime.closures import check_closures, share_losses
 from rankup.runtime.device import choose_device
 from rankup.runtime.evaluation import Evaluations
 from rankup.runtime.feeds import Data, FeedOptions, Here, make_feed
@@ -234,6 +235,9 @@ class Run:
         opt = None
         if optimizer is not None:
             opt = build_optimizer(optimizer, names, inner)
+            check_closures(opt, self.strategy, self.gradients, accumulate=accumulate, clip=clip)
+            if self.replicas > 1:
+                share_losses(opt, self.gradients)
             wrapped, opt = self.strategy.finish(wrapped, opt, clip)
             self.optimizers.append(opt)
             if clip is not None:

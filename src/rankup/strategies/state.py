@@ -41,7 +41,7 @@ def state(strategy: Strategy, model: nn.Module, optimizer: Optimizer | None) -> 
     if optimizer is not None:
         names = {id(tensor): name for name, tensor in tensors.items()}
         saved["optimizer"] = {
-            "state": {names[id(p)]: dict(fields) for p, fields in optimizer.state.items()},
+            "state": {names[id(p)]: _packed(fields) for p, fields in optimizer.state.items()},
             "groups": {
                 names[id(p)]: {option: value for option, value in group.items() if option != "params"}
                 for group in optimizer.param_groups
@@ -63,7 +63,7 @@ def target(
     if optimizer is None:
         return made
     made["optimizer"]["state"] = {
-        name: {field: _like(field, made["model"][name], value) for field, value in fields.items()}
+        name: _like("", made["model"][name], fields)
         # Nothing is saved of a level that is empty: before the first step, or of SGD without momentum.
         for name, fields in saved.get("optimizer", {}).get("state", {}).items()
         if name in made["optimizer"]["groups"]
@@ -71,7 +71,21 @@ def target(
     return made
 
 
+LENGTH = "length"  # of a list, beside its items "0", "1", …
+
+
+def _packed(value: Any) -> Any:
+    """Lists as dicts: LBFGS keeps lists of tensors, and nothing would be saved of one that is empty."""
+    if isinstance(value, Mapping):
+        return {str(key): _packed(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return {LENGTH: len(value)} | {str(index): _packed(item) for index, item in enumerate(value)}
+    return value
+
+
 def _like(field: str, parameter: torch.Tensor, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _like(key, parameter, item) for key, item in value.items()}
     if not isinstance(value, torch.Tensor):
         return value
     if value.shape == parameter.shape and field != COUNTER:
@@ -128,6 +142,10 @@ def _check(strategy: Strategy, tensors: Mapping[str, torch.Tensor], saved: Mappi
 def _field(field: str, value: Any, parameter: torch.Tensor, group: Mapping[str, Any]) -> Any:
     """Where torch's optimizers want it: with the parameter, but for the counter of steps, which kernels alone that
     keep it on the device have there (``Optimizer.load_state_dict`` goes by the same rule)."""
+    if isinstance(value, Mapping):
+        if LENGTH in value:
+            return [_field(field, value[str(index)], parameter, group) for index in range(value[LENGTH])]
+        return {key: _field(key, item, parameter, group) for key, item in value.items()}
     if not isinstance(value, torch.Tensor):
         return value
     if field == COUNTER:
