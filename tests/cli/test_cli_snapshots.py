@@ -193,3 +193,14 @@ def test_a_damaged_snapshot_is_neither_compared_nor_exported(run, capsys, comman
     flip(run / "snapshots" / "step-2" / "tensors-0.bin", 99)
     code, _, err = call(capsys, command[0], run, *command[1:])
     assert code == 1 and "the snapshot is damaged: tensors-0.bin has another SHA-256" in err
+
+
+def test_those_of_every_training_and_stage_are_listed_and_the_last_one_is_taken(tmp_path, capsys):
+    for folder, step in ((tmp_path, 3), (tmp_path / "fold-2", 5), (tmp_path / "fold-2" / "stage-2", 4)):
+        with Saver(folder, ALONE) as saver:
+            saver.save(step, State({"model": {"w": torch.full((2,), float(step))}}))
+    rows = json.loads(call(capsys, "ls", tmp_path, "--json")[1])
+    assert [row["snapshot"] for row in rows] == ["step-3", "fold-2/step-5", "fold-2/stage-2/step-4"]
+    assert "tensors of step 4" in call(capsys, "export", tmp_path, tmp_path / "out.safetensors")[1]
+    answers = json.loads(call(capsys, "verify", tmp_path, "--json")[1])
+    assert [row["good"] for row in answers] == [True] * 3

@@ -20,9 +20,9 @@ if TYPE_CHECKING:  # it needs torch
 _HEAD = ("snapshot", "age", "size", "world", "strategy", "metrics", "")
 
 
-def row(path: Path, *, aside: bool = False) -> dict[str, Any]:
+def row(path: Path, root: Path, *, aside: bool = False) -> dict[str, Any]:
     """What a snapshot says of itself, for ``--json``; ``state`` is unverified, damaged or unreadable."""
-    told: dict[str, Any] = {"snapshot": path.name, "path": str(path)}
+    told: dict[str, Any] = {"snapshot": _below(path, root), "path": str(path)}
     try:
         manifest = read_manifest(path)
     except (Damaged, RankupError, OSError) as error:
@@ -41,6 +41,11 @@ def row(path: Path, *, aside: bool = False) -> dict[str, Any]:
         "strategy": manifest.facts.get("strategy"),
         "metrics": manifest.facts.get("metrics", {}),
     }
+
+
+def _below(path: Path, root: Path) -> str:
+    """``step-4``, or ``fold-2/step-4`` of another training of the run."""
+    return str(path.relative_to(root)) if root in path.parents else path.name
 
 
 def listing(rows: Sequence[dict[str, Any]], root: Path) -> list[str]:
@@ -71,9 +76,9 @@ def _painted(line: str, state: str) -> str:
     return line if state == "unverified" else console.paint(line, "red")
 
 
-def verdict(entry: Entry) -> dict[str, Any]:
+def verdict(entry: Entry, root: Path) -> dict[str, Any]:
     """Whether a snapshot is good, for ``--json``; ``bytes`` and ``problem`` where they apply."""
-    told: dict[str, Any] = {"snapshot": entry.name, "good": True, "bytes": None, "problem": ""}
+    told: dict[str, Any] = {"snapshot": _below(entry.path, root), "good": True, "bytes": None, "problem": ""}
     try:
         return {**told, "bytes": verify(entry.path).size}
     except Damaged as damage:

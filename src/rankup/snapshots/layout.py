@@ -7,6 +7,8 @@
 | ``step-N.damaged``, ``step-N.damaged-2`` | was found damaged, or newer than the one that all nodes could agree on |
 | ``latest`` | link to the snapshot that was written last |
 | ``.lock`` | held by the run that writes here |
+| ``NAME``, ``training-2`` | of another training of the same process: a directory of the same kind |
+| ``stage-2`` | of a later stage of the training, likewise |
 """
 
 from __future__ import annotations
@@ -62,6 +64,17 @@ def entries(root: Path) -> list[Entry]:
     return sorted(Entry(int(match[1]), int(match[2] or 1), path) for match, path in named if path.is_dir())
 
 
+def trainings(root: Path) -> list[Path]:
+    """``root`` and the directories below it in which other trainings or stages of the run keep theirs."""
+    inner = (
+        sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
+        if root.is_dir()
+        else []
+    )
+    own = [path for path in inner if not path.name.startswith(("step-", "."))]
+    return [root, *(deeper for path in own for deeper in trainings(path))]
+
+
 def damaged(root: Path) -> list[Path]:
     """What was set aside below ``root``."""
     return sorted(path for path in root.iterdir() if _DAMAGED.fullmatch(path.name)) if root.is_dir() else []
@@ -99,14 +112,15 @@ def find_root(path: Path) -> Path:
 
 
 def find_entry(path: Path) -> Entry:
-    """The snapshot that ``path`` means: itself, or the newest below a run or snapshots directory."""
+    """The snapshot that ``path`` means: itself, or the one saved last below a run or snapshots directory."""
     resolved = path.resolve()  # `latest` is a link
     if (match := _ENTRY.fullmatch(resolved.name)) and resolved.is_dir():
         return Entry(int(match[1]), int(match[2] or 1), resolved)
     if (path / MANIFEST).exists():
         return Entry(0, 1, path)  # moved or renamed by its user
-    if found := entries(find_root(path)):
-        return found[-1]
+    newest = [found[-1] for root in trainings(find_root(path)) if (found := entries(root))]
+    if newest:
+        return max(newest, key=lambda entry: entry.path.stat().st_mtime_ns)
     raise RankupError(
         "no-snapshot",
         f"there is no snapshot in {str(path)!r}",

@@ -10,7 +10,7 @@ import typer
 from rankup.cli import console
 from rankup.cli.options import JsonOption
 from rankup.cli.snapshot_lines import differences, listing, opened, row, verdict, verdict_line
-from rankup.snapshots.layout import damaged, entries, find_entry, find_root
+from rankup.snapshots.layout import damaged, entries, find_entry, find_root, trainings
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, help="The saved states of a run.")
 
@@ -23,14 +23,23 @@ DirectoryArgument = Annotated[
 def ls(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
     """Every snapshot with its step, age, size and metrics. Damaged: one that a run has set aside."""
     root = find_root(directory)
-    rows = [row(entry.path) for entry in entries(root)] + [row(path, aside=True) for path in damaged(root)]
+    rows = [
+        one
+        for folder in trainings(root)
+        for one in (
+            *(row(entry.path, root) for entry in entries(folder)),
+            *(row(path, root, aside=True) for path in damaged(folder)),
+        )
+    ]
     console.print_json(rows) if as_json else print("\n".join(listing(rows, root)))
 
 
 @app.command("verify")
 def verify_command(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
     """Compare the size and SHA-256 of every file; exit code 1 where a snapshot is damaged. Changes nothing."""
-    answers = [verdict(entry) for entry in entries(find_root(directory)) or [find_entry(directory)]]
+    root = find_root(directory)
+    found = [entry for folder in trainings(root) for entry in entries(folder)]
+    answers = [verdict(entry, root) for entry in found or [find_entry(directory)]]
     if as_json:
         console.print_json(answers)
     else:
