@@ -162,6 +162,21 @@ def test_what_does_not_go_with_it_is_refused(code: str, options: dict[str, Any],
     assert run_ranks(_refused, 2, options, prepare) == [code, code]
 
 
+def _registered(per_rank: bool) -> str:
+    run = rankup.init(exact="any-world")
+    try:
+        run.register(hidden=[], per_rank=per_rank)
+    except rankup.RankupError as error:
+        return error.code
+    return ""
+
+
+def test_state_of_each_rank_s_own_is_refused():
+    """A hidden state carried from batch to batch would go from one virtual shard to the next."""
+    assert run_ranks(_registered, 1, True) == ["not-any-world"]
+    assert run_ranks(_registered, 1, False) == [""]
+
+
 def test_another_number_of_virtual_shards_does_not_go_on_from_a_snapshot(tmp_path: Path):
     snapshots = rankup.Snapshots(every="2 steps", directory=tmp_path, asynchronous=False)
     run_ranks(_trained_until, 1, {"snapshots": snapshots}, 3)

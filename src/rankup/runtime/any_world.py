@@ -15,6 +15,7 @@ from rankup.world import World
 
 if TYPE_CHECKING:
     from rankup.runtime.run import Run
+    from rankup.runtime.state import Stateful
 
 EXACT = ("same-world", "any-world")
 
@@ -64,6 +65,19 @@ def check_adaptations(dataset: Any, *, accumulate: int, sync_batchnorm: bool) ->
     ):
         if given:
             raise RankupError("not-any-world", f'{what} does not go with exact="any-world"', hint=hint)
+
+
+def check_registered(name: str, thing: Stateful) -> None:
+    """An error for state that each rank has of its own: a rank computes several shards, and how many depends on the
+    number of ranks."""
+    if getattr(thing, "per_rank", False) and not getattr(thing, "timed", False):
+        raise RankupError(
+            "not-any-world",
+            f'run.register({name}=…, per_rank=True) does not go with exact="any-world": a rank computes one virtual '
+            "shard after another, and would carry what it keeps from one to the next",
+            hint="leave exact= out for a loop that carries a state of each rank's own",
+            exit_code=1,
+        )
 
 
 def check_all_here(run: Run) -> None:

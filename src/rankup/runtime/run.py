@@ -29,6 +29,7 @@ from rankup.runtime.any_world import (
     any_world,
     check_adaptations,
     check_all_here,
+    check_registered,
     check_whole,
     shards_for,
 )
@@ -269,7 +270,8 @@ class Run:
           numbers: the object itself is restored, so change it in place;
         - a number, string, None, or a tuple of these: ``run.register(best=0.0)``, then ``run.values.best``.
 
-        It must be the same on all ranks, unless ``per_rank``. Raises RankupError for what no snapshot can hold.
+        It must be the same on all ranks, unless ``per_rank``. Raises RankupError for what no snapshot can hold, and
+        for ``per_rank`` under any-world.
         """
         for name, thing in things.items():
             if name in self.registered:
@@ -277,6 +279,8 @@ class Run:
             stateful = as_stateful(name, thing, self.values, self.device)
             if per_rank:
                 stateful.per_rank = True  # type: ignore[attr-defined]
+            if self.strategy.shards:
+                check_registered(name, stateful)
             self.registered[name] = stateful
 
     # -------------------------------------------------------------- the loop
