@@ -18,6 +18,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from programs.program import How, Program, Result
 from ranks import context, free_port
 from rankup.errors import RankupError
+from rankup.runtime import survival
 
 TIMEOUT_S = 150.0
 PATIENCE_S = 15.0  # for the others, when one rank was refused
@@ -25,7 +26,7 @@ PATIENCE_S = 15.0  # for the others, when one rank was refused
 
 @dataclass
 class Attempt:
-    """What came of it. ``outcome``: ``ended``, ``killed``, an error's code, or ``crashed``."""
+    """What came of it. ``outcome``: ``ended``, ``killed``, an error's code, ``raised`` (another error) or ``hung``."""
 
     outcome: str
     results: list[Result] = field(default_factory=list)  # by rank
@@ -36,6 +37,7 @@ class Attempt:
 def _rank(pipe: Connection, env: dict[str, str], program: type[Program], how: How, kill_at: int) -> None:
     os.environ.update(env)
     torch.set_num_threads(1)
+    survival.WINDOW_PATIENCE = 2  # trainings here are a dozen steps long
     steps = 0
 
     def stepped(*_: Any) -> None:
@@ -51,7 +53,7 @@ def _rank(pipe: Connection, env: dict[str, str], program: type[Program], how: Ho
     except RankupError as error:
         answer = (error.code, f"{error.message} {error.hint}", steps)
     except BaseException:
-        answer = ("crashed", traceback.format_exc(), steps)
+        answer = ("raised", traceback.format_exc(), steps)
     pipe.send_bytes(pickle.dumps(answer))
     pipe.close()
     os._exit(0)
@@ -121,18 +123,16 @@ def _collect(pipes: list[Any]) -> dict[int, tuple[str, Any, int]]:
 def _judged(answers: dict[int, tuple[str, Any, int]], world_size: int) -> Attempt:
     outcomes = [answer[0] for answer in answers.values()]
     if not outcomes:
-        return Attempt("crashed", why=f"no rank ended in {TIMEOUT_S:.0f} s")
+        return Attempt("hung", why=f"no rank ended in {TIMEOUT_S:.0f} s")
     if "killed" in outcomes:
         return Attempt("killed")
-    named = [outcome for outcome in outcomes if outcome not in ("ended", "crashed")]
+    named = [outcome for outcome in outcomes if outcome not in ("ended", "raised")]
     if named:
         why = next(str(answer[1]) for answer in answers.values() if answer[0] == named[0])
         return Attempt(named[0], why=why)
     if set(outcomes) != {"ended"}:
-        why = next(str(answer[1]) for answer in answers.values() if answer[0] == "crashed")
-        return Attempt("crashed", why=why)
+        why = next(str(answer[1]) for answer in answers.values() if answer[0] == "raised")
+        return Attempt("raised", why=why)
     if len(answers) < world_size:
-        return Attempt(
-            "crashed", why=f"only ranks {sorted(answers)} of {world_size} ended in {TIMEOUT_S:.0f} s"
-        )
+        return Attempt("hung", why=f"only ranks {sorted(answers)} of {world_size} ended in {TIMEOUT_S:.0f} s")
     return Attempt("ended", [answers[rank][1] for rank in range(world_size)], answers[0][2])

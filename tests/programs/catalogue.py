@@ -4,13 +4,70 @@ from __future__ import annotations
 
 import inspect
 
-from programs import averages, large_batches, optimizers, schedules
+from programs import (
+    adversarial,
+    averages,
+    data_sets,
+    deciding,
+    functional,
+    generative,
+    language,
+    large_batches,
+    layers,
+    losses,
+    memories,
+    optimizers,
+    own_gradients,
+    samplers,
+    schedules,
+    shared_parts,
+    stages,
+)
 from programs.program import Program
 
-FAMILIES = (optimizers, schedules, averages, large_batches)
+FAMILIES = (
+    optimizers,
+    schedules,
+    averages,
+    large_batches,
+    losses,
+    language,
+    layers,
+    shared_parts,
+    memories,
+    adversarial,
+    own_gradients,
+    functional,
+    generative,
+    data_sets,
+    samplers,
+    deciding,
+    stages,
+)
 
 #: Programs of features that rankup does not have yet: name → what is missing. Skipped, and in no table.
-PENDING: dict[str, str] = {}
+PENDING: dict[str, str] = {
+    **dict.fromkeys(
+        ("class-weights", "ignore-index", "sum-reduction", "focal"), "run.backward(count=, reduction=)"
+    ),
+    **dict.fromkeys(("token-count", "token-count-accumulated"), "run.backward(count=)"),
+    **dict.fromkeys(("triplet", "sim-clr", "clip", "memory-bank"), "run.gather"),
+    **dict.fromkeys(("length-batches", "own-sampler", "weighted-sampler", "torch-batch-sampler"), "sampler="),
+    "batch-norm-drop-last": "drop_last=",
+    "autoencoder": "prepare([a, b], …)",
+    **dict.fromkeys(
+        (
+            "gradient-noise-per-rank",
+            "maml",
+            "per-sample-gradients-alone",
+            "retained-graph",
+            "gradual-unfreezing",
+        ),
+        "replicas that diverge",
+    ),
+    "lbfgs": "LBFGS in snapshots",
+    "vq-vae": "buffers that differ between ranks",
+}
 
 
 def _programs() -> list[type[Program]]:
@@ -21,7 +78,7 @@ def _programs() -> list[type[Program]]:
             for thing in vars(family).values()
             if inspect.isclass(thing) and issubclass(thing, Program) and thing.__module__ == family.__name__
         ]
-        found += [program for program in own if not program.__subclasses__()]
+        found += [program for program in own if not program.is_abstract()]
     return found
 
 

@@ -14,6 +14,8 @@ from programs.program import How, Program, Result, batches, perceptron, points, 
 class Fit(Program):
     """A loop of three lines; the optimizer is the program."""
 
+    abstract = True
+
     @staticmethod
     def optimizer(parameters: Any) -> torch.optim.Optimizer:
         raise NotImplementedError

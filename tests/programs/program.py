@@ -23,6 +23,8 @@ Result = dict[str, Any]
 EQUAL = "equal"
 #: Each rank draws its own numbers, or has its own batch statistics: only a resume on as many ranks gives the same bits.
 OWN = "own"
+#: An error of torch's, which says enough.
+RAISED = "raised"
 #: The strategy is not for this program, and nothing is promised.
 NOT_FOR = "not for"
 
@@ -60,8 +62,14 @@ def expect(**by_strategy: str) -> Mapping[str, str]:
 class Program:
     """The docstring's first line is its row in the table of docs/explanation/exactness.md."""
 
+    #: Said of a class that is no program itself, but what several have in common.
+    abstract: ClassVar[bool] = True
     #: What differs from EQUAL: by strategy, an error's code, OWN or NOT_FOR. ``none`` is one process.
     expected: ClassVar[Mapping[str, str]] = {}
+    #: Whether it goes on from a snapshot as if nothing had been, and on another number of ranks as well.
+    resumes: ClassVar[bool] = True
+    refused: ClassVar[str] = ""  # the error's code, where a resume is refused
+    moves: ClassVar[bool] = True
     epochs: ClassVar[int] = 3
     batch: ClassVar[int] = (
         6  # with 20 samples: uneven shares on 4 ranks, and empty ones in the last step on 3 and 4
@@ -72,6 +80,10 @@ class Program:
 
     def with_rankup(self, how: How) -> Result:
         raise NotImplementedError
+
+    @classmethod
+    def is_abstract(cls) -> bool:
+        return bool(vars(cls).get("abstract", False))
 
     @classmethod
     def name(cls) -> str:
@@ -87,10 +99,18 @@ class Program:
 
 
 def batches(
-    length: int, global_batch: int, epoch: int, *, shuffle: bool = True, seed: int = 0
+    length: int,
+    global_batch: int,
+    epoch: int,
+    *,
+    shuffle: bool = True,
+    seed: int = 0,
+    drop_last: bool = False,
 ) -> Iterator[torch.Tensor]:
     """The sample numbers of each global batch of an epoch, int64 (n,): the order as data, and the short last batch."""
     order = Sharding(length, global_batch, 0, 1, seed, shuffle).order(epoch)
+    if drop_last:
+        order = order[: length // global_batch * global_batch]
     yield from torch.split(order, global_batch)
 
 

@@ -15,6 +15,8 @@ from programs.program import How, Program, Result, batches, perceptron, points, 
 class PerEpoch(Program):
     """StepLR, stepped after each epoch."""
 
+    abstract = True
+
     @staticmethod
     def schedule(opt: Any) -> Any:
         return lr_scheduler.StepLR(opt, step_size=1, gamma=0.5)
@@ -67,6 +69,8 @@ class CosineRestarts(PerEpoch):
 class PerStep(Program):
     """A schedule that is stepped with the optimizer."""
 
+    abstract = True
+
     @staticmethod
     def schedule(opt: Any) -> Any:
         raise NotImplementedError
@@ -118,7 +122,7 @@ class WarmUp(PerStep):
         return lr_scheduler.LambdaLR(opt, lambda step: min((step + 1) / 4, 2 / (step + 1) ** 0.5))
 
 
-class Sequential(PerStep):
+class SequentialLr(PerStep):
     """SequentialLR: warm-up, then cosine."""
 
     @staticmethod

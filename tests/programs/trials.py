@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from programs.attempts import Attempt, attempt
 from programs.program import EQUAL, NOT_FOR, OWN, Program, Result
 from rankup.strategies.versions import TORCH
 
 TOLERANCE = 1e-9
+STRATEGIES = ("none", "ddp", "fsdp", "any-world")
 #: Where a resume on as many ranks is not yet the same bits: compared within the tolerance until it is.
-BITS_PENDING = {("ddp", 3), ("ddp", 4)}
+BITS_PENDING: set[tuple[str, int]] = set()
 
 
 def applies(program: type[Program], strategy: str) -> bool:
@@ -28,13 +30,20 @@ def worlds(strategy: str) -> tuple[int, ...]:
 
 
 @cache
-def plain(program: type[Program]) -> Result:
-    """What the plain loop ends with; once per process."""
-    state, threads = torch.get_rng_state(), torch.get_num_threads()
+def plain(program: type[Program]) -> tuple[Result, int]:
+    """What the plain loop ends with, and how many steps of optimizers it took; once per process."""
+    state, threads, steps = torch.get_rng_state(), torch.get_num_threads(), 0
+
+    def stepped(*_: Any) -> None:
+        nonlocal steps
+        steps += 1
+
     torch.set_num_threads(1)
+    hook = register_optimizer_step_post_hook(stepped)
     try:
-        return program().plain()
+        return program().plain(), steps
     finally:
+        hook.remove()
         torch.set_num_threads(threads)
         torch.set_rng_state(state)
 
@@ -71,11 +80,13 @@ class Trial:
         self.world_size = world_size
         self.expected = program.expects(strategy)
         self.problems: list[str] = []
+        self.trainings = self.killed = self.moved = 0  # how many of each were run
         self.whole: Attempt | None = None
         self._folder = folder
 
     def uninterrupted(self) -> Attempt:
         """From the beginning to the end: as the plain loop, without a run directory; or the named error, with one."""
+        self.trainings += 1
         if self.expected in (EQUAL, OWN):
             self.whole = attempt(self.program, self.strategy, self.world_size)
             self._compare("uninterrupted", self.whole, None if self.expected == OWN else TOLERANCE)
@@ -86,20 +97,29 @@ class Trial:
                 self._note("uninterrupted", wrong)
         return self.whole
 
-    def killed(self, parts: tuple[float, ...], every: str, *others: int) -> None:
+    def interrupted(self, parts: tuple[float, ...], every: str, *others: int) -> None:
         """Killed after each of ``parts`` of the optimizers' steps, and resumed; the last attempt ends: on as many
-        ranks with the same bits, and, from a copy of its snapshots, on each of the ``others``."""
-        assert self.whole is not None and self.whole.outcome == "ended"
+        ranks with the same bits as ``uninterrupted`` did, or as the plain loop where that was not run; and, from a
+        copy of its snapshots, on each of the ``others``."""
+        steps = plain(self.program)[1] if self.whole is None else self.whole.steps
         folder = self._folder / f"{self.strategy}-{self.world_size}"
+        parts = (0.9,) if self.program.refused else parts
         what = f"killed at {', '.join(f'{part:.0%}' for part in parts)}"
         for part in parts:
-            died = self._attempt(folder, every, max(1, round(self.whole.steps * part)))
+            self.killed += 1
+            died = self._attempt(folder, every, max(1, round(steps * part)))
             if died.outcome != "killed":
                 self._note(what, f"was not killed but {died.outcome}: {died.why}")
                 return
         if not list((folder / "snapshots").glob("**/step-*")):
             self._note(what, "left no snapshot: this shows nothing")
-        for other in others:
+        if self.program.refused:
+            refused = self._attempt(folder, every, 0)
+            if refused.outcome != self.program.refused:
+                self._note(what, f"{self.program.refused} expected, {refused.outcome}: {refused.why}")
+            return
+        for other in others if self.program.moves else ():
+            self.moved += 1
             copied = self._folder / f"{folder.name}-to-{other}"
             shutil.copytree(folder, copied, symlinks=True)
             ended = attempt(self.program, self.strategy, other, copied, every)
@@ -125,7 +145,9 @@ class Trial:
         if ended.outcome != "ended":
             self._note(what, f"{ended.outcome}: {ended.why}")
             return
-        assert self.whole is not None
+        if self.whole is None:
+            self._compare(what, ended, TOLERANCE)
+            return
         for rank, (before, after) in enumerate(zip(self.whole.results, ended.results, strict=True)):
             tolerance = TOLERANCE if (self.strategy, self.world_size) in BITS_PENDING else 0.0
             if wrong := difference(before, after, tolerance):
@@ -144,13 +166,8 @@ class Trial:
             assert self.whole is not None
             if wrong := difference(self.whole.results[0], first, 0.0):
                 self._note(what, wrong)
-        elif tolerance is not None and (wrong := difference(plain(self.program), first, tolerance)):
+        elif tolerance is not None and (wrong := difference(plain(self.program)[0], first, tolerance)):
             self._note(what, f"plain loop and rankup: {wrong}")
 
     def _note(self, what: str, wrong: str) -> None:
         self.problems.append(f"{self.program.name()}, {self.strategy} on {self.world_size}, {what}: {wrong}")
-
-
-def record(program: type[Program], cells: dict[str, str]) -> dict[str, Any]:
-    """A program's row in benchmarks/results/programs.json."""
-    return {"summary": program.summary(), "cells": cells}
