@@ -2,7 +2,7 @@
 
 Three groups. The default one carries gradients (nccl for CUDA tensors, gloo for CPU tensors). The *control* group is
 gloo: numbers travel there without holding up a GPU stream. The *patient* group is gloo with a timeout of a day: for
-sections where others wait for a download. With a world size of 1 there is none.
+sections where others wait for a download. With a world size of 1 there is none. All runs of a process share them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ import torch
 import torch.distributed as dist
 
 from rankup.errors import RankupError
+from rankup.runtime.open_files import check_limit, is_too_few, raise_limit, too_few
 from rankup.runtime.parting import part_well
+from rankup.strategies.groups import gloo_group, has_groups
 from rankup.strategies.versions import TORCH
 from rankup.world import World
 from rankup.world.address import interface_of, rendezvous, route_to
@@ -43,12 +45,16 @@ def start_groups(world: World, device: torch.device, timeout: timedelta) -> Grou
     if world.world_size == 1:
         return Groups(None, None)
     owned = not dist.is_initialized()
+    raise_limit()
     if owned:
+        check_limit(world.world_size)
         _choose_interface(world)
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         try:
             _init_default(world, backend, timeout)
-        except (dist.DistError, OSError, ValueError) as error:
+        except (RuntimeError, OSError, ValueError) as error:
+            if is_too_few(error):
+                raise too_few("the connections to the other ranks need more open files") from error
             raise RankupError(
                 "rendezvous-failed",
                 f"rank {world.rank} of {world.world_size} could not meet the others: {error}",
@@ -63,10 +69,17 @@ def start_groups(world: World, device: torch.device, timeout: timedelta) -> Grou
             f"environment says {world.rank} of {world.world_size}",
             hint="call rankup.init() instead of init_process_group",
         )
-    control = dist.new_group(backend="gloo", timeout=timeout)
-    patient = dist.new_group(backend="gloo", timeout=PATIENCE)
+    first = not has_groups()
+    try:
+        control = gloo_group("control", timeout)
+        patient = gloo_group("patient", PATIENCE)
+    except RuntimeError as error:
+        if is_too_few(error):
+            raise too_few("the groups of ranks need more open files") from error
+        raise
     _compare_devices(world, device, control)
-    part_well(owned)
+    if first:  # another run of this process has seen to its end
+        part_well(owned)
     return Groups(control, patient)
 
 
