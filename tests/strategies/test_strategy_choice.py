@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 import warnings
 
 import pytest
@@ -93,6 +94,15 @@ def test_deepspeed_that_is_not_installed_is_one_clear_error(monkeypatch):
     with pytest.raises(rankup.RankupError, match="needs the package deepspeed") as caught:
         make_strategy("deepspeed")
     assert "pip install deepspeed" in caught.value.hint
+
+
+@pytest.mark.parametrize(("name", "options"), [("deepspeed", {}), ("ddp", {"static_graph": True})])
+def test_unused_parameters_are_refused_where_they_would_be_ignored(monkeypatch, name, options):
+    monkeypatch.setitem(sys.modules, "deepspeed", types.ModuleType("deepspeed"))
+    strategy = make_strategy(name, **options)
+    with pytest.raises(rankup.RankupError, match="find_unused_parameters") as caught:
+        strategy.wrap(nn.Linear(1, 1), torch.device("cpu"), find_unused_parameters=True)
+    assert caught.value.code == "bad-option"
 
 
 def asked(**options) -> TrainOptions:

@@ -23,11 +23,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.strategies.base import Strategy
 from rankup.strategies.buckets import Buckets
 from rankup.strategies.replicas import start_equal, trainable
+from rankup.strategies.unused import FillerGradients
 from rankup.strategies.weights import Weighed
 
 # Named forward_sync_buffers since torch 2.13, broadcast_buffers before.
@@ -44,8 +46,15 @@ class DDP(Strategy):
         self._weighed = Weighed()
         self._models: list[DistributedDataParallel] = []
         self._buckets: list[Buckets] = []  # of each model
+        self._fillers = FillerGradients(counts=lambda: self._weighed.weight != 0.0)
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
+        if self._static_graph and find_unused_parameters:
+            raise RankupError(
+                "bad-option",
+                "static_graph says that every step uses the same parameters, find_unused_parameters that they differ",
+                hint="leave out one of them",
+            )
         # DDP starts ranks from equal parameters; buffers, and models that it refuses, are ours to start equal.
         start_equal(model, parameters=not trainable(model))
         if not trainable(model):
@@ -59,10 +68,16 @@ class DDP(Strategy):
             static_graph=self._static_graph,
             **no_buffers_in_forward,
         )
+        if find_unused_parameters:
+            self._fillers.watch(model.parameters())
         self._models.append(wrapped)
         self._buckets.append(Buckets(wrapped, self._renewed))
         wrapped.register_forward_pre_hook(self._buckets[-1])
         return wrapped
+
+    def finish(self, model: nn.Module, optimizer: Optimizer, clip: float | None) -> tuple[nn.Module, Any]:
+        optimizer.register_step_pre_hook(self._fillers.before_step)
+        return model, optimizer
 
     def unwrap(self, model: nn.Module) -> nn.Module:
         if isinstance(model, DistributedDataParallel):
@@ -87,6 +102,9 @@ class DDP(Strategy):
         """A model has other trained parameters than before."""
         if self._weighed:
             self._weigh_all()
+        for model in self._models:
+            if model.find_unused_parameters:
+                self._fillers.watch(model.parameters())
 
     @contextmanager
     def deferred(self) -> Iterator[None]:

@@ -40,6 +40,12 @@ class DeepSpeed(Strategy):
         self._device = torch.device("cpu")
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
+        if find_unused_parameters:
+            raise RankupError(
+                "bad-option",
+                "strategy deepspeed does not take find_unused_parameters=True",
+                hint="strategy ddp or fsdp, for a model of which a rank may not use all parameters",
+            )
         self._device = device
         start_equal(model)
         for parameter in model.parameters():

@@ -21,9 +21,11 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.strategies.base import Strategy
+from rankup.strategies.fsdp_units import Units
 from rankup.strategies.replicas import start_equal, trainable
 from rankup.strategies.versions import require_torch
 from rankup.strategies.weights import Weighed
@@ -38,6 +40,7 @@ class FSDP(Strategy):
         self._shard_size = shard_size
         self._weighed = Weighed()  # of gathered parameters
         self._models: list[Any] = []
+        self._units: Units | None = None
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
         require_torch((2, 6), "fsdp", "there is no fully_shard")
@@ -52,14 +55,31 @@ class FSDP(Strategy):
         for parameter in model.parameters():
             parameter.data = parameter.data.contiguous()  # it shards no other memory format
         mesh = self._mesh(device)
-        for module in (*blocks(model), model):
+        self._units = self._units or Units(counts=lambda: self._weighed.weight != 0.0)
+        # Which parameters are used is known after the forward only: what may be passed over is gathered with the root.
+        chosen = certain_blocks(model) if find_unused_parameters else blocks(model)
+        described = self._units.describe(model, chosen, join_unused=find_unused_parameters)
+        for module in (*chosen, model):
             sharded: Any = fully_shard(module, mesh=mesh)
             if on_cpu:  # gloo has had an average to reduce with only of late
                 sharded.set_force_sum_reduction_for_comms(True)
             # After FSDP's own hook, which gathers: what the module holds then are whole parameters.
             module.register_forward_pre_hook(self._hook_gathered)
+        self._units.watch(described)
         self._models.append(model)
         return model
+
+    def finish(self, model: nn.Module, optimizer: Optimizer, clip: float | None) -> tuple[nn.Module, Any]:
+        if self._units is not None:
+            optimizer.register_step_pre_hook(self._before_step)
+        return model, optimizer
+
+    def _before_step(self, *_: Any) -> None:
+        assert self._units is not None
+        self._units.check_reduced()
+        # Else the next forward would compute with the weights from before this step.
+        for model in self._models:
+            model.reshard()
 
     def _mesh(self, device: torch.device) -> DeviceMesh:
         ranks, size = dist.get_world_size(), self._shard_size
@@ -83,13 +103,17 @@ class FSDP(Strategy):
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        for model in self._models:
-            model.set_requires_gradient_sync(False)
+        self._set_deferred(True)
         try:
             yield
         finally:
-            for model in self._models:
-                model.set_requires_gradient_sync(True)
+            self._set_deferred(False)
+
+    def _set_deferred(self, deferred: bool) -> None:
+        if self._units is not None:
+            self._units.deferred = deferred
+        for model in self._models:
+            model.set_requires_gradient_sync(not deferred)
 
     def agree(self, overflowed: torch.Tensor) -> None:
         dist.all_reduce(overflowed, op=dist.ReduceOp.MAX)
@@ -110,9 +134,17 @@ def blocks(model: nn.Module) -> list[nn.Module]:
     return chosen
 
 
+def certain_blocks(model: nn.Module) -> list[nn.Module]:
+    """Those of ``blocks`` that every forward runs: all of a plain ``Sequential``. What other code runs is not known."""
+    plain = type(model).forward is nn.Sequential.forward and "forward" not in vars(model)
+    return blocks(model) if plain else []
+
+
 def _candidates(module: nn.Module) -> Iterator[nn.Module]:
     for child in module.children():
-        if isinstance(module, (nn.Sequential, nn.ModuleList)) and not isinstance(child, nn.ModuleList):
+        # A container without a forward of its own is never called: there is no moment to gather it at.
+        called = type(child).forward is not nn.Module.forward
+        if isinstance(module, (nn.Sequential, nn.ModuleList)) and called:
             yield child
         else:
             yield from _candidates(child)

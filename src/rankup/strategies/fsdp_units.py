@@ -1,0 +1,274 @@
+"""What a model's FSDP units do, watched: that ranks gather and reduce the same, in the same order.
+
+A unit is a module that FSDP gathers by itself: each block, and the root with the rest. Hooks around FSDP's own report
+each unit's forward and backward to ``BlockOrder`` before the collective that FSDP is about to do. A reduction takes the
+parameters that have a gradient, so these must be the same on all ranks, too. With ``find_unused_parameters`` that is
+seen to: a parameter without a gradient on this rank joins the reduction with zeros, and one without a gradient on all
+ranks ends without one, as in one process (an optimizer passes over it: no momentum, no weight decay).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.autograd import Variable
+from torch.utils._pytree import tree_leaves
+
+from rankup.errors import RankupError
+from rankup.strategies.block_order import BlockOrder
+from rankup.strategies.groups import control_group
+
+
+@dataclass(eq=False)
+class _Slot:
+    """One parameter, and where it lies: whole in its module while it is gathered, this rank's shard otherwise."""
+
+    name: str
+    module: nn.Module
+    attribute: str
+    shard: nn.Parameter | None = None
+    whole: nn.Parameter | None = None  # the same object in every gather
+    noted: bool = False  # whether ``used`` is seen to
+    used: bool = False  # has had a gradient on this rank since the last reduction
+    had_gradient: bool = False  # its shard, when this backward began
+
+    @property
+    def missing(self) -> bool:
+        return self.whole is not None and self.whole.requires_grad and self.whole.grad is None
+
+
+@dataclass(eq=False)
+class _Unit:
+    name: str
+    module: nn.Module
+    root: _Unit | None  # None: it is the root
+    slots: list[_Slot] = field(default_factory=list)
+    units: list[_Unit] = field(default_factory=list)  # of a root: all of its model, itself last
+    join_unused: bool = False
+    reduced: int = -1  # the backward in which it was
+
+    @property
+    def top(self) -> _Unit:
+        return self.root or self
+
+
+class Units:
+    """Of all models of one FSDP strategy. ``counts()`` says whether this rank's gradients count in a reduction."""
+
+    def __init__(self, counts: Callable[[], bool]) -> None:
+        self._counts = counts
+        self._forward = BlockOrder()
+        self._backward = BlockOrder()
+        self._inside = False  # a root's forward
+        self._task = -1  # autograd's number of the backward that runs
+        self._touched: list[_Unit] = []  # roots with a part in it
+        self._slots: list[_Slot] = []
+        self._roots: list[_Unit] = []
+        self.deferred = False
+
+    def describe(self, model: nn.Module, blocks: list[nn.Module], *, join_unused: bool) -> _Unit:
+        """The units of ``model``, before it is sharded."""
+        names = {id(module): name for name, module in model.named_modules()}
+        number = f"model {len(self._roots)}" if self._roots else "the model"
+        root = _Unit(number, model, None, join_unused=join_unused)
+        root.units = [_Unit(names[id(block)], block, root, join_unused=join_unused) for block in blocks]
+        root.units.append(root)
+        taken: set[int] = set()
+        for unit in root.units:
+            for prefix, module in unit.module.named_modules(prefix=names[id(unit.module)]):
+                for attribute, parameter in module.named_parameters(recurse=False):
+                    if id(parameter) not in taken:
+                        taken.add(id(parameter))
+                        unit.slots.append(_Slot(f"{prefix}.{attribute}".lstrip("."), module, attribute))
+        return root
+
+    def watch(self, root: _Unit) -> None:
+        """Hooks around FSDP's own, which are there now."""
+        self._roots.append(root)
+        for unit in root.units:
+            for slot in unit.slots:
+                slot.shard = getattr(slot.module, slot.attribute)
+                self._slots.append(slot)
+            # Before FSDP gathers; after it has; and before it sees to the backward of what came out.
+            unit.module.register_forward_pre_hook(self._enters(unit), prepend=True)
+            unit.module.register_forward_pre_hook(self._gathered(unit), with_kwargs=True)
+            unit.module.register_forward_hook(self._leaves(unit), prepend=True)
+        root.module.register_forward_hook(_let_go)
+        for name, module in root.module.named_modules():
+            if module is not root.module and next(module.parameters(recurse=False), None) is not None:
+                module.register_forward_pre_hook(self._used(name), prepend=True)
+
+    # ------------------------------------------------------------- forward
+
+    def _enters(self, unit: _Unit) -> Any:
+        def hook(module: nn.Module, args: Any) -> None:
+            if _task() != -1:  # computed again for a backward
+                self._backward_event(unit, f"the forward of {unit.name}, again")
+                return
+            if unit.root is None:
+                self._inside = True
+                self._forward.begin()
+            elif not self._inside:
+                raise _outside(unit.name)
+            self._forward.next(f"the forward of {unit.name}")
+
+        return _eager(hook)
+
+    def _gathered(self, unit: _Unit) -> Any:
+        def hook(module: nn.Module, args: Any, kwargs: Any) -> None:
+            for slot in unit.slots:
+                if slot.whole is None:
+                    slot.whole = getattr(slot.module, slot.attribute)
+                if unit.join_unused and slot.whole.requires_grad and not slot.noted:
+                    slot.noted = True
+                    slot.whole.register_post_accumulate_grad_hook(self._notes(slot))
+            if torch.is_grad_enabled():
+                # The node whose backward reduces this unit's gradients, if anything that it is given needs one.
+                nodes = [leaf.grad_fn for leaf in _tensors((args, kwargs)) if leaf.grad_fn is not None]
+                for node in dict.fromkeys(n for n in nodes if "RegisterPostBackward" in n.name()):
+                    node.register_prehook(lambda gradients: self._before_reduction(unit))
+
+        return _eager(hook)
+
+    def _leaves(self, unit: _Unit) -> Any:
+        def hook(module: nn.Module, args: Any, output: Any) -> None:
+            if torch.is_grad_enabled():
+                seen = [-1]  # one event for each forward, whichever of its outputs comes first
+
+                def begins(gradient: torch.Tensor) -> None:
+                    if seen[0] != _task():
+                        seen[0] = _task()
+                        self._backward_event(unit, f"the backward of {unit.name}")
+
+                for tensor in _tensors(output):
+                    if tensor.requires_grad:
+                        tensor.register_hook(begins)  # type: ignore[no-untyped-call]
+            if unit.root is None and _task() == -1:
+                self._forward.next(f"the end of the forward of {unit.name}")
+                self._inside = False
+
+        return _eager(hook)
+
+    def _used(self, name: str) -> Any:
+        def hook(module: nn.Module, args: Any) -> None:
+            if not torch.compiler.is_compiling() and not self._inside and _task() == -1:
+                raise _outside(name)
+
+        return hook
+
+    # ------------------------------------------------------------- backward
+
+    def _backward_event(self, unit: _Unit, event: str) -> None:
+        task = _task()
+        if task != self._task:
+            self._task = task
+            self._touched = []
+            self._backward.begin()
+            for slot in self._slots:
+                slot.had_gradient = slot.shard is not None and slot.shard.grad is not None
+            # Queued before FSDP's own, which reduces what is left.
+            Variable._execution_engine.queue_callback(self._ends)
+        if unit.top not in self._touched:
+            self._touched.append(unit.top)
+        self._backward.next(event)
+
+    def _before_reduction(self, unit: _Unit) -> None:
+        if self.deferred:
+            return
+        unit.reduced = _task()
+        missing = self._completed(unit)
+        self._backward_event(unit, f"the reduction of {unit.name}{_without(missing)}")
+
+    def _ends(self) -> None:
+        left = [unit for root in self._touched for unit in root.units if unit.reduced != self._task]
+        touched, self._task = self._touched, -1
+        missing = [] if self.deferred else [name for unit in left for name in self._completed(unit)]
+        self._backward.next(f"the end of the backward{_without(missing)}")
+        joined = [root for root in touched if root.join_unused]
+        if joined and not self.deferred:
+            slots = [slot for root in joined for unit in root.units for slot in unit.slots]
+            used = torch.tensor([slot.used for slot in slots], dtype=torch.int32)
+            dist.all_reduce(used, op=dist.ReduceOp.MAX, group=control_group())
+            unused = [slot for slot, count in zip(slots, used.tolist(), strict=True) if not count]
+            for slot in slots:
+                slot.used = False
+            Variable._execution_engine.queue_callback(lambda: _clear(unused))  # after FSDP's
+
+    def _notes(self, slot: _Slot) -> Callable[[torch.Tensor], None]:
+        def hook(parameter: torch.Tensor) -> None:
+            slot.used |= self._counts()
+
+        return hook
+
+    def _completed(self, unit: _Unit) -> list[str]:
+        """Names of the parameters that this rank leaves out of the unit's reduction; none if all are to join it."""
+        missing = [slot for slot in unit.slots if slot.missing]
+        if not unit.join_unused:
+            return [slot.name for slot in missing]
+        for slot in missing:
+            assert slot.whole is not None
+            slot.whole.grad = torch.zeros_like(slot.whole)
+        return []
+
+    def check_reduced(self) -> None:
+        """Before an optimizer's step: RankupError if a gradient never went through a reduction."""
+        for slot in self._slots:
+            if slot.whole is not None and slot.whole.grad is not None:
+                raise RankupError(
+                    "fsdp-not-reduced",
+                    f"{slot.name} has a gradient that fsdp has not reduced over ranks",
+                    hint="call the model itself, model(…), and let it return tensors, or tuples, lists and "
+                    "dictionaries of tensors: fsdp finds no others",
+                    exit_code=1,
+                )
+
+
+def _let_go(module: Any, args: Any, output: Any) -> None:
+    """After a forward without gradients: FSDP would keep the root gathered, and not see what changes its shards."""
+    if not torch.is_grad_enabled():
+        module.reshard()
+
+
+def _clear(unused: list[_Slot]) -> None:
+    for slot in unused:
+        if slot.shard is not None and not slot.had_gradient:
+            slot.shard.grad = None
+
+
+def _eager(hook: Callable[..., None]) -> Any:
+    """A hook that no compiler traces, like FSDP's own."""
+    return torch.compiler.disable(hook)  # type: ignore[no-untyped-call]
+
+
+def _without(missing: list[str]) -> str:
+    return f" without a gradient of {', '.join(missing)}" if missing else ""
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    """All in ``tree``, also in dataclasses, as FSDP finds them in newer versions of torch."""
+    found: list[torch.Tensor] = []
+    for leaf in tree_leaves(tree):
+        if isinstance(leaf, torch.Tensor):
+            found.append(leaf)
+        elif is_dataclass(leaf) and not isinstance(leaf, type):
+            found += _tensors([getattr(leaf, each.name, None) for each in fields(leaf)])
+    return found
+
+
+def _task() -> int:
+    """Autograd's number of the backward that runs in this thread; -1 outside of any."""
+    return int(torch._C._current_graph_task_id())
+
+
+def _outside(name: str) -> RankupError:
+    return RankupError(
+        "fsdp-outside-forward",
+        f"{name} was called outside of the model's forward, where fsdp does not gather its parameters",
+        hint="call model(…), and let its forward choose what to compute: model(x, only_encode=True)",
+        exit_code=1,
+    )
