@@ -309,3 +309,79 @@ def test_buffers_outside_of_the_state_dict_go_to_another_number_of_ranks(tmp_pat
     saved = run_ranks(averaging, 2, tmp_path, 3)  # resumes at the end of the first epoch, and ends there
     assert saved == [{}, {}]
     assert run_ranks(onto_one, 1, tmp_path)[0] != 0.0
+
+
+def gan(folder: Path, killed: int | None) -> tuple[list[float], list[int]]:
+    """Two optimizers, each cleared before its own backward: the generator's adds to the critic's gradients, too."""
+    run = rankup.init(snapshots=often(folder, "3 steps"), precision="fp64")
+    critic, tune_critic, data = run.prepare(
+        line(), lambda p: torch.optim.Adam(p, lr=0.1), rankup.ResidentData(X), global_batch=4
+    )
+    maker, tune_maker, _ = run.prepare(line(), lambda p: torch.optim.Adam(p, lr=0.1))
+    for x in run.steps(data, epochs=4):
+        if killed == run.steps_done:
+            return [], [entry.step for entry in entries(folder)]
+        tune_critic.zero_grad()
+        (critic(x) - critic(maker(x).detach())).square().mean().backward()
+        tune_critic.step()
+        tune_maker.zero_grad()
+        critic(maker(x)).square().mean().backward()
+        tune_maker.step()
+    return weights(run.models[0]) + weights(run.models[1]), []
+
+
+@pytest.mark.filterwarnings("error:gradients are never cleared")
+def test_gradients_that_another_loss_leaves_hold_up_no_save(tmp_path: Path):
+    whole = run_ranks(gan, 2, tmp_path / "whole", None)
+    killed = run_ranks(gan, 2, tmp_path / "killed", 7)
+    assert killed[0][1] == [3, 6]
+    assert [end for end, _ in run_ranks(gan, 1, tmp_path / "killed", None)] != [
+        []
+    ]  # onto another number of ranks
+    resumed = run_ranks(gan, 2, tmp_path / "killed-2", 7) and run_ranks(gan, 2, tmp_path / "killed-2", None)
+    assert [end for end, _ in resumed] == [end for end, _ in whole]
+
+
+class Codebook(nn.Module):
+    """A running mean of what it saw, as a codebook or a queue is, and a counter of forward passes."""
+
+    def __init__(self, gather: bool) -> None:
+        super().__init__()
+        self.layer = line()
+        self.gather = gather
+        self.register_buffer("codes", torch.zeros(1))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self.run: rankup.Run | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        assert self.run is not None
+        with torch.no_grad():
+            seen = self.run.gather(x) if self.gather else x
+            self.codes.lerp_(seen.mean(0), 0.1)
+            self.calls += 1
+        return self.layer(x) - self.codes
+
+
+def codebook(gather: bool) -> tuple[str, list[float]]:
+    run = rankup.init(precision="fp64")
+    net = Codebook(gather)
+    net.run = run
+    model, opt, data = run.prepare(
+        net, lambda p: torch.optim.SGD(p, lr=0.1), rankup.ResidentData(X), global_batch=4
+    )
+    try:
+        for x in run.steps(data, epochs=2):
+            run.backward((model(x) - 3 * x).square().mean())
+            opt.step()
+            opt.zero_grad()
+    except RankupError as error:
+        return error.code, []
+    return "nothing", [*weights(net), float(net.calls)]
+
+
+def test_a_buffer_that_each_rank_updates_from_its_own_samples_is_an_error():
+    assert [code for code, _ in run_ranks(codebook, 3, False)] == ["buffers-differ"] * 3
+    ((_, one),) = run_ranks(codebook, 1, True)
+    for code, ends in run_ranks(codebook, 3, True):  # the last step has two samples: one rank has none
+        assert code == "nothing"
+        assert ends == pytest.approx(one, abs=1e-12)

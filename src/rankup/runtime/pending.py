@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -28,10 +28,10 @@ class PendingGradients:
     def __init__(self, run: Run, control: dist.ProcessGroup | None) -> None:
         self._run = run
         self._control = control
-        self._stepped: dict[
-            int, tuple[int, int, int]
-        ] = {}  # optimizer → body, its first gradient and its version
-        self.never_cleared = False  # each step adds to the gradients of those before
+        self._stepped: dict[int, _Step] = {}  # of each optimizer, its last one
+        self._carried: dict[
+            int, bool
+        ] = {}  # whether its next backward adds to gradients that it has stepped with
 
     def watch(self, stack: ExitStack) -> None:
         """Note each step of the run's optimizers until ``stack`` closes."""
@@ -64,12 +64,27 @@ class PendingGradients:
                     parameter.grad = torch.zeros_like(parameter)
                     local(parameter.grad).copy_(gradients[name])
 
-    def stepped(self, optimizer: Optimizer) -> bool:
-        """Whether ``optimizer`` has made a step since it is watched."""
-        return id(optimizer) in self._stepped
+    @property
+    def never_cleared(self) -> bool:
+        """Whether each step adds to the gradients of those before: then there is no end of a window to wait for."""
+        return any(self._carried.values())
+
+    def begins_after_step(self, optimizer: Optimizer) -> bool:
+        """Whether the body at hand is the one after a step of ``optimizer``."""
+        stepped = self._stepped.get(id(optimizer))
+        return stepped is not None and stepped.body == self._run.steps_reached - 1
+
+    def learn(self, optimizer: Optimizer, *, carried: bool) -> None:
+        """What was found at the first backward after a step."""
+        if carried and not self.never_cleared:
+            warnings.warn(
+                "gradients are never cleared: each step adds to those of the steps before. Is opt.zero_grad() missing?",
+                stacklevel=2,
+            )
+        self._carried[id(optimizer)] = carried
 
     def _note_step(self, optimizer: Optimizer, *_: Any) -> None:
-        self._stepped[id(optimizer)] = (self._run.steps_reached, *_version(optimizer))
+        self._stepped[id(optimizer)] = _Step(self._run.steps_reached, _version(optimizer))
 
     def any_here(self) -> bool:
         """Whether this rank has."""
@@ -77,16 +92,26 @@ class PendingGradients:
             if not hasattr(optimizer, "register_step_post_hook"):
                 continue
             stepped = self._stepped.get(id(optimizer))
-            if stepped == (self._run.steps_reached, *_version(optimizer)) and not self.never_cleared:
-                continue  # in this body, and nothing was added since
+            if stepped is not None and stepped.body == self._run.steps_reached:
+                # What another loss adds behind the step is cleared before the next one, or was not in those before.
+                carried = self._carried.get(id(optimizer), stepped.version != _version(optimizer))
+                if not carried:
+                    continue
             parameters = (p for group in optimizer.param_groups for p in group["params"])
             if any(p.grad is not None and bool(_values(p.grad).any()) for p in parameters):
                 return True
         return False
 
 
+class _Step(NamedTuple):
+    """``body``: the step of the loop in which an optimizer made its own; ``version``: of its gradients then."""
+
+    body: int
+    version: tuple[int, int]
+
+
 class _Witness:
-    """Looks, at the first backward after the first step, whether the gradients were cleared in between."""
+    """Looks, at the first backward of a body after a step, whether the gradients were cleared in between."""
 
     def __init__(self, pending: PendingGradients, optimizer: Optimizer, parameter: nn.Parameter) -> None:
         self._pending = pending
@@ -103,16 +128,11 @@ class _Witness:
         self._handle.remove()
 
     def _look(self, gradients: Any) -> None:
-        if not self._pending.stepped(self._optimizer):
+        if not self._pending.begins_after_step(self._optimizer):
             return
         self._handle.remove()
         left = self._parameter.grad
-        if left is not None and bool(_values(left).any()) and not self._pending.never_cleared:
-            self._pending.never_cleared = True
-            warnings.warn(
-                "gradients are never cleared: each step adds to those of the steps before. Is opt.zero_grad() missing?",
-                stacklevel=2,
-            )
+        self._pending.learn(self._optimizer, carried=left is not None and bool(_values(left).any()))
 
 
 def _first(optimizer: Optimizer) -> nn.Parameter | None:

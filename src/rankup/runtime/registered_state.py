@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from rankup.errors import RankupError
 from rankup.runtime.fingerprint import SMALL, copied, fingerprint
 from rankup.runtime.nested import map_tensors
 from rankup.runtime.registered import Adapter, Value
@@ -22,6 +23,29 @@ if TYPE_CHECKING:
     from rankup.runtime.state import Stateful
 
 METER = "run.meter"  # in Run.registered; no keyword has this name
+
+
+def check_whole(run: Run) -> None:
+    """RankupError where something registered holds shards of tensors, which no snapshot of it could put together: as a
+    loop begins, and not when it is first saved."""
+    for name, thing in run.registered.items():
+        sharded: list[torch.Tensor] = []
+
+        def note(tensor: torch.Tensor, found: list[torch.Tensor] = sharded) -> torch.Tensor:
+            if hasattr(tensor, "to_local"):
+                found.append(tensor)
+            return tensor
+
+        map_tensors(note, copied(thing.state_dict()))
+        if sharded:
+            raise RankupError(
+                "sharded-registered",
+                f"run.register({name}=…) holds a tensor of shape {tuple(sharded[0].shape)} of which each rank has a "
+                "part only",
+                hint=f"under {run.strategy.name} parameters are sharded, and so are copies of them: strategy ddp, "
+                "or keep whole tensors (parameter.full_tensor(), on all ranks)",
+                exit_code=1,
+            )
 
 
 def collect(run: Run, *, kept: bool) -> tuple[dict[str, Any], dict[str, str]]:

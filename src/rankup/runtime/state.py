@@ -193,6 +193,9 @@ def restore(
         feed.position.load(position)
     run.steps_done = run.steps_reached = facts["step"]
     run.metrics = dict(facts["metrics"])
+    for optimizer in run.optimizers:
+        if facts["step"]:  # else torch warns of schedules that step before their optimizer has
+            optimizer._opt_called = True  # type: ignore[attr-defined]
     if own is None:
         # Another number of ranks: nobody's generators are ours, so begin a stream that no rank has had.
         seed_everything(derive(run.seed, "resumed", run.world.world_size, run.world.rank, facts["step"]))

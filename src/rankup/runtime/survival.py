@@ -30,10 +30,9 @@ import torch.distributed as dist
 
 from rankup.core.units import parse_duration
 from rankup.errors import RankupError
-from rankup.runtime import buffers, state
+from rankup.runtime import buffers, registered_state, state
 from rankup.runtime.held import Held
 from rankup.runtime.loaders import Feed
-from rankup.runtime.registered_state import warn_unused
 from rankup.runtime.stop import StopWatch
 from rankup.runtime.trace import Trace
 from rankup.runtime.training_folder import training_done, training_folder
@@ -183,6 +182,7 @@ class Survival:
             self._run.directory.listening.touch()
             self._listening.callback(self._run.directory.listening.unlink, missing_ok=True)
         self._run.pending.watch(self._listening)
+        registered_state.check_whole(self._run)
         begins = len(self._run.prepared) > self._stage_prepared
         if begins:
             self._stage, self._stage_prepared = self._stage + 1, len(self._run.prepared)
@@ -273,7 +273,7 @@ class Survival:
         self._behind_the_loop = self._finish_first = False
         self._held = None
         self._epochs_since += 1
-        warn_unused(self._run)
+        registered_state.warn_unused(self._run)
         if self._watch.requested():
             self.leave()
         elif self._unit == "epoch" and self._epochs_since >= self._count:
