@@ -33,7 +33,7 @@ def build_optimizer(source: OptimizerSource, names: dict[int, str], model: nn.Mo
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if id(parameter) not in known:  # no strategy would keep it equal on all ranks
-                    raise _foreign(parameter, "put everything that is trained into the model that you pass")
+                    raise _foreign(parameter)
         return optimizer
     if source.state:
         raise RankupError(
@@ -64,13 +64,14 @@ def _alike(parameters: list[nn.Parameter]) -> list[Any]:
 
 def _now(parameter: nn.Parameter, names: dict[int, str], current: dict[str, nn.Parameter]) -> Any:
     if id(parameter) not in names:
-        raise _foreign(parameter, "build the optimizer from the parameters of the model that you pass")
+        raise _foreign(parameter)
     return current[names[id(parameter)]]
 
 
-def _foreign(parameter: torch.Tensor, hint: str) -> RankupError:
+def _foreign(parameter: torch.Tensor) -> RankupError:
     return RankupError(
         "foreign-parameter",
         f"the optimizer holds a parameter of shape {tuple(parameter.shape)} that is not the model's",
-        hint=hint,
+        hint="one optimizer over several models: run.prepare([encoder, decoder], optimizer, …), with every model that "
+        "it trains",
     )

@@ -18,7 +18,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from rankup.core.rundir import RunDir
@@ -51,6 +50,7 @@ from rankup.runtime.reduce import Number, reduce_mean, reduce_sum
 from rankup.runtime.registered import Values, as_stateful
 from rankup.runtime.registered_state import METER
 from rankup.runtime.sections import one_first, shared_first
+from rankup.runtime.several_models import Models, container, each, like, parts_of
 from rankup.runtime.state import Stateful
 from rankup.runtime.steps import Epoch
 from rankup.runtime.survival import Snapshots, Survival
@@ -176,7 +176,7 @@ class Run:
 
     def prepare(
         self,
-        model: nn.Module,
+        model: Models,
         optimizer: OptimizerSource | None,
         dataset: Data | None = None,
         *,
@@ -191,11 +191,12 @@ class Run:
         sample_rng: bool | None = None,
         sharded: bool = False,
         **loader: Any,
-    ) -> tuple[nn.Module, Any, Feed | None]:
+    ) -> tuple[Any, Any, Feed | None]:
         """Bring a model, its optimizer and its training data to this rank.
 
         - ``model`` goes to the device and becomes real DDP, or FSDP2, where there are several processes.
-          ``channels_last``, ``sync_batchnorm`` and ``compile`` change how it computes, and not what.
+          ``channels_last``, ``sync_batchnorm`` and ``compile`` change how it computes, and not what. A list, tuple or
+          dict of models for one optimizer over all of them comes back as one.
         - ``optimizer`` is a function of the list of parameters, called afterwards; or one that is built and has no
           state yet, whose groups are carried over by parameter name; or None for a frozen model.
         - ``dataset``: a map-style Dataset, ``ResidentData``, or an IterableDataset (no exactness promise;
@@ -219,18 +220,21 @@ class Run:
                 "two-accumulates",
                 f"accumulate={accumulate} here, but {self.gradients.accumulate} for the data before",
             )
-        if isinstance(model, DistributedDataParallel):
-            raise RankupError(
-                "already-wrapped", "the model is DDP already", hint="pass the model itself: prepare wraps it"
-            )
-        names = {id(parameter): name for name, parameter in model.named_parameters()}
+        parts = parts_of(model, self.strategy)
+        names = {id(parameter): name for name, parameter in container(model, parts).named_parameters()}
         adaptations = Adaptations(channels_last, sync_batchnorm, compile)
         adaptations.check(self.strategy, accumulate)
-        inner = self.precision.apply(self.strategy.part(model), self.device)
-        inner = adaptations.apply(inner, self.device, self.world.world_size)
-        wrapped: nn.Module = self.strategy.wrap(
-            inner, self.device, find_unused_parameters=find_unused_parameters
-        )
+
+        def adapted(part: nn.Module) -> nn.Module:
+            held = self.precision.apply(self.strategy.part(part), self.device)
+            return adaptations.apply(held, self.device, self.world.world_size)
+
+        def wrap(part: nn.Module) -> nn.Module:
+            return self.strategy.wrap(part, self.device, find_unused_parameters=find_unused_parameters)
+
+        parts = each(adapted, parts)
+        wrapped = like(model, each(wrap, parts))
+        inner = container(model, parts)
         self.models.append(inner)
         self.gradients.weigh_losses |= sync_batchnorm and self.replicas > 1
         opt = None
