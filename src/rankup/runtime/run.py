@@ -49,6 +49,7 @@ from rankup.runtime.precision import Precision, make_precision
 from rankup.runtime.reduce import Number, reduce_mean, reduce_sum
 from rankup.runtime.registered import Values, as_stateful
 from rankup.runtime.registered_state import METER
+from rankup.runtime.replicas import Replicas
 from rankup.runtime.sections import one_first, shared_first
 from rankup.runtime.several_models import Models, container, each, like, parts_of
 from rankup.runtime.state import Stateful
@@ -141,6 +142,7 @@ class Run:
         self.prepared: list[tuple[nn.Module, Optimizer | None]] = []  # the two, as prepare got them together
         watch = stop.watch(self.directory, world.rank, self._control)
         self.pending = PendingGradients(self, self._control)
+        self.replica_checks = Replicas(self, self._control)
         self._survival = Survival(self, snapshots, watch, self._control)
         self.evaluations = Evaluations(self, self._survival)
         self.steps_done = 0

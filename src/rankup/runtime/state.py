@@ -78,6 +78,12 @@ def collect(run: Run, *, kept: bool, gradients: bool) -> State:
         },
         frozenset(lasting),
         alike,
+        frozenset(
+            f"{index}/{part}/{name}"
+            for index, (model, _) in enumerate(run.prepared)
+            for name, _ in model.named_buffers(remove_duplicate=False)
+            for part in ("model", "buffers")
+        ),
     )
 
 

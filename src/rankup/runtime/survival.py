@@ -183,6 +183,7 @@ class Survival:
             self._listening.callback(self._run.directory.listening.unlink, missing_ok=True)
         self._run.pending.watch(self._listening)
         registered_state.check_whole(self._run)
+        self._run.replica_checks.watch(self._listening)
         begins = len(self._run.prepared) > self._stage_prepared
         if begins:
             self._stage, self._stage_prepared = self._stage + 1, len(self._run.prepared)
@@ -230,6 +231,7 @@ class Survival:
     def step_done(self) -> None:
         """Between two steps."""
         self._run.steps_done = self._run.steps_reached
+        self._run.replica_checks.step_done()
         if self._trace is not None:
             self._trace.step()
         if self._watch.requested():
@@ -255,6 +257,8 @@ class Survival:
     def epoch_trained(self, *, alone: bool = False) -> None:
         """The epoch's batches are through, and what stands behind the inner loop begins. ``alone``: after a break or an
         error, of which other ranks may know nothing."""
+        if not alone:
+            self._run.replica_checks.compare_weights()
         if self._saver is not None:
             self._held = Held(self._state(alone=alone))
         self._behind_the_loop = True
@@ -295,6 +299,7 @@ class Survival:
 
     def _end(self) -> None:
         """After the last epoch: its state is saved, so that a run that is done begins no epoch again."""
+        self._run.replica_checks.compare_weights()
         if self._saver is not None:
             if self._unit:
                 self._save()

@@ -34,6 +34,7 @@ class Staged:
     facts: str
     rest: list[tuple[str, torch.Tensor, torch.Tensor, int]] = field(default_factory=list)
     alike: dict[str, str] = field(default_factory=dict)
+    loose: frozenset[str] = frozenset()
     settled: threading.Event = field(default_factory=threading.Event)
 
     def finish(self) -> None:
@@ -86,7 +87,7 @@ class Staging:
         for device in self._devices:
             torch.cuda.current_stream(device).synchronize()
         self._devices.clear()
-        staged = Staged(parts, data, plain, own, json.dumps(state.facts), rest, state.alike)
+        staged = Staged(parts, data, plain, own, json.dumps(state.facts), rest, state.alike, state.loose)
         if not rest:
             staged.settled.set()
         return staged

@@ -24,6 +24,7 @@ class State:
     ``facts``    JSON, the same on all ranks: epoch, step, seed, world_size, strategy, precision, ``metrics``.
     ``lasting``  ids of those tensors that nothing changes before ``Saver.settle`` is called: an optimizer's moments,
                  until it steps. They may be copied beside the training.
+    ``loose``    names of those tensors that need not be equal where several ranks hold them, as all others must.
     ``alike``    name → text that must be the same on all ranks, or the save fails; ``sha256:…`` is not shown.
     """
 
@@ -32,6 +33,7 @@ class State:
     facts: dict[str, Any] = field(default_factory=dict)
     lasting: frozenset[int] = frozenset()
     alike: dict[str, str] = field(default_factory=dict)
+    loose: frozenset[str] = frozenset()
 
 
 Leaf = tuple[str, "dict[Any, Any] | list[Any]", Any]  # its name, what holds it, its key there

@@ -22,6 +22,7 @@ import torch
 
 from rankup.errors import RankupError
 from rankup.snapshots import disk
+from rankup.snapshots.checksum import checksum
 from rankup.snapshots.layout import (
     LATEST,
     MANIFEST,
@@ -49,6 +50,7 @@ class _Offer:
     parts: dict[str, Part]
     values: dict[str, Any]
     alike: dict[str, str]
+    sums: dict[str, str]  # name → checksum, of what must be equal on all ranks that hold the same part
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,12 @@ def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, 
             attempts = max((entry.attempt for entry in entries(root) if entry.step == step), default=0)
             with disk.explained(folder):
                 disk.make_folder(folder)
-        return _Offer(world.node_rank, attempts, staged.parts, staged.values, staged.alike)
+        sums = {
+            name: checksum(data)
+            for name, data in staged.data.items()
+            if world.world_size > 1 and name not in staged.loose
+        }
+        return _Offer(world.node_rank, attempts, staged.parts, staged.values, staged.alike, sums)
 
     try:
         offers = peers.each(begin)
@@ -80,6 +87,7 @@ def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, 
 
         def write_files() -> _Written:
             _check_alike(offers)
+            _check_replicas(offers, step)
             # Within `each`: what one node finds wrong is raised on all.
             names = divide({rank: offer.parts for rank, offer in here.items()}, whole=shared)[world.rank]
             return _write_files(folder, staged, names, _united(here) if leads else None, world.rank)
@@ -130,6 +138,23 @@ def _check_alike(offers: Sequence[_Offer]) -> None:
                 f"run.register({name}=…, per_rank=True)",
                 exit_code=1,
             )
+
+
+def _check_replicas(offers: Sequence[_Offer], step: int) -> None:
+    """Raises RankupError where ranks hold different numbers of the same part: the snapshot would be a mixture."""
+    known: dict[tuple[str, Part], tuple[int, str]] = {}
+    for rank, offer in enumerate(offers):
+        for name, own in offer.sums.items():
+            first, other = known.setdefault((name, offer.parts[name]), (rank, own))
+            if own != other:
+                raise RankupError(
+                    "replicas-differ",
+                    f"{name} is not the same on rank {first} and rank {rank}: the snapshot of step {step} is not "
+                    "written, the earlier ones stay",
+                    hint="each rank has trained a model of its own: call the model that prepare returned, in every "
+                    "step; change weights by hand on all ranks alike",
+                    exit_code=1,
+                )
 
 
 def _write_files(

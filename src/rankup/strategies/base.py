@@ -70,6 +70,10 @@ class Strategy:
     def reduce(self, parameters: Iterable[nn.Parameter]) -> None:
         """Before clipping and the step: gradients of all ranks, where backward has not brought them together."""
 
+    def check_reduced(self, optimizer: Optimizer, parameters: Iterable[nn.Parameter]) -> None:
+        """Before ``optimizer``, which trains ``parameters``, steps: RankupError ``gradients-not-reduced`` where one of
+        its gradients is this rank's alone, as far as that can be told from here."""
+
     def agree(self, overflowed: torch.Tensor) -> None:
         """Make ``overflowed``, a float scalar that is 1 where this rank's gradients are not finite, the ranks' maximum.
 

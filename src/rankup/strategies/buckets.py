@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from rankup.errors import RankupError
@@ -37,7 +38,10 @@ class Buckets:
     def __init__(self, ddp: DistributedDataParallel, renewed: Callable[[], None]) -> None:
         """``renewed`` is called when DDP has come to reduce other parameters."""
         self._renewed = renewed
-        self.called = False  # whether DDP's forward ran with gradients on; cleared by whoever looks
+        self._calls = 0  # of DDP's forward with gradients on
+        self._seen: dict[
+            int, tuple[int, int, int]
+        ] = {}  # optimizer → those at its last step, and of which gradient
         self.reduced: frozenset[int] = frozenset()  # ids of the parameters that DDP reduces
         self._trained: list[int] = []  # the same, in the model's order
         self._equal = {id(parameter) for parameter in ddp.module.parameters()}  # rank 0's, on all ranks
@@ -47,7 +51,7 @@ class Buckets:
         """Before each forward pass of DDP's, which is where it lays its buckets out anew."""
         if self._copied or not torch.is_grad_enabled():
             return
-        self.called = True
+        self._calls += 1
         if self._ready:
             self._end_backward(ddp)
         self._follow(ddp)
@@ -56,6 +60,16 @@ class Buckets:
     def __getstate__(self) -> dict[str, Any]:
         """Of a copy of the model (an average of its weights, mostly): nobody trains it here."""
         return {"_copied": True}
+
+    def reduced_for(self, optimizer: Optimizer, gradient: torch.Tensor) -> bool:
+        """Before ``optimizer`` takes ``gradient``: whether DDP's forward ran since its last step, or the gradient is
+        still the one of that step."""
+        now = (self._calls, gradient.data_ptr() if not gradient.is_sparse else 0, gradient._version)
+        before, self._seen[id(optimizer)] = self._seen.get(id(optimizer), (0, 0, 0)), now
+        return self._calls > before[0] or now == before
+
+    def name_of(self, parameter: nn.Parameter) -> str:
+        return self._names[id(parameter)]
 
     # ------------------------------------------------------------ the state
 
@@ -89,7 +103,9 @@ class Buckets:
         trained = _trained(ddp.module)
         self._trained = [id(parameter) for parameter in trained]
         self.reduced = frozenset(self._trained)
-        self._names = {id(parameter): name for name, parameter in ddp.module.named_parameters()}
+        self._names: dict[int, str] = {
+            id(parameter): name for name, parameter in ddp.module.named_parameters()
+        }
         self._order: list[str] = []
         self._ready: list[int] = []  # ids of parameters whose gradients came, in this backward
         self._notes = False  # whether the next backward is reduced

@@ -15,7 +15,7 @@ Three things differ from a bare ``DistributedDataParallel(model)``, both for exa
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -47,6 +47,8 @@ class DDP(Strategy):
         self._models: list[DistributedDataParallel] = []
         self._buckets: list[Buckets] = []  # of each model
         self._fillers = FillerGradients(counts=lambda: self._weighed.weight != 0.0)
+        self._frozen: list[nn.Module] = []  # models that came without anything to train
+        self._owners: dict[int, Buckets] = {}  # id of a parameter → who reduces its gradient
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
         if self._static_graph and find_unused_parameters:
@@ -58,6 +60,7 @@ class DDP(Strategy):
         # DDP starts ranks from equal parameters; buffers, and models that it refuses, are ours to start equal.
         start_equal(model, parameters=not trainable(model))
         if not trainable(model):
+            self._frozen.append(model)
             return model  # a teacher: there is nothing to reduce
         no_buffers_in_forward: dict[str, Any] = {_SYNC_BUFFERS: False}
         wrapped = DistributedDataParallel(
@@ -73,6 +76,7 @@ class DDP(Strategy):
         self._models.append(wrapped)
         self._buckets.append(Buckets(wrapped, self._renewed))
         wrapped.register_forward_pre_hook(self._buckets[-1])
+        self._owners.clear()
         return wrapped
 
     def finish(self, model: nn.Module, optimizer: Optimizer, clip: float | None) -> tuple[nn.Module, Any]:
@@ -100,6 +104,7 @@ class DDP(Strategy):
 
     def _renewed(self) -> None:
         """A model has other trained parameters than before."""
+        self._owners.clear()
         if self._weighed:
             self._weigh_all()
         for model in self._models:
@@ -119,6 +124,45 @@ class DDP(Strategy):
                 stack.enter_context(model.no_sync())
             yield
 
+    def check_reduced(self, optimizer: Optimizer, parameters: Iterable[nn.Parameter]) -> None:
+        if not self._owners:
+            self._owners = {key: buckets for buckets in self._buckets for key in buckets.reduced}
+        looked: set[int] = set()
+        for parameter in parameters:
+            buckets = self._owners.get(id(parameter))
+            if (buckets is not None and id(buckets) in looked) or parameter.grad is None:
+                continue
+            if buckets is None:
+                self._refuse_unknown(parameter)
+                continue
+            looked.add(id(buckets))
+            if not buckets.reduced_for(optimizer, parameter.grad):
+                raise not_reduced(
+                    buckets.name_of(parameter),
+                    "the model that prepare returned was not called in this step",
+                    "call `model` of `model, opt, data = run.prepare(…)`, not the original and not model.module; "
+                    "call other methods than forward from forward",
+                )
+
+    def _refuse_unknown(self, parameter: nn.Parameter) -> None:
+        """A gradient that no reducer knows; that of a model which is not ours is not our business."""
+        for model in self._frozen:
+            for name, other in model.named_parameters():
+                if other is parameter:
+                    raise not_reduced(
+                        name,
+                        "no parameter of its model required a gradient when prepare got it, so prepare did not wrap it",
+                        "unfreeze what is trained first before prepare; layers may be frozen and unfrozen afterwards",
+                    )
+        for wrapped in self._models:
+            for name, other in wrapped.module.named_parameters():
+                if other is parameter:
+                    raise not_reduced(
+                        name,
+                        "it was unfrozen, or put into the model, after the forward pass",
+                        "unfreeze before the forward pass, and call the model that prepare returned",
+                    )
+
     def layout(self) -> Any:
         return [buckets.layout for buckets in self._buckets]
 
@@ -127,3 +171,12 @@ class DDP(Strategy):
         dist.broadcast_object_list(layouts, src=0)  # DDP's is rank 0's, too
         for model, buckets, layout in zip(self._models, self._buckets, layouts[0] or [], strict=False):
             buckets.restore(model, layout)
+
+
+def not_reduced(name: str, why: str, hint: str) -> RankupError:
+    return RankupError(
+        "gradients-not-reduced",
+        f"the gradient of {name} is this rank's alone, and an optimizer is about to take it: {why}",
+        hint=hint,
+        exit_code=1,
+    )
