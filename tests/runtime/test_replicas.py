@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -301,8 +302,11 @@ def test_a_replica_that_would_differ_is_an_error_and_nothing_else_is():
 
 def saved_after(directory: str, spoil: str) -> Any:
     """The error of a save behind a step in which rank 1 has ``spoil`` changed, and the snapshots that there are."""
-    s = Setup(snapshots=Snapshots(directory=directory, every="off"))
-    s.net.register_buffer("seen", torch.zeros(3))
+    norm = nn.BatchNorm1d(WIDTH) if spoil == "batch statistics" else nn.Identity()
+    s = Setup(
+        nn.Sequential(OrderedDict(norm=norm, net=Net())),
+        snapshots=Snapshots(directory=directory, every="off"),
+    )
     error = None
     for i, x in enumerate(s.run.steps(s.feed, epochs=1)):
         plain_step(s.opt, s.model(x).mean())
@@ -310,11 +314,9 @@ def saved_after(directory: str, spoil: str) -> Any:
             if spoil == "lr":
                 s.opt.param_groups[0]["lr"] = 0.05
             elif spoil == "momentum":
-                s.opt.state[s.net.head.weight]["momentum_buffer"].add_(1e-6)
+                s.opt.state[s.net.net.head.weight]["momentum_buffer"].add_(1e-6)
             elif spoil == "weight":
-                s.net.head.weight.data.add_(1e-6)
-            else:
-                s.net.seen += 1
+                s.net.net.head.weight.data.add_(1e-6)
         if i < 2:
             try:
                 s.run.save()
@@ -328,10 +330,10 @@ def saved_after(directory: str, spoil: str) -> Any:
 
 def test_a_mixture_of_ranks_is_never_saved():
     for spoil, code, name in (
-        ("weight", "replicas-differ", "model/head.weight"),
-        ("momentum", "replicas-differ", "optimizer/state/head.weight/momentum_buffer"),
+        ("weight", "replicas-differ", "model/net.head.weight"),
+        ("momentum", "replicas-differ", "optimizer/state/net.head.weight/momentum_buffer"),
         ("lr", "ranks-differ", "lr"),
-        ("buffer", None, None),
+        ("batch statistics", None, None),
     ):
         with tempfile.TemporaryDirectory() as directory:
             for error, steps in run_ranks(saved_after, 3, directory, spoil):
