@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import random
 import signal
@@ -214,13 +216,15 @@ def test_what_has_a_state_and_is_neither_trained_nor_registered_is_found_by_its_
     spaces.append({"default": torch.default_generator, "python": random})
     found = find_untracked(run, spaces)
     things = list(found.values())
-    wanted = (lost, schedules[2], other, trainer.noise, trainer.shuffle)
+    wanted = (lost, schedules[2], other, tracker.inner, trainer.noise, trainer.shuffle)
     assert all(any(thing is one for thing in things) for one in wanted)
-    covered = (kept, opt, net, lost.module, *schedules[:2], tracker, tracker.inner, of_other)
+    covered = (kept, opt, net, lost.module, *schedules[:2], tracker, of_other)
     ours = (loader.generator, torch.default_generator)
     assert not any(thing is one for thing in things for one in (*covered, *ours))
     assert found["AveragedModel lost"] is lost and found["Generator trainer.noise"] is trainer.noise
     assert all(state_of(thing) is not None for thing in wanted)
+    trusted = find_untracked(run, spaces, trusting=True).values()
+    assert not any(thing is tracker.inner for thing in trusted) and any(thing is lost for thing in trusted)
 
 
 def test_a_change_of_state_that_is_not_registered_is_one_warning_with_the_line_that_registers_it():
@@ -241,3 +245,32 @@ def test_a_change_of_state_that_is_not_registered_is_one_warning_with_the_line_t
     )
     assert len(held) == 2 and "teacher" not in watch.warning()
     assert teacher is not None
+
+
+def warned(directory: str) -> str:
+    """What a run of two epochs with a schedule that nobody registered says on stderr."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        run = rankup.init(snapshots=Snapshots(directory=directory))
+        x = torch.arange(18.0).reshape(6, 3)
+        model, opt, data = run.prepare(
+            nn.Linear(3, 1),
+            lambda p: torch.optim.SGD(p, lr=0.001),
+            rankup.ResidentData(x),
+            global_batch=2,
+        )
+        schedule, frozen = torch.optim.lr_scheduler.StepLR(opt, 1), nn.Linear(3, 1)
+        for epoch in run.epochs(2):
+            for batch in epoch:
+                (model(batch) - frozen(batch).detach()).square().mean().backward()
+                opt.step()
+                opt.zero_grad()
+            schedule.step()
+    return said.getvalue()
+
+
+def test_an_ordinary_run_that_saves_warns_once_on_rank_0_of_state_that_is_not_registered(tmp_path: Path):
+    first, second = run_ranks(warned, 2, str(tmp_path))
+    assert first.count("has state and is not registered") == 1
+    assert "run.register(schedule=schedule) before the loop" in first
+    assert "not registered" not in second

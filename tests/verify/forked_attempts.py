@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import runpy
@@ -23,7 +24,7 @@ from rankup.jobs.local import LocalJob, Result, View
 from rankup.verify.attempts import Attempts
 from rankup.verify.verify import Plan, Proof, verify
 
-TIMEOUT_S = 60
+TIMEOUT_S = 240
 STOPPED = 75
 
 
@@ -85,8 +86,9 @@ def execute(job: LocalJob, view: View) -> Result:
         if failed is not None or time.monotonic() > began + TIMEOUT_S:
             for process in processes:
                 if process.is_alive():
-                    os.kill(process.pid, signal.SIGKILL)
-        time.sleep(0.01)
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process.pid, signal.SIGKILL)
+        time.sleep(0.02)
     codes = [process.exitcode for process in processes]
     for process in processes:
         process.join()

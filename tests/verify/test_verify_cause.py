@@ -102,7 +102,7 @@ def test_a_difference_before_any_resume_is_laid_to_the_saving():
 
 def test_samples_that_change_with_a_resume_are_laid_to_the_data():
     found = after_resume(attempt(step(4, batch="else", rows=["new-0", "new-1"]), resumed_at=3))
-    assert found.code == "unseeded-augmentation"
+    assert found.code == "data-begins-anew"
 
 
 def test_plain_variables_that_begin_anew_are_named_but_no_clocks():

@@ -12,8 +12,8 @@ from verify_records import attempt, step
 from rankup.verify.crossings import crossed, offered, too_short
 from rankup.verify.plan import KINDS, Course, choose_kills, choose_stops, last_saves
 
-THREE_EPOCHS = Course(30, (10, 20, 30), ((10, 2), (20, 2), (30, 2)), epochs=3, processes=3, step_s=0.1)
-ONE_EPOCH = Course(12, (12,), epochs=1)
+THREE_EPOCHS = Course(30, (10, 20, 30), ((10, 2), (20, 2), (30, 2)), frozenset(range(11, 31)), 3, 0.1)
+ONE_EPOCH = Course(12, (12,))
 
 
 def test_one_kill_of_each_kind_that_the_training_offers():
@@ -56,7 +56,7 @@ def test_a_kill_behind_an_epoch_comes_after_the_save_of_its_last_step(seed: int)
 
 @given(st.integers(0, 99), st.integers(2, 40))
 def test_any_training_of_two_steps_or_more_can_be_interrupted(seed: int, steps: int):
-    course = Course(steps, (steps // 2, steps), epochs=2)
+    course = Course(steps, (steps // 2, steps), later=frozenset(range(steps // 2 + 1, steps + 1)))
     kills = choose_kills(Random(seed), course, 4)
     assert all(1 <= kill.step <= steps for kill in kills)
     assert all(0 < step <= steps for kill in kills for step in kill.saves)
@@ -77,15 +77,14 @@ def test_stops_come_one_after_another_before_the_last_step(seed: int, steps: int
 
 def test_what_there_is_to_cross_follows_from_the_uninterrupted_training():
     ends = [{"step": 3, "evaluated": 2}, {"step": 6, "evaluated": 2}]
-    epochs = [{"epoch": 0, "unkept": {}}, {"epoch": 1, "unkept": {}}]
-    reference = attempt(*(step(n) for n in range(1, 7)), epochs=epochs, behind=ends)
+    reference = attempt(*(step(n, at=[[(n - 1) // 3, 1]]) for n in range(1, 7)), behind=ends)
     course = Course.of(reference)
     assert (course.steps, course.epoch_ends, course.evaluations) == (6, (3, 6), ((3, 2), (6, 2)))
     assert offered(course) == ["epoch", "off-grid", "behind", "evaluation", "save", "moment", "end"]
     assert not too_short(course)
 
 
-@pytest.mark.parametrize("course", [ONE_EPOCH, Course(4, (3, 4), epochs=2)])
+@pytest.mark.parametrize("course", [ONE_EPOCH, Course(4, (3, 4), later=frozenset([4]))])
 def test_a_training_without_a_later_epoch_to_resume_in_is_said_to_be_too_short(course: Course):
     assert "epoch" not in offered(course)
     assert too_short(course)
@@ -99,3 +98,11 @@ def test_what_was_crossed_is_read_from_the_traces():
     on_the_grid = attempt(step(4), resumed_at=3, exit=step(4))
     assert crossed([killed, on_the_grid], to_the_end=True) == ["end"]
     assert crossed([killed], to_the_end=True) == []
+
+
+@given(st.integers(0, 99))
+def test_of_two_trainings_in_one_process_a_later_epoch_is_one_of_either(seed: int):
+    later = frozenset([*range(7, 19), *range(25, 31)])
+    course = Course(30, (6, 12, 18, 24, 30), later=later)
+    made = choose_kills(Random(seed), course, 1)
+    assert made[0].step in later and set(made[0].saves) <= later and made[0].saves

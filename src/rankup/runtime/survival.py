@@ -34,6 +34,7 @@ from rankup.runtime import buffers, registered_state, state
 from rankup.runtime.held import Held
 from rankup.runtime.loaders import Feed
 from rankup.runtime.stop import StopWatch
+from rankup.runtime.trace import VARIABLE as TRACE_VARIABLE
 from rankup.runtime.trace import Trace
 from rankup.runtime.training_folder import training_done, training_folder
 from rankup.runtime.untracked_state import UntrackedWatch
@@ -199,7 +200,7 @@ class Survival:
             if found is not None:
                 self._resume(found)
         self._saved_at = time.monotonic()
-        if self._untracked is None and self._run.is_main:
+        if self._untracked is None and self._run.is_main and TRACE_VARIABLE not in os.environ:
             self._untracked = UntrackedWatch(self._run)
 
     def _open_saver(self) -> Saver | None:

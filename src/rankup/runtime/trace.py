@@ -73,6 +73,7 @@ class Trace:
         )
         self._unkept: dict[str, Any] = {}
         self._find_unkept()
+        self._begun_at = self._step
         self._losses: list[str] = []
         self._evaluated = 0
         saves = os.environ.get(SAVES_VARIABLE, "")
@@ -122,7 +123,8 @@ class Trace:
 
     def epoch_begins(self) -> None:
         """The first batch of an epoch is about to be handed out; also in the middle of one that is resumed."""
-        self._find_unkept()  # what the script has made since
+        if self._step != self._begun_at:
+            self._find_unkept()  # what the script has made since
         self._records.write("epoch", epoch=self._at()[-1][0], step=self._step, unkept=self._unkept_digests())
 
     def step(self) -> None:
@@ -155,7 +157,6 @@ class Trace:
 
     def behind(self) -> None:
         """The code after an epoch's steps has run, and nothing of it is saved yet."""
-        self._find_unkept()
         self._records.write("behind", step=self._step, evaluated=self._counted())
         self._interruption.behind(self._step)
 

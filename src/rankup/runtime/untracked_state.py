@@ -10,6 +10,7 @@ import gc
 import random
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,15 +27,17 @@ _DEPTH = 3
 _SMALL = 1024
 
 
-def find_untracked(run: Run, spaces: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def find_untracked(
+    run: Run, spaces: Sequence[Mapping[str, Any]] = (), *, trusting: bool = False
+) -> dict[str, Any]:
     """Everything alive with ``state_dict`` and ``load_state_dict`` that the run neither trains nor has registered, by
     its type's name and, if one of the variables in ``spaces`` holds it, that one's: ``{"AveragedModel average": …,
-    "StepLR": …, "StepLR-2": …}``. What lies within something registered is taken for that one's part."""
-    ours = {id(thing) for thing in run.optimizers} | _within(run.registered.values())
+    "StepLR": …, "StepLR-2": …}``. ``trusting``: what a registered thing holds is taken for saved by it; else only of
+    torch's own, as the schedules in a SequentialLR."""
+    known = [thing for thing in run.registered.values() if trusting or _holds_its_parts(thing)]
+    ours = {id(thing) for thing in (*run.optimizers, *run.registered.values())} | _within(known)
     tensors = {id(t) for model in run.models for t in (*model.parameters(), *model.buffers())}
-    alive = gc.get_objects()
-    stateful = {kind for kind in set(map(type, alive)) if _has_state(kind)}
-    things = [thing for thing in alive if type(thing) in stateful]
+    things, loaders = _alive()
     modules = [thing for thing in things if isinstance(thing, nn.Module)]
     inner = {id(part) for whole in modules for part in whole.modules() if part is not whole}
     outer = [
@@ -43,8 +46,10 @@ def find_untracked(run: Run, spaces: Sequence[Mapping[str, Any]] = ()) -> dict[s
         if id(thing) not in ours
         and not (isinstance(thing, nn.Module) and (id(thing) in inner or tensors & _tensors(thing)))
     ]
-    loaders = [thing for thing in alive if type(thing) is DataLoader]
-    return _named([*outer, *_generators(spaces, loaders)], list(spaces))
+    # Of a schedule made of schedules the whole one is named, and not its parts.
+    parts = [_within([thing]) - {id(thing)} for thing in outer if _holds_its_parts(thing)]
+    wholes = [thing for thing in outer if not any(id(thing) in part for part in parts)]
+    return _named([*wholes, *_generators(spaces, loaders)], list(spaces))
 
 
 def state_of(thing: Any) -> Any:
@@ -56,6 +61,18 @@ def state_of(thing: Any) -> Any:
     if type(thing).__module__.startswith("numpy.random"):
         return repr(thing.get_state() if hasattr(thing, "get_state") else thing.bit_generator.state)
     return thing.state_dict()
+
+
+def _alive() -> tuple[list[Any], list[Any]]:
+    """(everything with a state, every DataLoader). A process with torch has a million objects: no Python per object."""
+    alive = gc.get_objects()
+    types = list(map(type, alive))
+    stateful = {kind for kind in set(types) if _has_state(kind)}
+    wanted = {*stateful, DataLoader}
+    found = list(compress(alive, map(wanted.__contains__, types)))
+    return [thing for thing in found if type(thing) in stateful], [
+        thing for thing in found if isinstance(thing, DataLoader)
+    ]
 
 
 def _has_state(kind: type) -> bool:
@@ -70,7 +87,7 @@ class UntrackedWatch:
     versions of tensors and at plain values, and copies nothing from a device."""
 
     def __init__(self, run: Run) -> None:
-        self._things = find_untracked(run, namespaces())
+        self._things = find_untracked(run, namespaces(), trusting=True)
         self._before = {name: _fingerprint(thing) for name, thing in self._things.items()}
 
     def warning(self) -> str:
@@ -115,6 +132,11 @@ def _versions(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_versions(item) for item in value]
     return value if isinstance(value, (bool, int, float, str, bytes, type(None))) else type(value).__name__
+
+
+def _holds_its_parts(thing: object) -> bool:
+    """Whether its ``state_dict`` is known to have that of all that it holds."""
+    return str(type(thing).__module__).startswith(("torch.", "rankup."))
 
 
 def _named(things: Sequence[Any], spaces: list[Mapping[str, Any]]) -> dict[str, Any]:

@@ -127,7 +127,7 @@ class Attempts:
             error.code if error else "attempt-failed",
             f"attempt {self.count} ({ask.what}) failed: {error.message if error else f'code {result.code}'}",
             context=error.context if error else str(result.run.logs),
-            hint=error.hint if error else "",
+            hint=_hint(error),
             exit_code=error.exit_code if error else 1,
         )
 
@@ -155,6 +155,17 @@ class Attempts:
                 exit_code=1,
             )
         return str(asked)
+
+
+def _hint(error: RankupError | None) -> str:
+    if error is None:
+        return ""
+    if any(name in error.message for name in ("NameError", "UnboundLocalError")):
+        return (
+            "a resume may begin right after the last step of an epoch: the code after the inner loop then runs before "
+            "its body ever did. Set what it uses before the inner loop, or take it from run.meter or run.metrics"
+        )
+    return error.hint
 
 
 class Killer:

@@ -19,6 +19,10 @@ from rankup.verify.recorded import Attempt
 # Of the samples that differ, how many must be found at other steps for the order to be what differs.
 FOUND_AGAIN = 0.5
 _NAMED = 3
+_COUNT = (
+    "what decides the end begins anew after a resume: count with run.steps_done, or with the epoch's index; "
+    "run.register(bad=0) before the loop and run.values.bad in it, for what waits for an improvement"
+)
 
 
 def of_reference(reference: Attempt, again: Attempt, difference: Difference) -> Finding:
@@ -65,7 +69,17 @@ def of_resume(
             "attempt has left; run verify once more, to see whether uninterrupted runs stay equal",
         )
     if difference.inputs_differ:
-        return _inputs(reference, attempt, difference, evidence)
+        expected = reference.steps[difference.step][difference.rank]["at"]
+        if expected != attempt.steps[difference.step][difference.rank]["at"]:
+            return _finding(
+                "other-end",
+                "an epoch ends after another number of steps",
+                difference,
+                f"{evidence}; the uninterrupted run is at (epoch, step) {_positions(expected)} then"
+                f"{suspects(reference, attempt, again)}",
+                _COUNT,
+            )
+        return _inputs(reference, attempt, difference, evidence, resumed=True)
     evidence += f"; it is step {difference.step - attempt.resumed_at} after the resume"
     whole = weights_restored(reference, attempt)
     if whole:
@@ -119,6 +133,10 @@ def of_resume(
     )
 
 
+def _positions(at: list[list[int]]) -> str:
+    return ", ".join(f"({epoch + 1}, {step})" for epoch, step in at)
+
+
 def of_end(
     reference: Attempt, other: Attempt, again: Attempt | None = None, *, repeated: bool = False
 ) -> Finding:
@@ -131,8 +149,7 @@ def of_end(
         place=f"after step {min(other.final_step, reference.final_step)}",
         why=f"the uninterrupted training ends after step {reference.final_step}; this one{resumed} after step "
         f"{other.final_step}, and all steps that both have trained are equal{suspects(reference, other, again)}",
-        fix="what decides the end begins anew after a resume: count with run.steps_done, or with the epoch's index; "
-        "run.register(bad=0) before the loop and run.values.bad in it, for what waits for an improvement"
+        fix=_COUNT
         if not repeated
         else "the end depends on the time, on a file or on numbers that nobody seeds",
         confidence=Confidence.LIKELY,
@@ -169,7 +186,9 @@ def how_to_register(names: list[str]) -> str:
     return "; ".join(words)
 
 
-def _inputs(reference: Attempt, other: Attempt, difference: Difference, evidence: str) -> Finding:
+def _inputs(
+    reference: Attempt, other: Attempt, difference: Difference, evidence: str, *, resumed: bool = False
+) -> Finding:
     """The samples differ: the same ones in another order, or other ones."""
     expected = reference.steps[difference.step][difference.rank]["rows"]
     seen = other.steps[difference.step][difference.rank]["rows"]
@@ -187,7 +206,7 @@ def _inputs(reference: Attempt, other: Attempt, difference: Difference, evidence
             "the data set must give the same sample for the same index each time: sort what it lists, and shuffle "
             "nothing in it (prepare(…, shuffle=True) does)",
         )
-    if same_in_each_epoch(reference) and not set(seen) & known:
+    if not resumed and same_in_each_epoch(reference) and not set(seen) & known:
         ranks = " and on each rank" if reference.world_size > 1 else ""
         return _finding(
             "unseeded-data",
@@ -197,10 +216,19 @@ def _inputs(reference: Attempt, other: Attempt, difference: Difference, evidence
             "make the data after rankup.init(seed=…), or from a generator with a fixed seed; nothing of it may depend "
             "on the rank, the process, the time, or what an earlier attempt has written",
         )
+    if resumed:
+        return _finding(
+            "data-begins-anew",
+            "the samples depend on something that a resume begins anew",
+            difference,
+            f"{evidence}; uninterrupted runs see the same samples; after the resume {len(strange)} of {len(seen)} are "
+            "others",
+            "a data set must give the same sample for the same index, however often it was asked: count nothing in it, "
+            "and draw from Python's, NumPy's or torch's global generator in __getitem__ (rankup seeds them per sample)",
+        )
     return _finding(
         "unseeded-augmentation",
-        "samples that are never the same: augmentation that draws from an unseeded generator, or from one that a "
-        "resume begins anew",
+        "samples that are never the same: augmentation that draws from an unseeded generator, or goes by the time",
         difference,
         f"{evidence}; of {len(seen)} samples {len(strange)} are others, and {again} of these are at another step",
         "draw from Python's, NumPy's or torch's global generator in __getitem__ (rankup seeds them per sample), or "
@@ -220,7 +248,7 @@ def where(difference: Difference) -> str:
 def what(difference: Difference) -> str:
     """The first names that differ, and how many more there are."""
     names = [
-        f"{held(name.removeprefix(UNKEPT))}, which is not registered," if name.startswith(UNKEPT) else name
+        f"{held(name.removeprefix(UNKEPT))} (not registered)" if name.startswith(UNKEPT) else name
         for name in difference.names
     ]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""

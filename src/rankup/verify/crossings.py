@@ -22,7 +22,7 @@ WORDS = {
 def offered(course: Course) -> list[str]:
     """What there is to cross in this training."""
     kinds = course.kinds()
-    names = {"epoch": course.second_epoch + 1 < course.steps, "off-grid": course.steps > 1, "end": True}
+    names = {"epoch": bool(course.late), "off-grid": course.steps > 1, "end": True}
     return [name for name in WORDS if names.get(name, name in kinds)]
 
 
@@ -41,11 +41,9 @@ def crossed(attempts: Sequence[Attempt], *, to_the_end: bool) -> list[str]:
 
 def too_short(course: Course) -> str:
     """What a longer training would have shown besides; "" if nothing."""
-    if course.epochs < 2:
+    if not course.later:
         return (
             "this training has one epoch: whether a later epoch goes on as it should (schedules, code after an epoch) "
             "is not shown"
         )
-    if course.second_epoch + 1 >= course.steps:
-        return "this training is too short for a resume in its second epoch"
-    return ""
+    return "" if course.late else "this training is too short for a resume in its second epoch"

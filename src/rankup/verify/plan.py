@@ -22,12 +22,13 @@ _MOST_SAVES = 3
 @dataclass(frozen=True)
 class Course:
     """What an uninterrupted training consists of. ``epoch_ends``: the steps after which the code after an epoch ran;
-    ``evaluations``: (after which step, how many batches)."""
+    ``evaluations``: (after which step, how many batches); ``later``: the steps of all epochs but the first of each
+    training."""
 
     steps: int
     epoch_ends: tuple[int, ...] = ()
     evaluations: tuple[tuple[int, int], ...] = ()
-    epochs: int = 1
+    later: frozenset[int] = frozenset()
     processes: int = 1
     step_s: float = 0.0
 
@@ -40,15 +41,19 @@ class Course:
             reference.final_step,
             tuple(step for step, _ in behind),
             tuple(sorted((step, count) for step, count in behind + within if count)),
-            len({record["epoch"] for record in reference.epochs}),
+            frozenset(
+                step
+                for step, ranks in reference.steps.items()
+                if any(epoch for epoch, _ in ranks[0].get("at", ()))
+            ),
             reference.world_size,
             float(max(times) - min(times)) / max(1, len(times) - 1) if times else 0.0,
         )
 
     @property
-    def second_epoch(self) -> int:
-        """The first step of the second epoch; beyond the last one if there is none."""
-        return self.epoch_ends[0] + 1 if self.epoch_ends and self.epochs > 1 else self.steps + 1
+    def late(self) -> list[int]:
+        """The steps after which a kill can follow a save in the same epoch, and this is not the first one."""
+        return [step for step in range(2, self.steps) if {step - 1, step} <= self.later]
 
     def kinds(self) -> list[str]:
         """The kinds of kill that it offers."""
@@ -91,7 +96,7 @@ def choose_kills(random: Random, course: Course, kills: int) -> list[Kill]:
 def last_saves(random: Random, course: Course, kills: Sequence[Kill]) -> tuple[int, ...]:
     """Of the attempt that trains to the end."""
     saved = max((step for kill in kills for step in kill.saves), default=0)
-    return _some(random, range(saved + 1, course.steps))
+    return _some(random, list(range(saved + 1, course.steps)))
 
 
 def choose_stops(random: Random, steps: int, worlds: int) -> list[int]:
@@ -107,8 +112,8 @@ def _target(random: Random, kind: str, course: Course, *, late: bool) -> int:
     if kind == "evaluation":
         steps = [step for step, _ in course.evaluations]
         return random.choice([step for step in steps if 0 < step < course.steps] or steps)
-    if late and course.second_epoch + 1 <= last:
-        return random.randint(course.second_epoch + 1, last)
+    if late and course.late:
+        return random.choice(course.late)
     if kind == "moment":
         last = max(1, last - 1)  # the training must not end before its time has come
     return random.randint(min(2, last), last)
@@ -121,12 +126,13 @@ def _saves(
     that the kill does not fall on a save, but for the kinds that need one there."""
     if kind == "save":
         return (step,)
-    first = course.second_epoch if late and course.second_epoch < step else 1
-    before = _some(random, range(max(saved + 1, first), step))
+    before = _some(
+        random, [at for at in range(saved + 1, step) if not late or at in course.later or not course.late]
+    )
     return (*before, step) if kind == "behind" and step > saved else before
 
 
-def _some(random: Random, steps: range) -> tuple[int, ...]:
+def _some(random: Random, steps: list[int]) -> tuple[int, ...]:
     return tuple(sorted(random.sample(steps, min(len(steps), random.randint(1, _MOST_SAVES)))))
 
 

@@ -1,0 +1,54 @@
+"""Planted faults are found, with a cause that fits, and right trainings are proved; each by a whole `rankup verify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from forked_attempts import prove
+from planted import FAULTS, RIGHT, Planted
+
+from rankup.errors import RankupError
+from rankup.verify.verify import Plan
+
+# The others run in a campaign (tests/campaign/test_planted_campaign.py).
+FEW_FAULTS = (
+    "schedule_that_changes_nothing_yet",
+    "average",
+    "rate_by_counter",
+    "break_by_enumerate",
+    "patience_in_a_variable",
+    "changed_after_the_loop",
+    "data_with_a_counter",
+    "no_end_of_the_interpreter",
+)
+FEW_RIGHT = ("evaluation", "chained_schedules_registered", "generator_seeded_by_the_step", "two_trainings")
+
+
+def verdict(planted: Planted, folder: Path, seed: int = 0) -> str:
+    """The code of the finding or of the error; "proved", or "not proved"."""
+    script = folder / f"{planted.name}.py"
+    script.write_text(planted.text)
+    try:
+        proof = prove(script, Plan(planted.processes, seed=seed))
+    except RankupError as error:
+        return error.code
+    codes = [scenario.finding.code for scenario in proof.scenarios if scenario.finding is not None]
+    return codes[0] if codes else "proved" if proof.proved else "not proved"
+
+
+@pytest.mark.parametrize("planted", [p for p in FAULTS if p.name in FEW_FAULTS], ids=lambda p: p.name)
+def test_a_planted_fault_is_found(planted: Planted, tmp_path: Path):
+    assert verdict(planted, tmp_path) in planted.expected
+
+
+@pytest.mark.parametrize("planted", [p for p in RIGHT if p.name in FEW_RIGHT], ids=lambda p: p.name)
+def test_a_right_training_is_proved(planted: Planted, tmp_path: Path):
+    assert verdict(planted, tmp_path) == "proved"
+
+
+def test_names_are_unique_and_there_are_thirty_of_each():
+    names = [planted.name for planted in FAULTS + RIGHT]
+    assert len(set(names)) == len(names)
+    assert len(FAULTS) >= 30 and len(RIGHT) >= 30
+    assert set(FEW_FAULTS + FEW_RIGHT) <= set(names)
