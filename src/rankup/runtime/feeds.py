@@ -41,7 +41,7 @@ class FeedOptions:
     parts: int = 1
     fill: bool = True
     sample_rng: bool | None = None
-    sharded: bool = False
+    sharded: bool | str | None = None
 
 
 def make_feed(

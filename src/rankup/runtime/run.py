@@ -191,7 +191,7 @@ class Run:
         sync_batchnorm: bool = False,
         compile: bool = False,
         sample_rng: bool | None = None,
-        sharded: bool = False,
+        sharded: bool | str | None = None,
         **loader: Any,
     ) -> tuple[Any, Any, Feed | None]:
         """Bring a model, its optimizer and its training data to this rank.
@@ -201,8 +201,8 @@ class Run:
           dict of models for one optimizer over all of them comes back as one.
         - ``optimizer`` is a function of the list of parameters, called afterwards; or one that is built and has no
           state yet, whose groups are carried over by parameter name; or None for a frozen model.
-        - ``dataset``: a map-style Dataset, ``ResidentData``, or an IterableDataset (no exactness promise;
-          ``sharded`` if it already gives each rank and worker samples of its own).
+        - ``dataset``: a map-style Dataset, ``ResidentData``, or an IterableDataset (no exactness promise).
+          ``sharded`` declares who splits a stream: None finds out (docs/how-to/streams.md).
         - ``global_batch``: samples per optimizer step over **all** processes.
         - ``accumulate``: micro-batches per step; ``clip``: largest norm of the gradient. Either, and
           ``sync_batchnorm``, wants ``run.backward(loss)`` and ``run.step(opt)`` in the loop.
@@ -345,7 +345,7 @@ class Run:
         *,
         global_batch: int = 1024,
         sample_rng: bool | None = None,
-        sharded: bool = False,
+        sharded: bool | str | None = None,
         **loader: Any,
     ) -> Iterator[Any]:
         """Each sample of ``dataset`` once over all ranks, in order: for evaluation. Gradients are off in its body.

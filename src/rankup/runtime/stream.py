@@ -1,20 +1,22 @@
-"""Training on an ``IterableDataset``, whose length and order nobody knows: without the exactness promise.
+"""Training on an ``IterableDataset``, whose length and order nobody knows: each sample once, but without the exactness
+promise.
 
-Each rank and worker takes every k-th sample of the stream. Before each step the ranks add up what they hold: the sum
-weighs their gradients, and zero ends the epoch, so that a rank whose part ends early keeps the others company with
-fillers instead of leaving them in a collective. The sum for the next step travels while this one computes.
+Before the first step of a stream the ranks find out who splits it (``stream_split.py``). Before each step they add up
+what they hold: the sum weighs their gradients, and zero ends the epoch, so that a rank whose part ends early keeps the
+others company with fillers instead of leaving them in a collective. The sum for the next step travels while this one
+computes. After a complete pass they compare what was read and handed out.
 """
 
 from __future__ import annotations
 
-import itertools
+import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from rankup.core.share import share
 from rankup.errors import RankupError
@@ -22,12 +24,22 @@ from rankup.runtime.loaders import Batch, dismiss_at_exit, loader_options, mover
 from rankup.runtime.position import Position
 from rankup.runtime.precision import Precision
 from rankup.runtime.seed import derive
+from rankup.runtime.stream_reader import Notes, StreamReader, set_epoch
+from rankup.runtime.stream_split import (
+    End,
+    Look,
+    check_pass,
+    check_sharded,
+    decide,
+    known,
+    length_warning,
+)
 
 
 class StreamFeed:
     """``global_batch`` samples per step over all ranks while every rank has enough; fewer near the end.
 
-    ``sharded`` says that the data set itself already gives every rank and worker samples of its own.
+    ``sharded`` says who splits the stream over ranks and loader workers; None finds out.
     """
 
     steps = None
@@ -45,9 +57,10 @@ class StreamFeed:
         *,
         parts: int = 1,
         fill: bool = True,
-        sharded: bool = False,
+        sharded: bool | str | None = None,
         loader: dict[str, Any] | None = None,
     ) -> None:
+        check_sharded(sharded)
         if fill and rank == 0:
             warnings.warn(
                 "an IterableDataset has no order to keep: training on it is neither the same on another number of "
@@ -58,38 +71,85 @@ class StreamFeed:
         options = loader_options(loader or {}, device)
         collate = options.pop("collate_fn", None) or default_collate
         start, stop = share(global_batch, rank, world_size)
-        stripes = None if sharded else (rank, world_size)
+        self._workers = max(1, options.get("num_workers", 0))
+        readers = world_size * self._workers
+        self._notes = Notes(known(sharded, readers), shared=options.get("num_workers", 0) > 0)
         self._generator = torch.Generator()
         self._loader: DataLoader[Any] = DataLoader(
-            _Striped(dataset, stripes, stop - start, parts, collate),
+            StreamReader(
+                dataset,
+                self._notes,
+                sharded,
+                rank,
+                world_size,
+                seed,
+                stop - start,
+                parts,
+                collate,
+                training=fill,
+            ),
             batch_size=None,
             generator=self._generator,
             collate_fn=_as_is,
             **options,
         )
         dismiss_at_exit(self._loader)
+        self._dataset = dataset
+        self._sharded = sharded
         self._seed = derive(seed, "stream", rank)
         self._control = control
         self._move = mover(device, precision)
         self._fill = fill
         self._rank = rank
+        self._ends: list[End] = []
+        self._handed = 0  # samples of this pass that this rank has got, also those that a resume skips
         self.cut: dict[str, int | None] = {"length": None, "global_batch": global_batch, "accumulate": parts}
 
     def batches(self, epoch: int, start: int) -> Iterator[Batch]:
         self._generator.manual_seed(derive(self._seed, epoch))
-        local = itertools.islice(iter(self._loader), start, None)
-        if self._fill and self._control is not None:
-            yield from self._in_step(local, self._control)
-            return
+        if self._fill:
+            set_epoch(self._dataset, epoch)
+        self._ends, self._handed = [], 0
+        self._notes.begin(epoch)
+        try:
+            local = self._local(iter(self._loader))
+            for _ in range(start):
+                next(local, None)
+            in_step = self._fill and self._control is not None
+            yield from self._in_step(local) if in_step else self._alone(local)
+        except GeneratorExit:
+            # The other ranks may be through with their evaluation, and wait in the comparison below.
+            if not self._fill:
+                with contextlib.suppress(RuntimeError, ValueError):  # the process may be ending
+                    self._gather((False, [], 0))
+            raise
+        finally:
+            self._notes.end()
+        self._check_pass()
+
+    def _local(self, items: Iterator[Any]) -> Iterator[Any]:
+        """This rank's steps, in lists of (value, samples)."""
+        if self._notes.read()[2] is None:
+            looks: list[Look] = [next(items) for _ in range(self._workers)]
+            everyone = [look for rank in self._gather(looks) for look in rank]
+            self._notes.tell(decide(everyone, self._sharded))
+        for item in items:
+            if isinstance(item, End):
+                self._ends.append(item)
+            else:
+                self._handed += sum(count for _, count in item)
+                yield item
+
+    def _alone(self, local: Iterator[Any]) -> Iterator[Batch]:
         for pieces in local:
             total = sum(count for _, count in pieces)
             for number, (value, count) in enumerate(pieces):
                 if count or self._fill:
                     yield Batch(self._place(value), count, total, number == len(pieces) - 1)
 
-    def _in_step(self, local: Iterator[Any], control: dist.ProcessGroup) -> Iterator[Batch]:
+    def _in_step(self, local: Iterator[Any]) -> Iterator[Batch]:
         filler: Any = None
-        pieces, total, work = self._announce(local, control)
+        pieces, total, work = self._announce(local)
         while True:
             work.wait()
             held, held_total = pieces, int(total.item())
@@ -100,58 +160,46 @@ class StreamFeed:
                     raise RankupError(
                         "stream-too-short",
                         f"rank {self._rank} got no sample at all from the stream while others did",
-                        hint="the stream is shorter than the number of ranks times loader workers",
+                        hint="the stream, or its number of shards, is smaller than the number of ranks",
                         exit_code=1,
                     )
                 held = [(value, 0) for value, _ in filler]
             filler = held
-            pieces, total, work = self._announce(local, control)  # the next step's, while this one computes
+            pieces, total, work = self._announce(local)  # the next step's, while this one computes
             for number, (value, count) in enumerate(held):
                 yield Batch(self._place(value), count, held_total, number == len(held) - 1)
 
-    def _announce(
-        self, local: Iterator[Any], control: dist.ProcessGroup
-    ) -> tuple[Any, torch.Tensor, dist.Work]:
+    def _announce(self, local: Iterator[Any]) -> tuple[Any, torch.Tensor, dist.Work]:
         pieces = next(local, None)
         total = torch.tensor(sum(count for _, count in pieces) if pieces else 0)
-        work = dist.all_reduce(total, group=control, async_op=True)
+        work = dist.all_reduce(total, group=self._control, async_op=True)
         assert work is not None
         return pieces, total, work
 
+    def _check_pass(self) -> None:
+        """A collective, for a pass that this rank has completed."""
+        reports = self._gather((True, self._ends, self._handed))
+        split = self._notes.read()[2]
+        if split is None or not all(complete for complete, _, _ in reports):
+            return
+        handed = sum(count for _, _, count in reports)
+        check_pass(split, [end for _, ends, _ in reports for end in ends], handed, self._sharded)
+        try:
+            length = len(self._dataset)  # type: ignore[arg-type]  # some have one
+        except (TypeError, NotImplementedError):
+            length = None
+        if self._rank == 0 and (warning := length_warning(length, handed)) is not None:
+            warnings.warn(warning, stacklevel=2)
+
+    def _gather(self, mine: Any) -> list[Any]:
+        if self._control is None:
+            return [mine]
+        everyone: list[Any] = [None] * dist.get_world_size(self._control)
+        dist.all_gather_object(everyone, mine, group=self._control)
+        return everyone
+
     def _place(self, value: Any) -> Any:
         return value if self._move is None else self._move(value)
-
-
-class _Striped(IterableDataset[Any]):
-    """Lists of (collated part, samples in it), one list per step; a part without samples repeats the first."""
-
-    def __init__(
-        self,
-        dataset: IterableDataset[Any],
-        stripes: tuple[int, int] | None,
-        size: int,
-        parts: int,
-        collate: Callable[[list[Any]], Any],
-    ) -> None:
-        self._dataset = dataset
-        self._stripes = stripes
-        self._size = size
-        self._parts = parts
-        self._collate = collate
-
-    def __iter__(self) -> Iterator[list[tuple[Any, int]]]:
-        samples = iter(self._dataset)
-        if self._stripes is not None:
-            rank, world_size = self._stripes
-            info = get_worker_info()
-            worker, workers = (info.id, info.num_workers) if info else (0, 1)
-            samples = itertools.islice(samples, rank * workers + worker, None, world_size * workers)
-        while chunk := list(itertools.islice(samples, self._size)):
-            pieces = []
-            for part in range(self._parts):
-                a, b = share(len(chunk), part, self._parts)
-                pieces.append((self._collate(chunk[a:b] or chunk[:1]), b - a))
-            yield pieces
 
 
 def _as_is(value: Any) -> Any:

@@ -1,0 +1,62 @@
+"""Which loader worker a data set believes to be read by.
+
+Data sets that split themselves ask ``torch.utils.data.get_worker_info()`` (Hugging Face's streaming, WebDataset's
+``split_by_worker``). Here they are told another number than the worker's own, and it is noted whether they asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch.utils.data import get_worker_info
+from torch.utils.data._utils import worker as torch_worker
+
+from rankup.errors import RankupError
+
+
+class PresentedWorker:
+    """In place of torch's ``WorkerInfo``. ``asked``: whether someone has read ``id``, without which nobody can split.
+
+    ``seed`` is the same for all readers: who shuffles by it shuffles alike everywhere.
+    """
+
+    def __init__(self, number: int, count: int, seed: int, dataset: Any) -> None:
+        self._number = number
+        self.num_workers = count
+        self.seed = seed
+        self.dataset = dataset
+        self.asked = False
+
+    @property
+    def id(self) -> int:
+        self.asked = True
+        return self._number
+
+    def __getattr__(self, name: str) -> Any:
+        """What newer versions of torch tell besides, from the real one; None in the rank's own process."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(get_worker_info(), name, None)
+
+
+@contextmanager
+def presented(worker: PresentedWorker | None) -> Iterator[None]:
+    """While inside, ``get_worker_info()`` gives ``worker``; None leaves it as it is."""
+    if worker is None:
+        yield
+        return
+    if not hasattr(torch_worker, "_worker_info"):
+        raise RankupError(
+            "worker-info-hidden",
+            "this version of torch does not let rankup tell a data set which reader it is",
+            hint="split the data set over ranks and workers yourself, and declare sharded=True",
+            exit_code=1,
+        )
+    before = torch_worker._worker_info
+    torch_worker._worker_info = worker  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch_worker._worker_info = before

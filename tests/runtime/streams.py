@@ -1,0 +1,207 @@
+"""Streams of 48 numbered samples, each splitting and shuffling in a way that users and libraries do."""
+
+from __future__ import annotations
+
+import os
+import random
+from itertools import islice
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.utils.data import IterableDataset, get_worker_info
+
+import rankup
+from rankup.errors import RankupError
+from rankup.runtime.precision import make_precision
+from rankup.runtime.stream import StreamFeed
+
+LENGTH = 48
+CPU = torch.device("cpu")
+
+
+class Plain(IterableDataset):
+    def __iter__(self):
+        return map(torch.tensor, self.order())
+
+    def order(self):
+        return iter(range(LENGTH))
+
+
+class GlobalShuffle(Plain):
+    """With all three global generators, some of it while it is read."""
+
+    def order(self):
+        numbers = list(range(LENGTH))
+        random.shuffle(numbers)
+        numbers = [numbers[i] for i in torch.randperm(LENGTH).tolist()]
+        numbers = np.random.permutation(numbers).tolist()
+        buffer = numbers[:8]
+        for number in numbers[8:]:
+            at = random.randrange(8)
+            yield buffer[at]
+            buffer[at] = number
+        yield from buffer
+
+
+class SeedShuffle(Plain):
+    """By the seed of torch's worker info."""
+
+    def order(self):
+        numbers = list(range(LENGTH))
+        info = get_worker_info()
+        random.Random(info.seed if info else 0).shuffle(numbers)
+        return iter(numbers)
+
+
+class OwnShuffle(Plain):
+    """With a generator of its own, without a seed; the first ``still`` samples in order."""
+
+    def __init__(self, still: int = 0) -> None:
+        self.still = still
+
+    def order(self):
+        numbers = list(range(LENGTH))
+        rest = numbers[self.still :]
+        random.Random(os.urandom(8)).shuffle(rest)
+        return iter(numbers[: self.still] + rest)
+
+
+class ShorterElsewhere(Plain):
+    def order(self):
+        return iter(range(LENGTH - int(os.environ["RANK"])))
+
+
+class Once(IterableDataset):
+    """Its own iterator, as an open file or a queue is."""
+
+    def __init__(self) -> None:
+        self.left = iter(range(LENGTH))
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return torch.tensor(next(self.left))
+
+
+class OnceByWorker(Once):
+    def __next__(self):
+        info = get_worker_info()
+        while (number := next(self.left)) % (info.num_workers if info else 1) != (info.id if info else 0):
+            pass
+        return torch.tensor(number)
+
+
+class HuggingFace(Plain):
+    """As ``datasets.IterableDataset._iter_pytorch``: shards to workers, in an order that follows from the epoch."""
+
+    def __init__(self, shards: int = 12, node: tuple[int, int] = (0, 1)) -> None:
+        self.shards, self.node, self.epoch = shards, node, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch += epoch - self.epoch
+
+    def order(self):
+        size = LENGTH // self.shards
+        shards = [range(i * size, (i + 1) * size) for i in range(self.shards)]
+        np.random.default_rng(self.epoch).shuffle(shards)
+        shards = shards[self.node[0] :: self.node[1]]
+        info = get_worker_info()
+        if info is not None and info.num_workers:
+            shards = shards[info.id :: info.num_workers]
+        for shard in shards:
+            yield from shard
+
+
+def by_node(shards: int = 12) -> HuggingFace:
+    """``split_dataset_by_node``: the rank is fixed where the data set is made."""
+    return HuggingFace(shards, (int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])))
+
+
+class WebDataset(Plain):
+    """As ``webdataset.shardlists``: all splitters read rank and worker, whatever they use of them."""
+
+    def __init__(self, *, nodes: bool, workers: bool, shuffle: bool = False) -> None:
+        self.nodes, self.workers, self.shuffle = nodes, workers, shuffle
+
+    def order(self):
+        rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        info = get_worker_info()
+        worker, count = (info.id, info.num_workers) if info else (0, 1)
+        shards = [range(i * 4, i * 4 + 4) for i in range(12)]
+        if self.nodes:
+            shards = islice(shards, rank, None, world_size)
+        if self.workers:
+            shards = islice(shards, worker, None, count)
+        numbers = [number for shard in shards for number in shard]
+        if not numbers:
+            raise ValueError("No samples found in dataset; perhaps you have fewer shards than workers.")
+        if self.shuffle:
+            random.Random(os.urandom(8)).shuffle(numbers)
+        return iter(numbers)
+
+
+class ByHand(Plain):
+    """rank · workers + worker, as many scripts do it."""
+
+    def order(self):
+        info = get_worker_info()
+        worker, workers = (info.id, info.num_workers) if info else (0, 1)
+        number = dist.get_rank() * workers + worker if dist.is_initialized() else worker
+        ranks = dist.get_world_size() if dist.is_initialized() else 1
+        return iter(range(number, LENGTH, ranks * workers))
+
+
+class ByRank(Plain):
+    def order(self):
+        return iter(range(int(os.environ["RANK"]), LENGTH, int(os.environ["WORLD_SIZE"])))
+
+
+class AsksLate(Plain):
+    """Two files of which it splits the second one only."""
+
+    def order(self):
+        yield from range(24)
+        info = get_worker_info()
+        yield from range(24 + (info.id if info else 0), LENGTH, info.num_workers if info else 1)
+
+
+def feed_of(run: rankup.Run, dataset, sharded, workers: int, *, training: bool, **loader) -> StreamFeed:
+    world = run.world
+    if workers:
+        loader = {"num_workers": workers, "multiprocessing_context": "fork", **loader}
+    return StreamFeed(
+        dataset,
+        6,
+        world.rank,
+        world.world_size,
+        1,
+        CPU,
+        make_precision("fp32", CPU),
+        run._control,
+        fill=training,
+        sharded=sharded,
+        loader=loader,
+    )
+
+
+def numbers(batches) -> list[int]:
+    return [number for batch in batches if batch.samples for number in batch.value.tolist()]
+
+
+def passes(cases: dict[str, tuple], workers: int, epochs: int = 1) -> dict[str, object]:
+    """By case (data set, ``sharded``): what this rank saw in each pass, training and evaluation; or the error."""
+    run = rankup.init(seed=1)
+    seen: dict[str, object] = {}
+    for name, (make, sharded) in cases.items():
+        try:
+            feed = feed_of(run, make(), sharded, workers, training=True)
+            held = [numbers(feed.batches(epoch, 0)) for epoch in range(epochs)]
+            held.append(numbers(feed_of(run, make(), sharded, workers, training=False).batches(0, 0)))
+            seen[name] = held
+        except RankupError as error:
+            seen[name] = error.code
+        except ValueError as error:
+            seen[name] = str(error)
+    return seen
