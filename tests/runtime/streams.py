@@ -190,15 +190,18 @@ def numbers(batches) -> list[int]:
     return [number for batch in batches if batch.samples for number in batch.value.tolist()]
 
 
-def passes(cases: dict[str, tuple], workers: int, epochs: int = 1) -> dict[str, object]:
-    """By case (data set, ``sharded``): what this rank saw in each pass, training and evaluation; or the error."""
+def passes(
+    cases: dict[str, tuple], workers: int, epochs: int = 1, evaluated: tuple[str, ...] = ()
+) -> dict[str, object]:
+    """By case (data set, ``sharded``): what this rank saw in each epoch, then in an evaluation; or the error."""
     run = rankup.init(seed=1)
     seen: dict[str, object] = {}
     for name, (make, sharded) in cases.items():
         try:
             feed = feed_of(run, make(), sharded, workers, training=True)
             held = [numbers(feed.batches(epoch, 0)) for epoch in range(epochs)]
-            held.append(numbers(feed_of(run, make(), sharded, workers, training=False).batches(0, 0)))
+            if name in evaluated:
+                held.append(numbers(feed_of(run, make(), sharded, workers, training=False).batches(0, 0)))
             seen[name] = held
         except RankupError as error:
             seen[name] = error.code

@@ -294,7 +294,12 @@ def streamed(length: int, workers: int) -> dict:
         net = nn.Linear(1, 1, bias=False)
         nn.init.zeros_(net.weight)
         model, opt, feed = run.prepare(
-            net, lambda p: torch.optim.SGD(p, lr=1.0), Count(length), global_batch=4, num_workers=workers
+            net,
+            lambda p: torch.optim.SGD(p, lr=1.0),
+            Count(length),
+            global_batch=4,
+            num_workers=workers,
+            **({"multiprocessing_context": "fork"} if workers else {}),
         )
         seen, weights = [], []
         for x in run.steps(feed, epochs=2):

@@ -74,7 +74,7 @@ def test_hugging_face_streams(world_size, workers):
         "by node": (partial(hugging_face, by_node=True), True),
         "by node, not declared": (partial(hugging_face, by_node=True), None),
     }
-    ranks = run_ranks(passes, world_size, cases, workers, 2)
+    ranks = run_ranks(passes, world_size, cases, workers, 2, tuple(cases))
     refused = [rank.pop("by node, not declared") for rank in ranks]
     assert world_size == 1 or refused == ["streams-differ"] * world_size
     for name in ranks[0]:
@@ -122,7 +122,7 @@ def test_web_datasets(tmp_path, world_size, workers):
     }
     if world_size == 1:
         del cases["both splitters, not declared"]
-    ranks = run_ranks(passes, world_size, cases, workers, 2)
+    ranks = run_ranks(passes, world_size, cases, workers, 2, tuple(cases))
     if world_size > 1:
         assert [rank.pop("both splitters, not declared") for rank in ranks] == ["streams-differ"] * world_size
     for name in ranks[0]:

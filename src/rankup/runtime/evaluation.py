@@ -40,7 +40,7 @@ class Evaluations:
         one = _Evaluation(feed, self._survival.asked(feed.steps), self._run.batch)
         self._begin(one)
         try:
-            for batch in feed.batches(0, 0):
+            for batch in one.batches:
                 self._run.batch, self._latest = batch, one
                 yield batch.value
                 if one.overtaken:
@@ -54,7 +54,7 @@ class Evaluations:
         except (
             GeneratorExit
         ):  # a break: here nobody would hear an exception, and the next one who asks leaves
-            list(one.asked)
+            one.close()
             raise
         finally:
             self._end(one)
@@ -65,7 +65,7 @@ class Evaluations:
         """A training step begins: whatever is open was left unfinished by its loop."""
         for one in self._open[:]:
             one.overtaken = True
-            list(one.asked)
+            one.close()
             self._end(one)
 
     def _begin(self, one: _Evaluation) -> None:
@@ -108,6 +108,13 @@ class _Evaluation:
         self.asked = asked
         self.outer = outer  # the batch that was at hand when it began
         self.overtaken = False
+        self.batches = feed.batches(0, 0)
+
+    def close(self) -> None:
+        """Left by a break. The collectives that ranks join which go on to the end: whether to stop, and of a stream how
+        much of it was handed out."""
+        list(self.asked)
+        self.batches.close()
 
 
 def _overtaken() -> RankupError:

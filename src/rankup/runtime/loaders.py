@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import signal
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import Any, NamedTuple, Protocol
 
@@ -57,7 +57,7 @@ class Feed(Protocol):
         """Steps per epoch; None where nobody can know."""
         ...
 
-    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+    def batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         """The batches of ``epoch`` from step ``start`` on."""
         ...
 
@@ -133,7 +133,7 @@ class ResidentFeed:
     def cut(self) -> dict[str, int | None]:
         return cut_of(self._sharding, self._parts)
 
-    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+    def batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         order = self._sharding.order(epoch).to(self._device)
         key = derive(self._sharding.seed, "augment", epoch)
         cast = self._precision.parameters is not None
@@ -237,7 +237,7 @@ class DatasetFeed:
     def cut(self) -> dict[str, int | None]:
         return cut_of(self._sharding, self._parts)
 
-    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+    def batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         self._order.epoch, self._order.start = epoch, start
         self._generator.manual_seed(derive(self._sharding.seed, "loader", epoch, self._sharding.rank))
         pieces = cut(self._sharding, start, self._parts, fill=self._fill)

@@ -10,8 +10,9 @@ computes. After a complete pass they compare what was read and handed out.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import torch
@@ -43,6 +44,7 @@ class StreamFeed:
     """
 
     steps = None
+    _made = itertools.count()  # ranks make the same streams in the same order
 
     def __init__(
         self,
@@ -94,6 +96,7 @@ class StreamFeed:
             **options,
         )
         dismiss_at_exit(self._loader)
+        self._number = next(self._made)
         self._dataset = dataset
         self._sharded = sharded
         self._seed = derive(seed, "stream", rank)
@@ -105,7 +108,7 @@ class StreamFeed:
         self._handed = 0  # samples of this pass that this rank has got, also those that a resume skips
         self.cut: dict[str, int | None] = {"length": None, "global_batch": global_batch, "accumulate": parts}
 
-    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+    def batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         self._generator.manual_seed(derive(self._seed, epoch))
         if self._fill:
             set_epoch(self._dataset, epoch)
@@ -121,7 +124,7 @@ class StreamFeed:
             # The other ranks may be through with their evaluation, and wait in the comparison below.
             if not self._fill:
                 with contextlib.suppress(RuntimeError, ValueError):  # the process may be ending
-                    self._gather((False, [], 0))
+                    self._gather((None, [], 0))
             raise
         finally:
             self._notes.end()
@@ -178,10 +181,10 @@ class StreamFeed:
 
     def _check_pass(self) -> None:
         """A collective, for a pass that this rank has completed."""
-        reports = self._gather((True, self._ends, self._handed))
+        reports = self._gather((self._number, self._ends, self._handed))
         split = self._notes.read()[2]
-        if split is None or not all(complete for complete, _, _ in reports):
-            return
+        if split is None or any(number != self._number for number, _, _ in reports):
+            return  # a rank has left it, or two evaluations in a zip did not end in the same order on all ranks
         handed = sum(count for _, _, count in reports)
         check_pass(split, [end for _, ends, _ in reports for end in ends], handed, self._sharded)
         try:
