@@ -40,13 +40,13 @@ def test_tf32_is_a_switch_of_the_device_and_fp32_turns_it_off(monkeypatch):
 
 def scaled(scaler: LossScaler, net: nn.Module, batch: object, factor: float = 1.0) -> bool:
     (factor * net(torch.ones(1, 2)).sum() * scaler.factor(batch)).backward()
-    return scaler.unscale(list(net.parameters()), make_strategy("none"), CPU)
+    return scaler.finite(list(net.parameters()), make_strategy("none"), CPU)
 
 
 def test_the_scale_halves_after_an_overflow_and_doubles_after_many_good_steps():
     scaler, net = LossScaler(), nn.Linear(2, 1)
     assert scaled(scaler, net, 0)
-    assert net.weight.grad.tolist() == [[1.0, 1.0]]  # unscaled, to the last bit: the scale is a power of two
+    assert net.weight.grad.tolist() == [[2.0**16, 2.0**16]]
     assert not scaled(scaler, net, 1, float("inf"))
     net.zero_grad()
     assert scaler.factor(1) == 2.0**16  # a batch keeps its scale, whatever its first optimizer found
@@ -91,6 +91,37 @@ def test_an_overflow_on_one_rank_is_a_step_of_none_and_clipping_sees_unscaled_gr
         assert third[0] != first[0]
         assert first[2] == third[2] == pytest.approx(2.0)  # four gradients of 1, not of 65536
         assert first[0] == pytest.approx([1 - 0.5 * 0.1 / 2] * 4, rel=1e-4)
+
+
+def clipped_by_the_loop(kind: str, scaled: bool) -> list[float]:
+    """Two losses in a body, and a clip between the backwards and the step."""
+    options = {"exact": "any-world"} if kind == "any-world" else {}
+    run = rankup.init(seed=1, **options)
+    run.gradients.scaler = LossScaler() if scaled else None
+    net = nn.Linear(4, 1)
+    nn.init.ones_(net.weight)
+    data = rankup.ResidentData(torch.linspace(-1, 1, 48).reshape(12, 4))
+    model, opt, feed = run.prepare(
+        net,
+        lambda p: torch.optim.SGD(p, lr=0.5),
+        data,
+        global_batch=4,
+        accumulate=2 if kind == "accumulate" else 1,
+    )
+    for x in run.steps(feed, epochs=1):
+        run.backward(model(x).square().mean())
+        run.backward(model(x).mean())
+        if run.batch.last:
+            nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+        run.step(opt)
+    return [*net.weight.flatten().tolist(), net.bias.item()]
+
+
+@pytest.mark.parametrize("kind", ["whole", "accumulate", "any-world"])
+def test_a_loop_that_clips_by_itself_sees_unscaled_gradients(kind):
+    for rank in run_ranks(clipped_by_the_loop, 2, kind, True):
+        (plain, _) = run_ranks(clipped_by_the_loop, 2, kind, False)
+        assert rank == pytest.approx(plain, rel=1e-5)
 
 
 def forgets_to_use_ours() -> str:

@@ -195,7 +195,7 @@ def whole_norm_overflow(name: str) -> tuple[bool, bool]:
         for parameter in parameters:
             parameter.grad = torch.zeros_like(parameter)
             local(parameter.grad).fill_(value)
-        said.append(LossScaler().unscale(parameters, run.strategy, run.device))
+        said.append(LossScaler().finite(parameters, run.strategy, run.device))
     return said[0], said[1]
 
 

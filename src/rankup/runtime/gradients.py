@@ -6,7 +6,8 @@ gradient of the global batch. Plain ``loss.backward()`` has the same weight from
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from rankup.runtime.reduce import reduce_sum
 from rankup.runtime.scaler import LossScaler
 from rankup.runtime.schedules import ScheduleGuard
 from rankup.runtime.seed import derive, seed_everything
+from rankup.runtime.untouched import Untouched
 from rankup.strategies import Strategy
 from rankup.strategies.any_world import AnyWorld
 
@@ -62,8 +64,7 @@ class Gradients:
         self.schedules: ScheduleGuard | None = None  # of a loop whose steps have several bodies
         self.shard_seed = 0  # of what is drawn behind run.backward, the same for all virtual shards of a step
         self._models = models  # those of the run, also of a later prepare
-        # A parameter that has a gradient since the last micro-batch, and its gradient's version then.
-        self._witness: tuple[nn.Parameter, int] | None = None
+        self._untouched = Untouched()
         self._strategy = strategy
         self._replicas = replicas
         self._device = device
@@ -73,6 +74,7 @@ class Gradients:
         self._units = 0.0  # of this rank, in the micro-batches of the step until now
         self._counted: bool | None = None  # whether they are counted; None before the first call
         self._step_begins = True
+        self._scaled_back = False  # whether gradients in this body are free of the loss scale already
 
     @property
     def need_calls(self) -> bool:
@@ -89,6 +91,7 @@ class Gradients:
         """The loop's body is about to get ``batch``."""
         self.batch, self.gathered, self._calls = batch, 0, 0
         self.weights.clear()
+        self._scaled_back = False
         if self._step_begins:
             self._units, self._counted = 0.0, None
         self._step_begins = batch.last
@@ -132,11 +135,12 @@ class Gradients:
             value = loss(output, y)
             self.backward(batch, value)
             return value, output
-        self._check_kept()
+        self._untouched.check()
         self.backward_calls += 1
-        if batch is not None and batch.samples == 0:
-            return None, None  # a filler of a micro-batch: the same on all ranks, so nobody waits
-        found: tuple[Any, Any] = pipeline(x, y, self._share(batch) * self._scale(batch))
+        with self._unscaled(batch):
+            if batch is not None and batch.samples == 0:
+                return None, None  # a filler of a micro-batch: the same on all ranks, so nobody waits
+            found: tuple[Any, Any] = pipeline(x, y, self._share(batch) * self._scale(batch))
         return found
 
     def backward(
@@ -146,14 +150,15 @@ class Gradients:
         count: float | torch.Tensor | None = None,
         reduction: str = "mean",
     ) -> None:
-        self._check_kept()
+        self._untouched.check()
         check_reduction(reduction, count, self.accumulate, self._strategy.shards, self.gathered)
         self.backward_calls += 1
         self._calls += 1
         filler = batch is not None and batch.samples == 0
         units = None if count is None else 0.0 if filler else units_of(count)
         if isinstance(self._strategy, AnyWorld):
-            self._shard_backward(self._strategy, batch, loss, units, reduction)
+            with self._unscaled(batch):
+                self._shard_backward(self._strategy, batch, loss, units, reduction)
             return
         if self.accumulate > 1:
             self._check_alike(units is not None)
@@ -168,10 +173,11 @@ class Gradients:
             weight = float(self._replicas) if reduction == "sum" else self._share(batch)
         # What counts nothing has a backward only where the others wait for it.
         awaited = self._replicas > 1 and (last or self._strategy.lockstep)
-        if weight or awaited or self.accumulate == 1:
-            self._enter(loss, weight, self._scale(batch))
+        with self._unscaled(batch):
+            if weight or awaited or self.accumulate == 1:
+                self._enter(loss, weight, self._scale(batch))
         if self.accumulate > 1 and not last:
-            self._remember()
+            self._untouched.remember(self._models)
         elif self.accumulate > 1 and units is not None and batch is not None:
             scale_gradients(self._models, batch.total / self._sum(self._units))
 
@@ -221,6 +227,20 @@ class Gradients:
     def _scale(self, batch: Batch | None) -> float:
         return 1.0 if self.scaler is None else self.scaler.factor(batch)
 
+    @contextmanager
+    def _unscaled(self, batch: Batch | None) -> Iterator[None]:
+        """Around a backward: after the last micro-batch's, gradients are what they are without a loss scale, so that a
+        loop may clip them. The scale is a power of two: to go back for another backward costs no digit."""
+        if self.scaler is None or (batch is not None and not batch.last):
+            yield
+            return
+        scale = self.scaler.factor(batch)
+        if self._scaled_back:
+            scale_gradients(self._models, scale)
+        yield
+        scale_gradients(self._models, 1.0 / scale)
+        self._scaled_back = True
+
     def _counted_weight(self, batch: Batch | None, units: float) -> float:
         """The weight of a loss that is the mean over ``units``. A collective, unless micro-batches follow: these are
         divided by the samples for the time being, and by all units behind the last one."""
@@ -241,32 +261,6 @@ class Gradients:
             raise mixed_counts()
         self._counted = counted
 
-    def _remember(self) -> None:
-        parameters = (parameter for model in self._models for parameter in model.parameters())
-        self._witness = next(((p, p.grad._version) for p in parameters if p.grad is not None), None)
-
-    def _check_kept(self) -> None:
-        """An error where the gradients of the micro-batches before are gone (a plain loop begins with zero_grad()), or
-        are others (a plain loop clips them)."""
-        witness, self._witness = self._witness, None
-        if witness is None:
-            return
-        parameter, version = witness
-        if parameter.grad is None:
-            raise RankupError(
-                "gradients-cleared",
-                "the gradients of a micro-batch were cleared before the step",
-                hint="leave zero_grad() out of the loop: run.step(opt) does it after the last micro-batch",
-                exit_code=1,
-            )
-        if parameter.grad._version != version:
-            raise RankupError(
-                "gradients-changed",
-                "gradients were changed after a micro-batch that is not the last of its step",
-                hint="change them once per step, `if run.batch.last: …`; or clip by prepare(…, clip=…)",
-                exit_code=1,
-            )
-
     def shared_loss(self, loss: Any) -> Any:
         """What a closure returned, of the global batch: the mean over ranks, weighed as its gradient was."""
         if loss is None or not isinstance(loss, (int, float, torch.Tensor)):
@@ -285,12 +279,12 @@ class Gradients:
             if self.schedules is not None:
                 self.schedules.stepped()
             return False
-        self._check_kept()
+        self._untouched.check()
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self._strategy.reduce(parameters)
-        finite = self.scaler is None or self.scaler.unscale(parameters, self._strategy, self._device)
+        finite = self.scaler is None or self.scaler.finite(parameters, self._strategy, self._device)
         if finite:
-            if id(optimizer) in self.clips:  # after unscaling: the norm is that of the gradients
+            if id(optimizer) in self.clips:
                 self.norm = self._strategy.clip(parameters, self.clips[id(optimizer)])
             self._strategy.step(optimizer)
         optimizer.zero_grad()

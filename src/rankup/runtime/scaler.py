@@ -23,7 +23,11 @@ DOUBLE_AFTER = 2000
 
 
 class LossScaler:
-    """``factor`` before backward, ``unscale`` before the step. Has a ``state_dict``."""
+    """``factor`` before backward, ``finite`` before the step. Has a ``state_dict``.
+
+    What was multiplied by the factor is divided by it in ``gradients.py``, behind the backward that completes a step's
+    gradients.
+    """
 
     def __init__(self, scale: float = START) -> None:
         self.scale = scale
@@ -41,15 +45,13 @@ class LossScaler:
             self._settle()
         return self.scale
 
-    def unscale(self, parameters: Iterable[nn.Parameter], strategy: Strategy, device: torch.device) -> bool:
-        """Divide the gradients by the factor, in place; whether all are finite, on all ranks. May be a collective."""
+    def finite(self, parameters: Iterable[nn.Parameter], strategy: Strategy, device: torch.device) -> bool:
+        """Whether all gradients are finite, on all ranks. May be a collective, and waits for the device."""
         pieces = [local(parameter.grad) for parameter in parameters if parameter.grad is not None]
         gradients = [piece for piece in pieces if piece.numel()]  # a shard may be empty
         overflowed = torch.zeros((), device=device)
         if gradients:
-            largest = nn.utils.get_total_norm(gradients, math.inf)
-            overflowed = (~largest.isfinite()).float()
-            torch._foreach_mul_(gradients, 1.0 / self.scale)
+            overflowed = (~nn.utils.get_total_norm(gradients, math.inf).isfinite()).float()
         strategy.agree(overflowed)
         bad = bool(overflowed.item())
         self._overflowed = bad or bool(self._overflowed)
