@@ -34,6 +34,7 @@ from rankup.runtime.any_world import (
 )
 from rankup.runtime.choice import choose_strategy
 from rankup.runtime.closures import check_closures, share_losses
+from rankup.runtime.data_identity import SameData
 from rankup.runtime.device import choose_device
 from rankup.runtime.evaluation import Evaluations
 from rankup.runtime.feeds import Data, FeedOptions, Here, make_feed
@@ -142,6 +143,7 @@ class Run:
         self.prepared: list[tuple[nn.Module, Optimizer | None]] = []  # the two, as prepare got them together
         watch = stop.watch(self.directory, world.rank, self._control)
         self.pending = PendingGradients(self, self._control)
+        self._same_data = SameData(seed_, self._control)
         self.replica_checks = Replicas(self, self._control)
         self._survival = Survival(self, snapshots, watch, self._control)
         self.evaluations = Evaluations(self, self._survival)
@@ -260,6 +262,7 @@ class Run:
                 )
             self.gradients.accumulate = accumulate
             options = FeedOptions(shuffle, accumulate, True, sample_rng, sharded)
+            self._same_data.check(dataset, loader)
             feed = make_feed(dataset, self._here, global_batch, options, loader)
             self.feeds.append(feed)
         elif loader or global_batch is not None:
@@ -357,6 +360,7 @@ class Run:
         size = max(global_batch, self.replicas, self.strategy.shards)
         if self.strategy.lockstep and self.replicas > 1:
             size = even_batch(dataset, size, self.replicas)
+        self._same_data.check(dataset, loader)
         options = FeedOptions(shuffle=False, fill=False, sample_rng=sample_rng, sharded=sharded)
         feed = make_feed(dataset, self._here, size, options, loader)
         yield from self.evaluations.visit(feed)
