@@ -135,10 +135,11 @@ def test_training_goes_on_exactly_from_a_state_with_what_was_kept(world_size, st
         assert whole[3] == 15
 
 
-def test_keep_refuses_what_has_no_state_and_a_name_taken_twice():
+def test_register_refuses_what_has_no_state_and_a_name_taken_twice():
     run = rankup.init()
-    with pytest.raises(rankup.RankupError, match="has no state_dict"):
-        run.register(thing=3)
+    with pytest.raises(rankup.RankupError) as refused:
+        run.register(thing=object())
+    assert refused.value.code == "not-stateful"
     run.register(net=nn.Linear(1, 1))
     with pytest.raises(rankup.RankupError, match="taken"):
         run.register(net=nn.Linear(1, 1))

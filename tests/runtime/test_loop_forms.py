@@ -273,6 +273,8 @@ def saved_twice(folder: Path) -> list[str]:
     run, model, opt, data = prepared(folder, "3 steps")
     for x in run.steps(data, epochs=2):
         step(model, opt, x)
+        if run.steps_done == 5:
+            run.save()
     return [entry.name for entry in entries(folder)]
 
 
@@ -294,3 +296,25 @@ def groups_of_loops(folder: Path) -> int:
 
 def test_loops_after_the_first_form_no_process_group(tmp_path: Path):
     assert run_ranks(groups_of_loops, 2, tmp_path) == [0, 0]
+
+
+def behind_without_its_body(folder: Path, killed: int | None) -> list[str]:
+    """The code behind the inner loop uses what the loop has set, as people write it."""
+    run, model, opt, data = prepared(folder, "3 steps")
+    said = []
+    for epoch in run.epochs(3):
+        for x in epoch:
+            if killed == run.steps_done:
+                return said
+            step(model, opt, x)
+            loss = float(x.sum())
+        said.append(f"{epoch.index}: {loss:.6f}")
+    return said
+
+
+def test_a_save_due_at_an_epochs_last_step_takes_the_code_behind_along(tmp_path: Path):
+    (whole,) = run_ranks(behind_without_its_body, 1, tmp_path / "whole", None)
+    (before,) = run_ranks(behind_without_its_body, 1, tmp_path / "killed", 7)
+    (after,) = run_ranks(behind_without_its_body, 1, tmp_path / "killed", None)
+    assert before + after == whole
+    assert [entry.step for entry in entries(tmp_path / "whole")] == [6, 9]

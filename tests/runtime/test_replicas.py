@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -341,3 +342,38 @@ def test_a_mixture_of_ranks_is_never_saved():
                     assert error is None and len(steps) == 2, (spoil, error)
                 else:
                     assert error[0] == code and name in error[1] and len(steps) == 1, (spoil, error, steps)
+
+
+def experts_by_turns(step_of: int) -> tuple[str, int]:
+    """Two experts, of which each rank uses its own in one step, without a word to prepare."""
+    run = rankup.init(precision="fp64")
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(1, 1)
+            self.experts = nn.ModuleList([nn.Linear(1, 1), nn.Linear(1, 1)])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            inner = self.first(x)
+            if run.steps_done == step_of:
+                return self.experts[run.world.rank](inner)
+            return self.experts[0](inner) + self.experts[1](inner)
+
+    torch.manual_seed(0)
+    data = rankup.ResidentData(torch.linspace(-1, 1, 8)[:, None])
+    model, opt, feed = run.prepare(Model(), lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=4)
+    try:
+        for x in run.steps(feed, epochs=2):
+            reached = run.steps_done
+            opt.zero_grad()
+            (model(x) - x).square().mean().backward()
+            opt.step()
+    except rankup.RankupError as error:
+        return error.code, reached
+    return "nothing", run.steps_done
+
+
+@pytest.mark.parametrize("step_of", [0, 2, 3])
+def test_a_step_that_ddp_has_not_reduced_is_not_taken(step_of: int):
+    assert run_ranks(experts_by_turns, 2, step_of) == [("gradients-not-reduced", step_of)] * 2

@@ -117,6 +117,8 @@ class Survival:
             tuple[int, str], int
         ] = {}  # of loops that came to their end: (feed, unit) → how many
         self._listening = contextlib.ExitStack()
+        self._feed: Feed | None = None  # of the loop that is running
+        self._due_behind = False  # a save is due when the code behind the inner loop is through
         self._waited = 0  # steps for which a save has waited for the end of a window
         self._saved: object = None  # where the run was when it was last saved
         self._saved_at = time.monotonic()
@@ -133,7 +135,7 @@ class Survival:
     def loop(self, feed: Feed, unit: str, goal: int) -> Iterator[None]:
         """Around a loop over ``goal`` epochs or steps (``unit``): resume before the first step, save after the last."""
         self._check_loop(feed, unit, goal)
-        self._open = True
+        self._open, self._feed = True, feed
         try:
             self._begin()
             if (trace := Trace.from_environment(self._run, self._wait)) is not None:
@@ -281,7 +283,7 @@ class Survival:
         registered_state.warn_unused(self._run)
         if self._watch.requested():
             self.leave()
-        elif self._unit == "epoch" and self._epochs_since >= self._count:
+        elif self._due_behind or (self._unit == "epoch" and self._epochs_since >= self._count):
             self._save()
 
     def save_now(self) -> None:
@@ -329,6 +331,10 @@ class Survival:
         self._saved = self._where()
         positions = ", ".join(f"epoch {p['at'][0] + 1}, step {p['at'][1]}" for p in found.facts["positions"])
         run.print(f"resumed from {found.path.name}: {positions}")
+        if any(feed.steps is not None and feed.position.step >= feed.steps for feed in run.feeds):
+            run.print(
+                "the code after an epoch's inner loop is next; variables that the loop sets are not set yet"
+            )
 
     def _before_step(self, *_: object) -> None:
         """An optimizer is about to change its moments, which a save may still be copying."""
@@ -357,6 +363,10 @@ class Survival:
         """Save; later, where gradients that were accumulated by hand wait for a step."""
         if self._saver is None:
             return
+        if self._feed is not None and self._feed.position.step == self._feed.steps:
+            # With the code behind the inner loop: a resume in between would run it without the loop's variables.
+            self._due_behind = True
+            return
         pending = self._run.pending.any_rank()
         if pending and not self._run.pending.never_cleared and self._waited < WINDOW_PATIENCE:
             self._waited += 1
@@ -371,6 +381,7 @@ class Survival:
         self._saved = self._where()
         self._saved_at = time.monotonic()
         self._epochs_since = self._waited = 0
+        self._due_behind = False
         self._held = None
 
     def leave(self) -> None:

@@ -13,6 +13,7 @@ unfrozen later would not be reduced, silently: the reducer is then made anew, fo
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -38,6 +39,7 @@ class Buckets:
     def __init__(self, ddp: DistributedDataParallel, renewed: Callable[[], None]) -> None:
         """``renewed`` is called when DDP has come to reduce other parameters."""
         self._renewed = renewed
+        self._ddp = weakref.ref(ddp)
         self._calls = 0  # of DDP's forward with gradients on
         self._seen: dict[
             int, tuple[int, int, int]
@@ -67,6 +69,17 @@ class Buckets:
         now = (self._calls, gradient.data_ptr() if not gradient.is_sparse else 0, gradient._version)
         before, self._seen[id(optimizer)] = self._seen.get(id(optimizer), (0, 0, 0)), now
         return self._calls > before[0] or now == before
+
+    def finished(self) -> bool:
+        """Whether DDP has reduced all that a backward began: it waits until every parameter has its gradient."""
+        reducer: Any = getattr(self._ddp(), "reducer", None)
+        if not hasattr(reducer, "_check_reducer_finalized"):
+            return True  # DDP's next forward finds out
+        try:
+            reducer._check_reducer_finalized()
+        except RuntimeError:
+            return False
+        return True
 
     def name_of(self, parameter: nn.Parameter) -> str:
         return self._names[id(parameter)]

@@ -143,6 +143,12 @@ class DDP(Strategy):
                     "call `model` of `model, opt, data = run.prepare(…)`, not the original and not model.module; "
                     "call other methods than forward from forward",
                 )
+            if not buckets.finished():
+                raise not_reduced(
+                    buckets.name_of(parameter),
+                    "some parameters got no gradient in this step, for which ddp waits still",
+                    "prepare(…, find_unused_parameters=True) if ranks use parts of the model by turns, as experts",
+                )
 
     def _refuse_unknown(self, parameter: nn.Parameter) -> None:
         """A gradient that no reducer knows; that of a model which is not ours is not our business."""
