@@ -47,26 +47,8 @@ FAMILIES = (
 
 #: Programs of features that rankup does not have yet: name → what is missing. Skipped, and in no table.
 PENDING: dict[str, str] = {
-    **dict.fromkeys(
-        ("class-weights", "ignore-index", "sum-reduction", "focal"), "run.backward(count=, reduction=)"
-    ),
-    **dict.fromkeys(("token-count", "token-count-accumulated"), "run.backward(count=)"),
-    **dict.fromkeys(("triplet", "sim-clr", "clip", "memory-bank"), "run.gather"),
     **dict.fromkeys(("length-batches", "own-sampler", "weighted-sampler", "torch-batch-sampler"), "sampler="),
     "batch-norm-drop-last": "drop_last=",
-    "autoencoder": "prepare([a, b], …)",
-    **dict.fromkeys(
-        (
-            "gradient-noise-per-rank",
-            "maml",
-            "per-sample-gradients-alone",
-            "retained-graph",
-            "gradual-unfreezing",
-        ),
-        "replicas that diverge",
-    ),
-    "lbfgs": "LBFGS in snapshots",
-    "vq-vae": "buffers that differ between ranks",
 }
 
 

@@ -9,7 +9,19 @@ from torch import nn
 from torch.nn import functional as F
 
 import rankup
-from programs.program import How, Program, Result, batches, classes, expect, perceptron, points, weights
+from programs.program import (
+    NOT_FOR,
+    RAISED,
+    How,
+    Program,
+    Result,
+    batches,
+    classes,
+    expect,
+    perceptron,
+    points,
+    weights,
+)
 
 
 class Classify(Program):
@@ -100,7 +112,9 @@ class LabelSmoothing(Classify):
 
 
 class Focal(Classify):
-    """Focal loss, normalised by the number of positives (RetinaNet)."""
+    """Focal loss over all samples, normalised by the number of positives on all ranks: run.sum, reduction="sum"."""
+
+    expected = expect(any_world=NOT_FOR)  # run.sum adds up the shards that are computed at once
 
     @staticmethod
     def terms(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -110,20 +124,20 @@ class Focal(Classify):
 
     @staticmethod
     def positives(y: torch.Tensor) -> torch.Tensor:
-        return (y > 0).sum().clamp(min=1)
+        return (y != 2).sum().clamp(min=1)  # class 2 is the background
 
     def loss(self, logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return self.terms(logits, y) / self.positives(y)
 
     def backward(self, run: rankup.Run, output: torch.Tensor, y: torch.Tensor) -> None:
-        found = (y > 0).sum()
-        run.backward(self.terms(output, y) / found.clamp(min=1), count=found)
+        own = int((y != 2).sum()) if run.batch.samples else 0  # a filler's are not counted
+        run.backward(self.terms(output, y) / max(run.sum(own), 1), reduction="sum")
 
 
 class Triplet(Classify):
     """Batch-hard triplets within the global batch: run.gather, reduction="global"."""
 
-    expected = expect(any_world="not-any-world")
+    expected = expect(any_world="gather-in-parts")
 
     def loss(self, logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         far = torch.cdist(logits, logits)
@@ -144,7 +158,7 @@ def pairs(samples: int = 20) -> tuple[torch.Tensor, torch.Tensor]:
 class SimClr(Program):
     """SimCLR: NT-Xent over both views of the global batch, by run.gather."""
 
-    expected = expect(any_world="not-any-world")
+    expected = expect(any_world="gather-in-parts")
 
     @staticmethod
     def loss(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -195,7 +209,7 @@ class TwoTowers(nn.Module):
 class Clip(Program):
     """CLIP: two towers, a learned temperature, contrast over the global batch by run.gather."""
 
-    expected = expect(any_world="not-any-world")
+    expected = expect(fsdp=RAISED, any_world="gather-in-parts")  # a scalar parameter cannot be sharded
 
     @staticmethod
     def loss(a: torch.Tensor, b: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

@@ -16,7 +16,7 @@ from programs.program import OWN, How, Program, Result, batches, expect, percept
 class MemoryBank(Program):
     """MoCo: a queue of keys in a buffer, fed with the keys of all ranks by run.gather."""
 
-    expected = expect(any_world="not-any-world")
+    expected = expect(any_world="gather-in-parts")
 
     def plain(self) -> Result:
         torch.manual_seed(0)

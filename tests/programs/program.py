@@ -94,6 +94,13 @@ class Program:
         return (cls.__doc__ or "").strip().splitlines()[0].rstrip(".")
 
     @classmethod
+    def resume(cls) -> str:
+        """What a resume on as many ranks is: the same bits, refused with a code, or nothing."""
+        if cls.refused:
+            return cls.refused
+        return "" if not cls.resumes else "same bits" if cls.moves else "same bits, not elsewhere"
+
+    @classmethod
     def expects(cls, strategy: str) -> str:
         return cls.expected.get(strategy, EQUAL)
 

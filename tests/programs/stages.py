@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 import rankup
 from programs.deciding import adam, plain_epoch
-from programs.program import How, Program, Result, expect, perceptron, points, weights
+from programs.program import How, Program, Result, perceptron, points, weights
 
 
 class CrossValidation(Program):
@@ -120,8 +120,6 @@ class Stages(Program):
 
 class GradualUnfreezing(Program):
     """Gradual unfreezing: a layer joins the training at the second epoch."""
-
-    expected = expect(fsdp="unfrozen-late")
 
     def plain(self) -> Result:
         torch.manual_seed(0)
