@@ -38,6 +38,7 @@ from rankup.runtime.data_identity import SameData
 from rankup.runtime.device import choose_device
 from rankup.runtime.evaluation import Evaluations
 from rankup.runtime.feeds import Data, FeedOptions, Here, make_feed
+from rankup.runtime.frozen import Frozen
 from rankup.runtime.gather import gather, row_numbers
 from rankup.runtime.gradients import Gradients
 from rankup.runtime.group import start_groups
@@ -144,6 +145,7 @@ class Run:
         watch = stop.watch(self.directory, world.rank, self._control)
         self.pending = PendingGradients(self, self._control)
         self._same_data = SameData(seed_, self._control)
+        self.frozen = Frozen(self)
         self.replica_checks = Replicas(self, self._control)
         self._survival = Survival(self, snapshots, watch, self._control)
         self.evaluations = Evaluations(self, self._survival)

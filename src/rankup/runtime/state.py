@@ -73,6 +73,7 @@ def collect(run: Run, *, kept: bool, gradients: bool) -> State:
             "shards": run.strategy.shards,
             "precision": run.precision.name,
             "gradients": gradients,
+            "frozen": run.frozen.state(),
             "metrics": _numbers(run.metrics),
             "step": run.steps_reached,
         },
@@ -169,6 +170,7 @@ def check(run: Run, facts: Mapping[str, Any]) -> None:
                 f"the state holds {theirs} {what}, this run {mine}",
                 hint="call run.prepare as the run did that saved it, before loading",
             )
+    run.frozen.check(facts["frozen"])
     for feed, position in zip(run.feeds, facts["positions"], strict=True):
         for name, value in feed.cut.items():
             if position[name] != value:
@@ -190,6 +192,7 @@ def restore(
 ) -> None:
     """Put back what ``collect`` gave; ``own`` is None where another number of ranks saved it, and ``others`` gives
     the ``own`` of those that this rank takes over. ``check`` it first."""
+    run.frozen.load(facts["frozen"])
     for index, (model, optimizer) in enumerate(run.prepared):
         by_name.load_state(run.strategy, model, optimizer, tensors[str(index)])
         with torch.no_grad():

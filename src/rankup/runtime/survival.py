@@ -190,6 +190,7 @@ class Survival:
         begins = len(self._run.prepared) > self._stage_prepared
         if begins:
             self._stage, self._stage_prepared = self._stage + 1, len(self._run.prepared)
+            self._run.frozen.begin()
         self._saver = self._open_saver()
         if self._saver is None:
             return

@@ -19,13 +19,15 @@ from torch.optim import Optimizer
 from rankup.errors import RankupError
 from rankup.strategies.base import Strategy
 from rankup.strategies.clipping import local, whole
+from rankup.strategies.parameter_groups import add_missing_groups, places
 
 State = dict[str, Any]
 COUNTER = "step"  # of each parameter, a tensor of one number
 
 
 def state(strategy: Strategy, model: nn.Module, optimizer: Optimizer | None) -> State:
-    """``{"model": {name: tensor}, "optimizer": {"state": {name: {field: value}}, "groups": {name: {option: value}}}}``.
+    """``{"model": {name: tensor}, "optimizer": {"state": {name: {field: value}}, "groups": {name: {option: value}},
+    "places": {name: number of its group}}}``.
 
     ``model`` is the unwrapped one (``Run.models``). The optimizer's part holds what this rank trains.
     """
@@ -47,6 +49,7 @@ def state(strategy: Strategy, model: nn.Module, optimizer: Optimizer | None) -> 
                 for group in optimizer.param_groups
                 for p in group["params"]
             },
+            "places": places(optimizer, names),
         }
     return saved
 
@@ -59,6 +62,8 @@ def target(
     ``saved`` is a state of the same form whose tensors need shape and dtype only (they may be on ``meta``). A field of
     its parameter's shape is laid out as the parameter is; any other is whole on every rank.
     """
+    if optimizer is not None:
+        add_missing_groups(optimizer, strategy.tensors(model), saved.get("optimizer", {}))
     made = state(strategy, model, optimizer)
     if optimizer is None:
         return made
@@ -109,6 +114,7 @@ def load_state(
         if optimizer is None:
             return
         names = {id(tensor): name for name, tensor in tensors.items()}
+        add_missing_groups(optimizer, tensors, saved["optimizer"])
         optimizer.state.clear()
         for group in optimizer.param_groups:
             for parameter in group["params"]:
