@@ -39,7 +39,7 @@ class Shadow:
 class EmaByHand(Program):
     """EMA of the weights by hand, registered."""
 
-    expected = expect(fsdp="unsaveable-state")  # a registered list of shards
+    expected = expect(fsdp="sharded-registered")  # a registered list of shards
 
     def plain(self) -> Result:
         torch.manual_seed(0)
@@ -122,7 +122,7 @@ class Swa(Program):
 class Lookahead(Program):
     """Lookahead around Adam: slow weights every third step."""
 
-    expected = expect(fsdp="unsaveable-state")
+    expected = expect(fsdp="sharded-registered")
     every, share = 3, 0.5
 
     def look(self, slow: list[torch.Tensor], model: nn.Module) -> None:

@@ -85,7 +85,7 @@ class EarlyStopping(Program):
 class BestModel(Program):
     """The best model is copied after each evaluation, and registered with its loss."""
 
-    expected = expect(fsdp="unsaveable-state")
+    expected = expect(fsdp="sharded-registered")
     epochs = 5
 
     def plain(self) -> Result:
