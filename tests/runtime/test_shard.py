@@ -42,7 +42,7 @@ def test_the_ranks_together_see_the_global_order(length, world_size, extra, epoc
     order = reference.order(epoch)
     assert sorted(order.tolist()) == list(range(length))
     ranks = [Sharding(length, global_batch, r, world_size, seed=3, shuffle=True) for r in range(world_size)]
-    cuts = [list(cut(sharding, 0, parts, fill=True)) for sharding in ranks]
+    cuts = [list(cut(sharding, sharding.plan(0), 0, parts, fill=True)) for sharding in ranks]
     for step in range(reference.steps):
         seen, counts, totals = [], 0, set()
         for whole in cuts:
@@ -63,7 +63,7 @@ def test_an_evaluation_has_no_fillers_and_misses_nothing(length, world_size, sta
     seen = []
     for rank in range(world_size):
         sharding = Sharding(length, max(world_size, 8), rank, world_size, seed=0, shuffle=False)
-        pieces = list(cut(sharding, 0, 1, fill=False))
+        pieces = list(cut(sharding, sharding.plan(0), 0, 1, fill=False))
         assert all(p.samples == p.stop - p.start > 0 for p in pieces)
         seen += [i for p in pieces for i in range(p.start, p.stop)]
     assert sorted(seen) == list(range(length))

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from rankup.errors import RankupError
 from rankup.runtime.data import ResidentData
 from rankup.runtime.digest import digest
-from rankup.runtime.loaders import loader_options
+from rankup.runtime.loader_options import loader_options
 from rankup.runtime.samples import KeyedFetch
 
 # Of data sets of one type, which may be made anew for each evaluation, so many are looked at.
@@ -77,7 +77,7 @@ class _Digests(Dataset[Any]):
 
     def _digest(self, number: int) -> str:
         try:
-            return digest(_readable(self._fetch[0, [number]]))
+            return digest(_readable(self._fetch[0, [number], [number]]))
         except Exception as error:  # the loop will raise it; a rank alone that cannot read is a difference
             return type(error).__name__
 

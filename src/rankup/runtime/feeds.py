@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,10 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from rankup.errors import RankupError
 from rankup.runtime.data import ResidentData
+from rankup.runtime.loader_options import check_names
 from rankup.runtime.loaders import DatasetFeed, Feed, ResidentFeed
 from rankup.runtime.precision import Precision
+from rankup.runtime.samplers import SampledOrder
 from rankup.runtime.shard import Sharding
 from rankup.runtime.stream import StreamFeed
 
@@ -42,10 +45,14 @@ class FeedOptions:
     fill: bool = True
     sample_rng: bool | None = None
     sharded: bool | str | None = None
+    drop_last: bool | None = None
+    sampler: Iterable[Any] | None = None
+    batch_sampler: Iterable[Any] | None = None
+    keywords: tuple[str, ...] = ()  # of the call, for what is mistyped
 
 
 def make_feed(
-    dataset: Data, here: Here, global_batch: int, options: FeedOptions, loader: dict[str, Any]
+    dataset: Data, here: Here, global_batch: int | None, options: FeedOptions, loader: dict[str, Any]
 ) -> Feed:
     """The feed of this rank; ``loader`` are DataLoader arguments. Raises RankupError for what cannot be fed."""
     if isinstance(dataset, DataLoader):
@@ -54,7 +61,9 @@ def make_feed(
             "prepare and batches take the data set, not a DataLoader: they cut the batches for each rank",
             hint="pass loader.dataset, and the loader's arguments as keywords",
         )
-    if global_batch < here.world_size:
+    check_names(loader, options.keywords)
+    _check_order(dataset, global_batch, options)
+    if global_batch is not None and global_batch < here.world_size:
         raise RankupError(
             "global-batch-too-small",
             f"a global batch of {global_batch} leaves nothing for some of {here.world_size} processes",
@@ -62,6 +71,7 @@ def make_feed(
         )
     parts, fill = options.parts, options.fill
     if isinstance(dataset, IterableDataset):
+        assert global_batch is not None
         return StreamFeed(
             dataset,
             global_batch,
@@ -76,9 +86,32 @@ def make_feed(
             sharded=options.sharded,
             loader=loader,
         )
-    length = len(dataset)  # type: ignore[arg-type]  # a map-style Dataset has a length
+    mapped = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
+    if not mapped and not isinstance(dataset, ResidentData):
+        raise RankupError(
+            "not-a-dataset",
+            f"{type(dataset).__name__} is neither a map-style data set (__len__, __getitem__) nor an IterableDataset",
+            hint="a generator or an iterator becomes a data set by a class with __iter__ that inherits from "
+            "torch.utils.data.IterableDataset",
+        )
+    length = len(dataset)  # type: ignore[arg-type]  # it has one
+    size, drop_last = global_batch or 0, bool(options.drop_last)
+    sampled = None
+    sampler = options.sampler if options.sampler is not None else options.batch_sampler
+    if sampler is not None and length:
+        batches = options.batch_sampler is not None
+        sampled = SampledOrder(sampler, length, size, here.seed, batches=batches, drop_last=drop_last)
+        sampled.check(here.control)
     sharding = Sharding(
-        length, global_batch, here.rank, here.world_size, here.seed, options.shuffle, here.shards
+        length,
+        size,
+        here.rank,
+        here.world_size,
+        here.seed,
+        options.shuffle and sampled is None,
+        here.shards,
+        drop_last,
+        sampled,
     )
     if isinstance(dataset, ResidentData):
         if loader:
@@ -98,3 +131,26 @@ def make_feed(
         sample_rng=options.sample_rng,
         loader=loader,
     )
+
+
+def _check_order(dataset: Data, global_batch: int | None, options: FeedOptions) -> None:
+    """An error for orders that contradict each other."""
+    if options.batch_sampler is not None:
+        for name, given in (
+            ("global_batch", global_batch is not None),
+            ("sampler", options.sampler is not None),
+            ("drop_last", options.drop_last),
+        ):
+            if given:
+                raise RankupError(
+                    "two-orders",
+                    f"batch_sampler= and {name}= contradict each other: a batch of a batch_sampler is a global batch",
+                    hint=f"leave {name}= out",
+                )
+    sampled = options.sampler is not None or options.batch_sampler is not None
+    if isinstance(dataset, IterableDataset) and (sampled or options.drop_last):
+        raise RankupError(
+            "stream-order",
+            "sampler=, batch_sampler= and drop_last=True need a map-style data set, whose length is known",
+            hint="a stream gives its samples in its own order, and its last batches are short",
+        )

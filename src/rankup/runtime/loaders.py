@@ -7,9 +7,6 @@ the data set has ``__getitems__``); ``ResidentFeed`` gathers from tensors that l
 
 from __future__ import annotations
 
-import atexit
-import signal
-import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import Any, NamedTuple, Protocol
@@ -17,14 +14,14 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 
-from rankup.errors import RankupError
 from rankup.runtime.data import Columns, ResidentData
+from rankup.runtime.loader_options import dismiss_at_exit, loader_options
 from rankup.runtime.nested import map_tensors
 from rankup.runtime.position import Position
 from rankup.runtime.precision import Precision
 from rankup.runtime.samples import KeyedFetch
 from rankup.runtime.seed import SampleRandom, derive
-from rankup.runtime.shard import Sharding
+from rankup.runtime.shard import Plan, Sharding
 
 # Pieces that are indexed together; resident data holds as many gathered batches at a time, and no more.
 CHUNK = 16
@@ -73,28 +70,38 @@ class Piece(NamedTuple):
     part: int
 
 
-def cut(sharding: Sharding, start: int, parts: int, *, fill: bool) -> Iterator[Piece]:
+def cut(sharding: Sharding, plan: Plan, start: int, parts: int, *, fill: bool) -> Iterator[Piece]:
     """This rank's pieces, ``parts`` per step. Where a part is empty, training (``fill``) takes two samples to compute
     on (BatchNorm refuses one), so that every rank joins every collective, with a count of 0; an evaluation passes it
     over. Where the sharding is by virtual shards, ``parts`` is 1, and the pieces are those of this rank's shards."""
-    total = sharding.global_batch
-    own = sharding.parts(total, parts)  # the same in all steps but the last one
-    for step in range(start, sharding.steps):
-        base = step * sharding.global_batch
-        if sharding.total(step) != total:
-            total = sharding.total(step)
+    total, own = -1, []
+    for step in range(start, plan.steps):
+        base = plan.starts[step]
+        if plan.total(step) != total:  # the same in most steps
+            total = plan.total(step)
             own = sharding.parts(total, parts)
         for part, low, high in own:
             last = part == own[-1][0]
             if high > low:
                 yield Piece(base + low, base + high, high - low, total, last, part)
             elif fill:
-                two = max(0, min(base, sharding.length - 2))
-                yield Piece(two, min(two + 2, sharding.length), 0, total, last, part)
+                two = max(0, min(base, len(plan.order) - 2))
+                yield Piece(two, min(two + 2, len(plan.order)), 0, total, last, part)
 
 
 def cut_of(sharding: Sharding, parts: int) -> dict[str, int | None]:
-    return {"length": sharding.length, "global_batch": sharding.global_batch, "accumulate": parts}
+    return {
+        "length": sharding.length,
+        "global_batch": sharding.global_batch or None,  # a batch sampler's vary
+        "accumulate": parts,
+        "drop_last": int(sharding.drop_last),
+        "sampler": None if sharding.sampled is None else sharding.sampled.kind,
+    }
+
+
+def steps_of(sharding: Sharding, position: Position) -> int:
+    """Steps of the epoch in progress: a sampler may give another number in each."""
+    return sharding.steps if sharding.sampled is None else sharding.plan(position.epoch).steps
 
 
 def chunks(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
@@ -119,7 +126,7 @@ class ResidentFeed:
         self.position = Position()
         self._columns = data.on(device)
         self._transform = data.transform
-        self._sharding = sharding
+        self.sharding = sharding
         self._device = device
         self._precision = precision
         self._parts = parts
@@ -127,27 +134,30 @@ class ResidentFeed:
 
     @property
     def steps(self) -> int:
-        return self._sharding.steps
+        return steps_of(self.sharding, self.position)
 
     @property
     def cut(self) -> dict[str, int | None]:
-        return cut_of(self._sharding, self._parts)
+        return cut_of(self.sharding, self._parts)
 
     def batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
-        order = self._sharding.order(epoch).to(self._device)
-        key = derive(self._sharding.seed, "augment", epoch)
+        plan = self.sharding.plan(epoch)
+        order = plan.order.to(self._device)
+        keys = order if plan.keys is plan.order else plan.keys.to(self._device)
+        key = derive(self.sharding.seed, "augment", epoch)
         cast = self._precision.parameters is not None
         transform = self._transform
         # A matrix product's last bit depends on where its operands lie in memory: after a resume a batch lies where it
         # would have, in the chunk that begins where it would have.
         first = start - start % CHUNK
         before = start - first  # steps that are done
-        for pieces in chunks(cut(self._sharding, first, self._parts, fill=self._fill)):
+        for pieces in chunks(cut(self.sharding, plan, first, self._parts, fill=self._fill)):
             sizes = [piece.stop - piece.start for piece in pieces]
             numbers = _numbers(order, pieces)
             own_numbers = torch.split(numbers, sizes)
+            own_keys = own_numbers if keys is order else torch.split(_numbers(keys, pieces), sizes)
             gathered = [_gather(column, numbers, own_numbers, sizes) for column in self._columns]
-            for piece, own, *parts in zip(pieces, own_numbers, *gathered, strict=True):
+            for piece, own, *parts in zip(pieces, own_keys, *gathered, strict=True):
                 if before:
                     before -= piece.last
                     continue
@@ -175,23 +185,28 @@ def _gather(
     return (column.index_select(0, own) for own in own_numbers)
 
 
-class _Order(Sampler[tuple[int, list[int]]]):
-    """Hands (epoch, sample numbers) to the loader's workers; a persistent worker's own copy would know no epoch."""
+class _Order(Sampler[tuple[int, list[int], list[int]]]):
+    """Hands (epoch, sample numbers, what their random numbers are keyed on) to the loader's workers; a persistent
+    worker's own copy would know no epoch."""
 
     def __init__(self, sharding: Sharding, parts: int, fill: bool) -> None:
-        self._sharding = sharding
+        self.sharding = sharding
         self._parts = parts
         self._fill = fill
         self.epoch = 0
         self.start = 0
+        self.plan: Plan | None = None
 
-    def __iter__(self) -> Iterator[tuple[int, list[int]]]:
-        order = self._sharding.order(self.epoch)
-        for pieces in chunks(cut(self._sharding, self.start, self._parts, fill=self._fill)):
-            base = min(piece.start for piece in pieces)
-            numbers = order[base : max(piece.stop for piece in pieces)].tolist()
+    def __iter__(self) -> Iterator[tuple[int, list[int], list[int]]]:
+        plan = self.plan
+        assert plan is not None
+        for pieces in chunks(cut(self.sharding, plan, self.start, self._parts, fill=self._fill)):
+            base, end = min(piece.start for piece in pieces), max(piece.stop for piece in pieces)
+            numbers = plan.order[base:end].tolist()
+            keys = numbers if plan.keys is plan.order else plan.keys[base:end].tolist()
             for piece in pieces:
-                yield self.epoch, numbers[piece.start - base : piece.stop - base]
+                own = slice(piece.start - base, piece.stop - base)
+                yield self.epoch, numbers[own], keys[own]
 
 
 class DatasetFeed:
@@ -212,7 +227,7 @@ class DatasetFeed:
         self.position = Position()
         options = loader_options(loader or {}, device)
         collate = options.pop("collate_fn", None) or default_collate
-        self._sharding = sharding
+        self.sharding = sharding
         self._parts = parts
         self._fill = fill
         self._move = mover(device, precision)
@@ -231,57 +246,20 @@ class DatasetFeed:
 
     @property
     def steps(self) -> int:
-        return self._sharding.steps
+        return steps_of(self.sharding, self.position)
 
     @property
     def cut(self) -> dict[str, int | None]:
-        return cut_of(self._sharding, self._parts)
+        return cut_of(self.sharding, self._parts)
 
     def batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
-        self._order.epoch, self._order.start = epoch, start
-        self._generator.manual_seed(derive(self._sharding.seed, "loader", epoch, self._sharding.rank))
-        pieces = cut(self._sharding, start, self._parts, fill=self._fill)
+        plan = self.sharding.plan(epoch)
+        self._order.epoch, self._order.start, self._order.plan = epoch, start, plan
+        self._generator.manual_seed(derive(self.sharding.seed, "loader", epoch, self.sharding.rank))
+        pieces = cut(self.sharding, plan, start, self._parts, fill=self._fill)
         move = self._move
         for piece, value in zip(pieces, self._loader, strict=True):
             yield Batch(value if move is None else move(value), *piece[2:])
-
-
-def loader_options(options: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """The user's DataLoader arguments, less those that would undo the sharding."""
-    for name in ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "generator", "in_order"):
-        if name in options:
-            raise RankupError(
-                "loader-option-taken",
-                f"{name}= is not for the loader here: rankup cuts the batches",
-                hint="global_batch= and shuffle= of prepare and batches; nothing is ever dropped",
-            )
-    shielded = Shielded(options.get("worker_init_fn"))
-    return {"pin_memory": device.type == "cuda", **options, "worker_init_fn": shielded}
-
-
-class Shielded:
-    """A worker's first function: SIGTERM to the whole process group must leave it working until its rank has saved."""
-
-    def __init__(self, own: Callable[[int], None] | None) -> None:
-        self._own = own
-
-    def __call__(self, worker: int) -> None:
-        for number in (signal.SIGTERM, signal.SIGUSR1):
-            signal.signal(number, signal.SIG_IGN)
-        if self._own is not None:
-            self._own(worker)
-
-
-def dismiss_at_exit(loader: DataLoader[Any]) -> None:
-    """Persistent workers are told to end before the interpreter does: it would end them by SIGTERM, from which they are
-    shielded, and wait for ever."""
-
-    def dismiss(held: weakref.ref[DataLoader[Any]]) -> None:
-        if (loader := held()) is not None:
-            loader._iterator = None
-
-    if loader.persistent_workers:
-        atexit.register(dismiss, weakref.ref(loader))
 
 
 def mover(device: torch.device, precision: Precision) -> Callable[[Any], Any] | None:

@@ -8,8 +8,9 @@ for x, y in run.steps(data, epochs=90):
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
@@ -32,6 +33,7 @@ from rankup.runtime.any_world import (
     check_whole,
     shards_for,
 )
+from rankup.runtime.batch_statistics import check_shares
 from rankup.runtime.choice import choose_strategy
 from rankup.runtime.closures import check_closures, share_losses
 from rankup.runtime.data_identity import SameData
@@ -42,7 +44,7 @@ from rankup.runtime.frozen import Frozen
 from rankup.runtime.gather import gather, row_numbers
 from rankup.runtime.gradients import Gradients
 from rankup.runtime.group import start_groups
-from rankup.runtime.loaders import Batch, Feed
+from rankup.runtime.loaders import Batch, DatasetFeed, Feed, ResidentFeed
 from rankup.runtime.lockstep import even_batch
 from rankup.runtime.meter import Meter
 from rankup.runtime.optimizer import OptimizerSource, build_optimizer
@@ -196,6 +198,9 @@ class Run:
         compile: bool = False,
         sample_rng: bool | None = None,
         sharded: bool | str | None = None,
+        drop_last: bool | None = None,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[Any] | None = None,
         **loader: Any,
     ) -> tuple[Any, Any, Feed | None]:
         """Bring a model, its optimizer and its training data to this rank.
@@ -207,7 +212,10 @@ class Run:
           state yet, whose groups are carried over by parameter name; or None for a frozen model.
         - ``dataset``: a map-style Dataset, ``ResidentData``, or an IterableDataset (no exactness promise).
           ``sharded`` declares who splits a stream: None finds out (docs/how-to/streams.md).
-        - ``global_batch``: samples per optimizer step over **all** processes.
+        - ``global_batch``: samples per optimizer step over **all** processes. ``drop_last=True`` leaves out the short
+          last one of each epoch.
+        - ``sampler``, ``batch_sampler``: another order of a map-style data set, the same on all ranks; a batch of the
+          latter is a global batch, and ``global_batch`` is left out. ``shuffle`` then means nothing.
         - ``accumulate``: micro-batches per step; ``clip``: largest norm of the gradient. Either, and
           ``sync_batchnorm``, wants ``run.backward(loss)`` and ``run.step(opt)`` in the loop.
         - ``sample_rng``: seed the global generators per sample; None finds out whether the data set draws numbers.
@@ -256,16 +264,23 @@ class Run:
         self.prepared.append((inner, opt))
         feed = None
         if dataset is not None:
-            if global_batch is None:
+            if global_batch is None and batch_sampler is None:
                 raise RankupError(
                     "no-global-batch",
                     "prepare(…, dataset) needs global_batch=, the batch of all processes together",
                     hint=f"global_batch={32 * self.world.world_size} is 32 per process here",
                 )
             self.gradients.accumulate = accumulate
-            options = FeedOptions(shuffle, accumulate, True, sample_rng, sharded)
             self._same_data.check(dataset, loader)
+            keywords = tuple(inspect.signature(self.prepare).parameters)
+            options = FeedOptions(
+                shuffle, accumulate, True, sample_rng, sharded, drop_last, sampler, batch_sampler, keywords
+            )
             feed = make_feed(dataset, self._here, global_batch, options, loader)
+            if isinstance(feed, (DatasetFeed, ResidentFeed)):
+                check_shares(inner, feed.sharding, accumulate, drop_last)
+                if said := feed.sharding.left_out():
+                    self.print(said)
             self.feeds.append(feed)
         elif loader or global_batch is not None:
             raise RankupError("no-dataset", "prepare got loader arguments but no data set")
@@ -363,7 +378,10 @@ class Run:
         if self.strategy.lockstep and self.replicas > 1:
             size = even_batch(dataset, size, self.replicas)
         self._same_data.check(dataset, loader)
-        options = FeedOptions(shuffle=False, fill=False, sample_rng=sample_rng, sharded=sharded)
+        names = tuple(inspect.signature(self.batches).parameters)
+        options = FeedOptions(
+            shuffle=False, fill=False, sample_rng=sample_rng, sharded=sharded, keywords=names
+        )
         feed = make_feed(dataset, self._here, size, options, loader)
         yield from self.evaluations.visit(feed)
 

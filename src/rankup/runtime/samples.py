@@ -19,7 +19,8 @@ from rankup.runtime.seed import derive
 
 
 class KeyedFetch(Dataset[Any]):
-    """``self[epoch, samples]`` is the collated batch of these samples. Runs in the loader's workers."""
+    """``self[epoch, samples, keys]`` is the collated batch of these samples, whose random numbers follow from ``keys``
+    (the samples' numbers, mostly). Runs in the loader's workers."""
 
     def __init__(
         self, dataset: Dataset[Any], collate: Callable[[list[Any]], Any], seed: int, sample_rng: bool | None
@@ -30,8 +31,8 @@ class KeyedFetch(Dataset[Any]):
         self._keyed = sample_rng
         self._batched = callable(getattr(dataset, "__getitems__", None))
 
-    def __getitem__(self, request: tuple[int, list[int]]) -> Any:
-        epoch, samples = request
+    def __getitem__(self, request: tuple[int, list[int], list[int]]) -> Any:
+        epoch, samples, keys = request
         if self._keyed is False:
             return self._collate(self._fetch(samples))
         # In the rank's own process the generators belong to the model (dropout): put them back afterwards.
@@ -43,8 +44,8 @@ class KeyedFetch(Dataset[Any]):
                 if not self._keyed:
                     return batch
             values = []
-            for sample in samples:
-                reseed(derive(self._seed, "sample", epoch, sample))
+            for sample, key in zip(samples, keys, strict=True):
+                reseed(derive(self._seed, "sample", epoch, key))
                 values += self._fetch([sample])
             return self._collate(values)  # goes on from the last sample's seed
         finally:

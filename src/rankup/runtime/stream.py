@@ -21,7 +21,8 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from rankup.core.share import share
 from rankup.errors import RankupError
-from rankup.runtime.loaders import Batch, dismiss_at_exit, loader_options, mover
+from rankup.runtime.loader_options import dismiss_at_exit, loader_options
+from rankup.runtime.loaders import Batch, mover
 from rankup.runtime.position import Position
 from rankup.runtime.precision import Precision
 from rankup.runtime.seed import derive
@@ -106,7 +107,13 @@ class StreamFeed:
         self._rank = rank
         self._ends: list[End] = []
         self._handed = 0  # samples of this pass that this rank has got, also those that a resume skips
-        self.cut: dict[str, int | None] = {"length": None, "global_batch": global_batch, "accumulate": parts}
+        self.cut: dict[str, int | None] = {
+            "length": None,
+            "global_batch": global_batch,
+            "accumulate": parts,
+            "drop_last": 0,
+            "sampler": None,
+        }
 
     def batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         self._generator.manual_seed(derive(self._seed, epoch))

@@ -1,0 +1,77 @@
+"""What a user may say to the DataLoader, and what keeps its workers alive until their rank has saved."""
+
+from __future__ import annotations
+
+import atexit
+import difflib
+import inspect
+import signal
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from rankup.errors import RankupError
+
+_TAKEN = {
+    "batch_size": "global_batch= is the batch of all processes together",
+    "generator": "rankup.init(seed=) seeds everything",
+    "in_order": "batches come in order: the position in the epoch is a number of batches",
+    "shuffle": "run.batches goes through the data set in order",
+    "sampler": "run.batches hands out each sample once: torch.utils.data.Subset(dataset, numbers) is a part of it",
+    "batch_sampler": "run.batches hands out each sample once, in global batches of global_batch=",
+    "drop_last": "run.batches hands out each sample once",
+}
+
+
+def check_names(options: dict[str, Any], known: tuple[str, ...]) -> None:
+    """An error for a keyword that nobody knows; ``known`` are those of the call itself."""
+    names = tuple(inspect.signature(DataLoader.__init__).parameters)[2:]
+    for name in options:
+        if name not in names:
+            near = difflib.get_close_matches(name, [*known, *names], 1)
+            raise RankupError(
+                "unknown-option",
+                f"{name}= is neither an option of rankup nor of torch's DataLoader",
+                hint=f"do you mean {near[0]}=?" if near else "see docs/reference/library.md",
+            )
+
+
+def loader_options(options: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """The user's DataLoader arguments, less those that would undo the sharding."""
+    for name, hint in _TAKEN.items():
+        if name in options:
+            raise RankupError(
+                "loader-option-taken",
+                f"{name}= is not for the loader here: rankup cuts the batches",
+                hint=hint,
+            )
+    shielded = Shielded(options.get("worker_init_fn"))
+    return {"pin_memory": device.type == "cuda", **options, "worker_init_fn": shielded}
+
+
+class Shielded:
+    """A worker's first function: SIGTERM to the whole process group must leave it working until its rank has saved."""
+
+    def __init__(self, own: Callable[[int], None] | None) -> None:
+        self._own = own
+
+    def __call__(self, worker: int) -> None:
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_IGN)
+        if self._own is not None:
+            self._own(worker)
+
+
+def dismiss_at_exit(loader: DataLoader[Any]) -> None:
+    """Persistent workers are told to end before the interpreter does: it would end them by SIGTERM, from which they are
+    shielded, and wait for ever."""
+
+    def dismiss(held: weakref.ref[DataLoader[Any]]) -> None:
+        if (loader := held()) is not None:
+            loader._iterator = None
+
+    if loader.persistent_workers:
+        atexit.register(dismiss, weakref.ref(loader))
