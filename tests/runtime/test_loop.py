@@ -280,6 +280,11 @@ def test_batch_statistics_are_averaged_over_ranks_before_an_evaluation():
 # ---------------------------------------------------------------------- streams
 
 
+def forked(workers: int) -> dict:
+    """Loader workers that are forked, as on Linux: in these ranks they would each import torch."""
+    return {"num_workers": workers, "multiprocessing_context": "fork"} if workers else {}
+
+
 class Count(IterableDataset):
     def __init__(self, length: int) -> None:
         self.length = length
@@ -299,8 +304,7 @@ def streamed(length: int, workers: int) -> dict:
             lambda p: torch.optim.SGD(p, lr=1.0),
             Count(length),
             global_batch=4,
-            num_workers=workers,
-            **({"multiprocessing_context": "fork"} if workers else {}),
+            **forked(workers),
         )
         seen, weights = [], []
         for x in run.steps(feed, epochs=2):
@@ -352,7 +356,7 @@ class Batched(TensorDataset):
 
 def drawn(workers: int, dataset) -> list[tuple[float, ...]]:
     run = rankup.init(seed=2)
-    _, model, opt, feed = prepared(run, dataset, global_batch=5, num_workers=workers)
+    _, model, opt, feed = prepared(run, dataset, global_batch=5, **forked(workers))
     rows = []
     for epoch in run.epochs(2):
         for x, *draws in epoch:
@@ -398,7 +402,7 @@ def masked_batches(workers: int, state: dict | None, until: int) -> tuple[list, 
     """The batches behind ``state`` and what the model would draw behind them, up to batch ``until``; the state."""
     run = rankup.init(seed=3)
     _, _, feed = run.prepare(
-        nn.Linear(3, 1), None, Words(), global_batch=4, collate_fn=masked, num_workers=workers
+        nn.Linear(3, 1), None, Words(), global_batch=4, collate_fn=masked, **forked(workers)
     )
     if state is not None:
         run.load_state_dict(state)
