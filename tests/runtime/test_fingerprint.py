@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from rankup.runtime.fingerprint import SMALL, fingerprint
+from rankup.snapshots.checksum import pair
 
 CHANGES = {
     "halved": lambda x: x * 0.5,
@@ -34,6 +35,7 @@ def test_every_change_is_noticed(dtype: torch.dtype, number: int, constant: bool
     for name, change in CHANGES.items():
         changed = change(value)
         assert (fingerprint({"w": changed}) == known) == torch.equal(changed, value), name
+        assert torch.equal(pair(changed), pair(value)) == torch.equal(changed, value), name
 
 
 def test_bits_count_and_not_values():

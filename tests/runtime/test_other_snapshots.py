@@ -14,6 +14,7 @@ from torch import nn
 
 import rankup
 from ranks import run_ranks
+from rankup.snapshots.layout import entries
 from rankup.snapshots.manifest import FORMAT
 
 
@@ -97,7 +98,7 @@ def change(snapshots: Path, name: str, content: bytes) -> None:
 
 
 def test_those_of_another_format_are_refused_and_left_alone(snapshots: Path):
-    manifest = json.loads(next(snapshots.glob("step-6/manifest.json")).read_text())
+    manifest = json.loads(entries(snapshots)[-1].path.joinpath("manifest.json").read_text())
     change(snapshots, "manifest.json", json.dumps({**manifest, "format": FORMAT + 1}).encode())
     before = bytes_of(snapshots)
     (said,) = run_ranks(train, 1, str(snapshots))

@@ -1,4 +1,8 @@
-"""Checksums of tensors, fast enough for every save: all bits count, and about where they lie."""
+"""Checksums of tensors, fast enough for every save: all bits count, and where they lie.
+
+A sum of words would not notice that weights were halved: the same is then added to every exponent, and a power of two
+times that wraps around to nothing. So each word is multiplied by an odd number of its place.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +12,34 @@ import torch
 
 from rankup.snapshots.shards import as_bytes
 
-_ROW = 1024  # words of eight bytes
+# Words of eight bytes that become one. Odd, as each weight is, and so is the sum of the weights.
+_ROW = 1023
+_WEIGHTS = torch.randint(-(2**62), 2**62, (_ROW,), generator=torch.Generator().manual_seed(1)) * 2 + 1
+_ODD = 0x1E3779B97F4A7C15
 
 
 def checksum(tensor: torch.Tensor) -> str:
     """Of a plain tensor on any device, at the speed of its memory; equal bits give equal checksums."""
-    sums = _row_sums(tensor).cpu()
-    return hashlib.blake2b(as_bytes(sums), digest_size=12).hexdigest()
+    return hashlib.blake2b(as_bytes(row_sums(tensor).cpu()), digest_size=12).hexdigest()
 
 
 def pair(tensor: torch.Tensor) -> torch.Tensor:
     """A shorter checksum, (2,) int64 on the tensor's device: those of many tensors travel to the CPU together."""
-    sums = _row_sums(tensor)
-    return torch.stack((sums.sum(), (sums * torch.arange(1, len(sums) + 1, device=sums.device)).sum()))
+    sums = row_sums(tensor)
+    places = torch.arange(1, len(sums) + 1, device=sums.device) * _ODD
+    mixed = sums ^ (sums >> 32)  # else an even number of changes of the highest bit would add up to nothing
+    return torch.stack(((mixed * (places | 1)).sum(), (mixed * ((places >> 20) | 1)).sum()))
 
 
-def _row_sums(tensor: torch.Tensor) -> torch.Tensor:
-    """int64, on the tensor's device: the sum of each row of words; of a short tensor, each word."""
+def row_sums(tensor: torch.Tensor) -> torch.Tensor:
+    """int64, on the tensor's device: a word for each row of words, and the words that fill no row."""
     flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
     if flat.storage_offset() % 8:
         flat = flat.clone()
     whole = len(flat) // 8 * 8
     words, rest = flat[:whole].view(torch.int64), flat[whole:].to(torch.int64)
-    if len(words) < 4 * _ROW:
-        return torch.cat((words, rest))
-    rows = len(words) // _ROW * _ROW
-    return torch.cat((words[:rows].view(-1, _ROW).sum(1), words[rows:], rest))
+    full = len(words) // _ROW * _ROW
+    rows, weights = words[:full].view(-1, _ROW), _WEIGHTS.to(flat.device)
+    # On GPUs there is no product of integer matrices.
+    sums = torch.mv(rows, weights) if flat.device.type == "cpu" else (rows * weights).sum(1)
+    return torch.cat((sums, words[full:], rest))
