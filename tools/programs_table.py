@@ -34,10 +34,6 @@ def cell(strategy: str, tried: dict[str, Any] | None) -> str:
     return WORDS.get(result, f"`{result}`")
 
 
-def resume(said: str) -> str:
-    return said if said in ("", "same bits", "same bits, not elsewhere") else f"`{said}`"
-
-
 def render(results: dict[str, Any]) -> str:
     """The section between the markers."""
     rows = results["programs"]
@@ -54,9 +50,7 @@ def render(results: dict[str, Any]) -> str:
     ]
     for name, row in rows.items():
         values = (cell(strategy, row["cells"].get(strategy)) for strategy in COLUMNS)
-        lines.append(
-            f"| `{name}`: {row['summary']} | {' | '.join(values)} | {resume(row['resume']) or '–'} |"
-        )
+        lines.append(f"| `{name}`: {row['summary']} | {' | '.join(values)} | {row['resume'] or '–'} |")
     return "\n".join(lines)
 
 

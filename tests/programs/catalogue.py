@@ -48,7 +48,6 @@ FAMILIES = (
 #: Programs of features that rankup does not have yet: name → what is missing. Skipped, and in no table.
 PENDING: dict[str, str] = {
     **dict.fromkeys(("length-batches", "own-sampler", "weighted-sampler", "torch-batch-sampler"), "sampler="),
-    "batch-norm-drop-last": "drop_last=",
 }
 
 

@@ -68,7 +68,6 @@ class Program:
     expected: ClassVar[Mapping[str, str]] = {}
     #: Whether it goes on from a snapshot as if nothing had been, and on another number of ranks as well.
     resumes: ClassVar[bool] = True
-    refused: ClassVar[str] = ""  # the error's code, where a resume is refused
     moves: ClassVar[bool] = True
     epochs: ClassVar[int] = 3
     batch: ClassVar[int] = (
@@ -95,9 +94,7 @@ class Program:
 
     @classmethod
     def resume(cls) -> str:
-        """What a resume on as many ranks is: the same bits, refused with a code, or nothing."""
-        if cls.refused:
-            return cls.refused
+        """What a resume on as many ranks is: the same bits, or nothing that is promised."""
         return "" if not cls.resumes else "same bits" if cls.moves else "same bits, not elsewhere"
 
     @classmethod

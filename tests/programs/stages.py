@@ -180,9 +180,7 @@ class UnfreezingByRate(Program):
 
 
 class GroupLater(Program):
-    """add_param_group after the first epoch: a head joins the optimizer; a resume after that is refused."""
-
-    refused = "other-model"
+    """add_param_group after the first epoch: a head joins the optimizer."""
 
     def plain(self) -> Result:
         torch.manual_seed(0)

@@ -103,7 +103,6 @@ class Trial:
         copy of its snapshots, on each of the ``others``."""
         steps = plain(self.program)[1] if self.whole is None else self.whole.steps
         folder = self._folder / f"{self.strategy}-{self.world_size}"
-        parts = (0.9,) if self.program.refused else parts
         what = f"killed at {', '.join(f'{part:.0%}' for part in parts)}"
         for part in parts:
             self.killed += 1
@@ -113,11 +112,6 @@ class Trial:
                 return
         if not list((folder / "snapshots").glob("**/step-*")):
             self._note(what, "left no snapshot: this shows nothing")
-        if self.program.refused:
-            refused = self._attempt(folder, every, 0)
-            if refused.outcome != self.program.refused:
-                self._note(what, f"{self.program.refused} expected, {refused.outcome}: {refused.why}")
-            return
         for other in others if self.program.moves else ():
             self.moved += 1
             copied = self._folder / f"{folder.name}-to-{other}"
