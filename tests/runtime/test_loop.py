@@ -98,7 +98,10 @@ def test_a_state_of_other_data_or_another_cut_is_refused_before_anything_changes
     run = rankup.init(seed=3)
     prepared(run, rankup.ResidentData(column(8)), global_batch=4)
     state = run.state_dict()
-    for length, batch, what in ((8, 2, "global_batch 4, this run has 2"), (9, 4, "length 8, this run has 9")):
+    for length, batch, what in (
+        (8, 2, "global_batch of the data: 4 when saved, 2 now"),
+        (9, 4, "length of the data: 8 when saved, 9 now"),
+    ):
         other = rankup.init(seed=3)
         net, *_ = prepared(other, rankup.ResidentData(column(length)), global_batch=batch)
         before = [p.clone() for p in net.parameters()]

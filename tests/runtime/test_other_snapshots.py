@@ -24,14 +24,19 @@ class Exploit:
 
 
 def train(
-    folder: str, inputs: int = 3, samples: int = 12, global_batch: int = 4, seed: int = 0, keeps: bool = False
+    folder: str,
+    outputs: int = 1,
+    samples: int = 12,
+    global_batch: int = 4,
+    seed: int = 0,
+    keeps: bool = False,
 ) -> str:
     """The error's code and message, or where it began."""
     run = rankup.init(seed=seed, snapshots=rankup.Snapshots(every="2 steps", directory=folder))
     model, opt, data = run.prepare(
-        nn.Linear(inputs, 1),
+        nn.Linear(3, outputs),
         lambda p: torch.optim.SGD(p, lr=0.1),
-        rankup.ResidentData(torch.ones(samples, inputs)),
+        rankup.ResidentData(torch.ones(samples, 3)),
         global_batch=global_batch,
     )
     if keeps:
@@ -70,11 +75,11 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        ((4,), ("other-model", "0/model/weight is float32[1, 3] in the snapshot, float32[1, 4] in this run")),
-        ((3, 13), ("other-data", "length 12, this run has 13")),
-        ((3, 12, 6), ("other-data", "global_batch 4, this run has 6")),
-        ((3, 12, 4, 1), ("other-seed", "seed 0, this run has 1", "rankup.init(seed=0)")),
-        ((3, 12, 4, 0, True), ("other-kept", "['schedule']")),
+        ((2,), ("other-model", "0/model/weight is float32[1, 3] in the snapshot, float32[2, 3] in this run")),
+        ((1, 13), ("settings-changed", "length of the data: 12 when saved, 13 now; samples of the data: ")),
+        ((1, 12, 6), ("settings-changed", "global_batch of the data: 4 when saved, 6 now")),
+        ((1, 12, 4, 1), ("other-seed", "seed 0, this run has 1", "rankup.init(seed=0)")),
+        ((1, 12, 4, 0, True), ("other-kept", "['schedule']")),
     ],
 )
 def test_those_of_another_training_are_refused_and_left_alone(

@@ -23,6 +23,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rankup.cli.options import ResumeWithOption, resume_variables
 from rankup.cli.shared_options import taking
 from rankup.core.units import clock, size
 from rankup.errors import RankupError
@@ -94,6 +95,7 @@ def _declared(
     stop_before: Annotated[
         _Text, typer.Option(metavar="TIME", help="ask to save so long before the end")
     ] = None,
+    resume_with: ResumeWithOption = None,
     # Around the job
     mail: Annotated[
         _Text, typer.Option(metavar="ADDRESS", help="for the begin, the end and failures")
@@ -136,6 +138,8 @@ def flags_from(context: typer.Context) -> dict[str, Any]:
         flags[key] = tuple(v for v in value if v != "") if isinstance(value, list) else value
     if "env" in flags:
         flags |= _variables(flags.pop("env"))
+    if chosen := resume_variables(context.params.get("resume_with")):
+        flags["env"] = {**flags.get("env", {}), **chosen}
     return flags
 
 

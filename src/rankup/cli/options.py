@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rankup.cli import console
+from rankup.core.resume_with import VARIABLE, check_choice
 from rankup.errors import RankupError
 
 
@@ -17,6 +18,19 @@ def _speak(chosen: bool) -> bool:
 
 JsonOption = Annotated[bool, typer.Option("--json", help="answer in JSON on stdout", callback=_speak)]
 NprocOption = Annotated[str, typer.Option(metavar="N|auto", help="auto: one per GPU, else 1")]
+
+ResumeWithOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="new|old", help="where settings differ from the snapshot's: the script's, or the saved ones"
+    ),
+]
+
+
+def resume_variables(choice: str | None) -> dict[str, str]:
+    """The environment that tells the ranks of ``--resume-with``; empty where it was not given."""
+    check_choice(choice, "--resume-with")
+    return {} if choice is None else {VARIABLE: choice}
 
 
 def process_count(text: str) -> int | None:

@@ -32,6 +32,7 @@ def workload_job(
     name: str = "",
     runs_root: Path = Path("runs"),
     threads: int | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> tuple[LocalJob, TrainOptions]:
     """The job that trains ``workload`` (a built-in name or ``module:Class``).
 
@@ -56,5 +57,6 @@ def workload_job(
         nproc=nproc,
         runs_root=runs_root,
         threads=threads,
+        env=env or {},
     )
     return job, chosen

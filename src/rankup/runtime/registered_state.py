@@ -8,7 +8,7 @@ compared at the save, by a value or a fingerprint, and a difference is an error 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rankup.runtime.run import Run
     from rankup.runtime.state import Stateful
 
-METER = "run.meter"  # in Run.registered; no keyword has this name
+METER, LOSS_SCALE = "run.meter", "loss_scale"  # in Run.registered by themselves; the second one under fp16
 
 
 def check_whole(run: Run) -> None:
@@ -73,6 +73,8 @@ def restore(
     then ``others()`` are the own states of those ranks that this one takes over."""
     anew = []
     for name, thing in run.registered.items():
+        if name == LOSS_SCALE and name not in kept:
+            continue  # saved in another precision
         if not is_per_rank(thing):
             small = own.get("kept_small", {}).get(name, {}) if own is not None else {}
             thing.load_state_dict(_united(kept[name], small) if small else kept[name])
@@ -88,8 +90,13 @@ def restore(
 
 
 def names(run: Run) -> list[str]:
-    """What the user registered; the run's own meter is always there."""
-    return sorted(name for name in run.registered if name != METER)
+    """What the user registered."""
+    return chosen(run.registered)
+
+
+def chosen(names: Iterable[str]) -> list[str]:
+    """Of these names those that the user chose."""
+    return sorted(name for name in names if name not in (METER, LOSS_SCALE))
 
 
 def is_per_rank(thing: Stateful) -> bool:

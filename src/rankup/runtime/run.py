@@ -54,6 +54,7 @@ from rankup.runtime.reduce import Number, reduce_mean, reduce_sum
 from rankup.runtime.registered import Values, as_stateful
 from rankup.runtime.registered_state import METER
 from rankup.runtime.replicas import Replicas
+from rankup.runtime.resume_settings import ResumeSettings
 from rankup.runtime.sections import one_first, shared_first
 from rankup.runtime.several_models import Models, container, each, like, parts_of
 from rankup.runtime.state import Stateful
@@ -150,6 +151,7 @@ class Run:
         self.frozen = Frozen(self)
         self.replica_checks = Replicas(self, self._control)
         self._survival = Survival(self, snapshots, watch, self._control)
+        self.settings = ResumeSettings(self, snapshots.in_force().resume_with)
         self.evaluations = Evaluations(self, self._survival)
         self.steps_done = 0
         self.steps_reached = 0  # one more than steps_done from the moment a step's last batch is handed out
@@ -262,6 +264,7 @@ class Run:
             if clip is not None:
                 self.gradients.clips[id(opt)] = clip
         self.prepared.append((inner, opt))
+        self.settings.note_prepared(clip=clip, sync_batchnorm=sync_batchnorm)
         feed = None
         if dataset is not None:
             if global_batch is None and batch_sampler is None:
@@ -282,6 +285,7 @@ class Run:
                 if said := feed.sharding.left_out():
                     self.print(said)
             self.feeds.append(feed)
+            self.settings.note_data(dataset, loader, shuffle=shuffle, sample_rng=sample_rng)
         elif loader or global_batch is not None:
             raise RankupError("no-dataset", "prepare got loader arguments but no data set")
         stream = 0 if self.strategy.draws_alike else self.world.rank

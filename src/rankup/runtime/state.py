@@ -72,6 +72,7 @@ def collect(run: Run, *, kept: bool, gradients: bool) -> State:
             "strategy": run.strategy.name,
             "shards": run.strategy.shards,
             "precision": run.precision.name,
+            "settings": run.settings.in_force,
             "gradients": gradients,
             "frozen": run.frozen.state(),
             "metrics": _numbers(run.metrics),
@@ -148,7 +149,8 @@ def check(run: Run, facts: Mapping[str, Any]) -> None:
             hint=f"go on with {facts['world_size']} processes; or accumulate by prepare(…, accumulate=n), run.backward "
             "and run.step, whose windows are never saved in the middle",
         )
-    if facts["kept"] != registered_state.names(run):
+    recorded = run.settings.check(facts)
+    if registered_state.chosen(facts["kept"]) != registered_state.names(run):
         raise RankupError(
             "other-kept",
             f"the state keeps {facts['kept']}, this run {registered_state.names(run)}",
@@ -171,6 +173,8 @@ def check(run: Run, facts: Mapping[str, Any]) -> None:
                 hint="call run.prepare as the run did that saved it, before loading",
             )
     run.frozen.check(facts["frozen"])
+    if recorded:
+        return
     for feed, position in zip(run.feeds, facts["positions"], strict=True):
         for name, value in feed.cut.items():
             if position[name] != value:
@@ -193,13 +197,15 @@ def restore(
     """Put back what ``collect`` gave; ``own`` is None where another number of ranks saved it, and ``others`` gives
     the ``own`` of those that this rank takes over. ``check`` it first."""
     run.frozen.load(facts["frozen"])
+    tensors = run.settings.adjust(tensors)
     for index, (model, optimizer) in enumerate(run.prepared):
         by_name.load_state(run.strategy, model, optimizer, tensors[str(index)])
         with torch.no_grad():
             _load_buffers(model, tensors[str(index)]["buffers"])
-    registered_state.restore(run, kept, own, others)
+    registered_state.restore(run, run.settings.adjust_registered(kept), own, others)
     for feed, position in zip(run.feeds, facts["positions"], strict=True):
         feed.position.load(position)
+    run.settings.finish(facts)
     run.steps_done = run.steps_reached = facts["step"]
     run.metrics = dict(facts["metrics"])
     for optimizer in run.optimizers:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
+from rankup.core import resume_with
 from rankup.core.units import parse_duration
 from rankup.errors import RankupError
 from rankup.runtime import buffers, registered_state, state
@@ -60,21 +61,30 @@ class Snapshots:
     """When to save and what to keep. ``every``: ``"10m"``, ``"500 steps"``, ``"2 epochs"``, or ``"off"``: only when
     told to stop. ``directory``: default is ``snapshots`` in the run directory; without either nothing is saved.
 
-    RANKUP_SNAPSHOT_EVERY and RANKUP_SNAPSHOT_DIR in the environment hold before what is said here."""
+    ``resume_with``: ``"new"`` or ``"old"`` where the script asks for other settings (a learning rate) than the snapshot
+    was taken with; None makes that an error that names them.
+
+    RANKUP_SNAPSHOT_EVERY, RANKUP_SNAPSHOT_DIR and RANKUP_RESUME_WITH in the environment hold before what is said
+    here."""
 
     every: str = "10m"
     keep: Keep = field(default_factory=Keep)
     asynchronous: bool = True
     directory: str | Path | None = None
+    resume_with: str | None = None
 
     def __post_init__(self) -> None:
         self.interval()
+        resume_with.check_choice(self.resume_with, "resume_with")
 
     def in_force(self) -> Snapshots:
         """These, but for what the environment says."""
         every, directory = os.environ.get(EVERY_VARIABLE), os.environ.get(DIRECTORY_VARIABLE)
         return replace(
-            self, every=every or self.every, directory=Path(directory) if directory else self.directory
+            self,
+            every=every or self.every,
+            directory=Path(directory) if directory else self.directory,
+            resume_with=os.environ.get(resume_with.VARIABLE) or self.resume_with,
         )
 
     def interval(self) -> tuple[str, int]:
@@ -191,6 +201,7 @@ class Survival:
         if begins:
             self._stage, self._stage_prepared = self._stage + 1, len(self._run.prepared)
             self._run.frozen.begin()
+        self._run.settings.note_begin()
         self._saver = self._open_saver()
         if self._saver is None:
             return
@@ -327,6 +338,7 @@ class Survival:
             str(index): state.target(run, model, optimizer, outline.get(str(index), {}))
             for index, (model, optimizer) in enumerate(run.prepared)
         }
+        run.settings.widen(tensors, outline)
         found.load_tensors(tensors, partial=run.strategy.name == "pp")
         state.restore(run, tensors, found.own(), found.first_own()["kept"], found.facts, found.taken_over)
         self._saved = self._where()

@@ -9,7 +9,7 @@ import typer
 
 from rankup.cli import console
 from rankup.cli.job_options import flags_from
-from rankup.cli.options import JsonOption
+from rankup.cli.options import JsonOption, ResumeWithOption
 from rankup.cli.runs import RUNS_ROOT, RunsRootOption, follow_to_end, shown
 from rankup.jobs.follow import Log
 from rankup.jobs.resume import resume
@@ -32,6 +32,7 @@ def resume_command(
     queue: Annotated[str | None, typer.Option("--queue", "--partition", help="where to wait")] = None,
     account: Annotated[str | None, typer.Option(help="the project that pays")] = None,
     max_requeues: Annotated[int | None, typer.Option(metavar="K", help="counted from here")] = None,
+    resume_with: ResumeWithOption = None,
     follow: Annotated[bool, typer.Option("--follow", help="show the log until the job has ended")] = False,
     runs_root: RunsRootOption = RUNS_ROOT,
     as_json: JsonOption = False,

@@ -11,7 +11,7 @@ import typer
 
 from rankup.cli import console
 from rankup.cli.lines import LineView
-from rankup.cli.options import JsonOption, NprocOption, process_count
+from rankup.cli.options import JsonOption, NprocOption, ResumeWithOption, process_count, resume_variables
 from rankup.jobs.local import LocalJob, Result, execute
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -35,6 +35,7 @@ def run(
     name: Annotated[str, typer.Option(help="of the run; default: the script's")] = "",
     runs_root: Annotated[Path, typer.Option(help="where run directories are made")] = Path("runs"),
     run_dir: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    resume_with: ResumeWithOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a script on all processes of this machine or allocation; what follows the script is the script's."""
@@ -51,6 +52,7 @@ def run(
         run_dir=run_dir,
         threads=threads,
         terminal=sys.stdin.isatty() and sys.stdout.isatty() and not as_json,
+        env=resume_variables(resume_with),
         origin=dict.fromkeys(_given(context), "flag"),
     )
     result = execute(job, LineView(to_stderr=as_json), debug=console.debugging())

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from rankup.cli import console
-from rankup.cli.options import JsonOption, NprocOption
+from rankup.cli.options import JsonOption, NprocOption, ResumeWithOption, resume_variables
 from rankup.cli.training_options import training_from, training_options
 from rankup.cli.workload_job import require_torch, workload_job
 from rankup.core.records import read_records
@@ -41,6 +41,7 @@ def train(
     log: Annotated[str | None, typer.Option(help="tensorboard: its files go to the run directory")] = None,
     save_model: Annotated[Path | None, typer.Option(help="write the state_dict here at the end")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="one batch of training and of testing")] = False,
+    resume_with: ResumeWithOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train, evaluate after each epoch, and end with a summary; records go to the run directory.
@@ -59,6 +60,7 @@ def train(
         name=name,
         runs_root=runs_root,
         threads=threads,
+        env=resume_variables(resume_with),
         options={**training_from(context), "bar": bar},
     )
     if World.detect().world_size > 1:  # a launcher has started us once per rank already
