@@ -46,9 +46,7 @@ FAMILIES = (
 )
 
 #: Programs of features that rankup does not have yet: name → what is missing. Skipped, and in no table.
-PENDING: dict[str, str] = {
-    **dict.fromkeys(("length-batches", "own-sampler", "weighted-sampler", "torch-batch-sampler"), "sampler="),
-}
+PENDING: dict[str, str] = {}
 
 
 def _programs() -> list[type[Program]]:

@@ -9,6 +9,7 @@ from torch.utils.data import BatchSampler, WeightedRandomSampler
 
 from programs.data_sets import Rows, fit, train
 from programs.program import How, Program, Result
+from rankup.runtime.seed import derive
 
 
 def sizes() -> list[int]:
@@ -83,8 +84,15 @@ class WeightedSampler(Program):
     """sampler=WeightedRandomSampler(…, generator=…): oversampled rare samples."""
 
     def plain(self) -> Result:
-        sampler = Unsettled()  # its generator goes on from epoch to epoch
-        return fit(self, lambda epoch: torch.split(torch.tensor(list(sampler)), self.batch))
+        sampler = Unsettled()
+
+        def order(epoch: int) -> tuple[torch.Tensor, ...]:
+            sampler.generator.manual_seed(
+                derive(0, "sampler", epoch)
+            )  # as the order of a shuffled data set is data
+            return torch.split(torch.tensor(list(sampler)), self.batch)
+
+        return fit(self, order)
 
     def with_rankup(self, how: How) -> Result:
         return train(self, how, Rows(), global_batch=self.batch, sampler=Unsettled())
