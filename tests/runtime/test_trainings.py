@@ -247,7 +247,7 @@ def test_gradients_that_are_never_cleared_are_part_of_the_state(tmp_path: Path):
 
 
 class Averaging(nn.Module):
-    """A running value outside of the state_dict, which the output depends on, and one that appears at the first call."""
+    """A value outside of the state_dict that the output depends on, and one that appears at the first call."""
 
     def __init__(self) -> None:
         super().__init__()

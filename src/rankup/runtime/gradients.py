@@ -24,6 +24,7 @@ from rankup.runtime.loss_weights import (
     nothing_counted,
     scale_gradients,
     units_of,
+    warn_uncounted,
 )
 from rankup.runtime.reduce import reduce_sum
 from rankup.runtime.scaler import LossScaler
@@ -156,6 +157,8 @@ class Gradients:
         self._calls += 1
         filler = batch is not None and batch.samples == 0
         units = None if count is None else 0.0 if filler else units_of(count)
+        if units == 0.0 and not filler:
+            warn_uncounted(loss)
         if isinstance(self._strategy, AnyWorld):
             with self._unscaled(batch):
                 self._shard_backward(self._strategy, batch, loss, units, reduction)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable
 
 import torch
@@ -73,6 +74,17 @@ def scale_gradients(models: Iterable[nn.Module], factor: float) -> None:
     gradients = [piece for piece in map(local, found) if piece.numel()]
     if gradients and factor != 1.0:
         torch._foreach_mul_(gradients, factor)
+
+
+def warn_uncounted(loss: torch.Tensor) -> None:
+    """Of a loss that is a mean over nothing: if it holds something all the same, that is lost. Waits for the device."""
+    value = float(loss.detach())
+    if math.isfinite(value) and value:
+        warnings.warn(
+            f"count= is 0 on this rank and its loss is {value:g}: nothing of it is used. count= must count everything "
+            'that the loss holds; for a sum divided by a number of your own: run.backward(loss, reduction="sum")',
+            stacklevel=4,
+        )
 
 
 def nothing_counted() -> RankupError:
