@@ -62,6 +62,7 @@ def trained(
         adam,
         data(samples, augmented=not net),
         global_batch=8,
+        drop_last=False,  # of a shard of one sample the norm sees four values per channel
         **(prepare or {}),
     )
     for epoch in run.epochs(2, feed):
