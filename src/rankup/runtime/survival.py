@@ -205,6 +205,8 @@ class Survival:
         self._saver = self._open_saver()
         if self._saver is None:
             return
+        # Looked up now, and not at the first save: it reads samples, and a data set may count what is read of it.
+        _ = self._run.settings.in_force
         for optimizer in self._run.optimizers:
             if hasattr(optimizer, "register_step_pre_hook"):
                 hook = optimizer.register_step_pre_hook(self._before_step)
