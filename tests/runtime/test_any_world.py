@@ -214,7 +214,7 @@ def _misused(how: str, shards: int = 4) -> str:
                 opt.step()
                 opt.zero_grad()
                 continue
-            if how == "uneven-shards":
+            if how == "shard-sum":
                 run.mean(loss)
             run.backward(loss)
             stepped = run.step(opt)
@@ -234,7 +234,8 @@ def _misused(how: str, shards: int = 4) -> str:
         ("plain-backward", 1, 4),  # which no shard would know of
         ("any-world-steps", 1, 1),
         ("any-world-steps", 2, 4),
-        ("uneven-shards", 2, 3),
+        ("shard-sum", 2, 3),
+        ("shard-sum", 4, 4),  # right there, but not on other numbers of ranks
         ("shard-state", 1, 4),
     ],
 )

@@ -80,13 +80,15 @@ def check_registered(name: str, thing: Stateful) -> None:
         )
 
 
-def check_all_here(run: Run) -> None:
-    """An error where some ranks are in a loop's body more often than others, and would wait for ever."""
-    if run.batch is not None and run.strategy.shards % run.world.world_size:
+def check_whole_batch(run: Run) -> None:
+    """An error in a loop's body, which a rank runs once for each virtual shard of its own: what all ranks add up there
+    depends on how many they are, and where they have different numbers of shards, some would wait for ever."""
+    if run.batch is not None and run.strategy.shards:
         raise RankupError(
-            "uneven-shards",
-            f"{run.strategy.shards} virtual shards on {run.world.world_size} processes: not all are in this body",
-            hint="add up on each rank, and sum behind the inner loop; or virtual_shards= that all divide",
+            "shard-sum",
+            'with exact="any-world" a loop\'s body sees one virtual shard, and run.sum and run.mean would add up some '
+            "shards of the batch",
+            hint="run.meter.add(…) in the body, which knows; or add up on each rank, and sum behind the inner loop",
             exit_code=1,
         )
 

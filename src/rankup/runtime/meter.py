@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rankup.errors import RankupError
+from rankup.runtime.any_world import check_whole_batch
 from rankup.runtime.reduce import gather
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class Meter:
     def means(self, *, reset: bool = True) -> Means:
         """The means over all ranks of what was added since the last call, or since the first with ``reset=False``.
         A collective, and waits for the device."""
+        check_whole_batch(self._run)
         mine = (self._numbers(), self._whole_counts())
         if reset:
             self._clear()

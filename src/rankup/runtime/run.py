@@ -28,9 +28,9 @@ from rankup.runtime.adapt import Adaptations
 from rankup.runtime.any_world import (
     any_world,
     check_adaptations,
-    check_all_here,
     check_registered,
     check_whole,
+    check_whole_batch,
     shards_for,
 )
 from rankup.runtime.batch_statistics import check_shares
@@ -470,7 +470,7 @@ class Run:
         A rank whose share of a training batch is empty computes on a filler: in the loop's body, add up
         ``run.batch.samples`` (0 there), or use ``run.mean``, which knows.
         """
-        check_all_here(self)
+        check_whole_batch(self)
         return reduce_sum(value, self._control)
 
     def mean(self, value: Number, count: int | None = None) -> float | torch.Tensor:
@@ -481,7 +481,7 @@ class Run:
                     "no-count", "run.mean(value, count) needs count= outside of a training step"
                 )
             count = self.samples
-        check_all_here(self)
+        check_whole_batch(self)
         return reduce_mean(value, count, self._control)
 
     def main_first(self) -> AbstractContextManager[None]:
