@@ -68,14 +68,17 @@ def test_dp_over_two_gpus_is_data_parallel_with_a_warning(monkeypatch):
     strategy, net = make_strategy("dp"), nn.Linear(1, 1)
     with pytest.warns(UserWarning, match="ddp with one process per GPU is faster"):
         wrapped = strategy.wrap(net, torch.device("cuda"), find_unused_parameters=False)
-    assert wrapped is not net
-    assert strategy.unwrap(wrapped) is net
+    assert wrapped is net
+    assert wrapped(torch.ones(2, 1)).shape == (2, 3)  # by way of Spread
 
 
 class Spread(nn.Module):
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.module(x).expand(-1, 3)
 
 
 @pytest.mark.parametrize(

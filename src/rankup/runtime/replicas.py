@@ -112,7 +112,7 @@ def _differ(everyone: list[Sums], what: str, when: str) -> RankupError:
             return RankupError(
                 "replicas-differ",
                 said,
-                hint="call the model that prepare returned for every loss, make data with the same seed on all ranks, "
+                hint="call the model itself for every loss, make data with the same seed on all ranks, "
                 "and change weights or gradients by hand on all ranks alike",
                 exit_code=1,
             )

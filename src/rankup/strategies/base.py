@@ -44,10 +44,6 @@ class Strategy:
         """The model to call in the training loop. ``model`` is what ``part`` gave, on ``device`` already."""
         return model
 
-    def unwrap(self, model: nn.Module) -> nn.Module:
-        """The user's own module inside what ``wrap`` returned."""
-        return model
-
     def finish(self, model: nn.Module, optimizer: Optimizer, clip: float | None) -> tuple[nn.Module, Any]:
         """Last word on the wrapped model and its optimizer, built after ``wrap``."""
         return model, optimizer

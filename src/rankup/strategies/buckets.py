@@ -34,8 +34,6 @@ _OF_REDUCER = ("_remove_autograd_hooks", "_push_all_rebuilt_params", "_rebuild_b
 class Buckets:
     """Of one DDP model, whose forward pre-hook it is."""
 
-    _copied = False
-
     def __init__(self, ddp: DistributedDataParallel, renewed: Callable[[], None]) -> None:
         """``renewed`` is called when DDP has come to reduce other parameters."""
         self._renewed = renewed
@@ -51,17 +49,13 @@ class Buckets:
 
     def __call__(self, ddp: DistributedDataParallel, args: Any) -> None:
         """Before each forward pass of DDP's, which is where it lays its buckets out anew."""
-        if self._copied or not torch.is_grad_enabled():
+        if not torch.is_grad_enabled():
             return
         self._calls += 1
         if self._ready:
             self._end_backward(ddp)
         self._follow(ddp)
         self._notes = ddp.require_backward_grad_sync
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Of a copy of the model (an average of its weights, mostly): nobody trains it here."""
-        return {"_copied": True}
 
     def reduced_for(self, optimizer: Optimizer, gradient: torch.Tensor) -> bool:
         """Before ``optimizer`` takes ``gradient``: whether DDP's forward ran since its last step, or the gradient is
@@ -159,6 +153,14 @@ class Buckets:
     def _follow(self, ddp: DistributedDataParallel) -> None:
         """If other parameters are trained now than DDP reduces, make it reduce those. A collective."""
         trained = _trained(ddp.module)
+        if not all(parameter.is_leaf for parameter in trained):
+            raise RankupError(
+                "gradients-not-reduced",
+                "the model was called with other tensors in the place of its parameters, as torch.func.functional_call "
+                "does: ddp would not reduce their gradients",
+                hint="do that in the model's forward, in a module that holds it",
+                exit_code=1,
+            )
         # None: frozen for a while, as a discriminator is while its generator learns.
         if not trained or [id(parameter) for parameter in trained] == self._trained:
             return

@@ -28,6 +28,7 @@ from torch.optim import Optimizer
 from rankup.errors import RankupError
 from rankup.strategies.base import Strategy
 from rankup.strategies.buckets import Buckets
+from rankup.strategies.call_through import call_through
 from rankup.strategies.replicas import start_equal, trainable
 from rankup.strategies.unused import FillerGradients
 from rankup.strategies.weights import Weighed
@@ -77,18 +78,11 @@ class DDP(Strategy):
         self._buckets.append(Buckets(wrapped, self._renewed))
         wrapped.register_forward_pre_hook(self._buckets[-1])
         self._owners.clear()
-        return wrapped
+        return call_through(model, wrapped)
 
     def finish(self, model: nn.Module, optimizer: Optimizer, clip: float | None) -> tuple[nn.Module, Any]:
         optimizer.register_step_pre_hook(self._fillers.before_step)
         return model, optimizer
-
-    def unwrap(self, model: nn.Module) -> nn.Module:
-        if isinstance(model, DistributedDataParallel):
-            inner = model.module
-            assert isinstance(inner, nn.Module)
-            return inner
-        return model
 
     def weigh(self, weight: float) -> None:
         self._weighed.weight = weight
@@ -139,9 +133,8 @@ class DDP(Strategy):
             if not buckets.reduced_for(optimizer, parameter.grad):
                 raise not_reduced(
                     buckets.name_of(parameter),
-                    "the model that prepare returned was not called in this step",
-                    "call `model` of `model, opt, data = run.prepare(…)`, not the original and not model.module; "
-                    "call other methods than forward from forward",
+                    "the model was not called in this step: a loss came from another method, or from a part of it",
+                    "call the model itself, `model(x)`, and other methods than forward from its forward",
                 )
             if not buckets.finished():
                 raise not_reduced(
@@ -166,7 +159,7 @@ class DDP(Strategy):
                     raise not_reduced(
                         name,
                         "it was unfrozen, or put into the model, after the forward pass",
-                        "unfreeze before the forward pass, and call the model that prepare returned",
+                        "unfreeze before the forward pass",
                     )
 
     def layout(self) -> Any:

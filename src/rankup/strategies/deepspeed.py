@@ -52,10 +52,6 @@ class DeepSpeed(Strategy):
             parameter.data = parameter.data.contiguous()  # it flattens no other memory format
         return model
 
-    def unwrap(self, model: nn.Module) -> nn.Module:
-        inner: nn.Module = getattr(model, "module", model)
-        return inner
-
     def finish(self, model: nn.Module, optimizer: Optimizer, clip: float | None) -> tuple[nn.Module, Any]:
         config = {
             "train_micro_batch_size_per_gpu": 1,  # for its own reports; the engine takes any batch

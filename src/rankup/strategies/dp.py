@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from rankup.strategies.base import Strategy
+from rankup.strategies.call_through import call_through
 
 
 class DP(Strategy):
@@ -31,7 +32,4 @@ class DP(Strategy):
             "ddp with one process per GPU is faster",
             stacklevel=4,
         )
-        return nn.DataParallel(model)
-
-    def unwrap(self, model: nn.Module) -> nn.Module:
-        return model.module if isinstance(model, nn.DataParallel) else model
+        return call_through(model, nn.DataParallel(model))

@@ -72,9 +72,6 @@ class PP(Strategy):
             require_torch((2, 8), "pp on CPUs", "a stage may compute before all of its messages are there")
         return Pipeline(model, device, self._loss, self._microbatches or 2 * dist.get_world_size())
 
-    def unwrap(self, model: nn.Module) -> nn.Module:
-        return model.stage if isinstance(model, Pipeline) else model
-
     def agree(self, overflowed: torch.Tensor) -> None:
         dist.all_reduce(overflowed, op=dist.ReduceOp.MAX)
 
