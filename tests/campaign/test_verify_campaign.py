@@ -1,4 +1,4 @@
-"""Twenty SIGKILLs by chance on one process and on two, and other numbers of processes: still the same model."""
+"""Twenty SIGKILLs by chance on one to four processes, and other numbers of processes: still the same model."""
 
 from __future__ import annotations
 
@@ -34,19 +34,21 @@ def test_twenty_kills_and_other_numbers_of_processes_leave_the_same_model(tmp_pa
     all_on = ("mnist-cnn", "--epochs", "2", "--set", "augment=on")
     shared = ("--kills", "0", "--steps", "23", "--world", "1,2,4,1")
     all_off = ("mnist-cnn", "--epochs", "1", "--set", "dropout=off", "--precision", "fp64")
-    results = {
-        "1 process, dropout, shuffle, augmentation": verify(tmp_path, *killed, *all_on),
-        "2 processes, dropout, shuffle, augmentation": verify(
-            tmp_path, "--nproc-per-node", "2", *killed, *all_on
-        ),
+    kills = {
+        f"{processes} process{'es' * (processes > 1)}, dropout, shuffle, augmentation": verify(
+            tmp_path, "--nproc-per-node", str(processes), *killed, *all_on
+        )
+        for processes in (1, 2, 3, 4)
+    }
+    results = kills | {
         "1, 2, 4 and 1 processes, fp64": verify(tmp_path, *shared, *all_off),
         "1, 2, 4 and 1 processes, any-world, dropout, shuffle, augmentation": verify(
             tmp_path, "--kills", "4", *shared[2:], *all_on, "--exact", "any-world"
         ),
     }
     RESULTS.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
-    *kills, worlds, any_world = results.values()
-    for answer in kills:
+    *_, worlds, any_world = results.values()
+    for answer in kills.values():
         assert [row["verdict"] for row in answer["scenarios"]] == ["identical", "identical"]
         assert answer["scenarios"][1]["kills"] == KILLS
         assert answer["proved"], answer["not_crossed"]

@@ -7,6 +7,7 @@ import shlex
 import sys
 
 import pytest
+from cluster_jobs import log, rankup, submit
 from lab import Lab
 
 pytestmark = pytest.mark.cluster
@@ -67,3 +68,39 @@ def test_two_nodes_of_two_ranks_train_the_model_of_one_process(
     assert [rank[:3] for rank in ranks] == [(launcher, str(r), "4") for r in range(4)], job.log.read_text()
     for rank in ranks:
         assert rank[3:] == weights_of_one_process
+
+
+# In fp32 a sum over more than two ranks depends on its order, and so on how DDP lays out its buckets.
+KILLED = """
+import hashlib, os, signal, sys, torch, rankup
+run = rankup.init(seed=4, snapshots=rankup.Snapshots(every="3 steps"))
+x = torch.randn(120, 20, generator=torch.Generator().manual_seed(1))
+net = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(64, 5))
+model, opt, data = run.prepare(net, lambda p: torch.optim.SGD(p, lr=.1, momentum=.9),
+                               rankup.ResidentData(x, (x @ torch.ones(20, 5)).sin()), global_batch=17)
+begin = None
+for a, b in run.steps(data, epochs=3):
+    begin = run.steps_done if begin is None else begin
+    loss = (model(a) - b).square().mean(); loss.backward(); opt.step(); opt.zero_grad()
+    if begin == 0 and run.steps_done == int(sys.argv[1]) and run.world.rank == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in net.parameters())).hexdigest()
+print(f"rank {run.world.rank} began at {begin} and has {digest}", flush=True)
+"""
+
+
+def test_a_job_of_four_ranks_that_was_killed_goes_on_to_the_same_bits(cluster: Lab):
+    (cluster.shared / "killed.py").write_text(KILLED)
+    shape = ("--nodes", "2", "--nproc-per-node", "2", "--cpus-per-task", "1")
+    whole = submit(cluster, "--name", "whole", *shape, "killed.py", "0")
+    killed = submit(cluster, "--name", "killed", *shape, "killed.py", "11")
+    assert rankup(cluster, "logs", "-f", whole["run"], timeout=120).code == 0, log(whole)
+    assert rankup(cluster, "logs", "-f", killed["run"], timeout=120).code != 0
+    assert "began at" not in log(killed)
+    done = rankup(cluster, "resume", killed["run"])
+    assert done.code == 0, done.out + done.err
+    assert rankup(cluster, "logs", "-f", killed["run"], timeout=120).code == 0, log(killed)
+    began, digests = zip(*re.findall(r"began at (\d+) and has (\w+)", log(killed)), strict=True)
+    assert set(began) <= {"6", "9"}  # the newest snapshot that was durable
+    assert set(digests) == set(re.findall(r"began at 0 and has (\w+)", log(whole)))
+    assert len(digests) == 4 and len(set(digests)) == 1
