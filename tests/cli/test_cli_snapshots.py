@@ -179,6 +179,20 @@ def test_export_says_what_parts_there_are(run, capsys, tmp_path):
     assert call(capsys, "export", run, tmp_path / "x", "--part", "optimizer/state")[0] == 0
 
 
+def test_export_finds_the_one_model_of_a_run_and_asks_which_of_several(tmp_path, capsys):
+    """A run names its parts 0/model, 0/optimizer, 1/model, …"""
+    model = {"model": {"w": torch.ones(2)}, "optimizer": {"state": {"w": {"m": torch.zeros(2)}}}}
+    with Saver(tmp_path, ALONE) as saver:
+        saver.save(1, State({"0": model}))
+    assert call(capsys, "export", tmp_path, tmp_path / "one.safetensors")[0] == 0
+    assert read_safetensors(tmp_path / "one.safetensors").keys() == {"w"}
+    with Saver(tmp_path, ALONE) as saver:
+        saver.save(2, State({"0": model, "1": model}))
+    code, _, err = call(capsys, "export", tmp_path, tmp_path / "two.safetensors")
+    assert code == 2 and "[several-parts]" in err and "0/model, 1/model" in err
+    assert call(capsys, "export", tmp_path, tmp_path / "two.safetensors", "--part", "1/model")[0] == 0
+
+
 def test_export_overwrites_nothing_and_leaves_nothing_half_written(run, capsys, tmp_path):
     (tmp_path / "x").write_text("mine")
     assert "[file-exists]" in call(capsys, "export", run, tmp_path / "x")[2]

@@ -55,6 +55,7 @@ from rankup.runtime.registered import Values, as_stateful
 from rankup.runtime.registered_state import METER
 from rankup.runtime.replicas import Replicas
 from rankup.runtime.resume_settings import ResumeSettings
+from rankup.runtime.save_model import save_model
 from rankup.runtime.sections import one_first, shared_first
 from rankup.runtime.several_models import Models, container, each, like, parts_of
 from rankup.runtime.state import Stateful
@@ -395,6 +396,15 @@ class Run:
         """
         self._check_between_steps()
         self._survival.save_now()
+
+    def save_model(self, path: str | Path, model: nn.Module | None = None) -> None:
+        """Write the model's ``state_dict``, whole and on the CPU, to one file, on rank 0: for
+        ``model.load_state_dict(torch.load(path))`` on one process, without rankup. A collective: every rank calls it.
+
+        A name that ends in ``.safetensors`` gives that format. ``model`` is needed where several were prepared. Raises
+        RankupError, on all ranks, if the file cannot be written.
+        """
+        save_model(self, Path(path), model)
 
     @property
     def evaluating(self) -> bool:

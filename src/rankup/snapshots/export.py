@@ -28,18 +28,11 @@ _DTYPES = {
 def export(entry: Entry, manifest: Manifest, out: Path, part: str = "model") -> int:
     """Write the tensors below ``part/`` under their names without it; how many there are.
 
-    ``model`` also means the first model of several (``models/0/``). Raises RankupError where there is nothing of
-    that name, where the format knows no such dtype, or where ``out`` exists.
+    A run names the parts of what it prepared ``0/model``, ``0/optimizer``, ``1/model``, …: ``model`` is the one that is
+    there. Raises RankupError if there is no such part or several, if the format knows no such dtype, or if ``out``
+    exists.
     """
-    tensors = _below(manifest.tensors, f"{part}/") or _below(manifest.tensors, f"{part}s/0/")
-    if not tensors:
-        parts = sorted({name.split("/")[0] for name in manifest.tensors})
-        raise RankupError(
-            "nothing-to-export",
-            f"the snapshot holds no tensors called {part}/…",
-            context=str(entry.path),
-            hint=f"--part with one of: {', '.join(parts)}" if parts else "it holds no tensors at all",
-        )
+    tensors = _below(manifest.tensors, f"{_whole_part(entry, manifest, part)}/")
     if out.exists():
         raise RankupError("file-exists", f"{str(out)!r} exists already", hint="choose another name")
     header = _header(tensors, manifest)
@@ -63,6 +56,36 @@ def export(entry: Entry, manifest: Manifest, out: Path, part: str = "model") -> 
         with contextlib.suppress(OSError):
             half.unlink(missing_ok=True)
     return len(tensors)
+
+
+def _whole_part(entry: Entry, manifest: Manifest, part: str) -> str:
+    """``part``, or ``0/part`` if one model was prepared."""
+    if _below(manifest.tensors, f"{part}/"):
+        return part
+    firsts = sorted({name.split("/")[0] for name in manifest.tensors})
+    named = [
+        f"{first}/{part}"
+        for first in firsts
+        if first.isdigit() and _below(manifest.tensors, f"{first}/{part}/")
+    ]
+    if len(named) == 1:
+        return named[0]
+    if named:
+        raise RankupError(
+            "several-parts",
+            f"the run prepared {len(named)} models, so the snapshot holds several parts called {part}",
+            context=str(entry.path),
+            hint=f"--part with one of: {', '.join(named)}",
+        )
+    parts = sorted(
+        {"/".join(name.split("/")[: 1 + name.split("/")[0].isdigit()]) for name in manifest.tensors}
+    )
+    raise RankupError(
+        "nothing-to-export",
+        f"the snapshot holds no tensors called {part}/…",
+        context=str(entry.path),
+        hint=f"--part with one of: {', '.join(parts)}" if parts else "it holds no tensors at all",
+    )
 
 
 def _below(saved: dict[str, SavedTensor], prefix: str) -> dict[str, str]:

@@ -1,0 +1,114 @@
+"""``run.save_model``: the user's own keys, whole tensors, one file, from every strategy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import rankup
+from ranks import run_ranks
+from rankup.strategies import make_strategy
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8))
+        self.head = nn.Linear(8, 2)
+        self.tied = self.head
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.body(x).tanh())
+
+
+def trained(folder: str, strategy: str) -> dict[str, list[float]]:
+    """Saves in the loop and after it; the final weights by the run itself."""
+    run = rankup.init(seed=2, strategy=make_strategy(strategy))
+    x = torch.linspace(-1, 1, 72).sin().view(24, 3)
+    model, opt, data = run.prepare(
+        Net(), lambda p: torch.optim.SGD(p, lr=0.1), rankup.ResidentData(x, x[:, :2]), global_batch=6
+    )
+    for a, b in run.steps(data, epochs=2):
+        opt.zero_grad()
+        F.mse_loss(model(a), b).backward()
+        opt.step()
+        if run.steps_done == 2:
+            run.save_model(f"{folder}/middle.pt")
+    for name in ("new/model.pt", "model.safetensors"):
+        run.save_model(Path(folder) / name, model)
+    return (
+        {name: value.flatten().tolist() for name, value in model.state_dict().items()}
+        if strategy == "ddp"
+        else {}
+    )
+
+
+@pytest.mark.parametrize(("strategy", "world_size"), [("none", 1), ("ddp", 3), ("fsdp", 2)])
+def test_a_plain_program_loads_what_any_strategy_saved(strategy: str, world_size: int, tmp_path: Path):
+    ranks = run_ranks(trained, world_size, str(tmp_path), strategy)
+    saved = torch.load(tmp_path / "new" / "model.pt", weights_only=True)
+    net = Net()
+    net.load_state_dict(saved)
+    assert list(saved) == list(net.state_dict())
+    if strategy == "ddp":
+        assert {name: value.flatten().tolist() for name, value in saved.items()} == ranks[0] == ranks[2]
+    safetensors = pytest.importorskip("safetensors.torch", reason="safetensors is not installed")
+    again = safetensors.load_file(tmp_path / "model.safetensors")
+    assert all(torch.equal(again[name], saved[name]) for name in saved)
+    middle = torch.load(tmp_path / "middle.pt", weights_only=True)
+    assert not torch.equal(middle["head.weight"], saved["head.weight"])
+    assert not list(tmp_path.glob("**/.*"))
+
+
+def middle_changes_nothing(folder: str, save: bool) -> list[float]:
+    run = rankup.init(seed=2)
+    x = torch.linspace(-1, 1, 72).sin().view(24, 3)
+    model, opt, data = run.prepare(
+        Net(), lambda p: torch.optim.SGD(p, lr=0.1), rankup.ResidentData(x, x[:, :2]), global_batch=6
+    )
+    for a, b in run.steps(data, epochs=2):
+        opt.zero_grad()
+        F.mse_loss(model(a), b).backward()
+        opt.step()
+        if save and run.steps_done == 2:
+            run.save_model(f"{folder}/middle.pt")
+    return [value for tensor in model.state_dict().values() for value in tensor.flatten().tolist()]
+
+
+def test_saving_in_the_middle_of_an_epoch_changes_no_training(tmp_path: Path):
+    assert run_ranks(middle_changes_nothing, 2, str(tmp_path), True) == run_ranks(
+        middle_changes_nothing, 2, str(tmp_path), False
+    )
+
+
+def refused(folder: str) -> list[Any]:
+    run = rankup.init()
+    (Path(folder) / "file").write_text("")
+    codes = []
+
+    def code(*words: Any) -> None:
+        try:
+            run.save_model(*words)
+        except rankup.RankupError as error:
+            codes.append(error.code)
+
+    code(f"{folder}/a.pt")
+    run.prepare(nn.Linear(1, 1), None)
+    code(f"{folder}/file/a.pt")  # a file, and no directory
+    run.prepare(nn.Linear(1, 1), None)
+    code(f"{folder}/a.pt")
+    code(f"{folder}/a.pt", nn.Linear(1, 1))
+    return codes
+
+
+def test_what_cannot_be_saved_is_one_error_on_all_ranks_and_leaves_no_file(tmp_path: Path):
+    assert (
+        run_ranks(refused, 2, str(tmp_path))
+        == [["which-model", "model-not-written", "which-model", "not-prepared"]] * 2
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
