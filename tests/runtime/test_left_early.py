@@ -252,25 +252,3 @@ def test_a_training_that_met_its_target_leaves_a_snapshot(tmp_path: Path):
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=120)
     (run,) = (tmp_path / "runs" / "early").iterdir()
     assert [entry.path.name for entry in entries(run / "snapshots")] == ["step-6"]
-
-
-PERSISTENT = """
-import torch, rankup
-class Data(torch.utils.data.Dataset):
-    def __len__(self): return 8
-    def __getitem__(self, i): return torch.full((1,), float(i))
-run = rankup.init()
-model, opt, data = run.prepare(torch.nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=.1), Data(), global_batch=4,
-                               num_workers=1, persistent_workers=True)
-for x in run.steps(data, epochs=2):
-    model(x).sum().backward(); opt.step(); opt.zero_grad()
-print("through")
-"""
-
-
-def test_persistent_workers_end_with_the_script(tmp_path: Path):
-    (tmp_path / "train.py").write_text(PERSISTENT)
-    done = subprocess.run(
-        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "through\n", "")

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import torch
-import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from rankup.errors import RankupError
+from rankup.runtime.control import Control
 from rankup.runtime.data import ResidentData
 from rankup.runtime.digest import digest
 from rankup.runtime.loader_options import loader_options
@@ -100,7 +100,7 @@ def _readable(value: Any) -> Any:
 class SameData:
     """Of one run: compares each data set over ranks, once."""
 
-    def __init__(self, seed: int, control: dist.ProcessGroup | None) -> None:
+    def __init__(self, seed: int, control: Control | None) -> None:
         self._seed = seed
         self._control = control
         self._known: WeakSet[Any] = WeakSet()
@@ -113,8 +113,7 @@ class SameData:
             return
         if self._seen(data):
             return
-        everyone: list[Any] = [None] * dist.get_world_size(self._control)
-        dist.all_gather_object(everyone, identify(data, self._seed, loader), group=self._control)
+        everyone = self._control.gather("the comparison of the data", identify(data, self._seed, loader))
         first = everyone[0]
         others = [rank for rank, other in enumerate(everyone) if other.length != first.length]
         if others:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from rankup.errors import RankupError
+from rankup.runtime.control import Control
 from rankup.runtime.data import ResidentData
 from rankup.runtime.loader_options import check_names
 from rankup.runtime.loaders import DatasetFeed, Feed, ResidentFeed
@@ -31,7 +31,7 @@ class Here:
     seed: int
     device: torch.device
     precision: Precision
-    control: dist.ProcessGroup | None
+    control: Control | None
     shards: int = 0  # virtual ones (strategies/any_world.py)
 
 

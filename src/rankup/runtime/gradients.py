@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.closures import check_step, different_weights, weighed
+from rankup.runtime.control import Control
 from rankup.runtime.loaders import Batch
 from rankup.runtime.loss_weights import (
     check_reduction,
@@ -44,7 +44,7 @@ class Gradients:
         strategy: Strategy,
         replicas: int,
         device: torch.device,
-        control: dist.ProcessGroup | None,
+        control: Control | None,
         *,
         scaled: bool,
     ) -> None:
@@ -253,7 +253,7 @@ class Gradients:
         return units * self._replicas / self._sum(units)
 
     def _sum(self, units: float) -> float:
-        total = reduce_sum(units, self._control)
+        total = reduce_sum(units, self._control, "run.backward", by_line=False)
         if total <= 0.0:
             raise nothing_counted()
         return total
@@ -271,7 +271,9 @@ class Gradients:
         if len(self.weights) > 1:
             raise different_weights()
         weight = next(iter(self.weights), self._sample_weight)
-        return reduce_sum(weighed(loss, weight / self._replicas), self._control)
+        return reduce_sum(
+            weighed(loss, weight / self._replicas), self._control, "the loss of a closure", by_line=False
+        )
 
     # -------------------------------------------------------------------- step
 

@@ -14,12 +14,12 @@ import socket
 import sys
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from rankup.errors import RankupError
+from rankup.runtime.control import Control
 from rankup.runtime.open_files import check_limit, is_too_few, raise_limit, too_few
 from rankup.runtime.parting import part_well
 from rankup.strategies.groups import gloo_group, has_groups
@@ -32,16 +32,20 @@ PATIENCE = timedelta(days=1)
 _NEWER_STORE = TORCH >= (2, 8)
 
 
+_control: Control | None = None  # of this process
+
+
 @dataclass(frozen=True)
 class Groups:
     """Both are None with a world size of 1."""
 
-    control: dist.ProcessGroup | None
+    control: Control | None
     patient: dist.ProcessGroup | None
 
 
 def start_groups(world: World, device: torch.device, timeout: timedelta) -> Groups:
     """Form the default and the control group; taken over as it is where the script has formed the default one."""
+    global _control
     if world.world_size == 1:
         return Groups(None, None)
     owned = not dist.is_initialized()
@@ -71,16 +75,20 @@ def start_groups(world: World, device: torch.device, timeout: timedelta) -> Grou
         )
     first = not has_groups()
     try:
-        control = gloo_group("control", timeout)
+        group = gloo_group("control", timeout)
         patient = gloo_group("patient", PATIENCE)
     except RuntimeError as error:
         if is_too_few(error):
             raise too_few("the groups of ranks need more open files") from error
         raise
-    _compare_devices(world, device, control)
-    if first:  # another run of this process has seen to its end
-        part_well(owned)
-    return Groups(control, patient)
+    if (
+        first or _control is None or _control.group is not group
+    ):  # else another run of this process has made it
+        _control = Control(group, world, timeout)
+    _compare_devices(world, device, _control)
+    if first:
+        part_well(owned, _control.waiting.end)
+    return Groups(_control, patient)
 
 
 def _init_default(world: World, backend: str, timeout: timedelta) -> None:
@@ -159,11 +167,10 @@ def _choose_interface(world: World) -> None:
         os.environ["GLOO_SOCKET_IFNAME"] = name
 
 
-def _compare_devices(world: World, device: torch.device, control: dist.ProcessGroup) -> None:
+def _compare_devices(world: World, device: torch.device, control: Control) -> None:
     """Two ranks on one GPU, or a rank on a CPU among GPUs, fail late and darkly in NCCL."""
     which = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else ""
-    everyone: list[Any] = [None] * world.world_size
-    dist.all_gather_object(everyone, (socket.gethostname(), device.type, which), group=control)
+    everyone = control.gather("rankup.init", (socket.gethostname(), device.type, which))
     without = [rank for rank, (_, kind, _) in enumerate(everyone) if kind != "cuda"]
     if without and len(without) < world.world_size:
         raise RankupError(

@@ -65,13 +65,27 @@ class Shielded:
             self._own(worker)
 
 
-def dismiss_at_exit(loader: DataLoader[Any]) -> None:
-    """Persistent workers are told to end before the interpreter does: it would end them by SIGTERM, from which they are
-    shielded, and wait for ever."""
+class Loader(DataLoader[Any]):
+    """A DataLoader whose workers end with this process, whoever holds its iterators then."""
 
-    def dismiss(held: weakref.ref[DataLoader[Any]]) -> None:
-        if (loader := held()) is not None:
-            loader._iterator = None
+    def _get_iterator(self) -> Any:
+        iterator = super()._get_iterator()
+        if hasattr(iterator, "_workers"):
+            if not _iterators:
+                atexit.unregister(_dismiss_workers)
+                atexit.register(_dismiss_workers)  # after, and so called before, what waits for children
+            _iterators.add(iterator)
+        return iterator
 
-    if loader.persistent_workers:
-        atexit.register(dismiss, weakref.ref(loader))
+
+_iterators: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _dismiss_workers() -> None:
+    """The interpreter would end them by SIGTERM, from which they are shielded, and wait for ever. Nobody needs what they
+    do any more."""
+    workers = [worker for iterator in _iterators for worker in iterator._workers]
+    if workers:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler raises for a worker that is killed
+    for worker in workers:
+        worker.kill()

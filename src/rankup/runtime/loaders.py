@@ -12,10 +12,11 @@ from itertools import islice, pairwise
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
+from torch.utils.data import Dataset, Sampler, default_collate
 
+from rankup.errors import RankupError
 from rankup.runtime.data import Columns, ResidentData
-from rankup.runtime.loader_options import dismiss_at_exit, loader_options
+from rankup.runtime.loader_options import Loader, loader_options
 from rankup.runtime.nested import map_tensors
 from rankup.runtime.position import Position
 from rankup.runtime.precision import Precision
@@ -234,7 +235,7 @@ class DatasetFeed:
         self._order = _Order(sharding, parts, fill)
         # iter(DataLoader) draws from a generator even where nothing is random: not from the model's.
         self._generator = torch.Generator()
-        self._loader: DataLoader[Any] = DataLoader(
+        self._loader = Loader(
             KeyedFetch(dataset, collate, sharding.seed, sample_rng),
             batch_size=None,
             sampler=self._order,
@@ -242,7 +243,6 @@ class DatasetFeed:
             generator=self._generator,
             **options,
         )
-        dismiss_at_exit(self._loader)
 
     @property
     def steps(self) -> int:
@@ -259,7 +259,31 @@ class DatasetFeed:
         pieces = cut(self.sharding, plan, start, self._parts, fill=self._fill)
         move = self._move
         for piece, value in zip(pieces, self._loader, strict=True):
+            _check_rows(value, piece.stop - piece.start)
             yield Batch(value if move is None else move(value), *piece[2:])
+
+
+def _check_rows(value: Any, samples: int) -> None:
+    """An error where a batch has lost samples, as by a ``collate_fn`` that drops bad ones: each rank's mean would be
+    weighed by samples that are not in it. Only where all of its tensors tell the same."""
+    rows: set[int] = set()
+    others = False
+
+    def look(tensor: torch.Tensor) -> torch.Tensor:
+        nonlocal others
+        others |= samples in tensor.shape
+        rows.update(tensor.shape[:1])
+        return tensor
+
+    map_tensors(look, value)
+    if not others and len(rows) == 1 and (held := rows.pop()) < samples:
+        raise RankupError(
+            "samples-dropped",
+            f"a batch of {samples} samples has {held} rows after collate_fn",
+            hint="leave bad samples out of the data set (torch.utils.data.Subset), or keep their rows and mask them in "
+            "the loss: run.backward(loss, count=…)",
+            exit_code=1,
+        )
 
 
 def mover(device: torch.device, precision: Precision) -> Callable[[Any], Any] | None:

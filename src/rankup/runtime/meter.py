@@ -104,7 +104,7 @@ class Meter:
             self._clear()
         sums: dict[str, float] = {}
         counts: dict[str, int] = {}
-        for their_sums, their_counts in gather(mine, self._run.control):
+        for their_sums, their_counts in gather(mine, self._run.control, "run.meter.means"):
             for name, value in their_sums.items():
                 sums[name] = sums.get(name, 0.0) + value
                 counts[name] = counts.get(name, 0) + their_counts[name]

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -19,8 +20,9 @@ EXIT_GRACE_S = 5
 SETTLE_S = 1.0
 
 
-def part_well(owned: bool) -> None:
-    """See to the end of this process now. ``owned``: the process group is ours to destroy.
+def part_well(owned: bool, before: Callable[[], None]) -> None:
+    """See to the end of this process now. ``owned``: the process group is ours to destroy;
+    ``before`` is called before that.
 
     On an exception the other ranks sit in a collective that will never complete: to wait for them would hang all.
     """
@@ -36,6 +38,7 @@ def part_well(owned: bool) -> None:
         faulthandler.dump_traceback_later(EXIT_GRACE_S, exit=True, file=quiet)
 
     def leave() -> None:
+        before()
         if owned and not failed and dist.is_initialized():
             dist.destroy_process_group()
         settle()

@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
+from rankup.runtime.control import Control
 from rankup.strategies.clipping import local
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class PendingGradients:
     """Of one run. ``any_rank`` says whether there are any; ``state`` and ``load`` take and put them back."""
 
-    def __init__(self, run: Run, control: dist.ProcessGroup | None) -> None:
+    def __init__(self, run: Run, control: Control | None) -> None:
         self._run = run
         self._control = control
         self._stepped: dict[int, _Step] = {}  # of each optimizer, its last one
@@ -45,10 +45,8 @@ class PendingGradients:
 
     def any_rank(self) -> bool:
         """Whether some rank has gradients that wait. A collective."""
-        mine = torch.tensor(int(self.any_here()))
-        if self._control is not None:
-            dist.all_reduce(mine, op=dist.ReduceOp.MAX, group=self._control)
-        return bool(mine)
+        mine = self.any_here()
+        return mine if self._control is None else self._control.any("the gradients before a save", mine)
 
     def state(self) -> list[dict[str, torch.Tensor]]:
         """This rank's gradients, for each prepared model by parameter name."""

@@ -12,12 +12,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from rankup.errors import RankupError
+from rankup.runtime.control import Control
 from rankup.snapshots.checksum import pair
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Sums = dict[str, tuple[int, int]]  # name of a tensor → its checksum
 class Replicas:
     """Of one run. Nothing is compared where there is one replica."""
 
-    def __init__(self, run: Run, control: dist.ProcessGroup | None) -> None:
+    def __init__(self, run: Run, control: Control | None) -> None:
         self._run = run
         self._control = control if run.replicas > 1 else None
         self._steps = 0  # of this loop
@@ -86,14 +86,12 @@ class Replicas:
     def _agree(self, mine: Sums, what: str, when: str) -> bool:
         """Whether there was anything to compare. RankupError where ranks differ."""
         text = repr(sorted(mine.items())).encode()
-        number = int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "big")
-        message = torch.tensor([number, -number, len(mine)])
-        dist.all_reduce(message, op=dist.ReduceOp.MAX, group=self._control)
-        if int(message[0]) == -int(message[1]):
-            return bool(message[2])
-        everyone: list[Any] = [None] * self._run.world.world_size
-        dist.all_gather_object(everyone, mine, group=self._control)
-        raise _differ(everyone, what, when)
+        number = int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "big")
+        assert self._control is not None
+        total, taken = self._control.add("the comparison of the replicas", number, len(mine))
+        if total == number * self._control.world_size:
+            return taken > 0
+        raise _differ(self._control.gather("the comparison of the replicas", mine), what, when)
 
 
 def _differ(everyone: list[Sums], what: str, when: str) -> RankupError:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
@@ -36,6 +35,7 @@ from rankup.runtime.any_world import (
 from rankup.runtime.batch_statistics import check_shares
 from rankup.runtime.choice import choose_strategy
 from rankup.runtime.closures import check_closures, share_losses
+from rankup.runtime.control import Control
 from rankup.runtime.data_identity import SameData
 from rankup.runtime.device import choose_device
 from rankup.runtime.evaluation import Evaluations
@@ -395,6 +395,7 @@ class Run:
         saves by itself. Where ``state_dict`` may be taken. A collective.
         """
         self._check_between_steps()
+        self._enter("run.save")
         self._survival.save_now()
 
     def save_model(self, path: str | Path, model: nn.Module | None = None) -> None:
@@ -412,8 +413,8 @@ class Run:
         return self.evaluations.any_open
 
     @property
-    def control(self) -> dist.ProcessGroup | None:
-        """The group for small numbers of the host: gloo, also where the model is on GPUs. None for one process."""
+    def control(self) -> Control | None:
+        """Of the small numbers that ranks exchange; None for one process."""
         return self._control
 
     @property
@@ -496,10 +497,12 @@ class Run:
 
     def main_first(self) -> AbstractContextManager[None]:
         """``with run.main_first():`` rank 0 runs the body, then all others do."""
+        self._enter("run.main_first")
         return one_first(self.world.rank == 0, self._patient)
 
     def node_first(self) -> AbstractContextManager[None]:
         """``with run.node_first():`` one process of each node runs the body, then all others do."""
+        self._enter("run.node_first")
         return one_first(self.world.local_rank == 0, self._patient)
 
     def shared_first(self, directory: str | Path) -> AbstractContextManager[None]:
@@ -507,7 +510,13 @@ class Run:
 
         Under a file lock, so that two jobs do not fetch at once. The body must look whether the work is done.
         """
+        self._enter("run.shared_first")
         return shared_first(Path(directory), self.world, self._patient)
+
+    def _enter(self, what: str) -> None:
+        """All ranks are on this line of the script, or it is an error."""
+        if self._control is not None:
+            self._control.enter(what)
 
     def settle_buffers(self) -> None:
         """Make the ranks' BatchNorm statistics one. The runtime calls it after an epoch and before an evaluation."""

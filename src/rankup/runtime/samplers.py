@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from rankup.errors import RankupError
+from rankup.runtime.control import Control
 from rankup.runtime.generators import Generators
 from rankup.runtime.seed import derive
 from rankup.runtime.shard import Plan, cuts
@@ -52,7 +52,7 @@ class SampledOrder:
         name = f"{self._what} {type(self._sampler).__qualname__}"
         return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "little")
 
-    def check(self, control: dist.ProcessGroup | None) -> None:
+    def check(self, control: Control | None) -> None:
         """An error for a sampler whose order does not follow from the seed and the epoch. A collective."""
         shards = [each for each in self._chain() if hasattr(each, "num_replicas")]
         if shards:
@@ -74,8 +74,7 @@ class SampledOrder:
         if control is None:
             return
         text = repr((first.order.tolist(), list(first.starts)))
-        digests: list[Any] = [None] * dist.get_world_size(control)
-        dist.all_gather_object(digests, hashlib.sha256(text.encode()).hexdigest(), group=control)
+        digests = control.gather("run.prepare", hashlib.sha256(text.encode()).hexdigest())
         other = next((rank for rank, digest in enumerate(digests) if digest != digests[0]), None)
         if other is not None:
             raise RankupError(

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch.utils.data import Dataset, get_worker_info
 
+from rankup.errors import RankupError
 from rankup.runtime.generators import reseed, restore, same, states
 from rankup.runtime.seed import derive
 
@@ -53,7 +54,22 @@ class KeyedFetch(Dataset[Any]):
                 restore(before)
 
     def _fetch(self, samples: list[int]) -> list[Any]:
-        if self._batched:
+        try:
+            if not self._batched:
+                return [self._dataset[sample] for sample in samples]
             fetched: list[Any] = self._dataset.__getitems__(samples)  # type: ignore[attr-defined]
-            return fetched
-        return [self._dataset[sample] for sample in samples]
+        except StopIteration as error:  # the loop over the loader would take it for the end of the epoch
+            raise RankupError(
+                "sample-missing",
+                f"{type(self._dataset).__name__} raised StopIteration for one of the samples {samples}",
+                hint="__getitem__ must give a sample for each index below len(dataset)",
+                exit_code=1,
+            ) from error
+        if len(fetched) != len(samples):
+            raise RankupError(
+                "sample-missing",
+                f"{type(self._dataset).__name__}.__getitems__ gave {len(fetched)} samples for {len(samples)} indices",
+                hint="it must give one sample for each index",
+                exit_code=1,
+            )
+        return fetched

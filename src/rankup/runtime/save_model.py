@@ -24,6 +24,8 @@ def save_model(run: Run, path: Path, model: nn.Module | None) -> None:
     """See ``Run.save_model``."""
     model = _the_model(run, model)
     check_whole(run)
+    if run.control is not None:
+        run.control.enter("run.save_model")
     replacing = {}
     if (
         run.buffers_differ and run.replicas > 1
@@ -33,9 +35,10 @@ def save_model(run: Run, path: Path, model: nn.Module | None) -> None:
     for name, buffer in model.named_buffers(remove_duplicate=False):
         if id(buffer) in replacing and name in weights:
             weights[name] = replacing[id(buffer)].cpu()
-    error = next(filter(None, gather(_write(weights, path) if run.is_main else None, run.control)), None)
-    if error is not None:
-        code, said, hint = error
+    mine = _write(weights, path) if run.is_main else None
+    failed = [error for error in gather(mine, run.control, "run.save_model") if error]
+    if failed:
+        code, said, hint = failed[0]
         raise RankupError(code, said, hint=hint, exit_code=1)
 
 

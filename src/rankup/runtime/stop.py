@@ -18,10 +18,8 @@ import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-import torch
-import torch.distributed as dist
-
 from rankup.core.rundir import RunDir
+from rankup.runtime.control import Control
 from rankup.world import World
 
 AGREE_EVERY_S = 1.0
@@ -32,7 +30,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 class StopWatch:
     """Call ``requested`` at the same points on every rank; once true, it stays true."""
 
-    def __init__(self, run_dir: RunDir | None, rank: int, control: dist.ProcessGroup | None) -> None:
+    def __init__(self, run_dir: RunDir | None, rank: int, control: Control | None) -> None:
         self._run_dir = run_dir
         self._rank = rank
         self._control = control
@@ -96,20 +94,20 @@ class StopWatch:
         self._looked = now
         return _due(self._run_dir.stop_request(), self.takes())
 
-    def _agree(self, control: dist.ProcessGroup) -> None:
-        """The largest of what all ranks say: (stop?, and by rank 0 alone: save?, calls until the next time)."""
-        message = torch.tensor([int(self._asked()), 0, 0])
+    def _agree(self, control: Control) -> None:
+        """What all ranks say: (stop?, and by rank 0 alone: save?, calls until the next time)."""
+        asked, save, every = self._asked(), 0, 0
         if self._rank == 0:
             now = time.monotonic()
             per_call = max((now - self._agreed_at) / self._every, 1e-6)
             # Bounded, since the steps to come may be slower than those before: an evaluation, a larger batch.
-            message[1] = int(self.save_due())
-            message[2] = max(1, min(int(AGREE_EVERY_S / per_call), 4 * self._every, MOST_CALLS))
+            save = int(self.save_due())
+            every = max(1, min(int(AGREE_EVERY_S / per_call), 4 * self._every, MOST_CALLS))
             self._agreed_at = now
-        dist.all_reduce(message, op=dist.ReduceOp.MAX, group=control)
-        self._stop = bool(message[0])
-        self._save = bool(message[1])
-        self._every = int(message[2])
+        asking, saving, calls = control.add("the check for a request to stop", asked, save, every)
+        self._stop = asking > 0
+        self._save = saving > 0
+        self._every = int(calls)
         self._calls_left = self._every - 1
 
 
@@ -126,7 +124,7 @@ def _due(request: str | None, takes: float | None) -> bool:
 _watch: StopWatch | None = None
 
 
-def watch(run_dir: RunDir | None, rank: int, control: dist.ProcessGroup | None) -> StopWatch:
+def watch(run_dir: RunDir | None, rank: int, control: Control | None) -> StopWatch:
     """What ``should_stop`` of this process asks from now on; ``rankup.init`` calls it."""
     global _watch
     _watch = StopWatch(run_dir, rank, control)

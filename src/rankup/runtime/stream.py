@@ -16,12 +16,12 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch.utils.data import DataLoader, IterableDataset, default_collate
+from torch.utils.data import IterableDataset, default_collate
 
 from rankup.core.share import share
 from rankup.errors import RankupError
-from rankup.runtime.loader_options import dismiss_at_exit, loader_options
+from rankup.runtime.control import Control, Exchange
+from rankup.runtime.loader_options import Loader, loader_options
 from rankup.runtime.loaders import Batch, mover
 from rankup.runtime.position import Position
 from rankup.runtime.precision import Precision
@@ -56,7 +56,7 @@ class StreamFeed:
         seed: int,
         device: torch.device,
         precision: Precision,
-        control: dist.ProcessGroup | None,
+        control: Control | None,
         *,
         parts: int = 1,
         fill: bool = True,
@@ -78,7 +78,7 @@ class StreamFeed:
         readers = world_size * self._workers
         self._notes = Notes(known(sharded, readers), shared=options.get("num_workers", 0) > 0)
         self._generator = torch.Generator()
-        self._loader: DataLoader[Any] = DataLoader(
+        self._loader = Loader(
             StreamReader(
                 dataset,
                 self._notes,
@@ -96,7 +96,6 @@ class StreamFeed:
             collate_fn=_as_is,
             **options,
         )
-        dismiss_at_exit(self._loader)
         self._number = next(self._made)
         self._dataset = dataset
         self._sharded = sharded
@@ -130,7 +129,7 @@ class StreamFeed:
         except GeneratorExit:
             # The other ranks may be through with their evaluation, and wait in the comparison below.
             if not self._fill:
-                with contextlib.suppress(RuntimeError, ValueError):  # the process may be ending
+                with contextlib.suppress(RankupError, RuntimeError, ValueError):  # the process may be ending
                     self._gather((None, [], 0))
             raise
         finally:
@@ -159,10 +158,9 @@ class StreamFeed:
 
     def _in_step(self, local: Iterator[Any]) -> Iterator[Batch]:
         filler: Any = None
-        pieces, total, work = self._announce(local)
+        pieces, total = self._announce(local)
         while True:
-            work.wait()
-            held, held_total = pieces, int(total.item())
+            held, held_total = pieces, int(total.wait()[0])
             if held_total == 0:
                 return
             if held is None:
@@ -175,16 +173,15 @@ class StreamFeed:
                     )
                 held = [(value, 0) for value, _ in filler]
             filler = held
-            pieces, total, work = self._announce(local)  # the next step's, while this one computes
+            pieces, total = self._announce(local)  # the next step's, while this one computes
             for number, (value, count) in enumerate(held):
                 yield Batch(self._place(value), count, held_total, number == len(held) - 1)
 
-    def _announce(self, local: Iterator[Any]) -> tuple[Any, torch.Tensor, dist.Work]:
+    def _announce(self, local: Iterator[Any]) -> tuple[Any, Exchange]:
         pieces = next(local, None)
-        total = torch.tensor(sum(count for _, count in pieces) if pieces else 0)
-        work = dist.all_reduce(total, group=self._control, async_op=True)
-        assert work is not None
-        return pieces, total, work
+        assert self._control is not None
+        mine = sum(count for _, count in pieces) if pieces else 0
+        return pieces, self._control.begin("the next batch of a stream", mine)
 
     def _check_pass(self) -> None:
         """A collective, for a pass that this rank has completed."""
@@ -202,11 +199,7 @@ class StreamFeed:
             warnings.warn(warning, stacklevel=2)
 
     def _gather(self, mine: Any) -> list[Any]:
-        if self._control is None:
-            return [mine]
-        everyone: list[Any] = [None] * dist.get_world_size(self._control)
-        dist.all_gather_object(everyone, mine, group=self._control)
-        return everyone
+        return [mine] if self._control is None else self._control.gather("a pass over a stream", mine)
 
     def _place(self, value: Any) -> Any:
         return value if self._move is None else self._move(value)

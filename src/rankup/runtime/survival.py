@@ -25,13 +25,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-import torch.distributed as dist
-
 from rankup.core import resume_with
 from rankup.core.units import parse_duration
 from rankup.errors import RankupError
 from rankup.runtime import buffers, registered_state, state
+from rankup.runtime.control import Control
 from rankup.runtime.held import Held
 from rankup.runtime.loaders import Feed
 from rankup.runtime.stop import StopWatch
@@ -107,9 +105,7 @@ class Snapshots:
 class Survival:
     """Of one run. Without a directory it only listens: a request to stop ends the run without a snapshot."""
 
-    def __init__(
-        self, run: Run, options: Snapshots, watch: StopWatch, control: dist.ProcessGroup | None
-    ) -> None:
+    def __init__(self, run: Run, options: Snapshots, watch: StopWatch, control: Control | None) -> None:
         self._run = run
         self._options = options.in_force()
         self._watch = watch
@@ -420,10 +416,7 @@ class Survival:
 
     def _all(self, mine: bool) -> bool:
         """Whether it holds on all ranks. A collective."""
-        answer = torch.tensor(int(mine))
-        if self._control is not None:
-            dist.all_reduce(answer, op=dist.ReduceOp.MIN, group=self._control)
-        return bool(answer)
+        return mine if self._control is None else not self._control.any("the end of a run", not mine)
 
     def _takes(self) -> float | None:
         whole = self._saver.seconds.whole if self._saver is not None else None

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from rankup.errors import RankupError
 from rankup.strategies.block_order import BlockOrder
-from rankup.strategies.groups import control_group
+from rankup.strategies.groups import strategy_group
 
 
 @dataclass(eq=False)
@@ -193,7 +193,7 @@ class Units:
         if joined and not self.deferred:
             slots = [slot for root in joined for unit in root.units for slot in unit.slots]
             used = torch.tensor([slot.used for slot in slots], dtype=torch.int32)
-            dist.all_reduce(used, op=dist.ReduceOp.MAX, group=control_group())
+            dist.all_reduce(used, op=dist.ReduceOp.MAX, group=strategy_group())
             unused = [slot for slot, count in zip(slots, used.tolist(), strict=True) if not count]
             for slot in slots:
                 slot.used = False

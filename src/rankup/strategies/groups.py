@@ -32,10 +32,7 @@ def has_groups() -> bool:
     return bool(_made) and _default is dist.group.WORLD
 
 
-def control_group() -> dist.ProcessGroup:
-    """The one for numbers that ranks exchange beside the computation: the run's, if there is a run."""
-    if _default is dist.group.WORLD:
-        for (purpose, _), group in reversed(_made.items()):
-            if purpose == "control":
-                return group
-    return gloo_group("control", TIMEOUT)
+def strategy_group() -> dist.ProcessGroup:
+    """For numbers that ranks exchange in the course of a step. Not the run's own group: a script may ask for a sum on
+    one rank while another one is in its step, and these must not meet."""
+    return gloo_group("strategy", TIMEOUT)

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
-from rankup.strategies.groups import control_group
+from rankup.strategies.groups import strategy_group
 
 
 class FillerGradients:
@@ -39,7 +39,7 @@ class FillerGradients:
         if not parameters:
             return
         used = torch.tensor([[id(p) in ids for p in parameters] for ids in self._used], dtype=torch.int32)
-        dist.all_reduce(used, op=dist.ReduceOp.MAX, group=control_group())
+        dist.all_reduce(used, op=dist.ReduceOp.MAX, group=strategy_group())
         for ids in self._used:
             ids.difference_update(map(id, parameters))
         for parameter, by_filler, by_samples in zip(parameters, *used.tolist(), strict=True):

@@ -1,0 +1,31 @@
+"""Where in the user's script the program is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+_OURS = str(Path(__file__).parents[1]) + os.sep
+_LIBRARIES = (_OURS, str(Path(torch.__file__).parent) + os.sep, str(Path(os.__file__).parent) + os.sep)
+
+
+def call_site(frame: FrameType | None = None) -> str:
+    """``train.py:33``: the innermost line, from ``frame`` (the caller's) outwards, that is no library's."""
+    innermost = frame = frame or sys._getframe(1)
+    at: FrameType | None = frame
+    while at is not None:
+        name = at.f_code.co_filename
+        if not name.startswith(_LIBRARIES) and not name.startswith("<frozen"):
+            return _place(at)
+        at = at.f_back
+    return _place(innermost)
+
+
+def _place(frame: FrameType) -> str:
+    name = frame.f_code.co_filename
+    here = os.getcwd() + os.sep  # noqa: PTH109  # a string is all that is needed
+    return f"{name.removeprefix(here)}:{frame.f_lineno}"

@@ -1,0 +1,170 @@
+"""Who waits where: a rank that has waited long for the others says so, and where each of them is.
+
+A thread of each process looks every few seconds. Ranks ask and answer by the store of the process group, which answers
+also while all of them wait in collectives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from rankup.runtime.call_site import call_site
+from rankup.world import World
+
+WAIT_S = 30.0  # before anything is said
+POLL_S = 2.0
+ANSWER_S = 2 * POLL_S + 2.0
+_PREFIX = "rankup-waiting"
+
+
+class Waiting:
+    """Of one process."""
+
+    def __init__(self, world: World) -> None:
+        self._rank = world.rank
+        self._world_size = world.world_size
+        self._main = threading.get_ident()
+        self._now: tuple[str, float] | None = None  # what the main thread waits in, and since when
+        self._store = _store()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="rankup-waiting", daemon=True)
+        if self._store is not None:
+            self._thread.start()
+
+    @contextlib.contextmanager
+    def here(self, what: str) -> Iterator[None]:
+        """Around a collective."""
+        before, self._now = self._now, (what, time.monotonic())
+        try:
+            yield
+        finally:
+            self._now = before
+
+    def end(self) -> None:
+        """The process leaves its group: the others may ask for it."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=1.0)
+        with contextlib.suppress(RuntimeError, ValueError):
+            if self._store is not None:
+                self._store.set(f"left/{self._rank}", "")
+
+    def others(self) -> list[str]:
+        """Where the other ranks are, as far as they answer: ``rank 1 is at train.py:40``."""
+        try:
+            return self._ask() if self._store is not None else []
+        except RuntimeError:  # the store was a rank's that has ended
+            return []
+
+    def ended(self) -> list[int]:
+        """The ranks that have said that they end."""
+        try:
+            ranks = range(self._world_size) if self._store is not None else ()
+            return [rank for rank in ranks if self._store.check([f"left/{rank}"])]
+        except RuntimeError:  # the store was of a rank that has ended
+            return []
+
+    def tell_all(self, topic: str, text: str) -> list[str]:
+        """``rank 0 in TEXT`` of each rank that tells within some seconds."""
+        store = self._store
+        if store is None:
+            return [f"rank {self._rank} in {text}"]
+        try:
+            store.set(f"{topic}/{self._rank}", text)
+            told = [f"rank {rank} in {said}" for rank, said in self._answers(store, topic)]
+            deadline = time.monotonic() + POLL_S
+            read = store.add(f"{topic}/read", 1)
+            while self._rank == 0 and read < len(told) and time.monotonic() < deadline:
+                time.sleep(0.02)  # the store is rank 0's, mostly, and ends with it
+                read = store.add(f"{topic}/read", 0)
+            return told
+        except RuntimeError:
+            return [f"rank {self._rank} in {text}"]
+
+    # ------------------------------------------------------------------ inside
+
+    def _watch(self) -> None:
+        answered, said = 0, None
+        try:
+            while not self._over.wait(POLL_S):
+                waits = self._now
+                if waits is not None and waits is not said and time.monotonic() - waits[1] >= WAIT_S:
+                    said = waits
+                    self._say(waits, answered)
+                asked = self._store.add("asked", 0)
+                if asked > answered:
+                    answered = asked
+                    self._store.set(f"where/{asked}/{self._rank}", self._where())
+        except RuntimeError:
+            return  # the store is gone, with the rank that had it
+
+    def _say(self, waits: tuple[str, float], answered: int) -> None:
+        """One rank says it, however many wait."""
+        if self._store.add("asked", 0) > answered:
+            return
+        others = self._ask()
+        print(
+            f"rankup: rank {self._rank} has waited {time.monotonic() - waits[1]:.0f} s in {self._where()}; "
+            + "; ".join(others),
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def _ask(self) -> list[str]:
+        number = self._store.add("asked", 1)
+        self._store.set(f"where/{number}/{self._rank}", self._where())
+        said = dict(self._answers(self._store, f"where/{number}"))
+        found = []
+        for rank in range(self._world_size):
+            if rank == self._rank:
+                continue
+            if self._store.check([f"left/{rank}"]):
+                found.append(f"rank {rank} has ended")
+            elif rank in said:
+                found.append(f"rank {rank} is at {said[rank]}")
+            else:
+                found.append(f"rank {rank} does not answer")
+        return found
+
+    def _answers(self, store: Any, topic: str) -> list[tuple[int, str]]:
+        """(rank, what it told), of those that have until all have or the time is over."""
+        deadline = time.monotonic() + ANSWER_S
+        told: dict[int, str] = {}
+        while True:
+            for rank in range(self._world_size):
+                if rank not in told and store.check([f"{topic}/{rank}"]):
+                    told[rank] = store.get(f"{topic}/{rank}").decode()
+            gone = sum(store.check([f"left/{rank}"]) for rank in range(self._world_size) if rank not in told)
+            if len(told) + gone >= self._world_size or time.monotonic() > deadline:
+                return sorted(told.items())
+            time.sleep(0.2)
+
+    def _where(self) -> str:
+        """What the main thread does now."""
+        frame = sys._current_frames().get(self._main)
+        place = call_site(frame) if frame is not None else "its end"
+        waits = self._now
+        return f"{waits[0]} at {place}" if waits is not None else place
+
+
+def _store() -> Any:
+    """The process group's, under names of ours, by a connection of its own where torch can make one."""
+    try:
+        from torch.distributed.distributed_c10d import _get_default_store
+
+        store: Any = _get_default_store()
+        with contextlib.suppress(AttributeError, RuntimeError, NotImplementedError):
+            store = store.clone()
+        store = dist.PrefixStore(_PREFIX, store)  # type: ignore[attr-defined]
+        store.set_timeout(timedelta(seconds=30))
+    except (ImportError, RuntimeError, ValueError, AttributeError):
+        return None
+    return store
