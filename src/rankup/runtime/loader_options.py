@@ -82,8 +82,8 @@ _iterators: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _dismiss_workers() -> None:
-    """The interpreter would end them by SIGTERM, from which they are shielded, and wait for ever. Nobody needs what they
-    do any more."""
+    """The interpreter would end them by SIGTERM, from which they are shielded, and wait for ever. Nobody needs their
+    work any more."""
     workers = [worker for iterator in _iterators for worker in iterator._workers]
     if workers:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler raises for a worker that is killed
