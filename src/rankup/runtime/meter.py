@@ -76,6 +76,7 @@ class Meter:
         if samples == 0:
             return
         for name, value in values.items():
+            run.nan_watch.see(f"{name} of run.meter", value)
             self._accumulate(name, *_sum_of(name, value, samples, count, reduction))
 
     def _accumulate(self, name: str, value: Any, factor: Count, number: Count) -> None:
@@ -99,6 +100,7 @@ class Meter:
         """The means over all ranks of what was added since the last call, or since the first with ``reset=False``.
         A collective, and waits for the device."""
         check_whole_batch(self._run)
+        self._run.nan_watch.ask()
         mine = (self._numbers(), self._whole_counts())
         if reset:
             self._clear()

@@ -32,6 +32,7 @@ from rankup.runtime.any_world import (
     check_whole_batch,
     shards_for,
 )
+from rankup.runtime.argument_types import check_types
 from rankup.runtime.batch_statistics import check_shares
 from rankup.runtime.choice import choose_strategy
 from rankup.runtime.closures import check_closures, share_losses
@@ -47,6 +48,7 @@ from rankup.runtime.group import start_groups
 from rankup.runtime.loaders import Batch, DatasetFeed, Feed, ResidentFeed
 from rankup.runtime.lockstep import even_batch
 from rankup.runtime.meter import Meter
+from rankup.runtime.nan_watch import NanWatch
 from rankup.runtime.optimizer import OptimizerSource, build_optimizer
 from rankup.runtime.pending import PendingGradients
 from rankup.runtime.precision import Precision, make_precision
@@ -91,6 +93,21 @@ def init(
 
     Raises RankupError for a contradictory environment, an unreachable rendezvous, or an unknown name.
     """
+    optional = type(None)
+    check_types(
+        "rankup.init",
+        {
+            "name": (name, (str,), '"fold-2"'),
+            "seed": (seed, (int,), "0"),
+            "device": (device, (str,), '"cuda"'),
+            "precision": (precision, (str,), '"bf16"'),
+            "strategy": (strategy, (str, Strategy), '"ddp"'),
+            "exact": (exact, (str,), '"any-world"'),
+            "virtual_shards": (virtual_shards, (int,), "4"),
+            "snapshots": (snapshots, (Snapshots, optional), 'rankup.Snapshots(every="10m")'),
+            "timeout": (timeout, (timedelta,), "datetime.timedelta(minutes=10)"),
+        },
+    )
     check_name(name)
     world = World.detect(os.environ)
     place = choose_device(world, device)
@@ -101,7 +118,7 @@ def init(
         make_precision(precision, place),
         choose_strategy(strategy, world) if shards == 0 else any_world(strategy, world, shards, place),
         seed,
-        snapshots or Snapshots(),
+        snapshots,
         timeout,
         name,
     )
@@ -117,7 +134,7 @@ class Run:
         precision: Precision,
         strategy: Strategy,
         seed_: int,
-        snapshots: Snapshots,
+        snapshots: Snapshots | None,
         timeout: timedelta,
         name: str = "",
     ) -> None:
@@ -152,7 +169,7 @@ class Run:
         self.frozen = Frozen(self)
         self.replica_checks = Replicas(self, self._control)
         self._survival = Survival(self, snapshots, watch, self._control)
-        self.settings = ResumeSettings(self, snapshots.in_force().resume_with)
+        self.settings = ResumeSettings(self, (snapshots or Snapshots()).in_force().resume_with)
         self.evaluations = Evaluations(self, self._survival)
         self.steps_done = 0
         self.steps_reached = 0  # one more than steps_done from the moment a step's last batch is handed out
@@ -160,6 +177,7 @@ class Run:
         self.metrics: dict[str, float] = {}
         self.registered: dict[str, Stateful] = {}
         self.values = Values()  # the simple ones of what was registered
+        self.nan_watch = NanWatch(self)
         self.meter = Meter(self)
         self.registered[METER] = self.meter
         self.batch: Batch | None = None  # the one that the loop's body has now
@@ -226,6 +244,14 @@ class Run:
 
         Afterwards the generators are re-seeded per rank, so that dropout differs between ranks.
         """
+        check_types(
+            "run.prepare",
+            {
+                "global_batch": (global_batch, (int, type(None)), "256"),
+                "accumulate": (accumulate, (int,), "4"),
+                "clip": (clip, (int, float, type(None)), "1.0"),
+            },
+        )
         if accumulate < 1:
             raise RankupError(
                 "bad-accumulate", f"accumulate={accumulate} micro-batches cannot be", hint="1 or more"
@@ -450,6 +476,7 @@ class Run:
         all ranks. ``reduction="sum"``: a sum over this rank's samples, whose plain loop sums over the global batch.
         ``reduction="global"``: the loss of the whole global batch, computed on every rank from ``run.gather``.
         """
+        self.nan_watch.see("the loss", loss)
         self.gradients.backward(self.batch, loss, count, reduction)
 
     def gather(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -20,6 +20,7 @@ import contextlib
 import os
 import re
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from rankup.core import resume_with
 from rankup.core.units import parse_duration
 from rankup.errors import RankupError
 from rankup.runtime import buffers, registered_state, state
+from rankup.runtime.argument_types import check_types
 from rankup.runtime.control import Control
 from rankup.runtime.held import Held
 from rankup.runtime.loaders import Feed
@@ -72,6 +74,16 @@ class Snapshots:
     resume_with: str | None = None
 
     def __post_init__(self) -> None:
+        check_types(
+            "rankup.Snapshots",
+            {
+                "every": (self.every, (str,), '"10m", every="500 steps" or every="2 epochs"'),
+                "keep": (self.keep, (Keep,), "rankup.Keep(last=2)"),
+                "asynchronous": (self.asynchronous, (bool,), "False"),
+                "directory": (self.directory, (str, Path, type(None)), '"snapshots"'),
+                "resume_with": (self.resume_with, (str, type(None)), '"new"'),
+            },
+        )
         self.interval()
         resume_with.check_choice(self.resume_with, "resume_with")
 
@@ -105,9 +117,14 @@ class Snapshots:
 class Survival:
     """Of one run. Without a directory it only listens: a request to stop ends the run without a snapshot."""
 
-    def __init__(self, run: Run, options: Snapshots, watch: StopWatch, control: Control | None) -> None:
+    def __init__(
+        self, run: Run, options: Snapshots | None, watch: StopWatch, control: Control | None
+    ) -> None:
         self._run = run
-        self._options = options.in_force()
+        # Whether the script asked for snapshots; "off" asks for none but at a request to stop.
+        self._wanted = options is not None and options.every != "off"
+        self._by_hand = self._warned_nowhere = False
+        self._options = (options or Snapshots()).in_force()
         self._watch = watch
         self._control = control
         self._trace: Trace | None = None
@@ -223,6 +240,7 @@ class Survival:
         if base is None and run.directory is not None:
             base = run.directory.path / "snapshots"
         if base is None or not run.strategy.snapshots:
+            self._warn_nowhere(base)
             return None
         if self._folder is None:
             self._folder = training_folder(base, run.name)
@@ -240,6 +258,19 @@ class Survival:
             keep=self._options.keep,
             asynchronous=self._options.asynchronous,
         )
+
+    def _warn_nowhere(self, base: Path | None) -> None:
+        """Who asked for snapshots, or saves by hand, hears once that there will be none."""
+        if self._warned_nowhere or not (self._wanted or self._by_hand) or not self._run.is_main:
+            return
+        self._warned_nowhere = True
+        why = (
+            "there is no run directory" if base is None else f"strategy {self._run.strategy.name} saves none"
+        )
+        way = (
+            ": start the script by `rankup run`, or use rankup.Snapshots(directory=…)" if base is None else ""
+        )
+        warnings.warn(f"nothing is saved, since {why}{way}", stacklevel=2)
 
     def step_done(self) -> None:
         """Between two steps."""
@@ -270,6 +301,7 @@ class Survival:
     def epoch_trained(self, *, alone: bool = False) -> None:
         """The epoch's batches are through, and what stands behind the inner loop begins. ``alone``: after a break or an
         error, of which other ranks may know nothing."""
+        self._run.nan_watch.ask()
         if not alone:
             self._run.replica_checks.compare_weights()
         if self._saver is not None:
@@ -298,6 +330,7 @@ class Survival:
 
     def save_now(self) -> None:
         """Save, and wait until it is durable; before the first and after the last epoch, too."""
+        self._by_hand = True
         opened = None if self._saver is not None else self._open_saver()
         saver = self._saver = self._saver or opened
         if saver is None:
