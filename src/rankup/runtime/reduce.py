@@ -46,7 +46,7 @@ def reduce_mean(value: Number, count: int, control: Control | None) -> float | t
         scaled = value.detach() * count if count else torch.zeros_like(value)
         return reduce_sum(scaled, control, "run.mean") / reduce_sum(count, control, "run.mean")
     total, counts = control.add("run.mean", value * count if count else 0.0, count, by_line=True)
-    return total / counts
+    return total / counts if counts else float("nan")
 
 
 def gather(value: Any, control: Control | None, what: str) -> list[Any]:

@@ -16,6 +16,7 @@ finds what the first one ended with.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -159,6 +160,7 @@ class Survival:
         """Around a loop over ``goal`` epochs or steps (``unit``): resume before the first step, save after the last."""
         self._check_loop(feed, unit, goal)
         self._open, self._feed = True, feed
+        atexit.register(self._let_go)  # a loop that a name holds is closed when modules are gone already
         try:
             self._begin()
             if (trace := Trace.from_environment(self._run, self._wait)) is not None:
@@ -173,12 +175,17 @@ class Survival:
                 self._trace.left()
             raise
         finally:
-            # Left by a break or an error: no collective, and whoever comes next may have the directory.
-            self._open = False
-            self._listening.close()
-            if self._saver is not None:
-                self._saver.release()
-                self._saver = None
+            atexit.unregister(self._let_go)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Of a loop that is over, or was left by a break or an error: no collective, and the directory is free for
+        others."""
+        self._open = False
+        self._listening.close()
+        if self._saver is not None:
+            self._saver.release()
+            self._saver = None
 
     def _check_loop(self, feed: Feed, unit: str, goal: int) -> None:
         if self._open:
