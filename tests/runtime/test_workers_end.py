@@ -75,6 +75,16 @@ def test_a_script_with_busy_workers_ends_however_it_ends(tmp_path: Path):
             assert said == "through\n", f"{how}: {said}"
 
 
+def test_a_script_without_a_main_guard_is_named_where_workers_are_spawned(tmp_path: Path):
+    (tmp_path / "train.py").write_text(
+        SCRIPT.replace("num_workers=2,", 'num_workers=2, multiprocessing_context="spawn",')
+    )
+    command = [sys.executable, "train.py", "spawned"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "[no-main-guard]" in done.stderr and "__main__" in done.stderr, done.stderr
+
+
 class Batched(torch.utils.data.Dataset):  # type: ignore[type-arg]
     def __len__(self) -> int:
         return 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import difflib
 import inspect
+import multiprocessing
 import signal
 import weakref
 from collections.abc import Callable
@@ -63,6 +64,18 @@ class Shielded:
             signal.signal(number, signal.SIG_IGN)
         if self._own is not None:
             self._own(worker)
+
+
+def check_main_guard() -> None:
+    """An error in a spawned process that imports the script, and so begins to train instead of loading data."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise RankupError(
+            "no-main-guard",
+            "a worker process imports the script, which begins to train there as well",
+            hint='put what the script does under `if __name__ == "__main__":`, as multiprocessing needs for spawn '
+            "and forkserver",
+            exit_code=1,
+        )
 
 
 class Loader(DataLoader[Any]):

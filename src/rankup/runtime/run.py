@@ -45,6 +45,7 @@ from rankup.runtime.frozen import Frozen
 from rankup.runtime.gather import gather, row_numbers
 from rankup.runtime.gradients import Gradients
 from rankup.runtime.group import start_groups
+from rankup.runtime.loader_options import check_main_guard
 from rankup.runtime.loaders import Batch, DatasetFeed, Feed, ResidentFeed
 from rankup.runtime.lockstep import even_batch
 from rankup.runtime.meter import Meter
@@ -109,6 +110,7 @@ def init(
         },
     )
     check_name(name)
+    check_main_guard()
     world = World.detect(os.environ)
     place = choose_device(world, device)
     shards = shards_for(exact, virtual_shards)
