@@ -82,7 +82,7 @@ begin = None
 for a, b in run.steps(data, epochs=3):
     begin = run.steps_done if begin is None else begin
     loss = (model(a) - b).square().mean(); loss.backward(); opt.step(); opt.zero_grad()
-    if begin == 0 and run.steps_done == int(sys.argv[1]) and run.world.rank == 2:
+    if begin == 0 and str(run.steps_done) == sys.argv[1] and run.world.rank == 2:
         os.kill(os.getpid(), signal.SIGKILL)
 digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in net.parameters())).hexdigest()
 print(f"rank {run.world.rank} began at {begin} and has {digest}", flush=True)
@@ -92,7 +92,7 @@ print(f"rank {run.world.rank} began at {begin} and has {digest}", flush=True)
 def test_a_job_of_four_ranks_that_was_killed_goes_on_to_the_same_bits(cluster: Lab):
     (cluster.shared / "killed.py").write_text(KILLED)
     shape = ("--nodes", "2", "--nproc-per-node", "2", "--cpus-per-task", "1")
-    whole = submit(cluster, "--name", "whole", *shape, "killed.py", "0")
+    whole = submit(cluster, "--name", "whole", *shape, "killed.py", "never")
     killed = submit(cluster, "--name", "killed", *shape, "killed.py", "11")
     assert rankup(cluster, "logs", "-f", whole["run"], timeout=120).code == 0, log(whole)
     assert rankup(cluster, "logs", "-f", killed["run"], timeout=120).code != 0
