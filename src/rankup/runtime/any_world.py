@@ -27,9 +27,7 @@ def shards_for(exact: str, virtual_shards: int) -> int:
             "unknown-exact", f"there is no exactness {exact!r}", hint=f"one of {', '.join(EXACT)}"
         )
     if virtual_shards < 1:
-        raise RankupError(
-            "bad-virtual-shards", f"{virtual_shards} virtual shards cannot be", hint="1 or more"
-        )
+        raise RankupError("bad-virtual-shards", f"virtual_shards must be at least 1, got {virtual_shards}")
     return virtual_shards if exact == "any-world" else 0
 
 

@@ -71,7 +71,7 @@ def check_step(optimizer: Optimizer) -> None:
 def different_weights() -> RankupError:
     return RankupError(
         "closure-losses",
-        "the closure called run.backward for losses that are weighed differently: their sum is no loss of the "
+        "the closure called run.backward for losses that are weighed differently: they do not add up to one loss of the "
         "global batch",
         hint="one run.backward per closure, for the loss that it returns",
         exit_code=1,

@@ -105,7 +105,7 @@ class Gradients:
         self._strategy.weigh(self._sample_weight)
 
     def end(self) -> None:
-        """The loop is left: what follows is no step of ours."""
+        """The loop is over: gradients are weighed no more."""
         self.batch, self.schedules, self._step_begins, self._sample_weight = None, None, True, 1.0
         self._strategy.weigh(1.0)
 
@@ -116,7 +116,7 @@ class Gradients:
             raise RankupError(
                 "left-mid-step",
                 "the loop before was left in the middle of a step, by a break between two micro-batches",
-                hint="leave it behind the last one: `if run.batch.last and …: break`",
+                hint="break after the last micro-batch: `if run.batch.last and …: break`",
                 exit_code=1,
             )
 

@@ -255,9 +255,7 @@ class Run:
             },
         )
         if accumulate < 1:
-            raise RankupError(
-                "bad-accumulate", f"accumulate={accumulate} micro-batches cannot be", hint="1 or more"
-            )
+            raise RankupError("bad-accumulate", f"accumulate must be at least 1, got {accumulate}")
         if self.strategy.shards:
             check_adaptations(dataset, accumulate=accumulate, sync_batchnorm=sync_batchnorm)
         if dataset is not None and self.feeds and accumulate != self.gradients.accumulate:
@@ -565,7 +563,7 @@ class Run:
         return {"tensors": taken.tensors, "own": taken.own, "facts": taken.facts}
 
     def _check_between_steps(self) -> None:
-        """An error where the state at hand is none to go on from."""
+        """An error if a training cannot go on from the state at hand."""
         check_whole(self)
         if self.batch is not None and not self.batch.last:
             raise RankupError(

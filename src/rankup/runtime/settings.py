@@ -139,7 +139,7 @@ def _of_mapping(
     return [
         Difference(f"{key}{whose}", was[key], now[key], (*place, key), restorable)
         for key in now
-        # An option that one of the two torches does not know is no change.
+        # An option that only one of the two versions of torch knows has not been changed.
         if key in was and was[key] != now[key]
     ]
 

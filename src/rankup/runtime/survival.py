@@ -110,8 +110,8 @@ class Snapshots:
         except ValueError:
             raise RankupError(
                 "bad-interval",
-                f"snapshots every {self.every!r} cannot be",
-                hint="10m, 500 steps, 2 epochs or off",
+                f"invalid snapshot interval {self.every!r}",
+                hint="use e.g. 10m, 500 steps, 2 epochs or off",
             ) from None
 
 
