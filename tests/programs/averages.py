@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch.optim import swa_utils
 
 import rankup
-from programs.program import How, Program, Result, batches, expect, perceptron, points, weights, whole
+from programs.program import RAISED, How, Program, Result, batches, expect, perceptron, points, weights, whole
 
 
 class Shadow:
@@ -76,6 +76,8 @@ class Swa(Program):
     """SWA of the last epochs with AveragedModel and SWALR (GroupNorm: nothing to update)."""
 
     epochs = 5
+
+    expected = expect(fsdp=RAISED)  # torch copies no sharded model
 
     @staticmethod
     def network() -> nn.Module:

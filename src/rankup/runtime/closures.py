@@ -71,8 +71,8 @@ def check_step(optimizer: Optimizer) -> None:
 def different_weights() -> RankupError:
     return RankupError(
         "closure-losses",
-        "the closure called run.backward for losses that are weighed differently: they do not add up to one loss of the "
-        "global batch",
+        "the closure called run.backward for losses that are weighed differently, which do not add up to one loss of "
+        "the global batch",
         hint="one run.backward per closure, for the loss that it returns",
         exit_code=1,
     )
