@@ -22,6 +22,7 @@ echo $ident
 SQUEUE = """
 echo "squeue $*" >>"$HERE/calls"
 [ -e "$HERE/down" ] && { echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1; }
+[ -e "$HERE/frozen" ] && exec sleep 60
 cat "$HERE/queue" 2>/dev/null || exit 0
 """
 SCANCEL = """
@@ -58,7 +59,7 @@ class FakeSlurm:
         (self.folder / "queue").write_text("".join(records))
 
     def has(self, name: str, text: str = "") -> None:
-        """``refuses`` (sbatch, with these words), ``down`` (the controller), ``keeps`` (scancel is denied)."""
+        """``refuses`` (sbatch says so), ``down``, ``frozen`` (the controller), ``keeps`` (scancel is denied)."""
         (self.folder / name).write_text(text)
 
     def calls(self, name: str) -> list[str]:

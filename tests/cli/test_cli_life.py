@@ -86,11 +86,58 @@ def test_status_shows_the_last_ten_that_have_ended(slurm, submitted, capfd, tmp_
     assert len(json.loads(run(capfd, "status", "--json", "--all")[1])) == 12
 
 
-def test_a_controller_that_is_down_is_one_error(slurm, submitted, capfd):
+@pytest.mark.parametrize("how", ["down", "frozen"])
+def test_of_a_silent_controllers_jobs_the_run_directories_say_what_they_know(slurm, submitted, capfd, how):
+    ends(submitted("ended"), "done", 0)
+    (submitted("begun") / "attempts").write_text("1 102 0 node7\n")
+    submitted("waits")
+    slurm.has(how)
+    timeout = ("--timeout", "0.3") if how == "frozen" else ()
+    code, out, err = run(capfd, "status", *timeout)
+    states = {line.split()[1]: line for line in out.splitlines()}
+    assert code == 1 and err.count("[scheduler-unreachable]") == 1
+    assert " done " in states["ended"]
+    assert (
+        " unknown " in states["begun"] and "attempt 1 began" in states["begun"] and "node7" in states["begun"]
+    )
+    assert " unknown " in states["waits"] and "no attempt had begun" in states["waits"]
+    code, out, err = run(capfd, "status", "begun", "--json", *timeout)
+    assert (code, json.loads(out)[0]["state"], err) == (1, "unknown", "")
+
+
+def test_a_suspended_job_says_so(slurm, submitted, capfd):
     submitted("mine")
-    slurm.has("down")
-    code, out, err = run(capfd, "status")
-    assert (code, out) == (1, "") and "[scheduler-unreachable]" in err
+    slurm.sets(("101", "SUSPENDED", "None"))
+    assert run(capfd, "status")[1].splitlines()[1].split()[2] == "suspended"
+    assert "state          suspended: another job has its nodes" in run(capfd, "status", "mine")[1]
+    assert json.loads(run(capfd, "status", "--json")[1])[0]["suspended"] is True
+
+
+def test_a_task_that_is_named_is_shown_and_cancelled_alone(slurm, submitted, capfd):
+    path = submitted("mine", "--array", "0-2")
+    slurm.sets(("101_0", "RUNNING", "None"), ("101_1", "RUNNING", "None"), ("101_2", "PENDING", "Priority"))
+    out = run(capfd, "status", "101_2")[1]
+    assert "task           2" in out and "state          pending" in out and "running" not in out
+    answer = json.loads(run(capfd, "status", "--json", "101_1")[1])[0]
+    assert (answer["job"], answer["jobs"], answer["state"]) == ("101_1", ["101_1"], "running")
+    code, out, _ = run(capfd, "cancel", "101_1")
+    assert (code, out) == (0, f"{path.relative_to(path.parents[2])}, task 1: job 101_1 cancelled\n")
+    assert slurm.calls("scancel") == ["scancel 101_1"]
+    assert [(path / f"task-{i}" / "CANCELLED").exists() for i in range(3)] == [False, True, False]
+    assert (path / "task-1" / "outcome").read_text() == "cancelled\n"
+    for i in (0, 1):
+        (path / "logs" / f"job-{i}.log").write_text(f"of task {i}\n")
+    assert run(capfd, "logs", "101_1")[1] == "of task 1\n"
+    assert "[one-task]" in run(capfd, "resume", "101_1")[2]
+    assert "[no-such-task]" in run(capfd, "cancel", "101_7")[2]
+    assert slurm.calls("scancel") == ["scancel 101_1"]
+
+
+def test_save_asks_one_task_alone(slurm, submitted, capfd):
+    path = submitted("mine", "--array", "0-1")
+    slurm.sets(("101_0", "RUNNING", "None"), ("101_1", "RUNNING", "None"))
+    assert run(capfd, "cancel", "--save", "101_0")[0] == 0
+    assert [(path / f"task-{i}" / "STOP").exists() for i in range(2)] == [True, False]
 
 
 def test_logs_of_all_of_one_rank_and_of_the_end(slurm, submitted, capfd):

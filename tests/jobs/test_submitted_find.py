@@ -61,7 +61,36 @@ def test_a_damaged_run_hides_no_other(runs):
         load(runs / "a" / "1")
 
 
-@pytest.mark.parametrize(("target", "code"), [("nothing", "no-such-run"), ("77", "no-such-run")])
+@pytest.mark.parametrize(
+    ("target", "task", "ids"),
+    [
+        ("9", None, ("9[].head", "12.head")),
+        ("9[].head", None, ("9[].head", "12.head")),
+        ("9[0]", 0, ("9[0].head",)),
+        ("9[1].head", 1, ("9[1].head", "12.head")),
+        ("9_1", 1, ("9[1].head", "12.head")),
+        ("12", 1, ("9[1].head", "12.head")),  # task 1 goes on as a job of its own
+    ],
+)
+def test_the_id_of_a_task_means_that_task_alone(runs, target, task, ids):
+    (runs / "a" / "3" / "jobs").write_text("9[].head\n12.head 1\n")
+    found = find(target, runs)
+    assert (found.task, found.ids()) == (task, ids)
+    assert list(found.tasks()) == ([0, 1] if task is None else [task])
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        ("nothing", "no-such-run"),
+        ("77", "no-such-run"),
+        ("8.other", "no-such-run"),
+        ("9_5", "no-such-task"),
+        ("7_0", "no-such-task"),
+        ("9_", "no-such-run"),
+        ("9_[0-1]", "no-such-run"),
+    ],
+)
 def test_what_is_not_there_is_one_error(runs, target, code):
     with pytest.raises(RankupError) as caught:
         find(target, runs)

@@ -31,7 +31,8 @@ def as_dict(job: Submitted, standing: Standing) -> dict[str, Any]:
     """A run for ``--json``."""
     names = {"run": str(job.run.path), "name": job.spec.name, "site": job.site, "scheduler": job.scheduler}
     tasks = {index: task.as_dict() for index, task in standing.tasks.items()}
-    return {**names, "jobs": job.ids(), **standing.as_dict(), **({"tasks": tasks} if tasks else {})}
+    one = {} if job.task is None else {"task": job.task}
+    return {**names, **one, "jobs": job.ids(), **standing.as_dict(), **({"tasks": tasks} if tasks else {})}
 
 
 def follow_to_end(

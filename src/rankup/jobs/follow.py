@@ -141,7 +141,8 @@ def describe(standing: Standing) -> str:
     if standing.state is State.RUNNING:
         attempts = 0 if standing.tasks else standing.traces.attempts  # an array's are the sum of its tasks'
         attempt = f", attempt {attempts}" if attempts > 1 else ""
-        text = f"job {standing.id} is running" + (f" on {standing.nodes}" if standing.nodes else "") + attempt
+        how = "suspended" if standing.suspended else "running"
+        text = f"job {standing.id} is {how}" + (f" on {standing.nodes}" if standing.nodes else "") + attempt
     elif standing.state is State.PENDING:
         text = f"job {standing.id} is pending"
     else:

@@ -26,6 +26,13 @@ def resume(job: Submitted, flags: Mapping[str, Any], *, env: Mapping[str, str]) 
     Raises ``RankupError`` while a job of it waits or runs, and where it was done. An array's tasks that are done stay
     done: their jobs find that word and end at once.
     """
+    if job.task is not None:
+        raise RankupError(
+            "one-task",
+            f"task {job.task} of an array cannot be resumed alone",
+            context=str(job.run.path),
+            hint=f"rankup resume {job.run.path} submits all tasks again that are not done",
+        )
     _check_over(job)
     resolved = resolve(
         flags, command=(), file=job.run.path / "job.toml", site=None, env=env, folder=job.spec.folder

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from rankup.core.units import duration
 from rankup.jobs.ending import REQUEUE_CODE
 from rankup.jobs.submitted import Submitted
 from rankup.jobs.traces import Traces, read_traces
@@ -14,7 +16,7 @@ from rankup.schedulers.base import JobStatus, State
 
 _WORDS = {"done": State.DONE, "failed": State.FAILED, "cancelled": State.CANCELLED}
 # An array is as far as the first of these that one of its tasks is in.
-_ORDER = (State.RUNNING, State.PENDING, State.FAILED, State.CANCELLED, State.DONE)
+_ORDER = (State.RUNNING, State.PENDING, State.UNKNOWN, State.FAILED, State.CANCELLED, State.DONE)
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,13 @@ class Standing:
     queue: str = ""
     nodes: str = ""
     elapsed: int | None = None
+    suspended: bool = False
     tasks: Mapping[int, Standing] = field(default_factory=dict)
+
+    @property
+    def word(self) -> str:
+        """The state in one word for people."""
+        return "suspended" if self.suspended else self.state.value
 
     @property
     def exit_code(self) -> int:
@@ -53,26 +61,35 @@ class Standing:
             "queue": self.queue,
             "nodes": self.nodes,
             "elapsed": self.elapsed,
+            "failure": asdict(self.traces.failure) if self.traces.failure else None,
+            "suspended": self.suspended,
         }
 
 
-def stands(job: Submitted, said: Mapping[str, JobStatus]) -> Standing:
-    """``said`` is the scheduler's answer by id; a job that it has forgotten is judged by its run directory."""
+def stands(job: Submitted, said: Mapping[str, JobStatus], *, silent: bool = False) -> Standing:
+    """``said`` is the scheduler's answer by id; a job that it has forgotten is judged by its run directory.
+
+    ``silent``: it did not answer, so that nobody knows of a job that has left no word of its end.
+    """
     ids = job.ids()
     if not job.tasks():
-        return _one(ids, said, read_traces(job.run.path), job.spec.max_requeues)
+        return _one(ids, said, read_traces(job.run.path), job.spec.max_requeues, silent)
     tasks = {}
     for index, folder in job.tasks().items():
         traces, own = read_traces(folder), job.ids_of_task(index)
         # A scheduler that does not list the task says at least how the array is.
         asked = own if traces.final or any(ident in said for ident in own) else ids
-        tasks[index] = _one(asked, said, traces, job.spec.max_requeues)
-    return _array(ids, said, tasks)
+        tasks[index] = _one(asked, said, traces, job.spec.max_requeues, silent)
+    return tasks[job.task] if job.task is not None else _array(ids, said, tasks)
 
 
-def _one(ids: Sequence[str], said: Mapping[str, JobStatus], traces: Traces, max_requeues: int) -> Standing:
+def _one(
+    ids: Sequence[str], said: Mapping[str, JobStatus], traces: Traces, max_requeues: int, silent: bool
+) -> Standing:
     status = _that_counts(ids, said, traces)
     ident = status.id if status else ids[-1] if ids else ""
+    if silent and not traces.final:
+        return Standing(ident, State.UNKNOWN, _last_known(traces), traces=traces)
     if status is None or status.state.ended:
         state, code, reason = _ended(traces, status)
         settled = traces.final or (state is State.CANCELLED and not traces.attempts)
@@ -84,7 +101,22 @@ def _one(ids: Sequence[str], said: Mapping[str, JobStatus], traces: Traces, max_
     return Standing(
         ident, state, reason, code, settled, traces,
         status.queue if status else "", status.nodes if status else "", status.elapsed if status else None,
+        bool(status and status.suspended),
     )  # fmt: skip
+
+
+def _last_known(traces: Traces) -> str:
+    """What the run directory says of a job of which the scheduler says nothing."""
+    if not traces.attempts:
+        return "the scheduler does not answer; no attempt had begun so far"
+    attempt = f"attempt {traces.attempts}"
+    if traces.outcome == "requeue":
+        return f"the scheduler does not answer; {attempt} has asked to be requeued"
+    if traces.exit_code is not None:
+        return f"the scheduler does not answer; {attempt} has ended with exit code {traces.exit_code}"
+    ago = "" if traces.began is None else f" {duration(max(time.time() - traces.began, 0))} ago"
+    where = f" on {traces.host}" if traces.host else ""
+    return f"the scheduler does not answer; {attempt} began{ago}{where}, and has left no word of its end"
 
 
 def _that_counts(ids: Sequence[str], said: Mapping[str, JobStatus], traces: Traces) -> JobStatus | None:
@@ -114,12 +146,12 @@ def _ended(traces: Traces, status: JobStatus | None) -> tuple[State, int | None,
     # A word without an exit code is a script that was ended before its end: then the scheduler knows better.
     if word in _WORDS and (traces.final or status is None or word == "cancelled"):
         state = _WORDS[word]
-        return state, 0 if state is State.DONE and code is None else code, said or _by_code(state, code)
+        return state, 0 if state is State.DONE and code is None else code, _why(traces, state, code, said)
     if status is not None:
-        return status.state, code, said or _by_code(status.state, code)
+        return status.state, code, _why(traces, status.state, code, said)
     if code is not None:
         state = State.DONE if code == 0 else State.FAILED
-        return state, code, _by_code(state, code)
+        return state, code, _why(traces, state, code, "")
     if traces.attempts:
         return (
             State.FAILED,
@@ -129,8 +161,13 @@ def _ended(traces: Traces, status: JobStatus | None) -> tuple[State, int | None,
     return State.FAILED, None, "the scheduler has forgotten it, and it never began"
 
 
-def _by_code(state: State, code: int | None) -> str:
-    return f"exit code {code}" if state is State.FAILED and code else ""
+def _why(traces: Traces, state: State, code: int | None, said: str) -> str:
+    """What the script or a rank says of a failure, then what the scheduler ``said``; without either the exit code."""
+    if state is State.FAILED and traces.why:
+        return f"{traces.why}; {said}" if said else traces.why
+    if state is State.FAILED and traces.failure is not None:
+        return f"{traces.failure}; {said}" if said else str(traces.failure)
+    return said or (f"exit code {code}" if state is State.FAILED and code else "")
 
 
 def _array(ids: Sequence[str], said: Mapping[str, JobStatus], tasks: Mapping[int, Standing]) -> Standing:
@@ -151,5 +188,6 @@ def _array(ids: Sequence[str], said: Mapping[str, JobStatus], tasks: Mapping[int
             attempts=sum(task.traces.attempts for task in tasks.values()),
             requeues=sum(task.traces.requeues for task in tasks.values()),
         ),
-        whole.queue if whole else "", whole.nodes if whole else "", whole.elapsed if whole else None, tasks,
+        whole.queue if whole else "", whole.nodes if whole else "", whole.elapsed if whole else None,
+        tasks=tasks,
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -15,29 +15,36 @@ from rankup.jobs.arrays import indices, task_folder, task_id
 from rankup.spec.jobfile import read_job_file
 from rankup.spec.jobspec import JobSpec
 
-_JOB_ID = re.compile(r"(\d+)(?:_\d+|\[\d*\])?(?:[.;].*)?")  # 123, 123_4, 123.head, 123[4].head, 123;cluster
+# 123, 123_4, 123.head, 123[4].head, 123;cluster
+_JOB_ID = re.compile(r"(?P<number>\d+)(?:_(?P<task>\d+)|\[(?P<index>\d*)\])?(?:[.;](?P<place>.*))?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """A run that a scheduler has, or had. ``scheduler`` and ``site`` are names."""
+    """A run that a scheduler has, or had. ``scheduler`` and ``site`` are names.
+
+    ``task`` is set where one task of an array was named: then ``ids``, ``tasks`` and ``logs`` are that task's alone.
+    """
 
     run: RunDir
     spec: JobSpec
     scheduler: str
     site: str
+    task: int | None = None
 
     def ids(self) -> tuple[str, ...]:
         """The scheduler's ids, oldest first. Read anew each time: a job on PBS appends its successor's."""
-        return tuple(line[0] for line in self._jobs())
+        if self.task is not None:
+            return self.ids_of_task(self.task)
+        return tuple(line[0] for line in self.jobs())
 
     def ids_of_task(self, index: int) -> tuple[str, ...]:
         """The same for one task of an array: its id in the array's job, then those of jobs that go on with it alone."""
-        lines = [line for line in self._jobs() if line[1:] in ([], [str(index)])]
+        lines = [line for line in self.jobs() if line[1:] in ([], [str(index)])]
         return tuple(line[0] if line[1:] else task_id(line[0], index) for line in lines)
 
-    def _jobs(self) -> list[list[str]]:
-        """The lines of ``jobs``: an id, and behind a task's successor the task's index."""
+    def jobs(self) -> list[list[str]]:
+        """The lines of ``jobs``: an id, and after that of a task's successor the task's index."""
         try:
             return [line.split() for line in (self.run.path / "jobs").read_text().splitlines() if line]
         except FileNotFoundError:  # a network file system that is late
@@ -45,7 +52,8 @@ class Submitted:
 
     def tasks(self) -> dict[int, Path]:
         """An array's tasks: index → where its outcome and its records are."""
-        return {index: task_folder(self.run.path, index) for index in indices(self.spec.array)}
+        named = indices(self.spec.array) if self.task is None else [self.task]
+        return {index: task_folder(self.run.path, index) for index in named}
 
     def logs(self, task: int | None = None) -> dict[int | None, Path]:
         """The log of each task (of one alone); the one log of a job that is no array has the key None."""
@@ -100,7 +108,10 @@ def all_runs(runs_root: Path) -> list[Submitted]:
 
 
 def find(target: str, runs_root: Path) -> Submitted:
-    """The run that ``target`` means: its directory, its id, its job's id, its name (then the latest); "" the latest."""
+    """The run that ``target`` means: its directory, its id, its job's id, its name (then the latest); "" the latest.
+
+    The id of a task (``4711_3``, ``12[3].server``) means that task alone.
+    """
     if target and (Path(target) / "jobs").exists():
         return load(Path(target))
     runs = all_runs(runs_root)
@@ -114,7 +125,7 @@ def find(target: str, runs_root: Path) -> Submitted:
         )
     meanings = (
         [run for run in runs if run.run.path.name == target],
-        [run for run in runs if _has_job(run, target)],
+        [named for run in runs if (named := _with_job(run, target))],
         [run for run in runs if run.spec.name == target][-1:],
         runs[-1:] if not target else [],
     )
@@ -136,9 +147,33 @@ def find(target: str, runs_root: Path) -> Submitted:
     return found[0]
 
 
-def _has_job(run: Submitted, target: str) -> bool:
-    wanted = _JOB_ID.fullmatch(target)
-    if wanted is None:
+def _with_job(run: Submitted, target: str) -> Submitted | None:
+    """``run``, or the one task of it, where ``target`` is the id of its job; None where it is not."""
+    for ident, *of_task in run.jobs():
+        if target == ident or _same_job(ident, target):
+            named = _JOB_ID.fullmatch(target)
+            task = (named["task"] or named["index"] if named else "") or next(iter(of_task), "")
+            return _one_task(run, int(task), target) if task else run
+    return None
+
+
+def _same_job(ident: str, target: str) -> bool:
+    """Whether both have the same number, and the same server or cluster where both name one."""
+    known, wanted = _JOB_ID.fullmatch(ident), _JOB_ID.fullmatch(target)
+    if known is None or wanted is None or known["number"] != wanted["number"]:
         return False
-    known = (_JOB_ID.fullmatch(job) for job in run.ids())
-    return target in run.ids() or any(job is not None and job[1] == wanted[1] for job in known)
+    here, there = known["place"] or "", wanted["place"] or ""
+    return here.startswith(there) or bool(here and there.startswith(here))
+
+
+def _one_task(run: Submitted, index: int, target: str) -> Submitted:
+    if index not in run.tasks():
+        raise RankupError(
+            "no-such-task",
+            f"{target!r} names a task that the job does not have"
+            if run.spec.array
+            else f"{target!r} names a task, and the job is no array",
+            context=str(run.run.path),
+            hint=f"its indices: {run.spec.array}" if run.spec.array else "name the job without an index",
+        )
+    return replace(run, task=index)

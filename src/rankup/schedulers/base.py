@@ -24,6 +24,7 @@ class State(str, Enum):
     DONE = "done"
     FAILED = "failed"  # ended with a code that is not 0, or by its node, or by its time limit
     CANCELLED = "cancelled"
+    UNKNOWN = "unknown"  # the scheduler did not answer, and the run directory does not say how it ended
 
     @property
     def ended(self) -> bool:
@@ -36,6 +37,7 @@ class JobStatus:
 
     ``native`` is the scheduler's own word for the state, ``reason`` why it waits or how it ended, in its words or in
     better ones. ``code`` is the exit code, 128 + N for a signal, None where unknown. ``elapsed`` in seconds.
+    ``suspended``: it has its nodes, and its processes do not run.
     """
 
     id: str
@@ -47,6 +49,7 @@ class JobStatus:
     nodes: str = ""
     elapsed: int | None = None
     name: str = ""
+    suspended: bool = False
 
 
 class Scheduler(ABC):

@@ -56,13 +56,14 @@ def job_status(job: str, attributes: Mapping[str, str]) -> JobStatus:
     elif letter == "E":
         reason = "its last processes are ending"
     elif letter in ("S", "U"):
-        reason = "suspended: another job has its nodes"
+        reason = "another job has its nodes"
     return JobStatus(
         job, state, letter, reason, code,
         queue=attributes.get("queue", ""),
         nodes=_nodes(attributes.get("exec_host", "")),
         elapsed=None if state is State.PENDING else _seconds(attributes.get("resources_used.walltime", "")),
         name=attributes.get("Job_Name", ""),
+        suspended=letter in ("S", "U"),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rankup.core.shell import Completed
 from rankup.schedulers.base import JobStatus, State
-from rankup.schedulers.slurm_states import reason_of, state_of
+from rankup.schedulers.slurm_states import SUSPENDED, reason_of, state_of
 
 # ASCII's own separators: nobody types them into a job's name, as they do with blanks, bars, commas and line breaks.
 RECORD, FIELD = "\x1e", "\x1f"
@@ -45,7 +45,10 @@ def _squeue(text: str) -> Iterator[JobStatus]:
         state = state_of(native)
         seconds = None if state is State.PENDING else _seconds(elapsed)
         reason, name = reason_of(native, reason), name.removesuffix("\n")
-        yield from _each_task(JobStatus(job, state, native, reason, None, queue, nodes, seconds, name))
+        stopped = native in SUSPENDED
+        yield from _each_task(
+            JobStatus(job, state, native, reason, None, queue, nodes, seconds, name, stopped)
+        )
 
 
 def _sacct(text: str) -> Iterator[JobStatus]:
@@ -82,9 +85,10 @@ def _scontrol(text: str) -> Iterator[JobStatus]:
         reason = reason_of(native, found["reason"].replace("_", " "))
         yield from _each_task(
             JobStatus(
-                job, state, native, reason, code, values.get("Partition", ""), nodes, seconds, found["name"]
+                job, state, native, reason, code, values.get("Partition", ""), nodes, seconds, found["name"],
+                native in SUSPENDED,
             )
-        )
+        )  # fmt: skip
 
 
 def by_asked_id(jobs: Iterable[JobStatus], ids: Sequence[str]) -> dict[str, JobStatus]:

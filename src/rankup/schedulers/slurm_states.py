@@ -14,6 +14,7 @@ _STATES = {
     State.FAILED: "FAILED TIMEOUT NODE_FAIL OUT_OF_MEMORY BOOT_FAIL DEADLINE PREEMPTED LAUNCH_FAILED RECONFIG_FAIL",
     State.CANCELLED: "CANCELLED REVOKED",
 }
+SUSPENDED = ("SUSPENDED", "STOPPED")
 STATE_OF = {word: state for state, words in _STATES.items() for word in words.split()}
 
 # Patterns of a whole reason (the first that matches counts) and what they mean to the owner of a job that lives.
@@ -92,7 +93,8 @@ _BY_STATE = {
     "REVOKED": "ran on another cluster of the federation",
     "CONFIGURING": "its nodes are starting up",
     "COMPLETING": "its last processes are ending",
-    "SUSPENDED": "suspended: another job has its nodes",
+    "SUSPENDED": "another job has its nodes, or an administrator has stopped it",
+    "STOPPED": "its processes are stopped until somebody continues them",
 }
 
 

@@ -27,7 +27,7 @@ def cancel_command(
     runs_root: RunsRootOption = RUNS_ROOT,
     as_json: JsonOption = False,
 ) -> None:
-    """Cancel jobs, their successors too. A job that has ended already is left as it is."""
+    """Cancel jobs, their successors too; 4711_3 is one task. A job that has ended already is left as it is."""
     if bool(targets) == every:
         raise RankupError(
             "no-target",
@@ -46,7 +46,7 @@ def cancel_command(
 
 def _end(job: Submitted, save: bool, quiet: bool) -> dict[str, Any]:
     asked, cancelled = save_and_stop(job) if save else ([], cancel(job))
-    path = shown(job.run.path)
+    path = shown(job.run.path) + ("" if job.task is None else f", task {job.task}")
     said = []
     if asked:
         within = duration(job.spec.lead)

@@ -31,6 +31,8 @@ def logs(
 ) -> None:
     """Print a job's log. With -f: until its end, over requeues; the exit code is then the job's own."""
     job = find(target, runs_root)
+    if task is None:
+        task = job.task
     log = Log(job, rank=rank, task=task)
     if follow:
         code, standing = follow_to_end(job, log, lines=lines, to_stderr=as_json)

@@ -10,7 +10,7 @@ from rankup.cli import console
 from rankup.cli.options import JsonOption
 from rankup.cli.runs import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, shown
 from rankup.core.units import duration
-from rankup.jobs.queue import look
+from rankup.jobs.queue import STATUS_PATIENCE_S, survey
 from rankup.jobs.standing import Standing
 from rankup.jobs.submitted import Submitted, all_runs, find
 from rankup.schedulers.base import State
@@ -24,12 +24,19 @@ _COLOURS = {State.RUNNING: "green", State.PENDING: "yellow", State.FAILED: "red"
 def status(
     target: TargetArgument = "",
     every: Annotated[bool, typer.Option("--all", help="also those that ended long ago")] = False,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="how long to wait for the scheduler")
+    ] = STATUS_PATIENCE_S,
     runs_root: RunsRootOption = RUNS_ROOT,
     as_json: JsonOption = False,
 ) -> None:
-    """One run in detail, or a line for each: all that wait or run, and the latest ten that have ended."""
+    """One run in detail, or a line for each: all that wait or run, and the latest ten that have ended.
+
+    A scheduler that does not answer is an error, after what the run directories say.
+    """
     jobs = [find(target, runs_root)] if target else all_runs(runs_root)
-    runs = list(zip(jobs, look(jobs), strict=True))
+    standings, silent = survey(jobs, timeout)
+    runs = list(zip(jobs, standings, strict=True))
     if not target and not every:
         ended = [run for run in runs if run[1].state.ended]
         runs = [run for run in runs if run not in ended[:-_RECENT]]
@@ -41,13 +48,14 @@ def status(
         print("\n".join(_table(runs)))
     else:
         print(f"no job was submitted below {runs_root}")
+    for error in silent:
+        if not as_json:
+            console.draw_error(error)
+        raise typer.Exit(error.exit_code)
 
 
 def _table(runs: list[tuple[Submitted, Standing]]) -> list[str]:
-    rows = [
-        (s.id, job.spec.name, s.state.value, _time(s), s.nodes or s.reason, shown(job.run.path))
-        for job, s in runs
-    ]
+    rows = [(s.id, job.spec.name, s.word, _time(s), _where_or_why(s), shown(job.run.path)) for job, s in runs]
     head = ("job", "name", "state", "time", "where or why", "run directory")
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(5)]
     lines = []
@@ -62,7 +70,8 @@ def _table(runs: list[tuple[Submitted, Standing]]) -> list[str]:
 def _details(job: Submitted, standing: Standing) -> list[str]:
     traces = standing.traces
     facts = {
-        "state": standing.state.value + (f": {standing.reason}" if standing.reason else ""),
+        "task": "" if job.task is None else str(job.task),
+        "state": standing.word + (f": {standing.reason}" if standing.reason else ""),
         "job": " ".join(job.ids()),
         "queue": standing.queue,
         "nodes": standing.nodes,
@@ -75,8 +84,13 @@ def _details(job: Submitted, standing: Standing) -> list[str]:
     }
     lines = [job.spec.name, *(f"  {name:<15}{value}" for name, value in facts.items() if value)]
     for index, task in standing.tasks.items():
-        lines.append(f"  task {index:<10}{task.state.value}" + (f": {task.reason}" if task.reason else ""))
+        lines.append(f"  task {index:<10}{task.word}" + (f": {task.reason}" if task.reason else ""))
     return lines
+
+
+def _where_or_why(standing: Standing) -> str:
+    """The nodes of a job that works; of all others, why they do not."""
+    return standing.reason if standing.suspended else standing.nodes or standing.reason
 
 
 def _time(standing: Standing) -> str:
