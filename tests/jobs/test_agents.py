@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 from pathlib import Path
 
 import pytest
@@ -58,10 +57,10 @@ def command(folder: Path, name: str, text: str) -> str:
     return f"{folder / 'bin'}:/usr/bin:/bin"
 
 
-def slurm(folder: Path, job_id: int) -> dict[str, str]:
+def slurm(folder: Path) -> dict[str, str]:
     nodes = {"SLURM_JOB_NODELIST": "127.0.0.[1-2]", "SLURM_JOB_CPUS_PER_NODE": "2(x2)"}
     batch_shell = {
-        "SLURM_JOB_ID": str(job_id),
+        "SLURM_JOB_ID": "107",
         "SLURMD_NODENAME": "n1",
         "SLURM_NODEID": "0",
         "SLURM_PROCID": "0",
@@ -69,27 +68,17 @@ def slurm(folder: Path, job_id: int) -> dict[str, str]:
     return {"PATH": command(folder, "srun", SRUN), **nodes, **batch_shell}
 
 
-def pbs(folder: Path, job_id: int) -> dict[str, str]:
+def pbs(folder: Path) -> dict[str, str]:
     (folder / "nodes").write_text("127.0.0.1\n127.0.0.1\n127.0.0.2\n127.0.0.2\n")
     path = command(folder, "pbsdsh", PBSDSH)
-    return {"PATH": path, "PBS_JOBID": f"{job_id}.head", "PBS_NODEFILE": str(folder / "nodes")}
-
-
-@pytest.fixture
-def free_job_id():
-    """A job whose port, 20000 + its number, is free."""
-    for number in range(100, 12000):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", 20000 + number)) != 0:
-                return number
-    raise AssertionError("no free port")
+    return {"PATH": path, "PBS_JOBID": "107.head", "PBS_NODEFILE": str(folder / "nodes")}
 
 
 @pytest.mark.parametrize("allocation", [slurm, pbs])
-def test_the_whole_allocation_is_used(tmp_path, allocation, free_job_id):
+def test_the_whole_allocation_is_used(tmp_path, allocation):
     keys = "('RANK', 'WORLD_SIZE', 'GROUP_RANK', 'OWN')"
     name = script(tmp_path, f"import os; print(*(os.environ[k] for k in {keys}))")
-    env = {**allocation(tmp_path, free_job_id), "OWN": "it's mine"}
+    env = {**allocation(tmp_path), "OWN": "it's mine"}
     run = Started(tmp_path, "--nproc-per-node", "1", name, env=env).end()
     assert run.code == 0, run.err
     assert sorted(run.out.splitlines()) == ["[rank 0] 0 2 0 it's mine", "[rank 1] 1 2 1 it's mine"]
@@ -98,7 +87,7 @@ def test_the_whole_allocation_is_used(tmp_path, allocation, free_job_id):
 
 
 @pytest.mark.parametrize("allocation", [slurm, pbs])
-def test_a_failure_on_any_node_fails_the_run_with_its_reason(tmp_path, allocation, free_job_id):
+def test_a_failure_on_any_node_fails_the_run_with_its_reason(tmp_path, allocation):
     name = script(
         tmp_path,
         """
@@ -107,16 +96,16 @@ def test_a_failure_on_any_node_fails_the_run_with_its_reason(tmp_path, allocatio
             raise ValueError("no good")
         """,
     )
-    run = Started(tmp_path, "--nproc-per-node", "1", name, env=allocation(tmp_path, free_job_id)).end()
+    run = Started(tmp_path, "--nproc-per-node", "1", name, env=allocation(tmp_path)).end()
     assert run.code == 1
     assert "[rank 1] ValueError: no good" in run.err
     assert "error: rank 1 failed first on node 1: ValueError: no good [worker-failed]" in run.err
     assert (run.outcome["failed_rank"], run.outcome["worker_code"]) == (1, 1)
 
 
-def test_ranks_that_save_are_waited_for_although_pbsdsh_is_gone(tmp_path, free_job_id):
+def test_ranks_that_save_are_waited_for_although_pbsdsh_is_gone(tmp_path):
     name = script(tmp_path, SAVES_SLOWLY)
-    env = pbs(tmp_path, free_job_id)
+    env = pbs(tmp_path)
     run = Started(tmp_path, "--nproc-per-node", "1", name, env=env)
     assert run.process.stdout is not None
     for line in run.process.stdout:
@@ -128,7 +117,7 @@ def test_ranks_that_save_are_waited_for_although_pbsdsh_is_gone(tmp_path, free_j
     assert [path.name for path in (run.run_dir / "snapshots").glob("step-*")] != []
 
 
-def test_asking_to_be_requeued_is_no_failure_to_srun(tmp_path, free_job_id):
+def test_asking_to_be_requeued_is_no_failure_to_srun(tmp_path):
     name = script(
         tmp_path,
         """
@@ -137,7 +126,7 @@ def test_asking_to_be_requeued_is_no_failure_to_srun(tmp_path, free_job_id):
             (pathlib.Path(os.environ["RANKUP_RUN_DIR"]) / "outcome").write_text("requeue\\n")
         """,
     )
-    run = Started(tmp_path, "--nproc-per-node", "1", name, env=slurm(tmp_path, free_job_id)).end()
+    run = Started(tmp_path, "--nproc-per-node", "1", name, env=slurm(tmp_path)).end()
     assert run.code == 75, run.err
     assert "--cpus-per-task=2" in (tmp_path / "srun-arguments").read_text()
 
@@ -147,7 +136,7 @@ def test_an_agent_is_rankup_run_by_hand():
     allocation = Allocation("slurm", "7", ("a", "b"), inside=False)
     assert agents.agent_command(job, allocation, RunDir(Path("/runs/x"))) == (
         *("/py", "-m", "rankup", "run", "--nnodes=2", "--node-rank", NODE_RANK),
-        *("--rdzv-endpoint=a:20007", "--rdzv-timeout=300", "--max-restarts=1"),
+        *("--rdzv-endpoint=a:0", "--rdzv-timeout=300", "--max-restarts=1"),
         *("--nproc-per-node=4", "--threads=2", "--run-dir=/runs/x", "--", "train.py", "--nnodes", "9"),
     )
 

@@ -53,16 +53,10 @@ def test_a_fan_out_is_needed_for_every_node_but_the_one_we_are_on(hosts, inside,
     assert Allocation("slurm", "1", hosts, inside).needs_fan_out is needed
 
 
-@pytest.mark.parametrize(("job_id", "port"), [("12345", 20345), ("77[3].head", 20773), ("x", 20000)])
-def test_the_port_follows_from_the_job_and_is_not_ephemeral(job_id, port):
-    assert Allocation("pbs", job_id, ("a",), inside=True).port == port
-    assert 20000 <= Allocation("slurm", "98765432", ("a",), inside=True).port < 32768
-
-
 def test_the_endpoint_is_the_heads_address_as_its_peers_see_it(monkeypatch):
     monkeypatch.setattr(module, "route_to", {"b": "10.0.0.1"}.__getitem__)
-    assert Allocation("slurm", "1", ("a", "b"), inside=True).endpoint() == "10.0.0.1:20001"
-    assert Allocation("slurm", "1", ("a", "b"), inside=False).endpoint() == "a:20001"
+    assert Allocation("slurm", "1", ("a", "b"), inside=True).endpoint() == "10.0.0.1:0"
+    assert Allocation("slurm", "1", ("a", "b"), inside=False).endpoint() == "a:0"
 
 
 def test_one_of_several_tasks_of_srun_is_refused():

@@ -15,6 +15,7 @@ from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
 from rankup.fanout.base import NODE_RANK, OWN, Plan, fanout_named
 from rankup.jobs.allocation import Allocation
+from rankup.jobs.endpoint import forget
 from rankup.jobs.interrupts import Interrupts
 from rankup.jobs.job import LocalJob, View
 from rankup.jobs.node import SAVING
@@ -67,6 +68,7 @@ def agent_command(job: LocalJob, allocation: Allocation, run: RunDir) -> tuple[s
 
 def run_agents(job: LocalJob, allocation: Allocation, run: RunDir, interrupts: Interrupts, view: View) -> int:
     """Start the agents, show what they print, and return 0 if all of them ended well, else a code that is not 0."""
+    forget(run.path)
     mark = new_mark(os.environ)
     env = {**os.environ, **job.env, MARK: mark}
     plan = Plan(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from rankup.core.hostlist import expand, expand_counts
 from rankup.errors import RankupError
+from rankup.jobs.endpoint import TO_BE_CHOSEN
 from rankup.world import World
 from rankup.world.address import route_to
 
@@ -33,19 +33,13 @@ class Allocation:
         return len(self.hosts) > 1 or not self.inside
 
     def endpoint(self) -> str:
-        """``HOST:PORT`` of the head, which has to be reached from all other nodes.
+        """``HOST:0`` of the head, which has to be reached from all other nodes; node 0 chooses the port.
 
         On the head itself its address, since its name may resolve to 127.0.1.1 there; elsewhere its name.
         """
         here = self.inside and len(self.hosts) > 1
         host = route_to(self.hosts[1]) if here else self.hosts[0]
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
-
-    @property
-    def port(self) -> int:
-        """A port that all nodes can work out, different from job to job, below the ephemeral range (from 32768)."""
-        digits = re.sub(r"\D", "", self.job_id.partition(".")[0]) or "0"
-        return 20000 + int(digits) % 12000
+        return f"[{host}]:{TO_BE_CHOSEN}" if ":" in host else f"{host}:{TO_BE_CHOSEN}"
 
 
 def detect_allocation(

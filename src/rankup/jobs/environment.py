@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from collections.abc import Mapping
 
@@ -12,6 +11,7 @@ from rankup.jobs.resolve import Resolved
 from rankup.launchers.torchrun import OWN_STORE
 from rankup.world.address import interface_of, route_to
 from rankup.world.devices import count_gpus
+from rankup.world.ports import hold_port
 
 # Who a process is, is what we decide: values that a shell or an outer run left behind would contradict it.
 IDENTITY = (
@@ -57,6 +57,5 @@ def gloo_interface(resolved: Resolved) -> str | None:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    with hold_port() as probe:
         return int(probe.getsockname()[1])

@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import socket
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from rankup.jobs.allocation import Allocation, detect_allocation
 from rankup.jobs.describe import describe
 from rankup.jobs.disagreement import Hello
 from rankup.jobs.ending import of_agents, of_node, write_outcome
+from rankup.jobs.endpoint import settled
 from rankup.jobs.interrupts import Interrupted, Interrupts
 from rankup.jobs.job import LocalJob, Result, Silent, View
 from rankup.jobs.node import run_node
@@ -40,7 +42,15 @@ def execute(job: LocalJob, view: View, *, debug: bool = False) -> Result:
         if allocation is not None and allocation.needs_fan_out:
             return _on_allocation(job, resolved, allocation, interrupts, view, started)
         if resolved.nnodes > 1:
-            return _as_one_node(job, resolved, interrupts, view, started, debug=debug)
+            assert resolved.endpoint is not None
+
+            def interrupted() -> bool:
+                return interrupts.first is not None
+
+            where = (resolved.endpoint, resolved.node_rank, job.run_dir, job.rdzv_timeout, interrupted)
+            with settled(*where) as endpoint:
+                resolved = replace(resolved, endpoint=endpoint)
+                return _as_one_node(job, resolved, interrupts, view, started, debug=debug)
         run = RunDir.create(job.runs_root, resolved.name)
         describe(job, resolved, run)
         ended = run_node(job, resolved, run, run.path.name, interrupts, view, debug=debug)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rankup.core.rundir import default_name
 from rankup.errors import RankupError
+from rankup.jobs.endpoint import TO_BE_CHOSEN
 from rankup.jobs.job import LocalJob
 from rankup.world.devices import count_gpus, cpu_affinity
 
@@ -95,10 +96,10 @@ def rank_command(command: tuple[str, ...], python: str) -> tuple[str, ...]:
     return (os.path.abspath(found), *rest)  # noqa: PTH100  # resolve() would leave a virtual environment's python
 
 
-def parse_endpoint(text: str) -> tuple[str, int]:
+def parse_endpoint(text: str, least: int = 1) -> tuple[str, int]:
     """``HOST:PORT`` or ``[IPV6]:PORT``."""
     host, colon, port = text.rpartition(":")
-    if not colon or not host or not re.fullmatch(r"\d{1,5}", port) or not 0 < int(port) < 65536:
+    if not colon or not host or not re.fullmatch(r"\d{1,5}", port) or not least <= int(port) < 65536:
         raise RankupError(
             "bad-endpoint",
             f"{text!r} is not HOST:PORT",
@@ -129,7 +130,8 @@ def _threads(job: LocalJob, env: Mapping[str, str], nproc: int) -> int | None:
 def _nodes(job: LocalJob) -> tuple[int, int, tuple[str, int] | None]:
     nnodes = job.nnodes or 1 if job.nnodes is None else job.nnodes
     _at_least("node-count", "--nnodes", nnodes, 1)
-    endpoint = parse_endpoint(job.endpoint) if job.endpoint is not None else None
+    least = 1 if job.run_dir is None else TO_BE_CHOSEN
+    endpoint = parse_endpoint(job.endpoint, least) if job.endpoint is not None else None
     if nnodes == 1 and job.node_rank in (None, 0):
         return 1, 0, None
     if job.nnodes is None or job.node_rank is None or endpoint is None:

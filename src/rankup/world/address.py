@@ -10,11 +10,10 @@ import sys
 from collections.abc import Mapping
 
 from rankup.errors import RankupError
+from rankup.world.ports import FIRST_PORT, LAST_PORT
 from rankup.world.variables import whole_number
 from rankup.world.world import World
 
-# Below 32768, where Linux begins to hand out ephemeral ports: one of those may be taken at any moment.
-FIRST_PORT, LAST_PORT = 15000, 32767
 _SIOCGIFADDR = 0x8915
 # What all ranks of one mpirun share, and no other mpirun has: Open MPI's PMIx, older Open MPI, PALS.
 _MPI_JOB = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PALS_APID")

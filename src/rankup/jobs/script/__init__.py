@@ -39,17 +39,28 @@ def render(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
         part("rendezvous.sh") if meets(spec) else [],
         _header(spec),
         sampling,
+        [*part("progress.sh"), *_places(spec)],
         part("time_limit.sh"),
+        _one_rank(spec),
         start(spec, site),
         part("watch.sh"),
         ['kill "$sampler" 2>/dev/null'] if sampling else [],
+        part("failure.sh"),
         part("ending.sh"),
     ]
     return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
 
 
 def part(name: str) -> list[str]:
-    return files("rankup.jobs.script").joinpath(name).read_text().rstrip("\n").split("\n")
+    """The lines of a fixed part; ``@ports.py@`` in it stands for the text of ``world/ports.py``."""
+    text = _text(name)
+    if "@ports.py@" in text:
+        text = text.replace("@ports.py@", files("rankup.world").joinpath("ports.py").read_text().rstrip("\n"))
+    return text.rstrip("\n").split("\n")
+
+
+def _text(name: str) -> str:
+    return files("rankup.jobs.script").joinpath(name).read_text()
 
 
 def _head(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]:
@@ -154,6 +165,29 @@ def _run_directory(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]
             f'exec >>"$BASE/logs/job{"-$RANKUP_TASK" if spec.array else ""}.log" 2>&1',
         ]
     return lines
+
+
+def _places(spec: JobSpec) -> list[str]:
+    """Where the program may save: the paths among its arguments and variables."""
+    words = [word.rpartition("=")[2] for word in (*spec.command, *spec.env.values())]
+    paths = dict.fromkeys(word for word in words if re.match(r"/[^/]|\$\w+/|\.\.?/", word))
+    return [
+        f"PLACES=({' '.join(map(path_code, paths))})",
+        f"RUNS={shell.quote([str(spec.folder / spec.runs_root)])} # below it, other runs' files",
+    ]
+
+
+def _one_rank(spec: JobSpec) -> list[str]:
+    """What stands between the launcher and each rank; a lone process needs nothing."""
+    if spec.launcher == "single":
+        return []
+    return [
+        "# ---- One rank ".ljust(118, "-"),
+        "# Only its parent knows when and how a rank has ended. This script goes on below END_OF_SCRIPT.",
+        """cat >"$RUN/rank.sh" <<'END_OF_SCRIPT'""",
+        *part("rank.sh"),
+        "END_OF_SCRIPT",
+    ]
 
 
 def _header(spec: JobSpec) -> list[str]:

@@ -11,8 +11,22 @@ if [ "${#HOSTS[@]}" -gt 1 ]; then
   fi
   MASTER_ADDR=${address:-${HOSTS[0]}}
 fi
-# A port of this job's own, below 32768, where Linux begins to lend ports to anyone; the next one where it is taken.
-number=${JOB%%[!0-9]*}
-MASTER_PORT=$((15000 + (10#${number:-0} + ${RANKUP_TASK:-0}) % 17000))
-while (exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do MASTER_PORT=$((MASTER_PORT + 1)); done
+# A port that another job on this host cannot get: a process binds it, and holds it until this script ends. A server that
+# sets SO_REUSEADDR, as torch's does, can listen on it.
+hold_port() { # PYTHON
+  exec "$1" - "$$" 2>/dev/null <<'END_OF_PYTHON'
+@ports.py@
+END_OF_PYTHON
+}
+MASTER_PORT=''
+for python in python3 python /usr/libexec/platform-python; do
+  exec {port}< <(hold_port "$python")
+  holder=$!
+  read -r -t 60 MASTER_PORT <&"$port" && break
+  exec {port}<&-
+done
+# Without any Python on this host: one on which nobody listens now.
+while [ -z "$MASTER_PORT" ] || (exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do
+  MASTER_PORT=$((15000 + (RANDOM * 32768 + RANDOM) % 17000))
+done
 export MASTER_ADDR MASTER_PORT
