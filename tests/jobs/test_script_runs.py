@@ -11,10 +11,12 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,10 @@ import pytest
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.jobs.script import render
+from rankup.jobs.standing import stands
+from rankup.jobs.submitted import Submitted
+from rankup.jobs.traces import read_traces
+from rankup.schedulers.base import State
 from rankup.spec.jobspec import JobSpec
 from rankup.spec.site import Mpi
 from rankup.spec.sites import find_site
@@ -81,6 +87,16 @@ echo "$*" >>"$FAKES/scancel.log"
 kill -TERM "$(cat "$FAKES/task")"
 """,
 }
+# Two ranks on one host; like launchers do, it ends with the code of a rank that it has ended itself.
+MPIRUN = """#!/bin/bash
+while [ "$1" != bash ]; do shift; done
+export OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2
+for i in 0 1; do OMPI_COMM_WORLD_RANK=$i OMPI_COMM_WORLD_LOCAL_RANK=$i setsid "$@" & pids+=($!); done
+wait -n && wait -n && exit 0
+for pid in "${pids[@]}"; do kill -TERM -- "-$pid"; done 2>/dev/null
+wait
+exit 143
+"""
 MPIEXEC = """#!/bin/bash
 for i in 0 1; do OMPI_COMM_WORLD_RANK=$i "${@:(-3)}" & pids+=($!); done
 code=0
@@ -105,6 +121,7 @@ class Job:
             "pbs_tmrsh": PBS_TMRSH,
             "ssh": SSH,
             "mpiexec": MPIEXEC,
+            "mpirun": MPIRUN,
             **SLURM,
         }
         for name, text in fakes.items():
@@ -204,13 +221,110 @@ def test_two_nodes_by_the_mpiexec_of_a_cray(tmp_path: Path):
 def test_a_failing_agent_ends_the_others_although_pbsdsh_ends_with_0(tmp_path: Path):
     text = 'if [ "$RANK" = 1 ]; then echo oops; exit 7; fi; sleep 600'
     job = Job(tmp_path, command=bash(text), nodes=2, nproc_per_node=1)
-    assert job.execute() == 1, job.log
-    assert "[rank 1] oops" in job.log
-    assert job["outcome"] == "failed" and job["exit_code"] == "1"
+    assert job.execute() == 7, job.log
+    assert "[rank 1] oops" in job.log and "rank 1 on " in job.log
+    assert job["outcome"] == "failed" and job["exit_code"] == "7"
+
+
+# Rank 0 loses its connection because of rank 1, and is gone before that has ended.
+CONSEQUENCE = r"""
+says() { printf 'Traceback (most recent call last):\n  File "x.py", line 1\n%s\n' "$1" >&2; }
+if [ "$RANK" = 1 ]; then trap '' TERM; says 'ValueError: boom'; sleep 2; exit 3; fi
+sleep 0.5; says 'RuntimeError: Connection closed by peer [127.0.0.1]:1234'; exit 1
+"""
+
+
+def test_the_cause_is_named_and_not_the_rank_that_lost_its_connection_to_it(tmp_path: Path):
+    job = Job(tmp_path, command=bash(CONSEQUENCE), launcher="mpirun", nproc_per_node=2)
+    began = time.time()
+    assert job.execute() == 3, job.log
+    failure = read_traces(job.run.path).failure
+    assert failure is not None
+    assert (failure.rank, failure.code, failure.words) == (1, 3, "ValueError: boom")
+    assert began < failure.time < time.time() and failure.host == os.uname().nodename
+    # The last words of the log, so that whoever reads it from its end sees them first.
+    *_, first, ends = [line for line in job.log.splitlines() if line.startswith("==== rankup: ")]
+    assert str(failure) in first and first.endswith("exit code 3: ValueError: boom")
+    assert ends == "==== rankup: failed, exit code 3"
+
+
+def test_a_rank_that_is_killed_is_named_with_its_signal(tmp_path: Path):
+    text = '[ "$RANK" = 0 ] || kill -KILL $$; trap "exit 5" TERM; while :; do sleep 0.1; done'
+    job = Job(tmp_path, command=bash(text), launcher="mpirun", nproc_per_node=2)
+    assert job.execute() == 137, job.log
+    failure = read_traces(job.run.path).failure
+    assert failure is not None and (failure.rank, failure.code) == (1, 137)
+    assert "killed by SIGKILL (often: out of memory)" in str(failure) and str(failure) in job.log
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_between_its_launcher_and_a_rank_stands_nothing_that_changes_its_end(tmp_path: Path, shell: str):
+    rank = files("rankup.jobs.script").joinpath("rank.sh")
+    env = {**os.environ, "RUN": str(tmp_path), "RANK": "2"}
+
+    def end(text: str, *signals: signal.Signals) -> int:
+        (tmp_path / "up").unlink(missing_ok=True)
+        process = subprocess.Popen(
+            [shell, rank, "bash", "-c", f"{text}\necho >>{tmp_path}/up; wait"],
+            env=env,
+            start_new_session=True,
+        )
+        for signum in signals:
+            while not (tmp_path / "up").exists():
+                time.sleep(0.02)
+            os.killpg(process.pid, signum)
+        return process.wait(timeout=30)
+
+    assert end("exit 0") == 0 and not (tmp_path / "failures").exists()
+    assert end("exit 6") == 6
+    assert end("kill -KILL $$") == -signal.SIGKILL
+    assert end("trap 'exit 0' TERM; sleep 60 &", signal.SIGTERM) == 0  # it saves when it is told to end
+    assert end("sleep 60 &", signal.SIGTERM) == -signal.SIGTERM
+    said = [line.split() for line in (tmp_path / "failures").read_text().splitlines()]
+    assert [words[1:] for words in said] == [["2", os.uname().nodename, c, "0"] for c in ("6", "137", "143")]
+
+
+HELD = """
+import os, socket, sys
+port = int(os.environ["MASTER_PORT"])
+with socket.socket() as other:
+    try:
+        other.bind(("", port))
+    except OSError:
+        print("held", flush=True)
+with socket.socket() as server:
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind(("", port))
+    server.listen()
+    print("listens", port, flush=True)
+"""
+
+
+def test_the_ranks_port_is_held_on_their_host_and_let_go_at_the_end(tmp_path: Path):
+    job = Job(tmp_path, command=("held.py",), launcher="single")
+    (job.folder / "held.py").write_text(HELD)
+    assert job.execute() == 0, job.log
+    port = re.search(r"^held\nlistens (\d+)$", job.log, re.MULTILINE)
+    assert port is not None, job.log
+    with socket.socket() as again:
+        again.bind(("", int(port[1])))
+
+
+def test_without_a_python_a_port_is_chosen_all_the_same(tmp_path: Path):
+    job = Job(
+        tmp_path, command=bash('echo "meets at $MASTER_PORT"'), launcher="mpirun", nodes=1, python="none"
+    )
+    for name in ("python3", "python"):
+        (job.fakes / name).write_text("#!/bin/bash\nexit 127\n")
+        (job.fakes / name).chmod(0o755)
+    assert job.execute() == 0, job.log
+    assert re.search(r"meets at (1[5-9]|2\d|3[01])\d{3}$", job.log, re.MULTILINE), job.log
 
 
 def test_an_agent_that_is_killed_ends_the_job_at_once_although_it_leaves_no_word(tmp_path: Path):
-    kills = 'agent=$(ps -o ppid= -p $PPID); [ "$RANK" = 0 ] || { kill -KILL $agent $PPID; exit; }; sleep 600'
+    parent = "ps -o ppid= -p"
+    kills = f'launcher=$({parent} $PPID); agent=$({parent} $launcher); [ "$RANK" = 0 ] || '
+    kills += "{ kill -KILL $agent $launcher; exit; }; sleep 600"
     job = Job(tmp_path, command=bash(kills), nodes=2, nproc_per_node=1)
     assert job.execute() == 1, job.log
     assert "exit status 265" in job.log and job["outcome"] == "failed"
@@ -307,6 +421,31 @@ def test_a_script_that_cannot_be_asked_is_ended_in_time_and_requeued_with_a_word
     assert (code, job["outcome"], alive) == (*ends, []), job.log
     assert "could not be asked to save" in job.log
     assert "beside the first" not in job.log
+
+
+@pytest.mark.parametrize("saves", [False, True])
+def test_a_second_attempt_that_saves_nothing_is_the_last_one(tmp_path: Path, saves: bool):
+    elsewhere = tmp_path / "else where" / "saved"
+    elsewhere.parent.mkdir()
+    text = 'echo "some output"; [ -z "$1" ] || touch "$1"; sleep 600'
+    where = str(elsewhere) if saves else ""
+    job = Job(tmp_path, command=(*bash(text), "_", where), launcher="single", time=5, stop_before=4)
+    (job.run.path / "no_progress").write_text("1\n")  # so said the attempt before
+    assert job.execute({"RANKUP_SUCCESSOR": "1"}) == 75, job.log
+    status = stands(Submitted(job.run, job.spec, "pbs", "pbs"), {})
+    if saves:
+        assert (job["outcome"], job["no_progress"], job["jobs"]) == ("requeue", "", "8.head")
+    else:
+        assert (job["outcome"], job["jobs"], status.state, status.code) == ("failed", "", State.FAILED, 75)
+        assert "two attempts in a row have met the time limit and saved nothing" in status.reason
+        assert status.reason in job.log
+
+
+def test_a_first_attempt_that_saves_nothing_is_followed_by_another_and_says_so(tmp_path: Path):
+    job = Job(tmp_path, command=bash("sleep 600"), launcher="single", time=5, stop_before=4)
+    assert job.execute() == 75, job.log
+    assert (job["outcome"], job["no_progress"], job["jobs"]) == ("requeue", "1", "8.head")
+    assert "has left no new file" in job.log
 
 
 def test_what_cannot_be_asked_and_may_not_be_requeued_works_on(tmp_path: Path):

@@ -83,7 +83,7 @@ def rank_shell(start: Start, variables: Mapping[str, str], *, unset: str = "", o
     """
     exports = " ".join(f"{name}={value}" for name, value in variables.items())
     forget = f"\n  unset {unset}" if unset else ""
-    script = f'\n  export {exports}{forget}\n  exec "$@" {output}'.rstrip()
+    script = f'\n  export {exports}{forget}\n  exec sh "$RUN/rank.sh" "$@" {output}'.rstrip()
     words = whole_command(start)
     return f"bash -c {code(script)} rank \\\n  {' '.join(words)}"
 

@@ -94,7 +94,7 @@ def agent(start: Start) -> list[str]:
         options,
         rendezvous,
         list(_KEPT),
-        [code(word) for word in _script(start)],
+        ["--no_python", "sh", '"$RUN/rank.sh"', *(code(word) for word in _script(start))],
     ]
     command = [" ".join(words) + " \\" for words in parts]
     return [
@@ -113,7 +113,7 @@ def _program(start: Start) -> list[str]:
 
 
 def _script(start: Start) -> tuple[str, ...]:
-    """The rank's command in torchrun's words: a script or a module of its own Python, or any program."""
+    """The rank's command for rank.sh: options and a script for torchrun's own Python, or any program."""
     if start.command[0] == start.python:
-        return start.command[1:]
-    return ("--no_python", *start.command)
+        return ("-u", *start.command[1:])
+    return start.command

@@ -23,17 +23,31 @@ OF_THE_SCRIPT = frozenset(
     {
         *(
             "BASE",
+            "CONSEQUENCE",
             "END",
             "HOSTS",
             "INTERFACE",
             "JOB",
             "MAX_REQUEUES",
             "NODES_MAY_SUBMIT",
+            "PLACES",
             "RUN",
+            "RUNS",
             "STOP_BEFORE",
         ),
         *("SUCCESSOR", "RANKUP_RUN", "RANKUP_RUN_DIR", "RANKUP_SUCCESSOR", "RANKUP_TASK"),
-        *("address", "called", "i", "number", "peer", "terminated"),
+        *(
+            "address",
+            "called",
+            "i",
+            "log_began",
+            "log_file",
+            "holder",
+            "peer",
+            "port",
+            "python",
+            "terminated",
+        ),
     }
 )
 

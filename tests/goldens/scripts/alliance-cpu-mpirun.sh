@@ -55,7 +55,9 @@ if [ -n "$over" ] || [ -e "$RUN/CANCELLED" ]; then
   say "nothing is left to do for job $JOB"
   exit 0
 fi
-rm -f "$RUN/STOP" "$RUN/outcome" "$RUN/outcome.json" "$RUN/exit_code"
+rm -f "$RUN/STOP" "$RUN/outcome" "$RUN/outcome.json" "$RUN/exit_code" "$RUN/failure" "$RUN/failures" "$RUN/why"
+log_file=$(readlink -f "/proc/$$/fd/1") # where this script writes, if that is a file
+log_began=$(stat -Lc %s "$log_file" 2>/dev/null || echo 0)
 attempt=$(($(wc -l 2>/dev/null <"$RUN/attempts" || echo 0) + 1))
 echo "$attempt $JOB $(date +%s) $(hostname)" >>"$RUN/attempts"
 say "attempt $attempt, job $JOB, $(date '+%F %T'), $(hostname) ===="
@@ -95,10 +97,69 @@ if [ "${#HOSTS[@]}" -gt 1 ]; then
   fi
   MASTER_ADDR=${address:-${HOSTS[0]}}
 fi
-# A port of this job's own, below 32768, where Linux begins to lend ports to anyone; the next one where it is taken.
-number=${JOB%%[!0-9]*}
-MASTER_PORT=$((15000 + (10#${number:-0} + ${RANKUP_TASK:-0}) % 17000))
-while (exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do MASTER_PORT=$((MASTER_PORT + 1)); done
+# A port that another job on this host cannot get: a process binds it, and holds it until this script ends. A server that
+# sets SO_REUSEADDR, as torch's does, can listen on it.
+hold_port() { # PYTHON
+  exec "$1" - "$$" 2>/dev/null <<'END_OF_PYTHON'
+"""A port that no other job on this host gets: bound, and held until whoever needs it has ended.
+
+Two jobs that work out a port from their numbers may come to the same one, and so may two that look for a free one at
+the same time. A port that is bound cannot be bound by another job; a server that sets SO_REUSEADDR, as torch's store
+does, can listen on it all the same.
+
+Job scripts hold this file's text, and run it with any Python 3 of the node: standard library alone, no newer syntax.
+``python ports.py PID`` prints the port, and holds it while PID is its parent.
+"""
+
+import os
+import random
+import socket
+import sys
+import time
+
+# Below 32768, where Linux begins to lend ports to anyone who connects to somewhere.
+FIRST_PORT, LAST_PORT = 15000, 32767
+_TRIES = 100
+
+
+def hold_port() -> socket.socket:
+    """A socket with a port of its own on all of this host's addresses; closing it lets go. Raises ``OSError``."""
+    tries = random.SystemRandom().sample(range(FIRST_PORT, LAST_PORT + 1), _TRIES)
+    for port in [*tries, 0]:  # 0: any that is free
+        holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            holder.bind(("", port))
+        except OSError:
+            holder.close()
+            continue
+        # Only now: with it before, two holders could have the same port, since neither of them listens.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return holder
+    raise OSError("no port is free")
+
+
+def hold_for(parent: int) -> None:
+    with hold_port() as holder:
+        print(holder.getsockname()[1], flush=True)
+        while os.getppid() == parent:
+            time.sleep(0.5)
+
+
+if __name__ == "__main__":
+    hold_for(int(sys.argv[1]))
+END_OF_PYTHON
+}
+MASTER_PORT=''
+for python in python3 python /usr/libexec/platform-python; do
+  exec {port}< <(hold_port "$python")
+  holder=$!
+  read -r -t 60 MASTER_PORT <&"$port" && break
+  exec {port}<&-
+done
+# Without any Python on this host: one on which nobody listens now.
+while [ -z "$MASTER_PORT" ] || (exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do
+  MASTER_PORT=$((15000 + (RANDOM * 32768 + RANDOM) % 17000))
+done
 export MASTER_ADDR MASTER_PORT
 
 # ---- For whoever reads the log ------------------------------------------------------------------------------------
@@ -108,6 +169,35 @@ echo "modules   ${LOADEDMODULES:-none}"
 command -v nvidia-smi >/dev/null && nvidia-smi --list-gpus
 env | grep -E '^(NCCL|GLOO|FI|UCX|OMP|CUDA|MPICH)_|^MASTER_' | sort
 echo "python    $(python --version 2>&1)"
+
+# ---- Whether another attempt would come further ---------------------------------------------------------------------
+# A script that could not be asked to save begins again from what it has saved by itself. If that is nothing, twice in a
+# row, then no attempt will ever come further.
+wrote='' # to a disk, more than a few lines of output: seen just before the ranks are ended
+see_writes() {
+  wrote=$(for id in $(marked); do cat "/proc/$id/io"; done 2>/dev/null |
+    awk '/^write_bytes:/ && $2 > 4194304 { print "yes"; exit }')
+}
+# Any file that is newer than the beginning of this attempt, where it runs, in its run directory and where its arguments
+# point to. Files of rankup's own do not count, nor what Python compiles. No answer in time counts as progress.
+made_progress() {
+  local place places=("$RUN") found seconds=$((STOP_BEFORE / 16 + 1))
+  [ -z "$wrote" ] || return 0
+  for place in "$PWD" "${PLACES[@]}"; do
+    [ -d "$place" ] || place=${place%/*}
+    [ ! -d "$place" ] || places+=("$place")
+  done
+  found=$(timeout "$((seconds < 10 ? seconds : 10))" find -H "${places[@]}" \
+    \( \( -path "$RUNS/*" ! -path "$RUN" ! -path "$RUN/*" \) -o -path "$RUN/logs" -o -path "$RUN/records" \
+    -o -name .git -o -name __pycache__ \) -prune -o -type f -newer "$RUN/attempts" \
+    ! \( -path "$RUN/*" ! -path "$RUN/*/*" \( -name 'agent*' -o -name 'exit_code' -o -name 'failure*' -o -name hosts \
+    -o -name jobs -o -name listening -o -name 'no_progress' -o -name 'outcome*' -o -name rank.sh -o -name requeues \
+    -o -name rsh -o -name '*STOP' \) \) ! -samefile "/proc/$$/fd/1" ! -samefile "/proc/$$/fd/2" -print -quit 2>/dev/null ||
+    [ "$?" -ne 124 ] || echo late)
+  [ -n "$found" ]
+}
+PLACES=()
+RUNS=/work/user/project/runs # below it, other runs' files
 
 # ---- When time runs out -------------------------------------------------------------------------------------------
 called='' terminated=''
@@ -135,17 +225,44 @@ last_call() {
   [ -n "$called" ] && return
   [ "$requeues" -ge "$MAX_REQUEUES" ] && [ "$ENDED_BY" = scheduler ] && return
   called=yes
+  see_writes
   say "the ranks have not answered: this script could not be asked to save. It is ended now, and begins again from"
   say "whatever it has saved by itself. (rankup.should_stop() or run.steps(...) would let it answer.)"
   end_ranks
 }
+
+# ---- One rank ------------------------------------------------------------------------------------------------------
+# Only its parent knows when and how a rank has ended. This script goes on below END_OF_SCRIPT.
+cat >"$RUN/rank.sh" <<'END_OF_SCRIPT'
+#!/bin/sh
+# Runs one rank, and notes how it failed: when (epoch seconds), rank, host, exit code, torchrun's restarts so far. What
+# begins with an option is for the Python of the torchrun that started this.
+trap : TERM INT HUP USR1 USR2 # the rank hears them too; this waits for its end
+case $1 in
+  -*)
+    python=$(tr '\0' '\n' <"/proc/$PPID/cmdline" | head -n 1)
+    set -- "${PYTHON_EXEC:-${python:-python}}" "$@"
+    ;;
+esac
+exec 3>&2 2>/dev/null # for what the shell itself says of a signal
+"$@" 2>&3 3>&-
+code=$?
+[ "$code" -ne 0 ] || exit 0
+echo "$(date +%s.%N) ${RANK:-0} $(uname -n) $code ${TORCHELASTIC_RESTART_COUNT:-0}" >>"$RUN/failures"
+if [ "$code" -gt 128 ]; then # by the same signal, which is what the launcher looks for
+  ulimit -c 0
+  trap - TERM INT HUP USR1 USR2
+  kill -"$((code - 128))" $$
+fi
+exit "$code"
+END_OF_SCRIPT
 
 # ---- Start: 1 × 1 by mpirun ----------------------------------------------------------------------------------------
 mpirun -np 1 --map-by ppr:1:node --bind-to none -x PATH -x RUN -x RANKUP_RUN_DIR -x MASTER_ADDR -x MASTER_PORT -x PYTHONUNBUFFERED ${LD_LIBRARY_PATH:+-x LD_LIBRARY_PATH} ${PYTHONPATH:+-x PYTHONPATH} \
   bash -c '
   export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE LOCAL_WORLD_SIZE=$OMPI_COMM_WORLD_LOCAL_SIZE NODE_RANK=$((OMPI_COMM_WORLD_RANK / OMPI_COMM_WORLD_LOCAL_SIZE))
   unset SLURM_NTASKS
-  exec "$@" > >(exec sed --unbuffered "s/^/[rank $RANK] /") 2>&1' rank \
+  exec sh "$RUN/rank.sh" "$@" > >(exec sed --unbuffered "s/^/[rank $RANK] /") 2>&1' rank \
   python train.py --lr 0.1 --note 'it'"'"'s $HOME' &
 workers=$!
 end_ranks() { kill -TERM "$workers" 2>/dev/null; }
@@ -169,8 +286,44 @@ code=$?
 # shellcheck disable=SC2046
 kill -KILL $(marked) 2>/dev/null
 
+# ---- Who failed first ---------------------------------------------------------------------------------------------
+# A launcher ends with the code of any rank, often of one that it has ended itself because of another. Each rank that
+# fails leaves a line in RUN/failures (see rank.sh). The cause is the earliest of the last start of the ranks that was not
+# told to end, and did not just lose its connection to another one.
+CONSEQUENCE='connection (was )?(closed|reset)|broken pipe|remote process exited|peer (closed|is gone)|DistNetworkError'
+CONSEQUENCE+='|DistStoreError|socket timeout|NCCL communicator was aborted'
+first_failure() { # sets code, and leaves RUN/failure: when, rank, host, exit code; then the exception
+  local time rank host status words first='' how
+  while read -r time rank host status _; do
+    words=$(last_words "$rank")
+    [ -n "$first" ] || first="$time $rank $host $status"$'\n'"$words" # should all of them be consequences
+    [ "$status" -ne 143 ] || continue
+    if grep -Eqi "$CONSEQUENCE" <<<"$words"; then continue; fi
+    first="$time $rank $host $status"$'\n'"$words"
+    break
+  done < <(sort -k5,5nr -k1,1n "$RUN/failures" 2>/dev/null | awk 'NR == 1 { round = $5 } $5 == round')
+  [ -n "$first" ] || return
+  echo "$first" >"$RUN/failure"
+  { read -r time rank host code && read -r words; } <"$RUN/failure"
+  how="exit code $code"
+  [ "$code" -le 128 ] || how="killed by SIG$(kill -l "$((code - 128))")"
+  [ "$code" -ne 137 ] || how+=" (often: out of memory)"
+  say "rank $rank on $host failed first, at $(date -d "@${time%.*}" '+%F %T'): $how${words:+: $words}"
+}
+# The exception that the last traceback of a rank names, in this attempt's part of the log.
+last_words() { # RANK
+  [ -f "$log_file" ] || return
+  tail -c "+$((log_began + 1))" "$log_file" | tail -c 20000000 | awk -v rank="$1" '
+    !sub("^(\\[rank " rank "\\]| *" rank ":) ?", "") { next }
+    { sub(/^\[rank[0-9]+\]: ?/, "") }
+    /Traceback \(most recent call last\)/ { inside = 1; next }
+    inside && /^[^ \t]/ { words = $0; inside = 0 }
+    END { print words }'
+}
+
 # ---- How it ended -------------------------------------------------------------------------------------------------
 # Rank 0 of a script that joins in has left a word: `requeue` means saved, and to be continued.
+[ -z "${holder:-}" ] || kill "$holder" 2>/dev/null # the port is free again
 outcome=$(cat "$RUN/outcome" 2>/dev/null)
 [ -e "$RUN/CANCELLED" ] && finish cancelled 143
 case $code,$outcome,$called$terminated in
@@ -180,7 +333,7 @@ case $code,$outcome,$called$terminated in
   0,"done",* | 0,*,) finish "done" 0 ;;
   *)
     if [ -z "$called" ]; then
-      [ -n "$terminated" ] || finish failed "$code"
+      [ -n "$terminated" ] || { first_failure; finish failed "$code"; }
       # Cancelled, preempted, or a node has failed: only the scheduler knows which, and whether it starts the job again.
       echo 143 >"$RUN/exit_code"
       say "ended by the scheduler"
@@ -188,10 +341,24 @@ case $code,$outcome,$called$terminated in
     fi
     ;;
 esac
+without=0
+if [ -n "$called" ] && ! made_progress; then
+  without=$(($(cat "$RUN/no_progress" 2>/dev/null || echo 0) + 1))
+  echo "$without" >"$RUN/no_progress"
+  say "this attempt has left no new file from which another one could go on"
+else
+  rm -f "$RUN/no_progress"
+fi
 if [ -n "$terminated" ] || grep -qs '^user ' "$RUN/STOP"; then
   say "saved; \`rankup resume\` goes on from there"
 elif [ "$requeues" -ge "$MAX_REQUEUES" ]; then
   say "it was requeued $requeues times, and no more than that is allowed: \`rankup resume\` goes on"
+elif [ "$without" -ge 2 ]; then
+  why="two attempts in a row have met the time limit and saved nothing: the next one would begin from nothing again"
+  echo "$why" >"$RUN/why"
+  say "$why"
+  say "It needs a longer --time, or to save: by itself, by run.steps(...), or when rankup.should_stop() says so."
+  finish failed 75
 else
   echo $((requeues + 1)) >"$RUN/requeues"
   echo 75 >"$RUN/exit_code"

@@ -9,7 +9,9 @@ if [ -n "$over" ] || [ -e "$RUN/CANCELLED" ]; then
   say "nothing is left to do for job $JOB"
   exit 0
 fi
-rm -f "$RUN/STOP" "$RUN/outcome" "$RUN/outcome.json" "$RUN/exit_code"
+rm -f "$RUN/STOP" "$RUN/outcome" "$RUN/outcome.json" "$RUN/exit_code" "$RUN/failure" "$RUN/failures" "$RUN/why"
+log_file=$(readlink -f "/proc/$$/fd/1") # where this script writes, if that is a file
+log_began=$(stat -Lc %s "$log_file" 2>/dev/null || echo 0)
 attempt=$(($(wc -l 2>/dev/null <"$RUN/attempts" || echo 0) + 1))
 echo "$attempt $JOB $(date +%s) $(hostname)" >>"$RUN/attempts"
 say "attempt $attempt, job $JOB, $(date '+%F %T'), $(hostname) ===="

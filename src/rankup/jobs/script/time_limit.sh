@@ -24,6 +24,7 @@ last_call() {
   [ -n "$called" ] && return
   [ "$requeues" -ge "$MAX_REQUEUES" ] && [ "$ENDED_BY" = scheduler ] && return
   called=yes
+  see_writes
   say "the ranks have not answered: this script could not be asked to save. It is ended now, and begins again from"
   say "whatever it has saved by itself. (rankup.should_stop() or run.steps(...) would let it answer.)"
   end_ranks
