@@ -17,6 +17,7 @@ echo $ident >"$HERE/last"
 pwd >"$HERE/cwd"
 env >"$HERE/env"
 ls -A "$(dirname "${@: -1}")" >"$HERE/saw"
+[ -e "$HERE/hangs" ] && { echo "sbatch: error: Batch job submission failed: Socket timed out" >&2; exit 1; }
 echo $ident
 """
 SQUEUE = """
@@ -59,7 +60,7 @@ class FakeSlurm:
         (self.folder / "queue").write_text("".join(records))
 
     def has(self, name: str, text: str = "") -> None:
-        """``refuses`` (sbatch says so), ``down``, ``frozen`` (the controller), ``keeps`` (scancel is denied)."""
+        """``refuses``, ``hangs`` (sbatch), ``down``, ``frozen`` (the controller), ``keeps`` (scancel is denied)."""
         (self.folder / name).write_text(text)
 
     def calls(self, name: str) -> list[str]:

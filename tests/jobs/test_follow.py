@@ -113,6 +113,22 @@ def test_a_scheduler_is_asked_ever_more_rarely(cluster):
     assert len(cluster.asked) < 50
 
 
+def test_after_a_cancel_it_ends_at_once(cluster):
+    cluster.at(0, [RUNNING])
+    cluster.at(300.4, CANCELLED="")
+    cluster.at(302, [JobStatus("1", State.CANCELLED)], outcome="cancelled")
+    standing = cluster.follow()
+    assert (standing.state, standing.exit_code) == (State.CANCELLED, 143)
+    assert cluster.time < 300.4 + 5
+
+
+def test_an_exit_code_ends_it_while_the_scheduler_still_cleans_up(cluster):
+    cluster.at(0, [RUNNING])
+    cluster.at(300.4, CANCELLED="", outcome="cancelled", exit_code="143")
+    assert cluster.follow().exit_code == 143
+    assert cluster.time < 300.4 + 5
+
+
 def test_it_goes_on_over_a_requeue(cluster):
     cluster.at(0, [RUNNING], log="first\n")
     cluster.at(20, outcome="requeue", exit_code="75", requeues="1")

@@ -170,7 +170,7 @@ class Job:
 
     def wait_for_guards(self) -> None:
         """Until those are gone that see to it that an agent leaves nothing: they look every two seconds."""
-        (mark,) = re.findall(r'RANKUP_MARK="([0-9.]+/)"', self["agent-0.sh"])
+        (mark,) = re.findall(r'RANKUP_MARK="([0-9.]+/)"', (self.folder / "agent-0.sh").read_text())
         while any(
             f"RANKUP_MARK={mark}" in " ".join(p.info["cmdline"] or ())
             for p in psutil.process_iter(["cmdline"])
@@ -354,9 +354,32 @@ def test_a_node_keeps_its_own_gpus_unless_others_are_given(tmp_path: Path, given
 
 
 def test_what_agents_are_given_is_for_their_owner_alone(tmp_path: Path):
-    job = Job(tmp_path, command=bash("true"), nodes=2, nproc_per_node=1)
+    text = 'stat -c "its mode %a" "$RUN/agent-1.sh"'
+    job = Job(tmp_path, command=bash(text), nodes=2, nproc_per_node=1, secrets=("TOKEN",))
+    (job.run.path / "secrets.env").write_text("export TOKEN='12345678'\n")
     assert job.execute() == 0, job.log
-    assert (job.run.path / "agent-1.sh").stat().st_mode & 0o777 == 0o600
+    assert job.log.count("its mode 600") == 2, job.log
+    # And when no attempt follows, nothing of it is left.
+    assert not list(job.run.path.glob("agent-*.sh")) and not (job.run.path / "secrets.env").exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "there"),
+    [({}, False), ({"time": 30, "stop_before": 28}, True), ({"array": "3-4"}, True)],
+    ids=["ends", "requeued", "one-task-of-two"],
+)
+def test_secrets_stay_as_long_as_an_attempt_may_need_them(
+    tmp_path: Path, values: dict[str, Any], there: bool
+):
+    text = WAITS if "time" in values else "true"
+    job = Job(tmp_path, command=bash(text), launcher="single", secrets=("TOKEN",), **values)
+    (job.run.path / "secrets.env").write_text("export TOKEN='12345678'\n")
+    env = {"PBS_JOBID": "7[3].head", "PBS_ARRAY_INDEX": "3"} if "array" in values else {}
+    assert job.execute(env) == (75 if "time" in values else 0)
+    assert (job.run.path / "secrets.env").exists() == there
+    if "array" in values:
+        assert job.execute({"PBS_JOBID": "7[4].head", "PBS_ARRAY_INDEX": "4"}) == 0
+        assert not (job.run.path / "secrets.env").exists()
 
 
 WAITS = 'echo begun; until [ -e "$RANKUP_RUN_DIR/STOP" ]; do sleep 0.1; done; echo requeue >"$RANKUP_RUN_DIR/outcome"'
@@ -508,13 +531,14 @@ def test_when_pbs_ends_the_whole_job_the_ranks_are_waited_for(tmp_path: Path, fa
 
 @pytest.mark.parametrize("how", ["told", "killed"])
 def test_an_agent_leaves_nothing_of_torchrun_on_its_node(tmp_path: Path, how: str):
-    text = """[ -e go ] || exit 0; trap '' TERM; touch "here-$RANK"; while :; do sleep 0.2; done"""
+    text = """[ -e go ] || { cp "$RUN"/agent-*.sh .; exit 0; }
+    trap '' TERM; touch "here-$RANK"; while :; do sleep 0.2; done"""
     job = Job(tmp_path, command=bash(text), nodes=2, nproc_per_node=1)
     assert job.execute() == 0, job.log
     job.wait_for_guards()  # of this first time: they would end what has the same mark
     (job.folder / "go").touch()
     # By hand, as this machine is both nodes: the script of the job would see to its own, and so to all.
-    scripts = [job.run.path / f"agent-{i}.sh" for i in (0, 1)]
+    scripts = [job.folder / f"agent-{i}.sh" for i in (0, 1)]
     agents = [subprocess.Popen(["bash", script], cwd="/", start_new_session=True) for script in scripts]
     while not all((job.folder / f"here-{i}").exists() for i in (0, 1)):
         time.sleep(0.05)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 
 import pytest
 
 from fake_slurm import FakeSlurm
+from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.jobs.cancel import cancel, save_and_stop
 from rankup.jobs.resume import resume
 from rankup.jobs.submit import submit
-from rankup.jobs.submitted import load
+from rankup.jobs.submitted import all_runs, find, load
 from rankup.spec.resolve import resolve
 
 
@@ -78,6 +80,66 @@ def test_a_refused_job_leaves_nothing(asked, slurm, tmp_path):
         submit(asked(queue="gpux"), env=os.environ)
     assert caught.value.code == "unknown-queue"
     assert not list(tmp_path.glob("work/runs/*"))
+
+
+@pytest.mark.parametrize("array", ["", "0-1"])
+def test_a_job_that_may_be_in_the_queue_ends_as_soon_as_it_begins(asked, slurm, tmp_path, array):
+    slurm.has("hangs")  # after it has taken the job
+    with pytest.raises(RankupError) as caught:
+        submit(asked(secrets=("TOKEN",), array=array), env=os.environ)
+    assert caught.value.code == "maybe-submitted" and "squeue --me" in caught.value.hint
+    (run,) = tmp_path.glob("work/runs/mine/*")
+    assert not (run / "secrets.env").exists()
+    env = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": "101", "SLURM_JOB_NODELIST": "node1"}
+    if array:
+        env |= {"SLURM_ARRAY_JOB_ID": "101", "SLURM_ARRAY_TASK_ID": "1"}
+    done = subprocess.run(["bash", run / "job.sh"], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "nothing is left to do" in done.stdout
+    assert all_runs(tmp_path / "work" / "runs") == []  # there is no job that anybody knows
+
+
+def test_a_resume_that_may_be_in_the_queue_leaves_the_run_as_it_was_with_a_mark(asked, slurm):
+    job = submit(asked(), env=os.environ)
+    ended(job, outcome="failed", exit_code="3")
+    slurm.has("hangs")
+    with pytest.raises(RankupError) as caught:
+        resume(job, {"time": "2h"}, env=os.environ)
+    assert caught.value.code == "maybe-submitted"
+    assert (job.run.path / "CANCELLED").exists() and job.run.outcome() == "failed"
+    assert load(job.run.path).spec.time == 3600
+
+
+@pytest.mark.parametrize(
+    ("flags", "code"),
+    [({"after": ("abc",)}, "bad-after"), ({"name": "n" * 263}, "bad-name"), ({"name": "a/b"}, "bad-name")],
+)
+def test_what_no_scheduler_takes_is_one_error_before(asked, flags, code):
+    with pytest.raises(RankupError) as caught:
+        asked(**flags)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("ident", ["4711", "4711_3", "12.server", "12[].head", "12[3].head", "4711;east"])
+def test_ids_of_jobs_to_wait_for(asked, ident):
+    assert asked(after=(ident,)).spec.after == (ident,)
+
+
+def test_two_runs_that_draw_the_same_id_have_two_directories(tmp_path, monkeypatch):
+    drawn = iter(["aaaa", "aaaa", "bbbb"])
+    monkeypatch.setattr("rankup.core.rundir.secrets.token_hex", lambda _: next(drawn))
+    monkeypatch.setattr("rankup.core.rundir.time.strftime", lambda _: "20260101-120000")
+    one, other = (RunDir.create(tmp_path, "x").path.name for _ in range(2))
+    assert (one, other) == ("20260101-120000-aaaa", "20260101-120000-bbbb")
+
+
+def test_runs_of_other_users_are_passed_over_and_named_when_they_are_asked_for(asked, slurm, monkeypatch):
+    mine, theirs = (submit(asked(), env=os.environ).run.path for _ in range(2))
+    real = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != theirs and real(path, mode))
+    assert [run.run.path for run in all_runs(mine.parents[1])] == [mine]
+    with pytest.raises(RankupError) as caught:
+        find(str(theirs), mine.parents[1])
+    assert caught.value.code == "not-your-run"
 
 
 def test_a_job_whose_folder_is_gone_is_not_submitted(asked, slurm, tmp_path):

@@ -55,6 +55,7 @@ def _declared(
     # Resources
     nodes: Annotated[_Number, typer.Option(metavar="N", help="number of nodes")] = None,
     gpus_per_node: Annotated[_Number, typer.Option(metavar="G", help="0: a job without GPUs")] = None,
+    gpu_type: Annotated[_Text, typer.Option(metavar="NAME", help="SLURM's name of them, as a100")] = None,
     nproc_per_node: Annotated[_Number, typer.Option(metavar="P", help="default: one per GPU, else 1")] = None,
     cpus_per_task: Annotated[_Number, typer.Option(metavar="C", help="cores of each process")] = None,
     mem: Annotated[_Text, typer.Option(metavar="SIZE", help="per node: 32G")] = None,
@@ -71,6 +72,12 @@ def _declared(
     fanout: Annotated[_Text, typer.Option(metavar="|".join(FANOUTS), help="who reaches the nodes")] = None,
     max_restarts: Annotated[_Number, typer.Option(metavar="K", help="torchrun's, within one job")] = None,
     # Their environment
+    pre_modules: Annotated[
+        _Several, typer.Option(metavar="BASH", help="a line before the modules; may be repeated")
+    ] = None,
+    module_purge: Annotated[
+        _Switch, typer.Option("--module-purge/--no-module-purge", help="unload all modules first")
+    ] = None,
     modules: Annotated[
         _Several, typer.Option("--module", help="to load, in this order; may be repeated")
     ] = None,

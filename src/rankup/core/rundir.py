@@ -29,6 +29,7 @@ from rankup.core.files import make_folder, write_atomic
 from rankup.errors import RankupError
 
 RUN_DIR_VARIABLE = "RANKUP_RUN_DIR"
+LONGEST_NAME = 200  # characters: file systems take 255 bytes, PBS 230
 OUTCOMES = ("done", "requeue", "failed", "cancelled")
 
 
@@ -37,7 +38,7 @@ def default_name(command: tuple[str, ...]) -> str:
     first = (
         command[1].rpartition(".")[2] if command[0] == "-m" and len(command) > 1 else Path(command[0]).stem
     )
-    return re.sub(r"[^A-Za-z0-9._-]", "-", first).lstrip("._-") or "run"
+    return re.sub(r"[^A-Za-z0-9._-]", "-", first).lstrip("._-")[:LONGEST_NAME] or "run"
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,15 @@ class RunDir:
                 f"{name!r} cannot name a run",
                 hint="letters, digits, '.', '_' and '-', beginning with a letter or a digit",
             )
+        if len(name) > LONGEST_NAME:
+            raise RankupError(
+                "bad-run-name",
+                f"a run's name has at most {LONGEST_NAME} characters, and this one has {len(name)}",
+                context=name,
+                hint="--name NAME gives it a shorter one",
+            )
         make_folder(root, purpose="runs directory")
-        ident = time.strftime("%Y%m%d-%H%M%S") + "-" + secrets.token_hex(2)
-        path = make_folder(root.absolute() / name / ident, mode=0o700, purpose="run directory")
-        path.chmod(0o700)
+        path = _fresh(make_folder(root.absolute() / name, mode=0o700, purpose="run directory"))
         for part in ("logs", "records"):
             make_folder(path / part, mode=0o700, purpose="run directory")
         return cls(path)
@@ -113,3 +119,21 @@ class RunDir:
         """The word in ``outcome``, or None while the run has not ended."""
         path = self.path / "outcome"
         return path.read_text().strip() if path.exists() else None
+
+
+def _fresh(folder: Path) -> Path:
+    """A new directory in ``folder``: of two runs that begin in the same second, each has its own."""
+    while True:
+        path = folder / (time.strftime("%Y%m%d-%H%M%S") + "-" + secrets.token_hex(2))
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise RankupError(
+                "unwritable-directory",
+                f"cannot make the run directory {str(path)!r}: {error.strerror}",
+                hint="choose a directory that you may write to: --runs-root DIR",
+            ) from error
+        path.chmod(0o700)
+        return path

@@ -21,6 +21,8 @@ from rankup.schedulers.base import State
 LOOK_AT_FILES_S = 0.5
 # A scheduler serves thousands of people: asked at most so often, less and less.
 ASK_FIRST_S, ASK_LATER_S, ASK_SLOWER = 5.0, 30.0, 1.2
+# After `rankup cancel` the end is near: then it is asked so often, for so long.
+ASK_CANCELLED_S, CANCELLED_FOR_S = 1.0, 60.0
 # After the scheduler has said that a job ended: how long its last words may take over a network file system.
 SETTLE_S, LAST_LINES_S = 12.0, 1.0
 
@@ -78,14 +80,18 @@ class Follower:
     def follow(self) -> Standing | None:
         """How the job ended; None when a signal ended the following, which leaves the job alone."""
         interval, ask_at, ended_at, marker = ASK_FIRST_S, self.now(), None, self._marker()
+        cancelled_at: float | None = None
         while self.interrupts.first is None:
             for line in self.log.new():
                 self.show(line)
             if self._marker() != marker:  # an attempt has just ended: worth a question at once
                 marker, ask_at = self._marker(), self.now()
+            if cancelled_at is None and self._cancelled():
+                cancelled_at = ask_at = self.now()
             if self.now() >= ask_at:
                 standing = self._ask()
-                ask_at = self.now() + interval
+                near = cancelled_at is not None and self.now() - cancelled_at < CANCELLED_FOR_S
+                ask_at = self.now() + (ASK_CANCELLED_S if near else interval)
                 interval = min(interval * ASK_SLOWER, ASK_LATER_S)
                 if standing is None or not standing.state.ended:
                     ended_at = None
@@ -94,7 +100,7 @@ class Follower:
                     ended_at = self.now() if ended_at is None else ended_at
                     if standing.settled or self.now() - ended_at >= SETTLE_S:
                         return self._end(standing)
-                    ask_at = self.now() + SETTLE_S / 4
+                    ask_at = self.now() + (ASK_CANCELLED_S if near else SETTLE_S / 4)
             self.pause(LOOK_AT_FILES_S)
         return None
 
@@ -123,6 +129,11 @@ class Follower:
         if text != self._said:
             self._said = text
             self.say(text)
+
+    def _cancelled(self) -> bool:
+        """Whether `rankup cancel` was here, for all that is followed."""
+        folders = list(self.job.tasks().values()) or [self.job.run.path]
+        return all((folder / "CANCELLED").exists() for folder in folders)
 
     def _marker(self) -> list[tuple[Path, int]]:
         """The exit codes that are there, by when they were written."""

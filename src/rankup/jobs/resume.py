@@ -11,7 +11,7 @@ from typing import Any
 from rankup.errors import RankupError
 from rankup.jobs.queue import ask
 from rankup.jobs.standing import stands
-from rankup.jobs.submit import check_folder, hand_over, write_files
+from rankup.jobs.submit import MaybeSubmitted, check_folder, disown, hand_over, write_files
 from rankup.jobs.submitted import Submitted
 from rankup.jobs.traces import OF_ONE_LIFE, read_traces
 from rankup.schedulers.base import State, scheduler_named
@@ -41,12 +41,16 @@ def resume(job: Submitted, flags: Mapping[str, Any], *, env: Mapping[str, str]) 
         raise RankupError("other-job", "a run goes on with its own name and array", hint="submit a new one")
     check_folder(resolved.spec.folder)
     unfinished = [folder for folder in job.tasks().values() if read_traces(folder).outcome != "done"]
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_set_aside(job.run.path, (*_WRITTEN_ANEW, *OF_ONE_LIFE)))
-        for folder in unfinished:
-            stack.enter_context(_set_aside(folder, OF_ONE_LIFE))
-        write_files(resolved, job.run, env)
-        return hand_over(resolved, job.run, env)
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_set_aside(job.run.path, (*_WRITTEN_ANEW, *OF_ONE_LIFE)))
+            for folder in unfinished:
+                stack.enter_context(_set_aside(folder, OF_ONE_LIFE))
+            write_files(resolved, job.run, env)
+            return hand_over(resolved, job.run, env)
+    except MaybeSubmitted as unknown:
+        disown(job.run, job.spec)
+        raise unknown.error from None
 
 
 def _check_over(job: Submitted) -> None:

@@ -46,7 +46,9 @@ class Standing:
 
     @property
     def exit_code(self) -> int:
-        """For a command that waited for the end: the job's own code, and where nobody knows it 0 or 1."""
+        """For a command that waited for the end: the job's own code, and where nobody knows it 0, 1 or 143."""
+        if self.code is None and self.state is State.CANCELLED:
+            return 143
         return self.code if self.code is not None else int(self.state is not State.DONE)
 
     def as_dict(self) -> dict[str, Any]:
@@ -90,9 +92,13 @@ def _one(
     ident = status.id if status else ids[-1] if ids else ""
     if silent and not traces.final:
         return Standing(ident, State.UNKNOWN, _last_known(traces), traces=traces)
-    if status is None or status.state.ended:
-        state, code, reason = _ended(traces, status)
-        settled = traces.final or (state is State.CANCELLED and not traces.attempts)
+    # The code is what a script writes last: what the scheduler still does for its job then is cleaning up.
+    cleaning = traces.final and status is not None and status.state is State.RUNNING
+    if status is None or status.state.ended or cleaning:
+        state, code, reason = _ended(traces, None if cleaning else status)
+        # `rankup cancel` has left its word; one without a code comes from nobody else.
+        told = traces.outcome == "cancelled" and status is not None
+        settled = traces.final or (state is State.CANCELLED and (told or not traces.attempts))
     else:
         state, code, reason, settled = status.state, None, status.reason, False
         if state is State.PENDING and traces.requeues:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from rankup.jobs.script import MOST_SUCCESSORS, render
 from rankup.jobs.submitted import Submitted
 from rankup.schedulers.base import Scheduler, scheduler_named
 from rankup.spec.jobfile import job_toml
+from rankup.spec.jobspec import JobSpec
 from rankup.spec.resolved import Resolved
 
 _SUBMIT_TIMEOUT_S = 120
@@ -25,18 +27,37 @@ _SUBMIT_TIMEOUT_S = 120
 def submit(resolved: Resolved, *, env: Mapping[str, str]) -> Submitted:
     """Give the job to its scheduler. ``env`` is the caller's environment, where the secrets' values are.
 
-    Raises ``RankupError`` where the scheduler refuses; the run directory is then gone again.
+    Raises ``RankupError`` where the scheduler refuses; the run directory is then gone again. Where it gives no answer
+    the directory stays, with a mark that ends the job should it begin.
     """
     check_folder(resolved.spec.folder)
     run = RunDir.create(resolved.spec.runs_root, resolved.spec.name)
     try:
         write_files(resolved, run, env)
         return hand_over(resolved, run, env)
+    except MaybeSubmitted as unknown:
+        disown(run, resolved.spec)
+        raise unknown.error from None
     except BaseException:
         shutil.rmtree(run.path)
         with contextlib.suppress(OSError):  # other runs of this name are there
             run.path.parent.rmdir()
         raise
+
+
+class MaybeSubmitted(Exception):
+    """The scheduler gave no answer to a submit: the job may be in the queue, under an id that nobody knows."""
+
+    def __init__(self, error: RankupError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def disown(run: RunDir, spec: JobSpec) -> None:
+    """Should a job without an id begin, its script finds this mark and ends at once. The directory stays for that."""
+    for folder in [task_folder(run.path, index) for index in indices(spec.array)] or [run.path]:
+        (folder / "CANCELLED").touch(mode=0o600)
+    (run.path / "secrets.env").unlink(missing_ok=True)
 
 
 def check_folder(folder: Path) -> None:
@@ -106,5 +127,33 @@ def successors(resolved: Resolved) -> int:
 
 
 def _ask(scheduler: Scheduler, command: list[str], resolved: Resolved, env: Mapping[str, str]) -> str:
-    done = shell.run(command, env=scheduler.clean(env), cwd=resolved.spec.folder, timeout=_SUBMIT_TIMEOUT_S)
-    return scheduler.read_submit(done, resolved.spec)
+    try:
+        done = shell.run(
+            command, env=scheduler.clean(env), cwd=resolved.spec.folder, timeout=_SUBMIT_TIMEOUT_S
+        )
+    except KeyboardInterrupt:
+        raise MaybeSubmitted(_unknown(command, "interrupted")) from None
+    try:
+        return scheduler.read_submit(done, resolved.spec)
+    except RankupError as error:
+        if error.code == "no-job-id" or _NO_ANSWER.search(error.context):
+            raise MaybeSubmitted(_unknown(command, error.context)) from error
+        raise
+
+
+# What says that the scheduler was asked, and not what it did: SLURM's client gives up on a controller that goes on.
+_NO_ANSWER = re.compile(
+    r"no answer within|timed out|Zero Bytes were transmitted|Message (receive|send) failure|End of File",
+    re.IGNORECASE,
+)
+
+
+def _unknown(command: list[str], why: str) -> RankupError:
+    return RankupError(
+        "maybe-submitted",
+        f"{command[0]} gave no answer: the job may be in the queue",
+        context=why,
+        hint="if it is there, it ends by itself as soon as it begins; `squeue --me` or `qstat -u $USER` shows it. "
+        "Then submit again",
+        exit_code=1,
+    )

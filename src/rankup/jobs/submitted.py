@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,6 +74,12 @@ class Submitted:
 def load(path: Path) -> Submitted:
     """The run in the directory ``path``. Raises ``RankupError`` where it is none that was submitted."""
     path = path.absolute()
+    if path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
+        raise RankupError(
+            "not-your-run",
+            f"the run directory {str(path)!r} is not yours to read",
+            hint="a run is for the eyes of its owner; `ls -ld` says who that is",
+        )
     if not (path / "jobs").exists() or not (path / "job.toml").exists():
         raise RankupError(
             "not-submitted",
@@ -97,12 +104,12 @@ def load(path: Path) -> Submitted:
 def all_runs(runs_root: Path) -> list[Submitted]:
     """Every submitted run below ``runs_root``, the latest last.
 
-    Passed over are those of `rankup run`, and one whose job.toml is damaged: it must not hide all others, and says
-    what it lacks when it is asked for by its path.
+    Passed over are those of `rankup run`, those of other users, and one whose job.toml is damaged: it must not hide all
+    others, and says what it lacks when it is asked for by its path.
     """
     found = []
     for jobs in runs_root.glob("*/*/jobs"):
-        with contextlib.suppress(RankupError, FileNotFoundError):
+        with contextlib.suppress(RankupError, OSError):
             found.append((jobs.with_name("job.toml").stat().st_mtime_ns, load(jobs.parent)))
     return [run for _, run in sorted(found, key=lambda pair: pair[0])]
 
@@ -112,7 +119,7 @@ def find(target: str, runs_root: Path) -> Submitted:
 
     The id of a task (``4711_3``, ``12[3].server``) means that task alone.
     """
-    if target and (Path(target) / "jobs").exists():
+    if target and is_run(Path(target)):
         return load(Path(target))
     runs = all_runs(runs_root)
     if not runs:
@@ -145,6 +152,16 @@ def find(target: str, runs_root: Path) -> Submitted:
             hint="name the run directory",
         )
     return found[0]
+
+
+def is_run(path: Path) -> bool:
+    """Whether ``path`` is the directory of a submitted run, or one of somebody else's into which nobody may look."""
+    try:
+        return (path / "jobs").exists()
+    except PermissionError:
+        return True
+    except OSError:  # a name that is too long for a file
+        return False
 
 
 def _with_job(run: Submitted, target: str) -> Submitted | None:

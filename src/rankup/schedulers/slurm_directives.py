@@ -67,12 +67,13 @@ def _tasks(spec: JobSpec) -> tuple[int, int | None]:
     """(tasks per node, cores per task). torchrun's agent is one task, which needs the cores of all its ranks."""
     if spec.launcher in ("srun", "mpirun"):
         return spec.nproc_per_node, spec.cpus_per_task
-    return 1, spec.cpus_per_node
+    return 1, spec.agent_cpus
 
 
 def _gpus(spec: JobSpec, site: Site) -> str:
     """Per node, never per task: a task that sees one GPU alone has no fast path to its neighbours'."""
-    kind = f"{site.slurm.pick}:" if site.slurm.pick else ""
+    name = spec.gpu_type or site.slurm.pick
+    kind = f"{name}:" if name else ""
     if site.slurm.gpus == "gres":
         return f"--gres=gpu:{kind}{spec.gpus_per_node}"
     return f"--gpus-per-node={kind}{spec.gpus_per_node}"

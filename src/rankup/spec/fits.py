@@ -31,6 +31,13 @@ def check_fits(spec: JobSpec, site: Site, origin: Mapping[str, str]) -> None:
             context=f"launcher: {origin['launcher']}",
             hint=f"--launcher {' or '.join(site.launchers)}",
         )
+    if spec.gpu_type and site.scheduler != "slurm":
+        raise RankupError(
+            "gpu-type-not-here",
+            f"--gpu-type {spec.gpu_type} is for SLURM: there is no such resource in all of PBS",
+            context=f"site {site.name}",
+            hint="its own word for GPUs goes into pbs.select of a profile, or name a queue with such GPUs: --queue",
+        )
     if site.scheduler == "local" and spec.nodes > 1:
         raise RankupError(
             "impossible-size",

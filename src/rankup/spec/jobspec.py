@@ -12,11 +12,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from rankup.core.rundir import LONGEST_NAME
 from rankup.core.units import parse_duration, parse_size
 
 LAUNCHERS = ("single", "torchrun", "srun", "mpirun")
 FANOUTS = ("auto", "srun", "pbsdsh", "mpiexec", "pbs_tmrsh", "ssh")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_JOB_ID = re.compile(r"\d+(_\d+|\[\d*\])?([.;][\w.-]+)?", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What the job's script itself keeps in its shell while the job's variables are set there.
 OF_THE_SCRIPT = frozenset(
@@ -31,6 +33,7 @@ OF_THE_SCRIPT = frozenset(
             "MAX_REQUEUES",
             "NODES_MAY_SUBMIT",
             "PLACES",
+            "cores",
             "RUN",
             "RUNS",
             "STOP_BEFORE",
@@ -76,6 +79,7 @@ class JobSpec(BaseModel):
     # Resources
     nodes: Count = 1
     gpus_per_node: Annotated[int, Field(ge=0)] = 0
+    gpu_type: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$")] = ""  # as SLURM calls it: a100
     nproc_per_node: Count = 1
     cpus_per_task: Count | None = None
     mem: MiB | None = None
@@ -91,6 +95,8 @@ class JobSpec(BaseModel):
     max_restarts: Annotated[int, Field(ge=0)] = 0  # torchrun's, within one job
 
     # The environment of the ranks, in the order in which it is set up
+    pre_modules: tuple[str, ...] = ()  # lines of bash before the modules
+    module_purge: bool = False  # first forget what the login shell had loaded
     modules: tuple[str, ...] = ()
     venv: str = ""
     conda: str = ""  # an environment's name or path
@@ -126,12 +132,36 @@ class JobSpec(BaseModel):
     def cpus_per_node(self) -> int | None:
         return None if self.cpus_per_task is None else self.cpus_per_task * self.nproc_per_node
 
+    @property
+    def agent_cpus(self) -> int | None:
+        """Cores of a node's agent, as torchrun's: those of its ranks; without GPUs at least one for each of them.
+
+        None: the scheduler's default, which may be more than one for each GPU.
+        """
+        if (
+            self.cpus_per_task is None
+            and self.nproc_per_node > 1
+            and not (self.gpus_per_node or self.exclusive)
+        ):
+            return self.nproc_per_node
+        return self.cpus_per_node
+
     @field_validator("name")
     @classmethod
     def _plain_name(cls, name: str) -> str:
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} cannot name a run: letters, digits, '.', '_' and '-'")
+        if len(name) > LONGEST_NAME:
+            raise ValueError(f"a run's name has at most {LONGEST_NAME} characters, got {len(name)}")
         return name
+
+    @field_validator("after")
+    @classmethod
+    def _job_ids(cls, ids: tuple[str, ...]) -> tuple[str, ...]:
+        for ident in ids:
+            if not _JOB_ID.fullmatch(ident):
+                raise ValueError(f"{ident!r} is not the id of a job: use e.g. 4711, 4711_3 or 12.server")
+        return ids
 
     @field_validator("env")
     @classmethod
@@ -147,7 +177,7 @@ class JobSpec(BaseModel):
             _check_variable(name)
         return names
 
-    @field_validator("directives", "pre")
+    @field_validator("directives", "pre", "pre_modules")
     @classmethod
     def _one_line(cls, lines: tuple[str, ...]) -> tuple[str, ...]:
         for line in lines:

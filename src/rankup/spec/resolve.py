@@ -55,7 +55,7 @@ def resolve(
     chosen, why = choose_site(site or written, env, folder, origin=_FLAG if site else str(file))
     asked = _from_file(tables, str(file), changed=bool(flags or site)) | _layer(flags, _FLAG)
     if command:
-        asked["command"] = (command, "command line")
+        asked["command"] = (_by_this_python(command), "command line")
     inside, said = asked.get("folder", ("", "current directory"))
     asked["folder"] = (folder / inside, said)
     values = _over_site(chosen, asked)
@@ -117,6 +117,11 @@ def _from_file(tables: Mapping[str, Any], path: str, *, changed: bool) -> Layer:
         if not (follows and changed):
             layer[key] = (value, origin if follows else path)
     return layer
+
+
+def _by_this_python(command: tuple[str, ...]) -> tuple[str, ...]:
+    """``rankup train …`` as a module: the job's PATH need not hold the program of this environment."""
+    return ("-m", *command) if command[0] == "rankup" else command
 
 
 def _undecided(values: Layer) -> frozenset[str]:

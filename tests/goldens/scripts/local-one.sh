@@ -46,10 +46,22 @@ attempt=$(($(wc -l 2>/dev/null <"$RUN/attempts" || echo 0) + 1))
 echo "$attempt $JOB $(date +%s) $(hostname)" >>"$RUN/attempts"
 say "attempt $attempt, job $JOB, $(date '+%F %T'), $(hostname) ===="
 
+# No secrets are left behind: not in the agents' scripts, and when no attempt follows not in secrets.env, which is for all
+# tasks of an array. (`rankup resume` writes them anew.)
+tidy() { # WORD
+  local folder
+  rm -f "$RUN"/agent-*.sh
+  [ "$1" != requeue ] || [ -z "${requeued:-}" ] || return
+  for folder in "$BASE"/task-*/; do
+    [ ! -d "$folder" ] || grep -Eqs '^(done|failed|cancelled)$' "$folder/outcome" || return
+  done
+  rm -f "$BASE/secrets.env"
+}
 # How an attempt ends: the word for people and for the next attempt, and the code for whoever waits.
 finish() { # WORD CODE
   echo "$1" >"$RUN/outcome"
   echo "$2" >"$RUN/exit_code"
+  tidy "$1"
   say "$1, exit code $2"
   exit "$2"
 }
@@ -57,6 +69,8 @@ finish() { # WORD CODE
 # ---- The environment -----------------------------------------------------------------------------------------------
 cd /work/user/project || finish failed 1
 export PYTHONUNBUFFERED=1
+cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores > 1 ? cores / 1 : 1))} # torchrun would say 1
 
 # ---- Where the ranks meet -----------------------------------------------------------------------------------------
 # The address of this host that the others reach: the one from which packets to them leave, or that of INTERFACE. A
@@ -138,7 +152,7 @@ export MASTER_ADDR MASTER_PORT
 
 # ---- For whoever reads the log ------------------------------------------------------------------------------------
 echo "nodes     ${HOSTS[*]}${QUEUE:+ (queue $QUEUE)}"
-echo "machine   $(uname -m), $(nproc) cores for this shell"
+echo "machine   $(uname -m), $(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) cores for this shell"
 echo "modules   ${LOADEDMODULES:-none}"
 command -v nvidia-smi >/dev/null && nvidia-smi --list-gpus
 env | grep -E '^(NCCL|GLOO|FI|UCX|OMP|CUDA|MPICH)_|^MASTER_' | sort
@@ -280,6 +294,7 @@ case $code,$outcome,$called$terminated in
       [ -n "$terminated" ] || { first_failure; finish failed "$code"; }
       # Cancelled, preempted, or a node has failed: only the scheduler knows which, and whether it starts the job again.
       echo 143 >"$RUN/exit_code"
+      rm -f "$RUN"/agent-*.sh
       say "ended by the scheduler"
       exit 143
     fi
@@ -307,6 +322,7 @@ else
   echo $((requeues + 1)) >"$RUN/requeues"
   echo 75 >"$RUN/exit_code"
   echo requeue >"$RUN/outcome"
+  requeued=yes
   say "requeue $((requeues + 1)) of $MAX_REQUEUES"
   requeue || say "the scheduler refused to requeue: \`rankup resume\` goes on"
 fi

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ from rankup.cli.options import JsonOption, NprocOption, ResumeWithOption, resume
 from rankup.cli.training_options import training_from, training_options
 from rankup.cli.workload_job import require_torch, workload_job
 from rankup.core.records import read_records
+from rankup.core.rundir import RUN_DIR_VARIABLE
 from rankup.errors import RankupError
 from rankup.jobs.local import View, execute
 from rankup.world import World
@@ -63,7 +65,8 @@ def train(
         env=resume_variables(resume_with),
         options={**training_from(context), "bar": bar},
     )
-    if World.detect().world_size > 1:  # a launcher has started us once per rank already
+    # A launcher has started us once per rank already, or a job's script has: then its run directory is ours.
+    if World.detect().world_size > 1 or os.environ.get(RUN_DIR_VARIABLE):
         from rankup.train.__main__ import work
 
         work(options)

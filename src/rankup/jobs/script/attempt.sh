@@ -16,10 +16,22 @@ attempt=$(($(wc -l 2>/dev/null <"$RUN/attempts" || echo 0) + 1))
 echo "$attempt $JOB $(date +%s) $(hostname)" >>"$RUN/attempts"
 say "attempt $attempt, job $JOB, $(date '+%F %T'), $(hostname) ===="
 
+# No secrets are left behind: not in the agents' scripts, and when no attempt follows not in secrets.env, which is for all
+# tasks of an array. (`rankup resume` writes them anew.)
+tidy() { # WORD
+  local folder
+  rm -f "$RUN"/agent-*.sh
+  [ "$1" != requeue ] || [ -z "${requeued:-}" ] || return
+  for folder in "$BASE"/task-*/; do
+    [ ! -d "$folder" ] || grep -Eqs '^(done|failed|cancelled)$' "$folder/outcome" || return
+  done
+  rm -f "$BASE/secrets.env"
+}
 # How an attempt ends: the word for people and for the next attempt, and the code for whoever waits.
 finish() { # WORD CODE
   echo "$1" >"$RUN/outcome"
   echo "$2" >"$RUN/exit_code"
+  tidy "$1"
   say "$1, exit code $2"
   exit "$2"
 }

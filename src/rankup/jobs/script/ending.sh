@@ -13,6 +13,7 @@ case $code,$outcome,$called$terminated in
       [ -n "$terminated" ] || { first_failure; finish failed "$code"; }
       # Cancelled, preempted, or a node has failed: only the scheduler knows which, and whether it starts the job again.
       echo 143 >"$RUN/exit_code"
+      rm -f "$RUN"/agent-*.sh
       say "ended by the scheduler"
       exit 143
     fi
@@ -40,6 +41,7 @@ else
   echo $((requeues + 1)) >"$RUN/requeues"
   echo 75 >"$RUN/exit_code"
   echo requeue >"$RUN/outcome"
+  requeued=yes
   say "requeue $((requeues + 1)) of $MAX_REQUEUES"
   requeue || say "the scheduler refused to requeue: \`rankup resume\` goes on"
 fi

@@ -17,11 +17,13 @@ def environment(spec: JobSpec, site: Site) -> list[str]:
     return [
         "# ---- The environment ".ljust(118, "-"),
         f"cd {path_code(str(spec.folder))} || finish failed 1",
+        *(["# Yours, before the modules:", *spec.pre_modules] if spec.pre_modules else []),
         *_modules(spec),
         *_venv(spec),
         *_conda(spec),
         *_paths(site),
         *(f"export {name}={path_code(value)}" for name, value in variables(spec, site).items()),
+        *_threads(spec, site),
         *_secrets(spec),
         *(["# Yours:", *spec.pre] if spec.pre else []),
     ]
@@ -43,11 +45,26 @@ def variables(spec: JobSpec, site: Site) -> dict[str, str]:
     return {**ours, **site.env, **spec.env}
 
 
+def _threads(spec: JobSpec, site: Site) -> list[str]:
+    """OMP_NUM_THREADS where nobody has said it: a process's share of the cores that the job has on its node."""
+    if "OMP_NUM_THREADS" in variables(spec, site):
+        return []
+    there = "env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc"
+    cores = {"slurm": f"${{SLURM_CPUS_ON_NODE:-$({there})}}", "pbs": f"${{NCPUS:-$({there})}}"}
+    each = f"cores={cores.get(site.scheduler, f'$({there})')}"
+    share = f"$((cores > {spec.nproc_per_node} ? cores / {spec.nproc_per_node} : 1))"
+    if site.scheduler == "pbs":  # which sets it to all cores, whatever the number of processes
+        return [each, f"export OMP_NUM_THREADS={share}"]
+    return [each, f"export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-{share}}} # torchrun would say 1"]
+
+
 def _modules(spec: JobSpec) -> list[str]:
-    if not spec.modules:
+    if not (spec.modules or spec.module_purge):
         return []
     init = files("rankup.jobs.script").joinpath("modules.sh").read_text().rstrip("\n").split("\n")
-    return [*init, f"module load {' '.join(map(code, spec.modules))} || finish failed 1"]
+    purge = ["module purge"] if spec.module_purge else []
+    load = [f"module load {' '.join(map(code, spec.modules))} || finish failed 1"] if spec.modules else []
+    return [*init, *purge, *load]
 
 
 def _venv(spec: JobSpec) -> list[str]:

@@ -73,7 +73,7 @@ def _start(spec: JobSpec, site: Site) -> list[str]:
         fanout,
         written,
         nodes=spec.nodes,
-        cpus=spec.cpus_per_node,
+        cpus=spec.agent_cpus,
         given=variables(spec, site),
         mpi=site.mpi.kind,
     )
@@ -130,6 +130,6 @@ def _inside(spec: JobSpec, site: Site) -> tuple[str, ...]:
 
 def _carried(spec: JobSpec, site: Site) -> tuple[str, ...]:
     """What mpirun has to bring to the other nodes; LD_LIBRARY_PATH and PYTHONPATH it takes where they are set."""
-    ours = ("PATH", "RUN", "RANKUP_RUN_DIR", "MASTER_ADDR", "MASTER_PORT")
+    ours = ("PATH", "OMP_NUM_THREADS", "RUN", "RANKUP_RUN_DIR", "MASTER_ADDR", "MASTER_PORT")
     task = ("RANKUP_TASK",) if spec.array else ()
     return tuple(dict.fromkeys((*ours, *task, *variables(spec, site), *spec.secrets)))
