@@ -284,6 +284,20 @@ def test_between_its_launcher_and_a_rank_stands_nothing_that_changes_its_end(tmp
     assert [words[1:] for words in said] == [["2", os.uname().nodename, c, "0"] for c in ("6", "137", "143")]
 
 
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_a_script_is_run_by_the_python_of_the_torchrun_that_started_it(tmp_path: Path, shell: str):
+    rank = files("rankup.jobs.script").joinpath("rank.sh")
+    (tmp_path / "x y.py").write_text("import sys; print(sys.executable, sys.argv[1:])")
+    start = (
+        f"import subprocess; subprocess.run([{shell!r}, {str(rank)!r}, '-u', 'x y.py', 'a b'], check=True)"
+    )
+    env = {"PATH": "/usr/bin:/bin", "RUN": str(tmp_path)}  # whose Python is another one
+    done = subprocess.run(
+        [sys.executable, "-c", start], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == f"{sys.executable} ['a b']\n", done.stderr
+
+
 HELD = """
 import os, socket, sys
 port = int(os.environ["MASTER_PORT"])
@@ -375,6 +389,8 @@ def test_secrets_stay_as_long_as_an_attempt_may_need_them(
     job = Job(tmp_path, command=bash(text), launcher="single", secrets=("TOKEN",), **values)
     (job.run.path / "secrets.env").write_text("export TOKEN='12345678'\n")
     env = {"PBS_JOBID": "7[3].head", "PBS_ARRAY_INDEX": "3"} if "array" in values else {}
+    for index in (3, 4) if "array" in values else ():  # as `rankup submit` makes them
+        (job.run.path / f"task-{index}").mkdir()
     assert job.execute(env) == (75 if "time" in values else 0)
     assert (job.run.path / "secrets.env").exists() == there
     if "array" in values:
