@@ -237,9 +237,9 @@ CONSEQUENCE+='|DistStoreError|socket timeout|NCCL communicator was aborted'
 first_failure() { # sets code, and leaves RUN/failure: when, rank, host, exit code; then the exception
   local time rank host status words first='' how
   while read -r time rank host status _; do
+    [ "$status" -ne 143 ] || continue # it was told to end
     words=$(last_words "$rank")
-    [ -n "$first" ] || first="$time $rank $host $status"$'\n'"$words" # should all of them be consequences
-    [ "$status" -ne 143 ] || continue
+    [ -n "$first" ] || first="$time $rank $host $status"$'\n'"$words" # should all of them have lost a connection
     if grep -Eqi "$CONSEQUENCE" <<<"$words"; then continue; fi
     first="$time $rank $host $status"$'\n'"$words"
     break
