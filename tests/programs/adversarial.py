@@ -65,7 +65,7 @@ class Gan(Program):
 class WganGp(Program):
     """WGAN-GP: gradient penalty by autograd.grad, three critic steps for one of the generator."""
 
-    expected = expect(any_world="plain-backward")
+    expected = expect(fsdp="fsdp-not-reduced", any_world="plain-backward")
     epochs = 4
 
     def critic_step(self, x: Any, z: Any, mix: Any, generator: Any, critic: Any, opt: Any) -> None:

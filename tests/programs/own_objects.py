@@ -59,7 +59,6 @@ class AttributeCurriculum(OneLoop):
 class OtherMethod(OneLoop):
     """A loss from another method than forward."""
 
-    moves = False  # several ranks refuse what one process trains
     expected = expect(ddp="gradients-not-reduced", fsdp="fsdp-outside-forward", any_world="plain-backward")
 
     @staticmethod

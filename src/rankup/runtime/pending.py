@@ -90,15 +90,21 @@ class PendingGradients:
             if not hasattr(optimizer, "register_step_post_hook"):
                 continue
             stepped = self._stepped.get(id(optimizer))
-            if stepped is not None and stepped.body == self._run.steps_reached:
-                # What another loss adds behind the step is cleared before the next one, or was not in those before.
-                carried = self._carried.get(id(optimizer), stepped.version != _version(optimizer))
-                if not carried:
-                    continue
+            if stepped is not None and not self._carries(optimizer, stepped):
+                continue
             parameters = (p for group in optimizer.param_groups for p in group["params"])
             if any(p.grad is not None and bool(_values(p.grad).any()) for p in parameters):
                 return True
         return False
+
+    def _carries(self, optimizer: Optimizer, stepped: _Step) -> bool:
+        """Whether gradients that are there after a step are for the next one."""
+        changed = stepped.version != _version(optimizer)
+        if stepped.body == self._run.steps_reached:
+            # What another loss adds behind the step is cleared before the next one, or was not in those before.
+            return self._carried.get(id(optimizer), changed)
+        # Unchanged since a step of an earlier body: they were taken, and wait to be cleared, unless that never happens.
+        return changed or self._carried.get(id(optimizer), False)
 
 
 class _Step(NamedTuple):
@@ -139,10 +145,14 @@ def _first(optimizer: Optimizer) -> nn.Parameter | None:
 
 
 def _version(optimizer: Optimizer) -> tuple[int, int]:
-    """Another one after each change of the first gradient."""
-    parameters = (p for group in optimizer.param_groups for p in group["params"])
-    gradient = next((p.grad for p in parameters if p.grad is not None), None)
-    return (0, 0) if gradient is None else (_values(gradient).data_ptr(), gradient._version)
+    """Another one after each change of a gradient: where they lie, and how often they were written to."""
+    places = versions = 0
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if (gradient := parameter.grad) is not None:
+                places += _values(gradient).data_ptr()
+                versions += gradient._version
+    return places, versions
 
 
 def _values(gradient: torch.Tensor) -> torch.Tensor:
