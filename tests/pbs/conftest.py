@@ -1,0 +1,32 @@
+"""The fixtures ``pbs``, one lab for all the tests that want it, and ``own_pbs``; torn down however they end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pbs_lab import PbsLab, why_not
+
+
+@pytest.fixture(scope="session")
+def pbs() -> Iterator[PbsLab]:
+    """For all tests that leave it as they find it."""
+    yield from _lab(3)
+
+
+@pytest.fixture
+def own_pbs() -> Iterator[PbsLab]:
+    """For a test that breaks something."""
+    yield from _lab(3)
+
+
+def _lab(nodes: int) -> Iterator[PbsLab]:
+    reason = why_not()
+    if reason:
+        pytest.skip(f"no PBS lab: {reason}")
+    lab = PbsLab(nodes)
+    try:
+        lab.up()
+        yield lab
+    finally:
+        lab.down()
