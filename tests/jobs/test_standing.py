@@ -35,6 +35,7 @@ BEGAN = {"jobs": "1\n", "attempts": "1 1 0 node1\n"}
 PENDING = JobStatus("1", State.PENDING, reason="waits for free nodes")
 RUNNING = JobStatus("1", State.RUNNING, nodes="node1")
 FAILED = JobStatus("1", State.FAILED, reason="ran out of its time limit (--time)")
+OUT_OF_TIME = JobStatus("1", State.FAILED, reason="ran out of its time limit", out_of_time=True)
 CANCELLED = JobStatus("1", State.CANCELLED)
 
 
@@ -49,6 +50,7 @@ CANCELLED = JobStatus("1", State.CANCELLED)
         ({**BEGAN, "outcome": "done"}, FAILED, State.FAILED, None, False),  # ended before its script's end
         ({**BEGAN, "outcome": "requeue", "exit_code": "75"}, FAILED, State.FAILED, 75, False),
         ({**BEGAN, "outcome": "requeue", "STOP": "user 9"}, FAILED, State.CANCELLED, None, False),
+        ({**BEGAN, "outcome": "requeue", "STOP": "terminated 9"}, OUT_OF_TIME, State.FAILED, None, False),
         ({"jobs": "1\n", "outcome": "cancelled"}, CANCELLED, State.CANCELLED, None, True),
         # It has forgotten it.
         ({**BEGAN, "outcome": "done", "exit_code": "0"}, None, State.DONE, 0, True),

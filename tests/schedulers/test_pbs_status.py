@@ -120,6 +120,7 @@ def test_a_waiting_job_says_why(values: dict[str, Any], words: str):
         ({"Exit_status": 265, "substate": 93, "stime": STIME}, State.FAILED, 137, "signal 9"),
         ({"Exit_status": 137, "substate": 93, "stime": STIME}, State.FAILED, 137, ""),
         ({"Exit_status": -29, "substate": 93, "stime": STIME}, State.FAILED, None, "time limit"),
+        ({"Exit_status": -29, "substate": 91, "stime": STIME}, State.FAILED, None, "time limit"),
         ({"Exit_status": -27, "substate": 93, "stime": STIME}, State.FAILED, None, "--mem"),
         ({"Exit_status": -3, "substate": 93, "stime": STIME}, State.FAILED, None, "could not start it"),
         # 271 also where the script trapped TERM and ended with 0.
@@ -136,6 +137,7 @@ def test_how_a_job_ended(values: dict[str, Any], state: State, code: int | None,
     assert (found.state, found.code) == (state, code)
     assert words in found.reason
     assert bool(found.reason) == bool(words)
+    assert found.out_of_time == ("time limit" in words)
 
 
 def test_an_array_and_its_tasks():

@@ -144,6 +144,10 @@ def _ended(traces: Traces, status: JobStatus | None) -> tuple[State, int | None,
     if code is None and status is not None:
         code = status.code
     said = status.reason if status else ""
+    if (
+        word == "requeue" and status is not None and status.out_of_time
+    ):  # before STOP, whose reason is PBS's TERM
+        return State.FAILED, code, f"{said}; it had saved: `rankup resume` goes on"
     if word == "requeue" and traces.stop in ("user", "terminated"):
         return State.CANCELLED, code, "asked to stop, and saved: `rankup resume` goes on"
     if word == "requeue":

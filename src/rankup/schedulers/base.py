@@ -38,6 +38,7 @@ class JobStatus:
     ``native`` is the scheduler's own word for the state, ``reason`` why it waits or how it ended, in its words or in
     better ones. ``code`` is the exit code, 128 + N for a signal, None where unknown. ``elapsed`` in seconds.
     ``suspended``: it has its nodes, and its processes do not run.
+    ``out_of_time`` says that the scheduler ended it at its time limit.
     """
 
     id: str
@@ -50,6 +51,7 @@ class JobStatus:
     elapsed: int | None = None
     name: str = ""
     suspended: bool = False
+    out_of_time: bool = False
 
 
 class Scheduler(ABC):

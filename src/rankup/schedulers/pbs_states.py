@@ -19,6 +19,7 @@ _STATE_OF = {letter: state for state, letters in _STATES.items() for letter in l
 _DELETED = "91"  # the substate of a job that qdel ended
 _WAITS_FOR_JOBS = "22"
 
+_OUT_OF_TIME = "ran out of its time limit (--time, or the queue's own)"
 # An Exit_status below 0 is PBS's own word. From -24 on they are the same for OpenPBS and PBS Pro; Torque has others.
 _LIMITS = {
     -24: "used more cores than it asked for (--cpus-per-task)",
@@ -26,11 +27,11 @@ _LIMITS = {
     -26: "used more virtual memory than it asked for",
     -27: "used more memory than it asked for (--mem)",
     -28: "used more CPU time than is allowed",
-    -29: "ran out of its time limit (--time)",
+    -29: _OUT_OF_TIME,
 }
 _TORQUE_LIMITS = {
     -10: "used more memory than it asked for (--mem)",
-    -11: "ran out of its time limit (--time)",
+    -11: _OUT_OF_TIME,
     -12: "used more CPU time than is allowed",
 }
 _NOT_STARTED = "PBS could not start it on its nodes"
@@ -64,6 +65,7 @@ def job_status(job: str, attributes: Mapping[str, str]) -> JobStatus:
         elapsed=None if state is State.PENDING else _seconds(attributes.get("resources_used.walltime", "")),
         name=attributes.get("Job_Name", ""),
         suspended=letter in ("S", "U"),
+        out_of_time=reason == _OUT_OF_TIME,
     )  # fmt: skip
 
 
@@ -95,11 +97,13 @@ def _ending(attributes: Mapping[str, str]) -> tuple[State, str, int | None]:
     if status == 0:
         return State.DONE, "", 0
     code = _exit_code(status)
+    limits = _TORQUE_LIMITS if torque else _LIMITS
+    if status in limits:  # also where somebody has deleted it while PBS was ending it
+        return State.FAILED, limits[status], None
     if attributes.get("substate") == _DELETED:
         return State.CANCELLED, "cancelled (qdel)", code
     if status < 0:
-        limits = _TORQUE_LIMITS if torque else _LIMITS
-        return State.FAILED, limits.get(status, f"{_NOT_STARTED} ({status})"), None
+        return State.FAILED, f"{_NOT_STARTED} ({status})", None
     if code == 128 + 15:
         return State.FAILED, _TERMINATED, code
     return State.FAILED, f"ended by signal {code - 128}" if status > 256 and code else "", code
