@@ -54,6 +54,7 @@ echo 8.head
 """
 # Two jobs wait for the one that runs, the second also for another one; lines are broken as PBS breaks them.
 QSTAT = """#!/bin/bash
+[ -z "$WALLTIME" ] || printf '    Resource_List.walltime = %s\\n' "$WALLTIME"
 case $2 in
 7.head) depend='beforeok:21.head@head:22.head@he\n\tad,beforeany:8.head@head' ;;
 21.head) depend=afterok:7.head@head ;;
@@ -63,6 +64,10 @@ printf "Job Id: $2\n    Job_Name = job\n    depend = $depend\n    Error_Path = h
 """
 QALTER = """#!/bin/bash
 echo "$*" >>"$FAKES/qalter.log"
+"""
+# As the real one words it; which nodes are down is the test's.
+PBSNODES = """#!/bin/bash
+printf '%s\\n     Mom = %s\\n     state = %s\\n' "$1" "$1" "$(cat "$FAKES/state-$1" 2>/dev/null || echo free)"
 """
 PBS_TMRSH = """#!/bin/bash
 echo "$1" >>"$FAKES/pbs_tmrsh.log"
@@ -118,6 +123,7 @@ class Job:
             "qsub": QSUB,
             "qstat": QSTAT,
             "qalter": QALTER,
+            "pbsnodes": PBSNODES,
             "pbs_tmrsh": PBS_TMRSH,
             "ssh": SSH,
             "mpiexec": MPIEXEC,
@@ -403,7 +409,8 @@ WAITS = 'echo begun; until [ -e "$RANKUP_RUN_DIR/STOP" ]; do sleep 0.1; done; ec
 
 def test_near_the_time_limit_the_ranks_are_asked_to_stop_and_a_successor_is_submitted(tmp_path: Path):
     job = Job(tmp_path, command=bash(WAITS), time=30, stop_before=28)
-    assert job.execute() == 75, job.log
+    # PBS keeps what waits for this job in its list, and would delete it if the job ended with 75.
+    assert job.execute() == 0, job.log
     why, until = job["STOP"].split()
     assert why == "time-limit" and abs(int(until) - time.time()) < 60
     assert (job["requeues"], job["outcome"], job["exit_code"], job["jobs"]) == (
@@ -423,6 +430,23 @@ def test_near_the_time_limit_the_ranks_are_asked_to_stop_and_a_successor_is_subm
     assert job.execute({"PBS_JOBID": "8.head", "RANKUP_SUCCESSOR": "1"}) == 75
     assert re.findall(r"attempt (\d), job (\d)", job.log) == [("1", "7"), ("2", "8")]
     assert job["requeues"] == "2"
+
+
+def test_a_job_that_leaves_one_behind_that_could_not_be_told_ends_with_75(tmp_path: Path):
+    job = Job(tmp_path, command=bash(WAITS), time=30, stop_before=28)
+    (job.fakes / "qalter").write_text(QALTER + "[[ $* != *22.head ]]\n")
+    assert job.execute() == 75, job.log  # 22.head would otherwise begin before the work is done
+    assert "could not be told to wait for 8.head" in job.log and "7.head: 22.head" in job.log
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"time": 3600, "stop_before": 28}], ids=["none-given", "another-given"]
+)
+def test_the_time_limit_is_the_one_that_pbs_says(tmp_path: Path, values: dict[str, Any]):
+    job = Job(tmp_path, command=bash(WAITS), **values)
+    assert job.execute({"WALLTIME": "00:00:30", "PBS_JOBID": "9.head"}) == 75, job.log
+    # Without a word on how early to ask, half of a short limit is left for work.
+    assert job["STOP"].startswith("time-limit ") and job["jobs"] == "8.head"
 
 
 def test_no_more_requeues_than_allowed(tmp_path: Path):

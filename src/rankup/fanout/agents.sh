@@ -1,9 +1,11 @@
-# On its node: waits for the agent PID, tells it once to end, and sees to it that no process of it is left.
+# On its node: waits for the agent PID, tells it once to end, and sees to it that no process of it is left. A line in a
+# file says every 10 s that the node lives.
 # shellcheck disable=SC2317,SC2329 # it is called on the nodes
 watch_over() { # PID
-  local told='' passed='' grace=35 word code
+  local told='' passed='' grace=35 beat=-10 word code
   trap 'told=${told:-$SECONDS}' TERM INT HUP
   while kill -0 "$1" 2>/dev/null; do
+    [ "$((SECONDS - beat))" -lt 10 ] || { beat=$SECONDS && echo "$beat" >"$RUN/agent-$NODE_RANK.alive"; }
     word=$(cat "$RUN/agents.end") # opened anew each time, since NFS then shows what is new
     [ -z "$word" ] || grace=$word told=${told:-$SECONDS}
     [ -z "$told" ] || [ -n "$passed" ] || kill -TERM "$1" 2>/dev/null
@@ -19,7 +21,7 @@ watch_over() { # PID
 # What starts the agents brings neither this script's exports nor its folder to the nodes: a script per node does.
 : >"$RUN/agents.end"
 for i in "${!HOSTS[@]}"; do
-  rm -f "$RUN/agent-$i.code" "$RUN/logs/node-$i.log"
+  rm -f "$RUN/agent-$i.code" "$RUN/agent-$i.alive" "$RUN/logs/node-$i.log"
   (
     umask 077 # secrets are among the exports
     {

@@ -21,14 +21,24 @@ end_agents() {
   grace=$((now >= END || left > 35 ? 35 : left > 1 ? left : 1))
   echo "$grace" >"$RUN/agents.end"
 }
+# A node that has not said for a minute that it lives, and that the scheduler has lost as well; while agents end, the
+# scheduler's word is enough.
+is_silent() { # NODE
+  local word
+  word=$(cat "$RUN/agent-$1.alive" 2>/dev/null)
+  [ "$word" = "${alive[$1]}" ] || heard[$1]=$SECONDS
+  alive[$1]=$word
+  [ -n "$ending" ] || [ "$((SECONDS - heard[$1]))" -ge 60 ] || return 1
+  is_lost "${HOSTS[$1]}"
+}
 # All agents at once; the first one that fails, or is gone without a word, ends the others. Their codes come through
 # files, which NFS may show a minute late; pbsdsh ends with 0 whatever its task did, but says so if that failed
 # or could not be started.
 fan_out() {
-  local pids=() shown=() late=() i said status code=0 ending='' grace
+  local pids=() shown=() late=() alive=() heard=() i said status code=0 ending='' grace
   trap end_agents TERM
   for i in "${!HOSTS[@]}"; do
-    shown[i]=0 late[i]=0
+    shown[i]=0 late[i]=0 alive[i]='' heard[i]=$SECONDS
     reach "$i" >"$RUN/agent-$i.reach" 2>&1 &
     pids[i]=$!
   done
@@ -36,6 +46,12 @@ fan_out() {
     sleep 1
     show
     for i in "${!pids[@]}"; do
+      if [ "$((SECONDS % 10))" -eq 0 ] && is_silent "$i"; then
+        kill -KILL "${pids[i]}" 2>/dev/null
+        unset "pids[i]"
+        end_agents
+        continue
+      fi
       kill -0 "${pids[i]}" 2>/dev/null && continue
       said=$(cat "$RUN/agent-$i.code" 2>/dev/null)
       if [ -z "$said" ] && ! grep -Eqs 'exit status [1-9]|on spawn' "$RUN/agent-$i.reach"; then
@@ -48,7 +64,7 @@ fan_out() {
         [ "$status" -ne 0 ] || [ "${late[i]}" -gt 75 ] || continue
       fi
       unset "pids[i]"
-      cat "$RUN/agent-$i.reach"
+      sed "s/^/node $i (${HOSTS[i]}): /" "$RUN/agent-$i.reach"
       [ "$said" = 0 ] || end_agents
     done
     # Whoever has not ended by then is ended with the job, by the scheduler.

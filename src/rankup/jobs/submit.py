@@ -15,7 +15,7 @@ from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.jobs.arrays import indices, task_folder
 from rankup.jobs.script import MOST_SUCCESSORS, render
-from rankup.jobs.submitted import Submitted
+from rankup.jobs.submitted import Submitted, find
 from rankup.schedulers.base import Scheduler, scheduler_named
 from rankup.spec.jobfile import job_toml
 from rankup.spec.jobspec import JobSpec
@@ -87,6 +87,7 @@ def hand_over(resolved: Resolved, run: RunDir, env: Mapping[str, str]) -> Submit
     """Ask the scheduler for the job, and for successors where it has to have them now; their ids go to ``jobs``."""
     spec, site = resolved.spec, resolved.site
     scheduler = scheduler_named(site.scheduler)
+    spec = spec.model_copy(update={"after": tuple(_newest(job, spec.runs_root) for job in spec.after)})
     script = run.path / "job.sh"
     ids: list[str] = []
     try:
@@ -124,6 +125,16 @@ def successors(resolved: Resolved) -> int:
     if site.scheduler != "pbs" or site.pbs.nodes_may_submit or spec.array:
         return 0
     return min(spec.max_requeues, MOST_SUCCESSORS)
+
+
+def _newest(job: str, runs_root: Path) -> str:
+    """The job that goes on with the run of ``job`` now: on PBS a successor has an id of its own."""
+    try:
+        ids: tuple[str, ...] = () if "[" in job else find(job, runs_root).ids()
+    except RankupError:  # not of a run below ``runs_root``
+        return job
+    numbers = [ident.partition(".")[0] for ident in ids]
+    return ids[-1] if job.partition(".")[0] in numbers else job
 
 
 def _ask(scheduler: Scheduler, command: list[str], resolved: Resolved, env: Mapping[str, str]) -> str:

@@ -45,7 +45,8 @@ unset RANKUP_TASK
 export RANKUP_RUN_DIR=$RUN
 (umask 077 && mkdir -p "$BASE/logs" "$RUN/logs" "$RUN/records")
 say() { echo "==== rankup: $*"; }
-# Done is done, for a task of an array that is resumed; a successor that was submitted beforehand may be too late.
+# Done is done, for a task of an array that is resumed; a successor that was submitted beforehand may be too late. It
+# ends with the run's code, for what waits for it.
 case $(cat "$RUN/outcome" 2>/dev/null) in
   "done") over=yes ;;
   failed | cancelled) over=${RANKUP_SUCCESSOR:-} ;;
@@ -53,7 +54,7 @@ case $(cat "$RUN/outcome" 2>/dev/null) in
 esac
 if [ -n "$over" ] || [ -e "$RUN/CANCELLED" ]; then
   say "nothing is left to do for job $JOB"
-  exit 0
+  exit "$(cat "$RUN/exit_code" 2>/dev/null || echo 0)"
 fi
 rm -f "$RUN/STOP" "$RUN/outcome" "$RUN/outcome.json" "$RUN/exit_code" "$RUN/failure" "$RUN/failures" "$RUN/why"
 log_file=$(readlink -f "/proc/$$/fd/1") # where this script writes, if that is a file
@@ -74,12 +75,13 @@ tidy() { # WORD
   rm -f "$BASE/secrets.env"
 }
 # How an attempt ends: the word for people and for the next attempt, and the code for whoever waits.
+code_for_scheduler='' # where it must not be the same
 finish() { # WORD CODE
   echo "$1" >"$RUN/outcome"
   echo "$2" >"$RUN/exit_code"
   tidy "$1"
   say "$1, exit code $2"
-  exit "$2"
+  exit "${code_for_scheduler:-$2}"
 }
 
 # ---- The environment -----------------------------------------------------------------------------------------------
@@ -355,7 +357,9 @@ case $code,$outcome,$called$terminated in
   # Many a program that is told to end saves what it has, and ends with 0: then only rank 0's word says that all is done.
   0,"done",* | 0,*,) finish "done" 0 ;;
   *)
-    if [ -z "$called" ]; then
+    if [ -n "${lost:-}" ] && [ -z "$terminated" ]; then
+      : # it goes on below, from what it has saved by itself
+    elif [ -z "$called" ]; then
       [ -n "$terminated" ] || { first_failure; finish failed "$code"; }
       # Cancelled, preempted, or a node has failed: only the scheduler knows which, and whether it starts the job again.
       echo 143 >"$RUN/exit_code"

@@ -15,7 +15,7 @@
 # ---- Settings ------------------------------------------------------------------------------------------------------
 STOP_BEFORE=300 # seconds before the end at which the ranks are asked to save
 MAX_REQUEUES=10
-TIME=3600 # seconds; 0: the queue's own limit, unknown here
+TIME=3600 # seconds; 0: the queue's own limit
 NODES_MAY_SUBMIT=yes
 INTERFACE=hsn0 # of the network between the nodes; '': ask
 
@@ -26,8 +26,12 @@ JOB=$PBS_JOBID
 QUEUE=${PBS_QUEUE:-}
 ENDED_BY=scheduler # when time is up
 mapfile -t HOSTS < <(awk '!seen[$0]++' "$PBS_NODEFILE")
-# When PBS will end the job, in epoch seconds; 0 where nobody said. PBS warns late or never: this script keeps time.
-END=$((TIME > 0 ? $(date +%s) + TIME : 0))
+details() { timeout 30 qstat -f "${1%%@*}" 2>/dev/null | tr -d '\n\t'; } # PBS breaks long lines
+# When PBS will end the job, in epoch seconds; 0 where nobody knows. A job without a time of its own has the queue's.
+# PBS warns late or never: this script keeps time.
+limit=$(details "$JOB" | sed -n 's/.* Resource_List\.walltime = \([0-9:]*\).*/\1/p' | awk -F: '{ print ($1 * 60 + $2) * 60 + $3 }')
+limit=${limit:-$TIME}
+END=$((limit > 0 ? $(date +%s) + limit : 0))
 # qrerun is for operators. A successor of the same script goes on, in the same run directory, when this job has ended.
 requeue() {
   local next
@@ -42,15 +46,19 @@ requeue() {
       echo "$next" >>"$RUN/jobs" && hand_over "$next"
   fi
 }
-# Jobs that wait for this one to end well wait for the successor from now on: an end with 75 would delete them.
+# Jobs that wait for this one to end well wait for the successor from now on. PBS keeps them in this job's own list all
+# the same, and deletes them if it ends with 75: so it ends with 0, if all of them were told.
 hand_over() { # TO
-  local id waits_for
+  local id waits_for told='' untold=''
   for id in $(details "$JOB" | sed -n 's/.*beforeok:\([^, ]*\).*/\1/p' | tr : ' '); do
     waits_for=$(details "$id" | sed -n 's/.* depend = \([^ ]*\).*/\1/p')
-    qalter -W "depend=${waits_for//":$JOB"/":$1"}" "${id%%@*}"
+    if qalter -W "depend=${waits_for//":$JOB"/":$1"}" "${id%%@*}"; then told=yes; else untold="$untold ${id%%@*}"; fi
   done
+  [ -z "$untold" ] || say "could not be told to wait for $1, and PBS will delete what waits for $JOB:$untold"
+  [ -z "$told" ] || [ -n "$untold" ] || code_for_scheduler=0
 }
-details() { qstat -f "${1%%@*}" 2>/dev/null | tr -d '\n\t'; } # PBS breaks long lines
+# A node that PBS does not reach any more.
+is_lost() { timeout 20 pbsnodes "$1" 2>/dev/null | grep -Eiq '^ *state = .*(down|unknown|stale)'; }
 
 # ---- The run directory ---------------------------------------------------------------------------------------------
 # Logs, records, snapshots, and small files through which the parts of this job speak to each other. A program
@@ -64,7 +72,8 @@ export RANKUP_RUN_DIR=$RUN
 # One log for all attempts, which can be read while the job runs.
 exec >>"$BASE/logs/job.log" 2>&1
 say() { echo "==== rankup: $*"; }
-# Done is done, for a task of an array that is resumed; a successor that was submitted beforehand may be too late.
+# Done is done, for a task of an array that is resumed; a successor that was submitted beforehand may be too late. It
+# ends with the run's code, for what waits for it.
 case $(cat "$RUN/outcome" 2>/dev/null) in
   "done") over=yes ;;
   failed | cancelled) over=${RANKUP_SUCCESSOR:-} ;;
@@ -72,7 +81,7 @@ case $(cat "$RUN/outcome" 2>/dev/null) in
 esac
 if [ -n "$over" ] || [ -e "$RUN/CANCELLED" ]; then
   say "nothing is left to do for job $JOB"
-  exit 0
+  exit "$(cat "$RUN/exit_code" 2>/dev/null || echo 0)"
 fi
 rm -f "$RUN/STOP" "$RUN/outcome" "$RUN/outcome.json" "$RUN/exit_code" "$RUN/failure" "$RUN/failures" "$RUN/why"
 log_file=$(readlink -f "/proc/$$/fd/1") # where this script writes, if that is a file
@@ -93,12 +102,13 @@ tidy() { # WORD
   rm -f "$BASE/secrets.env"
 }
 # How an attempt ends: the word for people and for the next attempt, and the code for whoever waits.
+code_for_scheduler='' # where it must not be the same
 finish() { # WORD CODE
   echo "$1" >"$RUN/outcome"
   echo "$2" >"$RUN/exit_code"
   tidy "$1"
   say "$1, exit code $2"
-  exit "$2"
+  exit "${code_for_scheduler:-$2}"
 }
 
 # ---- The environment -----------------------------------------------------------------------------------------------
@@ -319,12 +329,14 @@ start_agent() {
 }
 # What a node has of its own, such as the GPUs that a hook of PBS has given it, or this script alone.
 OWN='PBS_NODENUM|PBS_TASKNUM|PBS_MOMPORT|PBS_JOBCOOKIE|PBS_JOBDIR|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|ROCR_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|ZE_AFFINITY_MASK|HOSTNAME|TMPDIR|PWD|OLDPWD|SHLVL'
-# On its node: waits for the agent PID, tells it once to end, and sees to it that no process of it is left.
+# On its node: waits for the agent PID, tells it once to end, and sees to it that no process of it is left. A line in a
+# file says every 10 s that the node lives.
 # shellcheck disable=SC2317,SC2329 # it is called on the nodes
 watch_over() { # PID
-  local told='' passed='' grace=35 word code
+  local told='' passed='' grace=35 beat=-10 word code
   trap 'told=${told:-$SECONDS}' TERM INT HUP
   while kill -0 "$1" 2>/dev/null; do
+    [ "$((SECONDS - beat))" -lt 10 ] || { beat=$SECONDS && echo "$beat" >"$RUN/agent-$NODE_RANK.alive"; }
     word=$(cat "$RUN/agents.end") # opened anew each time, since NFS then shows what is new
     [ -z "$word" ] || grace=$word told=${told:-$SECONDS}
     [ -z "$told" ] || [ -n "$passed" ] || kill -TERM "$1" 2>/dev/null
@@ -340,7 +352,7 @@ watch_over() { # PID
 # What starts the agents brings neither this script's exports nor its folder to the nodes: a script per node does.
 : >"$RUN/agents.end"
 for i in "${!HOSTS[@]}"; do
-  rm -f "$RUN/agent-$i.code" "$RUN/logs/node-$i.log"
+  rm -f "$RUN/agent-$i.code" "$RUN/agent-$i.alive" "$RUN/logs/node-$i.log"
   (
     umask 077 # secrets are among the exports
     {
@@ -378,14 +390,24 @@ end_agents() {
   grace=$((now >= END || left > 35 ? 35 : left > 1 ? left : 1))
   echo "$grace" >"$RUN/agents.end"
 }
+# A node that has not said for a minute that it lives, and that the scheduler has lost as well; while agents end, the
+# scheduler's word is enough.
+is_silent() { # NODE
+  local word
+  word=$(cat "$RUN/agent-$1.alive" 2>/dev/null)
+  [ "$word" = "${alive[$1]}" ] || heard[$1]=$SECONDS
+  alive[$1]=$word
+  [ -n "$ending" ] || [ "$((SECONDS - heard[$1]))" -ge 60 ] || return 1
+  is_lost "${HOSTS[$1]}"
+}
 # All agents at once; the first one that fails, or is gone without a word, ends the others. Their codes come through
 # files, which NFS may show a minute late; pbsdsh ends with 0 whatever its task did, but says so if that failed
 # or could not be started.
 fan_out() {
-  local pids=() shown=() late=() i said status code=0 ending='' grace
+  local pids=() shown=() late=() alive=() heard=() i said status code=0 ending='' grace
   trap end_agents TERM
   for i in "${!HOSTS[@]}"; do
-    shown[i]=0 late[i]=0
+    shown[i]=0 late[i]=0 alive[i]='' heard[i]=$SECONDS
     reach "$i" >"$RUN/agent-$i.reach" 2>&1 &
     pids[i]=$!
   done
@@ -393,6 +415,12 @@ fan_out() {
     sleep 1
     show
     for i in "${!pids[@]}"; do
+      if [ "$((SECONDS % 10))" -eq 0 ] && is_silent "$i"; then
+        kill -KILL "${pids[i]}" 2>/dev/null
+        unset "pids[i]"
+        end_agents
+        continue
+      fi
       kill -0 "${pids[i]}" 2>/dev/null && continue
       said=$(cat "$RUN/agent-$i.code" 2>/dev/null)
       if [ -z "$said" ] && ! grep -Eqs 'exit status [1-9]|on spawn' "$RUN/agent-$i.reach"; then
@@ -405,7 +433,7 @@ fan_out() {
         [ "$status" -ne 0 ] || [ "${late[i]}" -gt 75 ] || continue
       fi
       unset "pids[i]"
-      cat "$RUN/agent-$i.reach"
+      sed "s/^/node $i (${HOSTS[i]}): /" "$RUN/agent-$i.reach"
       [ "$said" = 0 ] || end_agents
     done
     # Whoever has not ended by then is ended with the job, by the scheduler.
@@ -437,6 +465,29 @@ code=$?
 # A torchrun that was killed leaves its ranks, which would train on beside the next attempt's.
 # shellcheck disable=SC2046
 kill -KILL $(marked) 2>/dev/null
+
+# ---- Was a node lost? ----------------------------------------------------------------------------------------------
+# PBS starts a job anew that has lost its first node. When any other is lost, nothing happens but that the ranks fail, or
+# wait for each other: then this script asks for a successor. It takes PBS a minute to notice.
+lost=''
+if [ "$code" -ne 0 ] && [ -z "$called$terminated" ] && [ ! -e "$RUN/CANCELLED" ]; then
+  silent=()
+  for i in "${!HOSTS[@]}"; do
+    if [ "$i" -eq 0 ] || [ -s "$RUN/agent-$i.code" ]; then continue; fi
+    grep -Eqs 'exit status [1-9]|on spawn' "$RUN/agent-$i.reach" || silent+=("${HOSTS[i]}")
+  done
+  # Without agents (mpirun) nobody knows which node is silent: PBS may know already.
+  patience=$SECONDS
+  [ ! -e "$RUN/agents.end" ] || patience=$((SECONDS + 90))
+  while [ "${#silent[@]}" -gt 0 ]; do
+    for host in "${silent[@]}"; do
+      if is_lost "$host"; then lost="$lost $host"; fi
+    done
+    if [ -n "$lost" ] || [ "$SECONDS" -ge "$patience" ]; then break; fi
+    sleep 5
+  done
+  [ -z "$lost" ] || say "the scheduler has lost a node of this job:$lost"
+fi
 
 # ---- Who failed first ---------------------------------------------------------------------------------------------
 # A launcher ends with the code of any rank, often of one that it has ended itself because of another. Each rank that
@@ -484,7 +535,9 @@ case $code,$outcome,$called$terminated in
   # Many a program that is told to end saves what it has, and ends with 0: then only rank 0's word says that all is done.
   0,"done",* | 0,*,) finish "done" 0 ;;
   *)
-    if [ -z "$called" ]; then
+    if [ -n "${lost:-}" ] && [ -z "$terminated" ]; then
+      : # it goes on below, from what it has saved by itself
+    elif [ -z "$called" ]; then
       [ -n "$terminated" ] || { first_failure; finish failed "$code"; }
       # Cancelled, preempted, or a node has failed: only the scheduler knows which, and whether it starts the job again.
       echo 143 >"$RUN/exit_code"

@@ -15,7 +15,7 @@
 # ---- Settings ------------------------------------------------------------------------------------------------------
 STOP_BEFORE=300 # seconds before the end at which the ranks are asked to save
 MAX_REQUEUES=10
-TIME=3600 # seconds; 0: the queue's own limit, unknown here
+TIME=3600 # seconds; 0: the queue's own limit
 NODES_MAY_SUBMIT=yes
 
 # ---- What PBS says ----------------------------------------------------------------------------------------------
@@ -25,8 +25,12 @@ JOB=$PBS_JOBID
 QUEUE=${PBS_QUEUE:-}
 ENDED_BY=scheduler # when time is up
 mapfile -t HOSTS < <(awk '!seen[$0]++' "$PBS_NODEFILE")
-# When PBS will end the job, in epoch seconds; 0 where nobody said. PBS warns late or never: this script keeps time.
-END=$((TIME > 0 ? $(date +%s) + TIME : 0))
+details() { timeout 30 qstat -f "${1%%@*}" 2>/dev/null | tr -d '\n\t'; } # PBS breaks long lines
+# When PBS will end the job, in epoch seconds; 0 where nobody knows. A job without a time of its own has the queue's.
+# PBS warns late or never: this script keeps time.
+limit=$(details "$JOB" | sed -n 's/.* Resource_List\.walltime = \([0-9:]*\).*/\1/p' | awk -F: '{ print ($1 * 60 + $2) * 60 + $3 }')
+limit=${limit:-$TIME}
+END=$((limit > 0 ? $(date +%s) + limit : 0))
 # qrerun is for operators. A successor of the same script goes on, in the same run directory, when this job has ended.
 requeue() {
   local next
@@ -41,15 +45,19 @@ requeue() {
       echo "$next" >>"$RUN/jobs" && hand_over "$next"
   fi
 }
-# Jobs that wait for this one to end well wait for the successor from now on: an end with 75 would delete them.
+# Jobs that wait for this one to end well wait for the successor from now on. PBS keeps them in this job's own list all
+# the same, and deletes them if it ends with 75: so it ends with 0, if all of them were told.
 hand_over() { # TO
-  local id waits_for
+  local id waits_for told='' untold=''
   for id in $(details "$JOB" | sed -n 's/.*beforeok:\([^, ]*\).*/\1/p' | tr : ' '); do
     waits_for=$(details "$id" | sed -n 's/.* depend = \([^ ]*\).*/\1/p')
-    qalter -W "depend=${waits_for//":$JOB"/":$1"}" "${id%%@*}"
+    if qalter -W "depend=${waits_for//":$JOB"/":$1"}" "${id%%@*}"; then told=yes; else untold="$untold ${id%%@*}"; fi
   done
+  [ -z "$untold" ] || say "could not be told to wait for $1, and PBS will delete what waits for $JOB:$untold"
+  [ -z "$told" ] || [ -n "$untold" ] || code_for_scheduler=0
 }
-details() { qstat -f "${1%%@*}" 2>/dev/null | tr -d '\n\t'; } # PBS breaks long lines
+# A node that PBS does not reach any more.
+is_lost() { timeout 20 pbsnodes "$1" 2>/dev/null | grep -Eiq '^ *state = .*(down|unknown|stale)'; }
 
 # ---- The run directory ---------------------------------------------------------------------------------------------
 # Logs, records, snapshots, and small files through which the parts of this job speak to each other. A program
@@ -63,7 +71,8 @@ export RANKUP_RUN_DIR=$RUN
 # One log for all attempts, which can be read while the job runs.
 exec >>"$BASE/logs/job.log" 2>&1
 say() { echo "==== rankup: $*"; }
-# Done is done, for a task of an array that is resumed; a successor that was submitted beforehand may be too late.
+# Done is done, for a task of an array that is resumed; a successor that was submitted beforehand may be too late. It
+# ends with the run's code, for what waits for it.
 case $(cat "$RUN/outcome" 2>/dev/null) in
   "done") over=yes ;;
   failed | cancelled) over=${RANKUP_SUCCESSOR:-} ;;
@@ -71,7 +80,7 @@ case $(cat "$RUN/outcome" 2>/dev/null) in
 esac
 if [ -n "$over" ] || [ -e "$RUN/CANCELLED" ]; then
   say "nothing is left to do for job $JOB"
-  exit 0
+  exit "$(cat "$RUN/exit_code" 2>/dev/null || echo 0)"
 fi
 rm -f "$RUN/STOP" "$RUN/outcome" "$RUN/outcome.json" "$RUN/exit_code" "$RUN/failure" "$RUN/failures" "$RUN/why"
 log_file=$(readlink -f "/proc/$$/fd/1") # where this script writes, if that is a file
@@ -92,12 +101,13 @@ tidy() { # WORD
   rm -f "$BASE/secrets.env"
 }
 # How an attempt ends: the word for people and for the next attempt, and the code for whoever waits.
+code_for_scheduler='' # where it must not be the same
 finish() { # WORD CODE
   echo "$1" >"$RUN/outcome"
   echo "$2" >"$RUN/exit_code"
   tidy "$1"
   say "$1, exit code $2"
-  exit "$2"
+  exit "${code_for_scheduler:-$2}"
 }
 
 # ---- The environment -----------------------------------------------------------------------------------------------
@@ -306,7 +316,9 @@ case $code,$outcome,$called$terminated in
   # Many a program that is told to end saves what it has, and ends with 0: then only rank 0's word says that all is done.
   0,"done",* | 0,*,) finish "done" 0 ;;
   *)
-    if [ -z "$called" ]; then
+    if [ -n "${lost:-}" ] && [ -z "$terminated" ]; then
+      : # it goes on below, from what it has saved by itself
+    elif [ -z "$called" ]; then
       [ -n "$terminated" ] || { first_failure; finish failed "$code"; }
       # Cancelled, preempted, or a node has failed: only the scheduler knows which, and whether it starts the job again.
       echo 143 >"$RUN/exit_code"

@@ -45,6 +45,7 @@ def render(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
         start(spec, site),
         part("watch.sh"),
         ['kill "$sampler" 2>/dev/null'] if sampling else [],
+        part("lost.sh") if site.scheduler == "pbs" and spec.nodes > 1 else [],
         part("failure.sh"),
         part("ending.sh"),
     ]
@@ -104,7 +105,7 @@ def _settings(spec: JobSpec, site: Site) -> list[str]:
         f"MAX_REQUEUES={requeues}",
     ]
     if site.scheduler != "slurm":
-        lines.append(f"TIME={spec.time or 0} # seconds; 0: the queue's own limit, unknown here")
+        lines.append(f"TIME={spec.time or 0} # seconds; 0: the queue's own limit")
     if site.scheduler == "pbs":
         lines.append(f"NODES_MAY_SUBMIT={'yes' if site.pbs.nodes_may_submit else 'no'}")
     if meets(spec):
@@ -122,7 +123,7 @@ _WHAT_IT_HOLDS = [
 
 def _short_time(spec: JobSpec, site: Site) -> list[str]:
     """The queue's own limit, which nobody has told us, may be shorter than what we would keep for saving."""
-    if spec.time or spec.stop_before or site.scheduler != "slurm":
+    if spec.time or spec.stop_before or site.scheduler == "local":
         return []
     return [
         "# A short limit of the queue's own: half of it is left for work.",

@@ -9,7 +9,9 @@ case $code,$outcome,$called$terminated in
   # Many a program that is told to end saves what it has, and ends with 0: then only rank 0's word says that all is done.
   0,"done",* | 0,*,) finish "done" 0 ;;
   *)
-    if [ -z "$called" ]; then
+    if [ -n "${lost:-}" ] && [ -z "$terminated" ]; then
+      : # it goes on below, from what it has saved by itself
+    elif [ -z "$called" ]; then
       [ -n "$terminated" ] || { first_failure; finish failed "$code"; }
       # Cancelled, preempted, or a node has failed: only the scheduler knows which, and whether it starts the job again.
       echo 143 >"$RUN/exit_code"

@@ -5,8 +5,12 @@ JOB=$PBS_JOBID
 QUEUE=${PBS_QUEUE:-}
 ENDED_BY=scheduler # when time is up
 mapfile -t HOSTS < <(awk '!seen[$0]++' "$PBS_NODEFILE")
-# When PBS will end the job, in epoch seconds; 0 where nobody said. PBS warns late or never: this script keeps time.
-END=$((TIME > 0 ? $(date +%s) + TIME : 0))
+details() { timeout 30 qstat -f "${1%%@*}" 2>/dev/null | tr -d '\n\t'; } # PBS breaks long lines
+# When PBS will end the job, in epoch seconds; 0 where nobody knows. A job without a time of its own has the queue's.
+# PBS warns late or never: this script keeps time.
+limit=$(details "$JOB" | sed -n 's/.* Resource_List\.walltime = \([0-9:]*\).*/\1/p' | awk -F: '{ print ($1 * 60 + $2) * 60 + $3 }')
+limit=${limit:-$TIME}
+END=$((limit > 0 ? $(date +%s) + limit : 0))
 # qrerun is for operators. A successor of the same script goes on, in the same run directory, when this job has ended.
 requeue() {
   local next
@@ -21,12 +25,16 @@ requeue() {
       echo "$next" >>"$RUN/jobs" && hand_over "$next"
   fi
 }
-# Jobs that wait for this one to end well wait for the successor from now on: an end with 75 would delete them.
+# Jobs that wait for this one to end well wait for the successor from now on. PBS keeps them in this job's own list all
+# the same, and deletes them if it ends with 75: so it ends with 0, if all of them were told.
 hand_over() { # TO
-  local id waits_for
+  local id waits_for told='' untold=''
   for id in $(details "$JOB" | sed -n 's/.*beforeok:\([^, ]*\).*/\1/p' | tr : ' '); do
     waits_for=$(details "$id" | sed -n 's/.* depend = \([^ ]*\).*/\1/p')
-    qalter -W "depend=${waits_for//":$JOB"/":$1"}" "${id%%@*}"
+    if qalter -W "depend=${waits_for//":$JOB"/":$1"}" "${id%%@*}"; then told=yes; else untold="$untold ${id%%@*}"; fi
   done
+  [ -z "$untold" ] || say "could not be told to wait for $1, and PBS will delete what waits for $JOB:$untold"
+  [ -z "$told" ] || [ -n "$untold" ] || code_for_scheduler=0
 }
-details() { qstat -f "${1%%@*}" 2>/dev/null | tr -d '\n\t'; } # PBS breaks long lines
+# A node that PBS does not reach any more.
+is_lost() { timeout 20 pbsnodes "$1" 2>/dev/null | grep -Eiq '^ *state = .*(down|unknown|stale)'; }

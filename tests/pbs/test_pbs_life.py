@@ -1,0 +1,100 @@
+"""Jobs on a real PBS: successors and what waits for them, time limits, arrays, failures."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pbs_jobs import ended, log, rankup, status, submit
+from pbs_lab import HEAD, PbsLab
+
+pytestmark = [pytest.mark.pbs, pytest.mark.timeout(600)]
+
+# Saves when it is asked to stop, and ends by itself in the attempt that its first argument names.
+STEP = """
+import os, pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the job's script asks as well, by STOP
+run = pathlib.Path(os.environ["RANKUP_RUN_DIR"])
+attempt = len((run / "attempts").read_text().splitlines())
+print("attempt", attempt, "task", os.environ.get("RANKUP_TASK"), "begun", flush=True)
+while attempt < int(sys.argv[1]):
+    if (run / "STOP").exists():
+        (run / "outcome").write_text("requeue\\n")
+        sys.exit()
+    time.sleep(0.2)
+with open("order.txt", "a") as file:
+    print(run.parent.name, "ends in attempt", attempt, file=file)
+sys.exit(int(sys.argv[2]))
+"""
+
+
+def ask_to_stop(answer: dict[str, Any]) -> None:
+    """As the job's script does shortly before its time limit."""
+    (Path(answer["run"]) / "STOP").write_text(f"time-limit {int(time.time()) + 60}\n")
+
+
+@pytest.fixture(autouse=True)
+def script(pbs: PbsLab) -> Path:
+    return pbs.write("step.py", STEP)
+
+
+def test_what_waits_for_a_job_waits_for_its_successor(pbs: PbsLab):
+    good = submit(pbs, "--name", "good", "step.py", "2", "0")
+    bad = submit(pbs, "--name", "bad", "step.py", "2", "4")
+    after_good = submit(pbs, "--name", "after-good", "--after", good["job"], "step.py", "1", "0")
+    after_bad = submit(pbs, "--name", "after-bad", "--after", bad["job"], "step.py", "1", "0")
+    for answer in (good, bad):
+        pbs.until(lambda: "begun" in log(answer))  # noqa: B023
+        ask_to_stop(answer)
+    pbs.until(lambda: "requeue 1 of 10" in log(good))
+    too_late = submit(pbs, "--name", "too-late", "--after", good["job"], "step.py", "1", "0")
+    done = ended(pbs, after_good)
+    assert done.code == 0, done.out + done.err + log(good)
+    # The first job of the run ended with 0, which is PBS's alone; the run itself went on.
+    assert pbs.qstat(good["job"])["Exit_status"] == 0
+    order = (pbs.shared / "order.txt").read_text().splitlines()
+    assert order.index("good ends in attempt 2") < order.index("after-good ends in attempt 1")
+    # One that was submitted when the job had gone on already waits for the successor, too.
+    assert ended(pbs, too_late).code == 0, log(too_late)
+    assert (status(pbs, good)["state"], status(pbs, good)["attempts"]) == ("done", 2)
+    assert ended(pbs, bad).code == 4, log(bad)
+    pbs.until(lambda: pbs.qstat(after_bad["job"]).get("job_state") == "F")
+    assert log(after_bad) == "" and status(pbs, after_bad)["state"] == "cancelled"
+
+
+def test_a_job_without_a_time_limit_of_its_own_is_continued_after_its_queues(pbs: PbsLab):
+    answer = submit(pbs, "--name", "short", "--queue", "short", "step.py", "2", "0", time=())
+    assert pbs.qstat(answer["job"])["Resource_List"]["walltime"] == "00:01:00"
+    assert ended(pbs, answer).code == 0, log(answer)
+    assert "asked the ranks to save and stop (time-limit)" in log(answer)
+    assert status(pbs, answer)["attempts"] == 2
+
+
+def test_a_job_that_pbs_ends_at_its_time_limit_is_not_called_cancelled(pbs: PbsLab):
+    answer = submit(pbs, "--name", "cut", "step.py", "2", "0")
+    pbs.until(lambda: "begun" in log(answer))
+    # Behind the script's back, which would otherwise have ended in time.
+    done = pbs.run(HEAD, ["qalter", "-l", "walltime=00:00:08", answer["job"]])
+    assert done.code == 0, done.err
+    ended(pbs, answer)
+    found = status(pbs, answer)
+    assert pbs.qstat(answer["job"])["Exit_status"] == -29
+    assert found["state"] == "failed" and "time limit" in found["reason"], found
+
+
+@pytest.mark.parametrize("how", ["[{}]", "_{}"])
+def test_one_task_of_an_array_is_cancelled_and_no_other(pbs: PbsLab, how: str):
+    answer = submit(pbs, "--name", "array", "--array", "1-3", "step.py", "9", "0")
+    pbs.until(lambda: all("begun" in log(answer, f"job-{i}.log") for i in (1, 2, 3)))
+    number = answer["job"].partition("[")[0]
+    done = rankup(pbs, "cancel", number + how.format(2))
+    assert done.code == 0, done.out + done.err
+    pbs.until(lambda: pbs.qstat(f"{number}[2]").get("job_state") == "X")
+    assert [pbs.qstat(f"{number}[{i}]")["job_state"] for i in (1, 3)] == ["R", "R"]
+    tasks = json.loads(rankup(pbs, "status", "--json", answer["run"]).out)[0]["tasks"]
+    assert {i: tasks[i]["state"] for i in tasks} == {"1": "running", "2": "cancelled", "3": "running"}
+    assert rankup(pbs, "cancel", answer["run"]).code == 0
+    pbs.until(lambda: pbs.qstat(f"{number}[]").get("job_state") == "F")
