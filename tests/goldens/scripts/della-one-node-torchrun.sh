@@ -99,6 +99,7 @@ module load anaconda3/2021.5 || finish failed 1
 conda activate torch-env || finish failed 1
 export PYTHONUNBUFFERED=1
 export OMP_NUM_THREADS=8
+export GPUS_PER_NODE="$SLURM_GPUS_ON_NODE"
 
 # ---- For whoever reads the log ------------------------------------------------------------------------------------
 echo "nodes     ${HOSTS[*]}${QUEUE:+ (queue $QUEUE)}"

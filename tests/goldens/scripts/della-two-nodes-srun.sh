@@ -100,6 +100,7 @@ module load anaconda3/2021.5 || finish failed 1
 conda activate torch-env || finish failed 1
 export PYTHONUNBUFFERED=1
 export OMP_NUM_THREADS=8
+export GPUS_PER_NODE="$SLURM_GPUS_ON_NODE"
 
 # ---- Where the ranks meet -----------------------------------------------------------------------------------------
 # The address of this host that the others reach: the one from which packets to them leave, or that of INTERFACE. A
