@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -63,3 +64,25 @@ def test_no_command_is_wrong_usage_and_shows_the_page():
     done = run()
     assert done.returncode == 2
     assert "Usage: rankup COMMAND" in done.stdout
+
+
+def test_short_help_is_help_everywhere():
+    for args in (["-h"], ["run", "-h"], ["status", "-h"], ["snapshots", "-h"], ["snapshots", "ls", "-h"]):
+        code = f"from rankup.cli.app import main; main({args!r})"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.lstrip().startswith("Usage: rankup")
+
+
+@pytest.mark.parametrize("args", [["--help"], ["run", "--help"], ["nonsense"], ["run", "missing.py"]])
+def test_a_reader_that_has_gone_is_no_traceback(args, tmp_path):
+    """``rankup … | head`` and ``rankup … 2>&1 | head``: the pipe is closed before the first word."""
+    for both in (False, True):
+        source, sink = os.pipe()
+        os.close(source)
+        err = sink if both else subprocess.PIPE
+        command = [sys.executable, "-m", "rankup", *args]
+        done = subprocess.run(command, stdout=sink, stderr=err, text=True, cwd=tmp_path)
+        os.close(sink)
+        assert "BrokenPipe" not in (done.stderr or "")
+        assert done.returncode in (0, 1, 2)  # 120: the interpreter could not flush

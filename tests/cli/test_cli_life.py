@@ -75,7 +75,7 @@ def test_status_survives_the_schedulers_forgetting(submitted, capfd):
 
 
 def test_status_of_nothing_is_no_error(slurm, capfd):
-    assert run(capfd, "status")[:2] == (0, "no job was submitted below runs\n")
+    assert run(capfd, "status")[:2] == (0, "there is no run below runs\n")
     assert run(capfd, "status", "--json")[1] == "[]\n"
 
 

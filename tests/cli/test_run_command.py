@@ -67,7 +67,10 @@ def test_without_torch_several_processes_are_refused_in_one_line(capfd, monkeypa
     ],
 )
 def test_options_end_at_the_script(capfd, args, out):
-    assert run(capfd, *args) == (0, out, "")
+    code, printed, err = run(capfd, *args)
+    header, end = err.splitlines()
+    assert (code, printed) == (0, out)
+    assert header.startswith("rankup: 1 process on ") and end.startswith("rankup: done after ")
 
 
 def test_json_leaves_stdout_to_the_result(capfd, folder):

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import psutil
 
+_OWN = ("rankup: ", "continue: ", "no snapshot")
+
 
 class Started:
-    """One ``rankup run`` in ``folder``; ``out`` and ``err`` once it has ended."""
+    """One ``rankup run`` in ``folder``; once it has ended ``out``, ``err``, and ``own``: header and end lines."""
 
     def __init__(self, folder: Path, *args: str, env: dict[str, str] | None = None):
         self.folder = folder
@@ -31,10 +33,13 @@ class Started:
 
     def end(self, timeout: float = 90) -> Started:
         try:
-            self.out, self.err = self.process.communicate(timeout=timeout)
+            self.out, err = self.process.communicate(timeout=timeout)
         finally:
             self.process.kill()
         self.code = self.process.returncode
+        lines = err.splitlines(keepends=True)
+        self.own = [line.rstrip("\n") for line in lines if line.startswith(_OWN)]
+        self.err = "".join(line for line in lines if not line.startswith(_OWN))
         return self
 
     def wait_for(self, name: str, timeout: float = 60) -> Path:

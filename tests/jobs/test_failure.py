@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from rankup.jobs.failure import Exit, first_failure, last_exception, reason
+from rankup.jobs.failure import ATTEMPT, Exit, Logs, first_failure, last_exception, left_early, reason
 
 ABORTED = (
     "killed by SIGABRT as its interpreter ended, while a communicator's thread still ran (`rankup.init()` waits "
@@ -30,7 +30,7 @@ TRACEBACK = "Traceback (most recent call last):\n  File x\n"
 def test_the_first_failure_is_the_earliest_that_is_no_consequence(tmp_path, exits, logs, rank):
     for of, text in logs.items():
         (tmp_path / f"rank-{of}.err").write_text(TRACEBACK + text)
-    found = first_failure(exits, tmp_path)
+    found = first_failure(exits, Logs(tmp_path))
     assert (found.rank if found else None) == rank
 
 
@@ -49,7 +49,7 @@ def test_the_first_failure_is_the_earliest_that_is_no_consequence(tmp_path, exit
 def test_the_reason_in_one_line(tmp_path, code, log, text):
     if log is not None:
         (tmp_path / "rank-0.err").write_text(log)
-    assert reason(Exit(0, code, 0.0), tmp_path) == text
+    assert reason(Exit(0, code, 0.0), Logs(tmp_path)) == text
 
 
 def test_the_exception_of_the_last_traceback_counts():
@@ -64,3 +64,20 @@ def test_the_exception_of_the_last_traceback_counts():
     ]
     assert last_exception(chained) == "ValueError: 2"
     assert last_exception(["all is well"]) is None
+
+
+def test_a_rank_that_had_ended_with_0_is_named_where_the_failure_follows_from_that(tmp_path):
+    (tmp_path / "rank-0.err").write_text(TRACEBACK + "RuntimeError: Connection closed by peer")
+    (tmp_path / "rank-3.err").write_text(TRACEBACK + "ValueError: no")
+    logs, closed = Logs(tmp_path), Exit(0, 1, 5.0)
+    exits = [Exit(1, 0, 4.0), Exit(2, 0, 3.0), closed, Exit(4, 0, 6.0), Exit(5, 0, 1.0, attempt=-1)]
+    assert left_early(exits, closed, logs) == [2, 1]
+    assert left_early(exits, Exit(3, 1, 5.0), logs) == []
+
+
+def test_lines_of_an_earlier_attempt_and_in_the_spare_directory(tmp_path):
+    (tmp_path / "rank-0.err").write_text(f"{TRACEBACK}ValueError: old\n{ATTEMPT} 2, now\n")
+    assert reason(Exit(0, 7, 0.0), Logs(tmp_path)) == "exit code 7"
+    (tmp_path / "spare").mkdir()
+    (tmp_path / "spare" / "rank-0.err").write_text(f"{TRACEBACK}ValueError: new\n")
+    assert reason(Exit(0, 7, 0.0), Logs(tmp_path, tmp_path / "spare")) == "ValueError: new"

@@ -165,8 +165,10 @@ def test_attempts_are_told_apart(ranks, clock):
 
 def test_for_debugging_the_launcher_is_heard_and_no_traceback_is_cut(ranks, clock):
     chatter = ranks.logs / "torchrun.err"
-    chatter.write_text("starting\n")
+    chatter.write_text("of an earlier attempt\n")
     output = ranks.watched(chatter=chatter)
+    with chatter.open("a") as file:
+        file.write("starting\n")
     for rank in (0, 1):
         ranks.event("start", rank)
         ranks.say(rank, TRACEBACK + (CLOSED if rank == 0 else "ValueError: no\n"))

@@ -64,7 +64,24 @@ def help_text() -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """The entry point. Exit codes: 0 well, 1 a failed run or findings, 2 wrong usage, 75 asks to be requeued."""
-    args = list(sys.argv[1:] if argv is None else argv)
+    try:
+        _main(list(sys.argv[1:] if argv is None else argv))
+    except BrokenPipeError:  # whoever read has what he wanted
+        console.let_go(sys.stdout)
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    """Now, and not when the interpreter ends: there a reader that has gone (``| head``) would be a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            console.let_go(stream)
+
+
+def _main(args: list[str]) -> None:
     if not args or args[0] in ("--help", "-h", "help"):
         print(help_text())
         raise SystemExit(0 if args else 2)
@@ -94,4 +111,5 @@ def _dispatch(args: Sequence[str]) -> None:
     }
     name = args[0] if args else ""
     app = lookup("command", name, table)
-    app(args=list(args[1:]), prog_name=f"rankup {name}")  # type: ignore[operator]  # a typer.Typer
+    # -h as well, also of a command's own commands, which inherit it.
+    app(args=list(args[1:]), prog_name=f"rankup {name}", help_option_names=["-h", "--help"])  # type: ignore[operator]  # a typer.Typer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -36,6 +37,23 @@ def answer_in_json(chosen: bool = True) -> None:
 _json = False
 
 
+def say(text: str, stream: TextIO | None = None) -> None:
+    """A line of rankup's own, to stderr, at once; nothing where nobody reads any more."""
+    stream = stream or sys.stderr
+    try:
+        print(text, file=stream, flush=True)
+    except (BrokenPipeError, ValueError):  # closed by the reader, or by us
+        let_go(stream)
+
+
+def let_go(stream: TextIO) -> None:
+    """Nobody reads ``stream`` any more (``| head``): what is still written to it goes nowhere."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
 def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, default=str))
 
@@ -46,4 +64,4 @@ def draw_error(error: RankupError) -> None:
         print_json(error.as_dict())
         return
     first, *rest = error.lines()
-    print(paint("error: ", "red", sys.stderr) + first, *rest, sep="\n", file=sys.stderr)
+    say("\n".join([paint("error: ", "red", sys.stderr) + first, *rest]))

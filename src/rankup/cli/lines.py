@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import TextIO
 
-from rankup.cli.console import paint
+from rankup.cli.console import let_go, paint
 from rankup.core.rundir import RunDir
 
 _COLOURS = ("cyan", "green", "yellow", "dim")
@@ -26,14 +24,7 @@ class LineView:
             target.write(text + "\n")
             target.flush()
         except BrokenPipeError:
-            _let_go(target)
+            let_go(target)  # the run goes on, and its logs have everything
 
     def tick(self, run: RunDir) -> None:
         pass
-
-
-def _let_go(stream: TextIO) -> None:
-    """Nobody reads any more (``| head``): the run goes on, and its logs have everything."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)

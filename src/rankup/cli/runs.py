@@ -1,7 +1,8 @@
-"""What commands about submitted runs share: how one is named, shown and followed."""
+"""What commands about runs share: how one is named, shown and followed."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,10 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from rankup.cli.lines import LineView
+from rankup.errors import RankupError
 from rankup.jobs.follow import Follower, Log
 from rankup.jobs.interrupts import Interrupts
 from rankup.jobs.standing import Standing
-from rankup.jobs.submitted import Submitted
+from rankup.jobs.submitted import Submitted, find
+from rankup.snapshots.layout import MANIFEST, entries, trainings
 
 TargetArgument = Annotated[
     str, typer.Argument(help="a run's directory, id or name, or a job's id; default: the latest run")
@@ -25,6 +28,15 @@ def shown(path: Path) -> str:
     """A path as it can be typed here: relative where it is below the current directory."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def place(path: Path, runs_root: Path) -> Path:
+    """``path`` itself if something was saved there, else the directory of the run that is called so."""
+    if (path / "snapshots").is_dir() or (path / MANIFEST).exists() or any(map(entries, trainings(path))):
+        return path
+    with contextlib.suppress(RankupError):
+        return find(str(path), runs_root).run.path
+    return path
 
 
 def as_dict(job: Submitted, standing: Standing) -> dict[str, Any]:

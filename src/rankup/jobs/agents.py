@@ -20,7 +20,7 @@ from rankup.jobs.interrupts import Interrupts
 from rankup.jobs.job import LocalJob, View
 from rankup.jobs.node import SAVING
 from rankup.jobs.reap import MARK, kill_marked, new_mark
-from rankup.jobs.tail import Tail
+from rankup.jobs.tail import Tail, size_of
 
 # An agent ends its own processes within this after a signal; then we end the agents.
 GRACE = 8.0
@@ -84,7 +84,7 @@ def run_agents(job: LocalJob, allocation: Allocation, run: RunDir, interrupts: I
     if name != "srun":
         write_scripts(plan, env, os.getcwd(), given=job.env)  # noqa: PTH109
     logs = {stream: run.logs / f"{name}.{stream}" for stream in ("out", "err")}
-    tails = {stream: Tail(path) for stream, path in logs.items()}
+    tails = {stream: Tail(path, size_of(path)) for stream, path in logs.items()}
     with logs["out"].open("ab") as out, logs["err"].open("ab") as err:
         processes = [
             shell.start(

@@ -12,6 +12,9 @@ from rankup.core.rundir import RunDir
 from rankup.jobs.job import LocalJob
 from rankup.jobs.resolve import Resolved
 
+# Keys of job.toml that are called otherwise on the command line.
+FLAG_OF = {"threads_per_process": "threads"}
+
 
 def describe(job: LocalJob, resolved: Resolved, run: RunDir) -> None:
     """Write both files into ``run``, for its owner's eyes: arguments may hold secrets."""
@@ -37,7 +40,10 @@ def job_toml(job: LocalJob, resolved: Resolved, folder: str) -> str:
         values["rdzv_endpoint"] = job.endpoint
     if resolved.threads is not None:
         values["threads_per_process"] = resolved.threads
-    origins = {key: job.origin.get(key, "flag" if key == "command" else "default") for key in values}
+    origins = {
+        key: job.origin.get(FLAG_OF.get(key, key), "flag" if key == "command" else "default")
+        for key in values
+    }
     tables: dict[str, Mapping[str, object]] = {"job": values, "origin": origins}
     if job.env:
         tables["environment"] = job.env

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Mapping
 from typing import Any
@@ -11,13 +12,16 @@ from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.jobs.allocation import Allocation
-from rankup.jobs.failure import last_exception, last_lines, reason
+from rankup.jobs.failure import Logs, last_exception, last_lines, reason
 from rankup.jobs.interrupts import Interrupts
 from rankup.jobs.job import LocalJob, Result
 from rankup.jobs.node import Ended
 from rankup.jobs.resolve import Resolved
 
 REQUEUE_CODE = 75
+# Where in gloo's source a connection was closed, and its advice.
+_GLOO = re.compile(r"\[\S+\.cc:\d+\] |\. This is typically caused by .*")
+_WRITTEN_FOR_SRUN = re.compile(r"KeyError: '(SLURM_\w+|GPUS_PER_NODE)'")
 _CODES = {"done": 0, "requeue": REQUEUE_CODE, "failed": 1, "cancelled": 143}
 
 
@@ -35,23 +39,25 @@ def of_node(
         "worker_code": failure.code if failure and code else None,
         "failed_rank": failure.rank if failure and code else None,
         "seconds": round(seconds, 3),
+        "message": error.message if error else "",
         "restarts": ended.restarts,
         "nproc_per_node": resolved.nproc,
         "nnodes": resolved.nnodes,
     }
+    lost = _lost(run, ended.logs) if ended.logs.spare else None
     if job.run_dir is not None:
         # 75 would be a failed task to srun, which then kills the nodes that still write.
         code = 0 if code == REQUEUE_CODE else code
-        reported = {
-            **details,
-            "message": error.message if error else "",
-            "time": failure.time if failure else None,
-        }
+        reported = {**details, "time": failure.time if failure else None}
         path = run.path / f"node-{resolved.node_rank}.json"
-        write_atomic(path, json.dumps(reported) + "\n", mode=0o600)
+        try:
+            write_atomic(path, json.dumps(reported) + "\n", mode=0o600)
+        except OSError as trouble:
+            lost = _lost(run, ended.logs, trouble)
     elif resolved.node_rank == 0:
-        write_outcome(run, word, details)
-    return Result(code, run, details["worker_code"], details["failed_rank"], seconds, error, interrupts.first)
+        lost = write_outcome(run, word, details, ended.logs) or lost
+    worker, rank = details["worker_code"], details["failed_rank"]
+    return Result(code, run, worker, rank, seconds, error, interrupts.first, lost)
 
 
 def of_agents(
@@ -78,31 +84,62 @@ def of_agents(
         "worker_code": worker,
         "failed_rank": rank,
         "seconds": round(seconds, 3),
+        "message": error.message if error else "",
         "nnodes": len(allocation.hosts),
         "hosts": allocation.hosts,
     }
-    write_outcome(run, word, details)
-    return Result(code, run, worker, rank, seconds, error, interrupts.first)
+    lost = write_outcome(run, word, details)
+    return Result(code, run, worker, rank, seconds, error, interrupts.first, lost)
 
 
-def write_outcome(run: RunDir | None, word: str, details: Mapping[str, Any]) -> None:
-    """Beside what a worker wrote already: its details stay where ours say nothing. No run yet: nothing."""
+def write_outcome(
+    run: RunDir | None, word: str, details: Mapping[str, Any], logs: Logs | None = None
+) -> RankupError | None:
+    """Beside what a worker wrote already: its details stay where ours say nothing. No run yet: nothing.
+
+    Returns what keeps it from being written.
+    """
     if run is None:
-        return
-    path = run.path / "outcome.json"
-    said = json.loads(path.read_text()) if path.exists() else {}
-    run.write_outcome(word, {**said, **details})
+        return None
+    try:
+        said = json.loads((run.path / "outcome.json").read_text())
+    except (OSError, ValueError):
+        said = {}
+    try:
+        run.write_outcome(word, {**(said if isinstance(said, dict) else {}), **details})
+        write_atomic(run.path / "exit_code", f"{details['exit_code']}\n", mode=0o600)
+    except OSError as trouble:
+        return _lost(run, logs, trouble)
+    return None
+
+
+def _lost(run: RunDir, logs: Logs | None, trouble: OSError | None = None) -> RankupError:
+    gone = not run.path.is_dir()
+    what = "was deleted while the run went on" if gone else "could not take all that was written to it"
+    why = f": {trouble.strerror}" if trouble is not None and not gone else ""
+    spare = logs.spare if logs is not None else None
+    return RankupError(
+        "run-directory-lost",
+        f"the run directory {what}{why}; the script was not disturbed",
+        context=str(run.path),
+        hint=f"what it printed since then is in {spare}"
+        if spare
+        else "make room there, or use another --runs-root",
+        exit_code=1,
+    )
 
 
 def _word_and_code(run: RunDir, code: int, interrupts: Interrupts) -> tuple[str, int]:
     """A worker's own word holds where all ended well; a signal to us is what ended the others."""
     if code == 0:
         word = run.outcome() or "done"
+        word = word if word in _CODES else "done"
         return word, _CODES[word]
     if interrupts.first == signal.SIGTERM and run.outcome() == "requeue":
         return "requeue", REQUEUE_CODE  # the ranks took it for a request to stop, and saved
     if interrupts.first is not None:
-        return "failed", 128 + interrupts.first
+        cancelled = (run.path / "CANCELLED").exists()
+        return "cancelled" if cancelled else "failed", 128 + interrupts.first
     return "failed", 1
 
 
@@ -115,12 +152,22 @@ def _worker_error(run: RunDir, ended: Ended, resolved: Resolved) -> RankupError:
             context=str(run.path / "outcome.json"),
             exit_code=1,
         )
+    said, hint = reason(failure, ended.logs), ""
     who = f"rank {failure.rank} failed first" if resolved.nproc * resolved.nnodes > 1 else "the script failed"
+    if ended.left_early:
+        gone = ended.left_early
+        who = f"rank{'s' if len(gone) > 1 else ''} {', '.join(map(str, gone))} ended early, with exit code 0"
+        who += f"; rank {failure.rank} then failed"
+        said = _GLOO.sub("", said)
+        hint = "all ranks have to take as many steps; look for a return or sys.exit() that some ranks reach"
+    elif _WRITTEN_FOR_SRUN.search(said):
+        hint = "written for srun? read RANK, LOCAL_RANK and WORLD_SIZE, or `rankup submit --launcher srun`"
     where = f" on node {resolved.node_rank}" if resolved.nnodes > 1 else ""
     return RankupError(
         "worker-failed",
-        f"{who}{where}: {reason(failure, run.logs)}",
-        context=str(run.logs / f"rank-{failure.rank}.err"),
+        f"{who}{where}: {said}",
+        context=str((ended.logs.spare or run.logs) / f"rank-{failure.rank}.err"),
+        hint=hint,
         exit_code=1,
     )
 

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Mapping
 
 from rankup.core.rundir import RUN_DIR_VARIABLE, RunDir
+from rankup.jobs.alone import hooked
 from rankup.jobs.reap import MARK
 from rankup.jobs.resolve import Resolved
 from rankup.launchers.torchrun import OWN_STORE
 from rankup.world.address import interface_of, route_to
-from rankup.world.devices import count_gpus
 from rankup.world.ports import hold_port
 
 # Who a process is, is what we decide: values that a shell or an outer run left behind would contradict it.
@@ -34,7 +34,9 @@ def for_processes(
     env.setdefault("PYTHONUNBUFFERED", "1")  # a log that lags behind hides why a rank hangs
     if resolved.threads is not None:
         env["OMP_NUM_THREADS"] = str(resolved.threads)
-    if resolved.nproc * resolved.nnodes > 1 and count_gpus(env) == 0:
+    if resolved.nproc * resolved.nnodes > 1:
+        env |= hooked(env)
+    if resolved.nproc * resolved.nnodes > 1 and resolved.gpus == 0:
         # Without it Accelerate and Hugging Face's Trainer find no GPU, and make each rank a world of its own.
         env.setdefault("ACCELERATE_USE_CPU", "1")
     if resolved.max_restarts:
@@ -46,6 +48,9 @@ def for_processes(
         # A plain torchrun-style script reads these, and expects a world of one.
         env |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
         env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+        if "SLURM_JOB_ID" not in env:
+            # And one that was written for srun these. Not SLURM_NTASKS: by it Lightning believes that srun started it.
+            env |= {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "NODE_RANK": "0"}
     return env
 
 

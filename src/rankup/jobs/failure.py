@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TRACEBACK = "Traceback (most recent call last)"
+# Between the output of two attempts, in each log.
+ATTEMPT = "=" * 20 + " attempt"
 # torch writes the rank before each line of a traceback; we do so ourselves.
 TORCH_PREFIX = re.compile(r"^\[rank\d+\]: ?")
 # What libstdc++ says when gloo's thread lets go of a tensor and finds no interpreter any more: the script was through.
@@ -35,7 +37,20 @@ def is_consequence(text: str) -> bool:
     return _CONSEQUENCE.search(text) is not None
 
 
-def first_failure(exits: Iterable[Exit], logs: Path) -> Exit | None:
+@dataclass(frozen=True)
+class Logs:
+    """Where the ranks' output is: in ``folder``, and in ``spare`` what could not be written there."""
+
+    folder: Path
+    spare: Path | None = None
+
+    def errors(self, rank: int, size: int = 65536) -> list[str]:
+        """The last lines of what a rank wrote to stderr."""
+        places = [self.folder, *([self.spare] if self.spare else [])]
+        return [line for place in places for line in last_lines(place / f"rank-{rank}.err", size)]
+
+
+def first_failure(exits: Iterable[Exit], logs: Logs) -> Exit | None:
     """The failure that caused the others, of the last attempt: the earliest that is no consequence of another."""
     failed = [e for e in exits if e.code != 0]
     if not failed:
@@ -49,13 +64,21 @@ def first_failure(exits: Iterable[Exit], logs: Path) -> Exit | None:
     return min((e for e in failed if e.attempt == last), key=order)
 
 
-def reason(end: Exit, logs: Path) -> str:
+def left_early(exits: Iterable[Exit], failure: Exit, logs: Logs) -> list[int]:
+    """The ranks that had ended with 0 when ``failure`` came, which is a consequence of that: a closed connection."""
+    if not is_consequence(reason(failure, logs)):
+        return []
+    gone = [e for e in exits if e.code == 0 and e.attempt == failure.attempt and e.time <= failure.time]
+    return [end.rank for end in sorted(gone, key=lambda end: end.time)]
+
+
+def reason(end: Exit, logs: Logs) -> str:
     """In one line: the exception that ended the rank, or its exit code or signal."""
     if end.code >= 0:
-        said = last_exception(last_lines(logs / f"rank-{end.rank}.err"))
+        said = last_exception(logs.errors(end.rank))
         return said or f"exit code {end.code}"
     name = signal.Signals(-end.code).name
-    if name == "SIGABRT" and ABORT_AT_EXIT in last_lines(logs / f"rank-{end.rank}.err", 4096):
+    if name == "SIGABRT" and ABORT_AT_EXIT in logs.errors(end.rank, 4096):
         return (
             "killed by SIGABRT as its interpreter ended, while a communicator's thread still ran (`rankup.init()` "
             "waits for it; without it, os._exit(0) is a last line that cannot meet it)"
@@ -74,10 +97,12 @@ def last_exception(lines: Sequence[str]) -> str | None:
 
 
 def last_lines(path: Path, size: int = 65536) -> list[str]:
-    """The lines in the last ``size`` bytes of a file, none where there is no file."""
+    """The lines of the last attempt in the last ``size`` bytes of a file, none where there is no file."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - size))
-            return file.read().decode(errors="replace").splitlines()
-    except FileNotFoundError:
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
         return []
+    begins = [number for number, line in enumerate(lines) if line.startswith(ATTEMPT)]
+    return lines[begins[-1] + 1 :] if begins else lines

@@ -20,8 +20,9 @@ class LocalJob:
     process per visible GPU, one without GPUs; ``nnodes`` None means the whole allocation inside a scheduler's job,
     and this machine elsewhere. ``node_rank`` and ``endpoint`` ("HOST:PORT" of node 0) are for nodes started by hand.
     ``threads`` None means cores / processes. ``terminal`` hands a single process our terminal, for a debugger.
-    ``run_dir`` is the directory of a run that exists already, and that several nodes share. ``env`` is added to
-    the processes' environment. ``origin`` says where a value came from ("flag", "environment"; default otherwise).
+    ``run_dir`` is the directory of a run that exists already, and that several nodes share; ``resume`` that of a run
+    which this is another attempt of. ``env`` is added to the processes' environment. ``origin`` says where a value
+    came from ("flag", "environment"; default otherwise).
     """
 
     command: tuple[str, ...]
@@ -34,6 +35,7 @@ class LocalJob:
     rdzv_timeout: float = 300
     runs_root: Path = Path("runs")
     run_dir: Path | None = None
+    resume: Path | None = None
     threads: int | None = None
     terminal: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +49,8 @@ class Result:
 
     ``worker_code`` is the code of the rank that failed first (negative: a signal), None where none failed or it is
     not known; ``error`` is what to tell the user where ``code`` is 1; ``seconds`` is wall time, start-up included;
-    ``signal`` is the first one that was sent to us, None if there was none.
+    ``signal`` is the first one that was sent to us, None if there was none. ``lost`` is what the run directory could
+    not take (a full disk, or it was deleted), which changes nothing of the rest.
     """
 
     code: int
@@ -57,6 +60,7 @@ class Result:
     seconds: float
     error: RankupError | None = None
     signal: int | None = None
+    lost: RankupError | None = None
 
 
 class View(Protocol):

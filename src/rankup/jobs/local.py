@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import shutil
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,27 +22,34 @@ from rankup.jobs.describe import describe
 from rankup.jobs.disagreement import Hello
 from rankup.jobs.ending import of_agents, of_node, write_outcome
 from rankup.jobs.endpoint import settled
+from rankup.jobs.header import header
 from rankup.jobs.interrupts import Interrupted, Interrupts
 from rankup.jobs.job import LocalJob, Result, Silent, View
+from rankup.jobs.local_run import begin, unwritable
 from rankup.jobs.node import run_node
+from rankup.jobs.recorded import recorded
 from rankup.jobs.resolve import Resolved, resolve
+
+Begun = Callable[[RunDir, str], None]
 
 __all__ = ["LocalJob", "Result", "Silent", "View", "execute"]
 
 
-def execute(job: LocalJob, view: View, *, debug: bool = False) -> Result:
+def execute(job: LocalJob, view: View, *, debug: bool = False, begun: Begun | None = None) -> Result:
     """Run ``job`` to its end and say how it ended; no process of it is left.
 
     A failed run is a ``Result`` with code 1 and its error; what keeps a run from starting (wrong usage, no torch,
-    nodes that do not agree) is raised as a ``RankupError``. ``debug`` shows also what is normally summarised.
+    nodes that do not agree) is raised as a ``RankupError``. ``debug`` shows also what is normally summarised. ``begun``
+    is called before the first process starts, with the run directory and a line about processes and devices.
     """
+    begun = begun or _silently
     started = time.monotonic()
     allocation = detect_allocation(os.environ) if job.nnodes is None else None
     resolved = resolve(job, os.environ)
     make_folder(job.runs_root, purpose="runs directory")
     with Interrupts() as interrupts:
         if allocation is not None and allocation.needs_fan_out:
-            return _on_allocation(job, resolved, allocation, interrupts, view, started)
+            return _on_allocation(job, resolved, allocation, interrupts, view, started, begun)
         if resolved.nnodes > 1:
             assert resolved.endpoint is not None
 
@@ -50,10 +59,11 @@ def execute(job: LocalJob, view: View, *, debug: bool = False) -> Result:
             where = (resolved.endpoint, resolved.node_rank, job.run_dir, job.rdzv_timeout, interrupted)
             with settled(*where) as endpoint:
                 resolved = replace(resolved, endpoint=endpoint)
-                return _as_one_node(job, resolved, interrupts, view, started, debug=debug)
-        run = RunDir.create(job.runs_root, resolved.name)
-        describe(job, resolved, run)
-        ended = run_node(job, resolved, run, run.path.name, interrupts, view, debug=debug)
+                return _as_one_node(job, resolved, interrupts, view, started, begun, debug=debug)
+        run = _begin(job, resolved)
+        begun(run, header(resolved))
+        with recorded(view, run) as view:
+            ended = run_node(job, resolved, run, run.path.name, interrupts, view, debug=debug)
         return of_node(job, resolved, run, ended, interrupts, time.monotonic() - started)
 
 
@@ -64,15 +74,24 @@ def _on_allocation(
     interrupts: Interrupts,
     view: View,
     started: float,
+    begun: Begun,
 ) -> Result:
-    run = RunDir.create(job.runs_root, resolved.name)
-    describe(job, resolved, run)
-    code = run_agents(job, allocation, run, interrupts, view)
+    run = _begin(job, resolved)
+    begun(run, f"{len(allocation.hosts)} nodes of the allocation")
+    with recorded(view, run) as view:
+        code = run_agents(job, allocation, run, interrupts, view)
     return of_agents(allocation, run, code, interrupts, time.monotonic() - started)
 
 
 def _as_one_node(
-    job: LocalJob, resolved: Resolved, interrupts: Interrupts, view: View, started: float, *, debug: bool
+    job: LocalJob,
+    resolved: Resolved,
+    interrupts: Interrupts,
+    view: View,
+    started: float,
+    begun: Begun,
+    *,
+    debug: bool,
 ) -> Result:
     """By hand, or started by the fan-out: the nodes meet first, so that what does not fit together is said."""
     assert resolved.endpoint is not None
@@ -82,8 +101,7 @@ def _as_one_node(
     note = partial(view.line, None, "err")
     run = RunDir(job.run_dir.absolute()) if job.run_dir is not None else None
     if resolved.node_rank == 0 and run is None:
-        run = RunDir.create(job.runs_root, resolved.name)
-        describe(job, resolved, run)
+        run = _begin(job, resolved)
     try:
         if run is not None and resolved.node_rank == 0:
             agreement = preflight.host(
@@ -102,8 +120,25 @@ def _as_one_node(
         note(line)
     if run is None:
         run = _shared_or_own(job.runs_root.absolute() / resolved.name / agreement.run_id)
-    ended = run_node(job, resolved, run, agreement.run_id, interrupts, view, debug=debug)
+    begun(run, header(resolved))
+    with recorded(view, run if resolved.node_rank == 0 and job.run_dir is None else None) as view:
+        ended = run_node(job, resolved, run, agreement.run_id, interrupts, view, debug=debug)
     return of_node(job, resolved, run, ended, interrupts, time.monotonic() - started)
+
+
+def _silently(run: RunDir, said: str) -> None:
+    pass
+
+
+def _begin(job: LocalJob, resolved: Resolved) -> RunDir:
+    run = begin(job, resolved.name)
+    try:
+        describe(job, resolved, run)
+    except OSError as error:
+        if job.resume is None:
+            shutil.rmtree(run.path, ignore_errors=True)
+        raise unwritable(run, error) from error
+    return run
 
 
 def _shared_or_own(path: Path) -> RunDir:

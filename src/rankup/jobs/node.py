@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
+from typing import IO
 
 from rankup.core import shell
 from rankup.core.rundir import RunDir
+from rankup.jobs import alone
 from rankup.jobs import rank as rank_guard
 from rankup.jobs.environment import INIT_FILE, for_processes
-from rankup.jobs.failure import Exit, first_failure
+from rankup.jobs.failure import Exit, Logs, first_failure, left_early
 from rankup.jobs.interrupts import Interrupts
 from rankup.jobs.job import LocalJob, View
 from rankup.jobs.output import Output
@@ -34,12 +38,18 @@ SAVING = 25.0
 
 @dataclass(frozen=True)
 class Ended:
-    """How this node's processes ended; ``code`` is the launcher's, ``failure`` the rank that failed first."""
+    """How this node's processes ended; ``code`` is the launcher's, ``failure`` the rank that failed first.
+
+    ``left_early`` are the ranks that had ended with 0 before, if the failure is a consequence of that. ``logs``: where
+    the ranks' output is; its ``spare`` is there only if the run directory could not take all of it.
+    """
 
     code: int
     failure: Exit | None
     restarts: int
     launcher_log: Path
+    logs: Logs
+    left_early: Sequence[int] = ()
 
 
 def run_node(
@@ -60,26 +70,36 @@ def run_node(
     log = run.logs / f"torchrun{suffix}.err"
     events = run.logs / f"events{suffix}.jsonl"
     output: Output | TerminalOutput
+    spare = None
     if on_terminal:
         output = TerminalOutput(run.logs)
         process = output.start(resolved.argv, env)
     else:
+        # On this machine's own disk; a rank makes it that needs it.
+        spare = Path(tempfile.gettempdir(), f"rankup-{secrets.token_hex(8)}")
         output = Output(
             run.logs,
             events,
             view,
+            spare=spare,
             alone=resolved.nproc * resolved.nnodes == 1,
             chatter=log if debug else None,
         )
-        process = _start(job, resolved, run, run_id, events, log, env)
+        process = _start(job, resolved, run, run_id, events, spare, log, env)
+    watch = _Watch(process, output, interrupts, resolved, mark)
     try:
-        code = _Watch(process, output, interrupts, resolved, mark).until_end(run, view)
+        code = watch.until_end(run, view)
     finally:
         kill_marked(mark)
         process.wait()
         output.finish()
-        Path(env[INIT_FILE]).unlink(missing_ok=True)
-    return Ended(code, first_failure(output.exits, run.logs), output.restarts, log)
+        with contextlib.suppress(OSError):
+            Path(env[INIT_FILE]).unlink()
+    watch.say_who_trains_alone(run, view, ended=True)
+    logs = Logs(run.logs, spare if spare is not None and spare.exists() else None)
+    failure = first_failure(output.exits, logs)
+    early = left_early(output.exits, failure, logs) if failure else []
+    return Ended(code, failure, output.restarts, log, logs, early)
 
 
 def _start(
@@ -88,10 +108,11 @@ def _start(
     run: RunDir,
     run_id: str,
     events: Path,
+    spare: Path,
     log: Path,
     env: Mapping[str, str],
 ) -> shell.Process[bytes]:
-    guard = (job.python, "-I", "-S", str(Path(rank_guard.__file__)), str(run.logs), str(events))
+    guard = (job.python, "-I", "-S", str(Path(rank_guard.__file__)), str(run.logs), str(events), str(spare))
     launch = Launch(
         command=(*guard, *resolved.argv),
         python=job.python,
@@ -103,7 +124,7 @@ def _start(
         run_id=run_id,
     )
     tokens = launcher_named(resolved.launcher)(launch)
-    with log.open("ab") as chatter:
+    with _opened(log) as chatter:
         # A session of its own: the terminal's Ctrl-C then reaches us alone, and we pass it on once.
         stdin = None if resolved.launcher == "single" else shell.DEVNULL
         return shell.start(
@@ -115,6 +136,13 @@ def _start(
             new_session=True,
             die_with_parent=True,
         )
+
+
+def _opened(log: Path) -> IO[bytes]:
+    try:
+        return log.open("ab")
+    except OSError:  # a full disk, or the run directory is gone already
+        return Path(os.devnull).open("ab")
 
 
 class _Watch:
@@ -131,21 +159,31 @@ class _Watch:
         self._process, self._output, self._interrupts = process, output, interrupts
         self._resolved, self._mark = resolved, mark
         self._deadline: float | None = None  # after an interrupt
+        self._said_alone = False
         self._failed_at: dict[int, float] = {}  # attempt → when it was seen to fail
 
     def until_end(self, run: RunDir, view: View) -> int:
         ticks = 0
+        began = time.monotonic()
         while self._process.poll() is None:
             self._output.poll()
             if ticks % 2 == 0:
                 view.tick(run)
             ticks += 1
+            if not self._said_alone and time.monotonic() > began + alone.EARLY:
+                self.say_who_trains_alone(run, view, ended=False)
             self._heed_interrupts(run, time.monotonic())
             self._heed_failures(time.monotonic())
             self._output.wait(POLL)
         self._output.poll()
         view.tick(run)
         return self._process.returncode
+
+    def say_who_trains_alone(self, run: RunDir, view: View, *, ended: bool) -> None:
+        self._said_alone = True
+        said = alone.own_models(run, ended=ended) if self._resolved.node_rank == 0 else ""
+        if said and self._interrupts.first is None:
+            view.line(None, "err", said)
 
     def _heed_interrupts(self, run: RunDir, now: float) -> None:
         signum = self._interrupts.first
@@ -157,17 +195,19 @@ class _Watch:
             self._output.muted = True
             saves = signum == signal.SIGTERM and run.listening.exists()
             self._deadline = now + (SAVING if saves else GRACE)
-            if isinstance(self._output, TerminalOutput):
-                self._deadline = inf if signum == signal.SIGINT else self._deadline
-            self._pass_on(signum)
+            # A Ctrl-C comes from the terminal, which has sent it to the process as well; `rankup cancel` has not.
+            typed = signum == signal.SIGINT and not (run.path / "CANCELLED").exists()
+            if isinstance(self._output, TerminalOutput) and typed:
+                self._deadline = inf
+            else:
+                self._pass_on(signum)
         elif now > self._deadline:
             kill_marked(self._mark)
 
     def _pass_on(self, signum: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             if isinstance(self._output, TerminalOutput):
-                if signum != signal.SIGINT:  # which the terminal has sent to the process as well
-                    self._process.send_signal(signum)
+                self._process.send_signal(signum)
             elif self._resolved.launcher == "single":
                 os.killpg(self._process.pid, signum)
             else:

@@ -17,13 +17,14 @@ from rankup.jobs.failure import (
     TORCH_PREFIX,
     TRACEBACK,
     Exit,
+    Logs,
     first_failure,
     is_consequence,
     last_exception,
     reason,
 )
 from rankup.jobs.job import View
-from rankup.jobs.tail import Tail
+from rankup.jobs.tail import Tail, size_of
 
 _QUIET = 0.3  # seconds without another line end a traceback
 _HELD = 3.0  # seconds that a consequence waits for its cause
@@ -43,23 +44,41 @@ class _Block:
 class Output:
     """Follows the events and logs of this node's ranks; ``running`` and ``exits`` say how they are.
 
+    ``spare``: where ranks write what cannot be written to ``logs``, once there is anything.
+
     ``alone``: there is one rank in all, and no need to name it. ``chatter``: the launcher's own log, to be shown too,
     and every traceback whole; without it consequences are summarised.
     """
 
     def __init__(
-        self, logs: Path, events: Path, view: View, *, alone: bool = False, chatter: Path | None = None
+        self,
+        logs: Path,
+        events: Path,
+        view: View,
+        *,
+        spare: Path | None = None,
+        alone: bool = False,
+        chatter: Path | None = None,
     ) -> None:
         self.exits: list[Exit] = []
         self.running: dict[int, int] = {}  # rank → process id, which is also its session and process group
         self.restarts = 0  # as torchrun counts them
         self.attempt = 0  # how often this node's ranks were started again, for whatever reason
         self.muted = False  # after an interrupt each rank would show where it was: the logs have it
-        self._logs, self._events, self._view = logs, Tail(events), view
-        self._alone, self._chatter = alone, Tail(chatter) if chatter else None
-        self._tails: dict[tuple[int, str], Tail] = {}
+        # What an earlier attempt left in them has been shown.
+        self._before = {path: size_of(path) for path in logs.glob("rank-*")}
+        self._folder, self._spare, self._view = logs, spare, view
+        self._events = [Tail(events, size_of(events))]
+        if spare is not None:
+            self._events.append(Tail(spare / events.name))
+        self._alone, self._chatter = alone, Tail(chatter, size_of(chatter)) if chatter else None
+        self._tails: dict[tuple[int, str], list[Tail]] = {}
         self._started: set[int] = set()
         self._blocks: dict[int, _Block] = {}
+
+    @property
+    def logs(self) -> Logs:
+        return Logs(self._folder, self._spare)
 
     def wait(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -67,19 +86,23 @@ class Output:
     def poll(self) -> None:
         """Show what has come since the last call."""
         self._show_chatter()
-        self._note(self._events.read())
+        for tail in self._events:
+            self._note(tail.read())
         now = time.monotonic()
-        for (rank, stream), tail in self._tails.items():
-            self._take(rank, stream, tail.read(), now)
+        for (rank, stream), tails in self._tails.items():
+            for tail in tails:
+                self._take(rank, stream, tail.read(), now)
         self._flush(now)
 
     def finish(self) -> None:
         """All processes have ended: show the rest."""
         self._show_chatter()
-        self._note(self._events.rest())
+        for tail in self._events:
+            self._note(tail.rest())
         now = time.monotonic()
-        for (rank, stream), tail in self._tails.items():
-            self._take(rank, stream, tail.rest(), now)
+        for (rank, stream), tails in self._tails.items():
+            for tail in tails:
+                self._take(rank, stream, tail.rest(), now)
         self._flush(now, all_of_them=True)
 
     def _show_chatter(self) -> None:
@@ -88,7 +111,10 @@ class Output:
 
     def _note(self, lines: list[str]) -> None:
         for line in lines:
-            event = json.loads(line)
+            try:
+                event = json.loads(line)
+            except ValueError:  # a half of one, on a full disk; the whole is in the spare file
+                continue
             rank: int = event["rank"]
             if event["event"] == "start":
                 self._begin(rank, event["pid"], event["restarts"])
@@ -105,7 +131,10 @@ class Output:
         self._started.add(rank)
         self.running[rank] = pid
         for stream in ("out", "err"):
-            self._tails.setdefault((rank, stream), Tail(self._logs / f"rank-{rank}.{stream}"))
+            path = self._folder / f"rank-{rank}.{stream}"
+            tails = [Tail(path, self._before.get(path, 0))]
+            tails += [Tail(self._spare / path.name)] if self._spare is not None else []
+            self._tails.setdefault((rank, stream), tails)
 
     def _take(self, rank: int, stream: str, lines: list[str], now: float) -> None:
         for line in lines:
@@ -125,8 +154,8 @@ class Output:
     def _flush(self, now: float, *, all_of_them: bool = False) -> None:
         if not self._blocks:
             return
-        cause = first_failure(self.exits, self._logs)
-        known = cause is not None and not is_consequence(reason(cause, self._logs))
+        cause = first_failure(self.exits, self.logs)
+        known = cause is not None and not is_consequence(reason(cause, self.logs))
         blocks = [b for b in self._blocks.values() if all_of_them or self._complete(b, now, known)]
         ends = {e.rank: e.time for e in self.exits}
         first = cause.rank if cause is not None and known else None
@@ -146,7 +175,7 @@ class Output:
     def _show(self, block: _Block, first: int | None) -> None:
         lines = block.lines
         if self._chatter is None and first not in (None, block.rank) and block.is_consequence():
-            log = self._logs / f"rank-{block.rank}.err"
+            log = self._folder / f"rank-{block.rank}.err"
             lines = [f"{last_exception(lines)} (after rank {first} failed; the whole traceback is in {log})"]
         for line in lines:
             self._say(block.rank, "err", line)

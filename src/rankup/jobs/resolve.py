@@ -32,6 +32,7 @@ class Resolved:
     endpoint: tuple[str, int] | None
     max_restarts: int
     threads: int | None
+    gpus: int = 0  # that this node's processes see
 
     @property
     def launcher(self) -> str:
@@ -41,7 +42,8 @@ class Resolved:
 def resolve(job: LocalJob, env: Mapping[str, str]) -> Resolved:
     """Check ``job`` and fill in what it leaves open."""
     argv = rank_command(job.command, job.python)
-    nproc = max(1, count_gpus(env)) if job.nproc is None else job.nproc
+    gpus = count_gpus({**env, **job.env})
+    nproc = max(1, gpus) if job.nproc is None else job.nproc
     _at_least("process-count", "--nproc-per-node", nproc, 1)
     _at_least("restart-count", "--max-restarts", job.max_restarts, 0)
     nnodes, node_rank, endpoint = _nodes(job)
@@ -54,6 +56,7 @@ def resolve(job: LocalJob, env: Mapping[str, str]) -> Resolved:
         endpoint=endpoint,
         max_restarts=job.max_restarts,
         threads=_threads(job, env, nproc),
+        gpus=gpus,
     )
     if (
         resolved.launcher == "torchrun"
@@ -80,7 +83,7 @@ def rank_command(command: tuple[str, ...], python: str) -> tuple[str, ...]:
     if first == "-m":
         return (python, *_module(rest))
     path = Path(first)
-    if path.suffix == ".py" or (path / "__main__.py").is_file():
+    if path.suffix in (".py", ".pyz", ".pyzw") or (path / "__main__.py").is_file():
         if not path.exists():
             raise _not_found(path)
         return (python, first, *rest)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rankup.core.units import duration
 from rankup.jobs.ending import REQUEUE_CODE
+from rankup.jobs.local_run import why
 from rankup.jobs.submitted import Submitted
 from rankup.jobs.traces import Traces, read_traces
 from rankup.schedulers.base import JobStatus, State
@@ -75,7 +76,9 @@ def stands(job: Submitted, said: Mapping[str, JobStatus], *, silent: bool = Fals
     """
     ids = job.ids()
     if not job.tasks():
-        return _one(ids, said, read_traces(job.run.path), job.spec.max_requeues, silent)
+        whole = _one(ids, said, read_traces(job.run.path), job.spec.max_requeues, silent)
+        local = job.scheduler == "run" and not silent and whole.state in (State.FAILED, State.CANCELLED)
+        return replace(whole, reason=why(job.run, whole.traces)) if local else whole
     tasks = {}
     for index, folder in job.tasks().items():
         traces, own = read_traces(folder), job.ids_of_task(index)

@@ -80,6 +80,10 @@ def load(path: Path) -> Submitted:
             f"the run directory {str(path)!r} is not yours to read",
             hint="a run is for the eyes of its owner; `ls -ld` says who that is",
         )
+    if is_local(path):
+        from rankup.jobs.local_run import load_local  # it imports Submitted
+
+        return load_local(path)
     if not (path / "jobs").exists() or not (path / "job.toml").exists():
         raise RankupError(
             "not-submitted",
@@ -101,25 +105,31 @@ def load(path: Path) -> Submitted:
         ) from error
 
 
-def all_runs(runs_root: Path) -> list[Submitted]:
-    """Every submitted run below ``runs_root``, the latest last.
+def is_local(path: Path) -> bool:
+    """Whether ``path`` is the directory of a run of ``rankup run``."""
+    return (path / "attempts").exists() and (path / "job.toml").exists() and not (path / "jobs").exists()
 
-    Passed over are those of `rankup run`, those of other users, and one whose job.toml is damaged: it must not hide all
-    others, and says what it lacks when it is asked for by its path.
+
+def all_runs(runs_root: Path) -> list[Submitted]:
+    """Every run below ``runs_root``, submitted or of ``rankup run``, the latest last.
+
+    Passed over are those of other users, and one whose job.toml is damaged: it must not hide all others, and says what
+    it lacks when it is asked for by its path.
     """
     found = []
-    for jobs in runs_root.glob("*/*/jobs"):
+    for toml in runs_root.glob("*/*/job.toml"):
         with contextlib.suppress(RankupError, OSError):
-            found.append((jobs.with_name("job.toml").stat().st_mtime_ns, load(jobs.parent)))
+            found.append((toml.stat().st_mtime_ns, load(toml.parent)))
     return [run for _, run in sorted(found, key=lambda pair: pair[0])]
 
 
 def find(target: str, runs_root: Path) -> Submitted:
-    """The run that ``target`` means: its directory, its id, its job's id, its name (then the latest); "" the latest.
+    """The run that ``target`` means: its directory, its id, its job's id, its name (then the latest); "" or "last": the
+    latest.
 
     The id of a task (``4711_3``, ``12[3].server``) means that task alone.
     """
-    if target and is_run(Path(target)):
+    if target and (is_run(Path(target)) or is_local(Path(target))):
         return load(Path(target))
     runs = all_runs(runs_root)
     if not runs:
@@ -127,20 +137,20 @@ def find(target: str, runs_root: Path) -> Submitted:
             return load(Path(target))  # which says what is missing there
         raise RankupError(
             "no-runs",
-            f"no job was submitted below {str(runs_root)!r}",
+            f"there is no run below {str(runs_root)!r}",
             hint="name a run directory, or its root with --runs-root",
         )
     meanings = (
         [run for run in runs if run.run.path.name == target],
         [named for run in runs if (named := _with_job(run, target))],
         [run for run in runs if run.spec.name == target][-1:],
-        runs[-1:] if not target else [],
+        runs[-1:] if target in ("", "last") else [],
     )
     found: list[Submitted] = next((m for m in meanings if m), [])
     if not found:
         raise RankupError(
             "no-such-run",
-            f"no submitted run is called {target!r}",
+            f"no run is called {target!r}",
             context=f"below {runs_root}",
             hint="a run directory, a run's id or name, or a job's id; `rankup status --all` lists them",
         )

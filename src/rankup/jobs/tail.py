@@ -8,11 +8,11 @@ _CHUNK = 1 << 20
 
 
 class Tail:
-    """Whole lines of ``path`` as they appear; a file that does not exist yet has none."""
+    """Whole lines of ``path`` as they appear; a file that does not exist yet has none. ``offset``: where to begin."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, offset: int = 0) -> None:
         self._path = path
-        self._offset = 0
+        self._offset = offset
         self._partial = b""
 
     def read(self) -> list[str]:
@@ -21,7 +21,7 @@ class Tail:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
                 chunk = file.read(_CHUNK)
-        except FileNotFoundError:
+        except OSError:  # not there yet, or not any more
             return []
         self._offset += len(chunk)
         *lines, self._partial = (self._partial + chunk).split(b"\n")
@@ -38,6 +38,14 @@ class Tail:
             lines.append(_shown(self._partial))
             self._partial = b""
         return lines
+
+
+def size_of(path: Path) -> int:
+    """How long the file is now, to follow what is added; 0 where there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _shown(line: bytes) -> str:

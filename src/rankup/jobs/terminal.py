@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 from rankup.core import shell
 from rankup.jobs.failure import Exit
+from rankup.jobs.recorded import open_log
 
 
 class TerminalOutput:
@@ -30,6 +31,8 @@ class TerminalOutput:
         self.restarts = self.attempt = 0
         self.muted = False  # the process itself answers a Ctrl-C
         self._logs = logs
+        self._whole = open_log(logs)  # of both streams, as they were shown
+        self.lost = False  # whether a log could not take all of it
         self._copies: dict[int, tuple[int, BinaryIO]] = {}  # what we read → where it is shown, and the log
         self._process: shell.Process[bytes] | None = None
 
@@ -61,6 +64,8 @@ class TerminalOutput:
         self.poll()
         for source in list(self._copies):
             self._close(source)
+        if self._whole is not None:
+            os.close(self._whole)
         if self._process is not None:
             self.exits.append(Exit(0, self._process.returncode, time.time()))
 
@@ -85,9 +90,17 @@ class TerminalOutput:
         if not data:
             self._close(source)
             return
-        log.write(data)
+        try:
+            log.write(data)
+            if self._whole is not None:
+                os.write(self._whole, data)
+        except OSError:  # a full disk
+            self.lost = True
         while data:
-            data = data[os.write(shown, data) :]
+            try:
+                data = data[os.write(shown, data) :]
+            except OSError:  # the terminal was closed, or a reader
+                return
 
     def _close(self, source: int) -> None:
         _, log = self._copies.pop(source)

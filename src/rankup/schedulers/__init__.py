@@ -6,4 +6,5 @@ SCHEDULERS = {
     "slurm": "rankup.schedulers.slurm:Slurm",
     "pbs": "rankup.schedulers.pbs:Pbs",
     "local": "rankup.schedulers.local:Local",
+    "run": "rankup.schedulers.local:Foreground",  # no site's: of runs that were not submitted
 }

@@ -90,6 +90,15 @@ class Local(Scheduler):
         return clean_environment(env)
 
 
+class Foreground(Local):
+    """``rankup run`` itself, in somebody's terminal."""
+
+    name = "run"
+
+    def cancel_command(self, ids: Sequence[str]) -> list[str]:
+        return [*_PROCESS, "interrupt", *ids]
+
+
 def _needs_queue(what: str, flag: str, site: Site) -> RankupError:
     return RankupError(
         "needs-a-scheduler",

@@ -1,4 +1,5 @@
-"""This machine's own sbatch, squeue and scancel, as a program: ``start SCRIPT LOG``, ``status ID…``, ``cancel ID…``.
+"""This machine's own sbatch, squeue and scancel, as a program: ``start SCRIPT LOG``, ``status ID…``, ``cancel ID…``,
+``interrupt ID…``.
 
 An id is ``PID.START@HOST``: process ids are used again, so the time when it was started (in epoch seconds) belongs to
 it, and a run directory may be looked at from another machine.
@@ -12,6 +13,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -59,13 +61,13 @@ def status(jobs: list[str]) -> None:
             print(job, max(int(time.time() - process.create_time()), 0), socket.gethostname())
 
 
-def cancel(jobs: list[str]) -> int:
-    """TERM to each job's session, whose script then ends its ranks. Returns the exit code."""
+def cancel(jobs: list[str], end: Callable[[int], None]) -> int:
+    """``end`` for the process of each job. Returns the exit code."""
     foreign = [job for job in jobs if elsewhere(job)]
     for job in jobs:
         process = None if job in foreign else find(job)
         if process is not None:
-            os.killpg(process.pid, signal.SIGTERM)
+            end(process.pid)
     for job in foreign:
         print(f"{job}: started on {elsewhere(job)}", file=sys.stderr)
     return 1 if foreign else 0
@@ -77,6 +79,10 @@ def main(arguments: list[str]) -> int:
         print(begin(Path(rest[0]), Path(rest[1])))
     elif action == "status":
         status(rest)
+    elif action == "interrupt":
+        # To that one process: its process group may hold others of the shell that started it.
+        return cancel(rest, lambda pid: os.kill(pid, signal.SIGINT))
     else:
-        return cancel(rest)
+        # To the whole session of the job's script, which then ends its ranks.
+        return cancel(rest, lambda pid: os.killpg(pid, signal.SIGTERM))
     return 0

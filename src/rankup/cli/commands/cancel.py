@@ -50,9 +50,14 @@ def _end(job: Submitted, save: bool, quiet: bool) -> dict[str, Any]:
     said = []
     if asked:
         within = duration(job.spec.lead)
-        said.append(f"{path}: job {' '.join(asked)} was asked to save and to end, within {within}")
+        said.append(f"{path}: {_jobs(job, asked)}was asked to save and to end, within {within}")
     if cancelled:
-        said.append(f"{path}: job {' '.join(cancelled)} cancelled")
+        said.append(f"{path}: {_jobs(job, cancelled)}cancelled")
     if not said and not quiet:
         said.append(f"{path}: had ended already")
     return {"run": str(job.run.path), "asked_to_save": asked, "cancelled": cancelled, "said": "\n".join(said)}
+
+
+def _jobs(job: Submitted, ids: list[str]) -> str:
+    """A run that was not submitted has no job, only its process."""
+    return "" if job.scheduler == "run" else f"job {' '.join(ids)} "

@@ -11,7 +11,9 @@ from rankup.cli import console
 from rankup.cli.job_options import flags_from
 from rankup.cli.options import JsonOption, ResumeWithOption
 from rankup.cli.runs import RUNS_ROOT, RunsRootOption, follow_to_end, shown
+from rankup.errors import RankupError
 from rankup.jobs.follow import Log
+from rankup.jobs.local_run import LocalRun
 from rankup.jobs.resume import resume
 from rankup.jobs.submitted import find
 
@@ -39,6 +41,12 @@ def resume_command(
 ) -> None:
     """Submit a run again that failed, was cancelled or ran out of requeues; options change what it was."""
     before = find(target, runs_root)
+    if isinstance(before, LocalRun):
+        raise RankupError(
+            "local-run",
+            f"{shown(before.run.path)} was not submitted: it was started by `rankup run`",
+            hint=f"go on with it here: rankup run --resume {shown(before.run.path)}",
+        )
     earlier = len(before.ids())
     flags = flags_from(context)
     flags.pop("runs_root", None)  # says where to look; the run stays where it is

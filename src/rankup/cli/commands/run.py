@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,15 +10,18 @@ from typing import Annotated
 import typer
 
 from rankup.cli import console
+from rankup.cli.going_on import RunCommand, ask_about_namesake, end_lines, resumed
 from rankup.cli.lines import LineView
 from rankup.cli.options import JsonOption, NprocOption, ResumeWithOption, process_count, resume_variables
+from rankup.cli.runs import shown
+from rankup.core.rundir import RunDir
 from rankup.jobs.local import LocalJob, Result, execute
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 # Options end at the script: everything after it is the script's.
-@app.command(context_settings={"allow_interspersed_args": False})
+@app.command(cls=RunCommand, context_settings={"allow_interspersed_args": False})
 def run(
     context: typer.Context,
     command: Annotated[
@@ -35,6 +38,12 @@ def run(
     name: Annotated[str, typer.Option(help="of the run; default: the script's")] = "",
     runs_root: Annotated[Path, typer.Option(help="where run directories are made")] = Path("runs"),
     run_dir: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[RUN]", help="go on with a run: its name, directory or id; default: the last one"
+        ),
+    ] = None,
     resume_with: ResumeWithOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -55,15 +64,28 @@ def run(
         env=resume_variables(resume_with),
         origin=dict.fromkeys(_given(context), "flag"),
     )
-    result = execute(job, LineView(to_stderr=as_json), debug=console.debugging())
+    here = Path.cwd()
+    if resume is not None and not (node_rank and command):  # such a node gets the run from node 0
+        job = resumed(job, resume)
+    elif name and run_dir is None and node_rank in (None, 0):
+        job = ask_about_namesake(job)
+    quiet = run_dir is not None or as_json  # the head of an allocation speaks for all nodes
+
+    def begun(run: RunDir, said: str) -> None:
+        if not quiet:
+            console.say(f"rankup: {said}; {shown(run.path)}")
+
+    view = LineView(to_stderr=as_json)
+    result = execute(job, view, debug=console.debugging(), begun=begun)
+    os.chdir(here)
     if as_json:
         console.print_json(_as_dict(result))  # the error is in it
     elif result.error is not None:
         console.draw_error(result.error)
-    elif result.code > 128:
-        print(
-            f"ended by {signal.Signals(result.code - 128).name}; logs in {result.run.logs}", file=sys.stderr
-        )
+    if result.lost is not None and not as_json:
+        console.draw_error(result.lost)
+    for line in end_lines(result, node_rank or 0) if not quiet else ():
+        console.say(line)
     raise typer.Exit(result.code)
 
 
@@ -76,4 +98,5 @@ def _given(context: typer.Context) -> list[str]:
 def _as_dict(result: Result) -> dict[str, object]:
     outcome = {"code": result.code, "run": str(result.run.path), "seconds": round(result.seconds, 3)}
     failure = {"worker_code": result.worker_code, "failed_rank": result.failed_rank}
-    return {**outcome, **failure, "error": result.error.as_dict() if result.error else None}
+    errors = {"error": result.error, "lost": result.lost}
+    return {**outcome, **failure, **{key: e.as_dict() if e else None for key, e in errors.items()}}

@@ -1,4 +1,4 @@
-"""``rankup status``: how submitted runs stand, by one question to the scheduler."""
+"""``rankup status``: how runs stand, those that were submitted by one question to the scheduler."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def status(
     elif runs:
         print("\n".join(_table(runs)))
     else:
-        print(f"no job was submitted below {runs_root}")
+        print(f"there is no run below {runs_root}")
     for error in silent:
         if not as_json:
             console.draw_error(error)
@@ -55,7 +55,7 @@ def status(
 
 
 def _table(runs: list[tuple[Submitted, Standing]]) -> list[str]:
-    rows = [(s.id, job.spec.name, s.word, _time(s), _where_or_why(s), shown(job.run.path)) for job, s in runs]
+    rows = [_row(job, standing) for job, standing in runs]
     head = ("job", "name", "state", "time", "where or why", "run directory")
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(5)]
     lines = []
@@ -67,12 +67,17 @@ def _table(runs: list[tuple[Submitted, Standing]]) -> list[str]:
     return lines
 
 
+def _row(job: Submitted, s: Standing) -> tuple[str, ...]:
+    ident = "local" if job.scheduler == "run" else s.id
+    return ident, job.spec.name, s.word, _time(s), _where_or_why(s), shown(job.run.path)
+
+
 def _details(job: Submitted, standing: Standing) -> list[str]:
     traces = standing.traces
     facts = {
         "task": "" if job.task is None else str(job.task),
         "state": standing.word + (f": {standing.reason}" if standing.reason else ""),
-        "job": " ".join(job.ids()),
+        "job": "" if job.scheduler == "run" else " ".join(job.ids()),
         "queue": standing.queue,
         "nodes": standing.nodes,
         "time": _time(standing),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -13,6 +12,7 @@ from typing import Annotated
 import typer
 
 from rankup.cli import console
+from rankup.cli.going_on import end_lines
 from rankup.cli.options import JsonOption, NprocOption, ResumeWithOption, resume_variables
 from rankup.cli.training_options import training_from, training_options
 from rankup.cli.workload_job import require_torch, workload_job
@@ -85,8 +85,6 @@ def train(
         console.draw_error(result.error)
     elif result.code == 0:
         print(f"records    {result.run.records}", file=sys.stderr if as_json else sys.stdout)
-    elif result.code > 128:
-        print(
-            f"ended by {signal.Signals(result.code - 128).name}; logs in {result.run.logs}", file=sys.stderr
-        )
+    for line in end_lines(result) if result.code != 0 else ():
+        console.say(line)
     raise typer.Exit(result.code)
