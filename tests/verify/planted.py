@@ -253,9 +253,6 @@ FAULTS = [
         post="value = loss.item()",
         behind="if best < math.inf:\n    break\nbest = value",
     ),
-    Planted(
-        "variable_of_the_body_used_after_it", ("worker-failed",), behind="run.metrics['loss'] = loss.item()"
-    ),
     Planted("time", ("not-deterministic",), pre="x = x * (1 + time.time() % 1)"),
     Planted(
         "seeded_by_the_system",
@@ -328,6 +325,8 @@ RIGHT = [
     Planted("plain_on_two", processes=2, behind=EVALUATION),
     Planted("plain_on_three", processes=3),
     Planted("flat", loop=FLAT),
+    # A save at the end of an epoch waits for this code, so that no resume begins in front of it.
+    Planted("variable_of_the_body_used_after_it", behind="run.metrics['loss'] = loss.item()"),
     Planted("by_steps", loop="for x, y in run.steps(data, steps=15):\n{flat}"),
     Planted("one_epoch", loop="for x, y in run.steps(data, epochs=1):\n{flat}"),
     Planted(
