@@ -184,6 +184,8 @@ class WeightPenalty(OneLoop):
 class InputGradient(OneLoop):
     """Double backward: a penalty on the gradient of the loss by the input."""
 
+    expected = expect(fsdp=RAISED, any_world="plain-backward")  # torch's fsdp gathers for one backward pass
+
     def body(self, model: Any, opt: Any, x: Any, y: Any, step: int) -> None:
         opt.zero_grad()
         x = x.clone().requires_grad_()
@@ -206,6 +208,8 @@ class Adversarial(OneLoop):
 
 class Physics(OneLoop):
     """A physics-informed network: derivatives by the input in the loss."""
+
+    expected = expect(fsdp=RAISED, any_world="plain-backward")
 
     def body(self, model: Any, opt: Any, x: Any, y: Any, step: int) -> None:
         opt.zero_grad()

@@ -59,6 +59,7 @@ hand_over() { # TO
   [ -z "$told" ] || [ -n "$untold" ] || code_for_scheduler=0
 }
 # A node that PBS does not reach any more.
+# shellcheck disable=SC2317,SC2329 # jobs of one node do not ask
 is_lost() { timeout 20 pbsnodes "$1" 2>/dev/null | grep -Eiq '^ *state = .*(down|unknown|stale)'; }
 
 # ---- The run directory ---------------------------------------------------------------------------------------------
