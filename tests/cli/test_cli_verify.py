@@ -142,6 +142,7 @@ def test_what_differs_without_any_kill_is_laid_to_the_script(
     assert answer["scenarios"][0]["finding"]["place"].startswith("at step 1 ")
 
 
+@pytest.mark.campaign  # the same with more kills is the verify campaign
 @pytest.mark.timeout(400)
 def test_mnist_cnn_with_dropout_shuffle_and_augmentation_survives_a_kill_bit_for_bit(tmp_path: Path):
     code, answer = verify(
@@ -153,6 +154,7 @@ def test_mnist_cnn_with_dropout_shuffle_and_augmentation_survives_a_kill_bit_for
     assert answer["scenarios"][1]["kills"] == 1
 
 
+@pytest.mark.campaign
 @pytest.mark.timeout(400)
 def test_on_another_number_of_processes_the_same_samples_make_the_same_model_to_rounding(tmp_path: Path):
     code, answer = verify(
