@@ -604,7 +604,8 @@ SAVES = "trap '{word}exit 0' TERM; echo begun; while :; do sleep 0.1; done"
 SAYS_DONE = 'echo "done" >"$RANKUP_RUN_DIR/outcome"; '
 
 
-@pytest.mark.parametrize(("word", "ends"), [("", (0, "requeue")), (SAYS_DONE, (0, "done"))])  # dependents wait for the next
+# The stand-in job has dependents: they wait for its successor, so both ends are good ones.
+@pytest.mark.parametrize(("word", "ends"), [("", (0, "requeue")), (SAYS_DONE, (0, "done"))])
 def test_what_ends_well_because_its_time_is_up_is_done_only_if_it_says_so(
     tmp_path: Path, word: str, ends: tuple[int, str]
 ):
