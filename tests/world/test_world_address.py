@@ -8,7 +8,7 @@ import pytest
 
 from rankup.errors import RankupError
 from rankup.world import World
-from rankup.world.address import FIRST_PORT, LAST_PORT, interface_of, rendezvous, route_to
+from rankup.world.address import FIRST_PORT, LAST_PORT, Meeting, interface_of, rendezvous, route_to
 
 SRUN = World(
     rank=3, local_rank=1, world_size=4, local_world_size=2, node_rank=1, num_nodes=2, hosts=("n1", "n2"),
@@ -40,15 +40,15 @@ def test_the_interface_that_holds_an_address(address, interface):
 
 def test_what_is_exported_decides():
     env = {"MASTER_ADDR": "10.1.2.3", "MASTER_PORT": "29500"}
-    assert rendezvous(SRUN, env) == ("10.1.2.3", 29500)
+    assert rendezvous(SRUN, env) == Meeting("10.1.2.3", (29500,))
 
 
 def test_without_an_export_it_is_the_first_host():
-    assert rendezvous(SRUN, {})[0] == "n1"
+    assert rendezvous(SRUN, {}).host == "n1"
 
 
 def test_without_hosts_one_node_meets_on_its_loopback():
-    assert rendezvous(ONE_NODE, {})[0] == "127.0.0.1"
+    assert rendezvous(ONE_NODE, {}).host == "127.0.0.1"
 
 
 def test_several_nodes_without_hosts_are_told_what_to_export():
@@ -62,10 +62,10 @@ def test_several_nodes_without_hosts_are_told_what_to_export():
 def test_all_ranks_derive_the_same_port_below_the_ephemeral_range():
     env = {"SLURM_STEP_ID": "0"}
     ports = {
-        rendezvous(dataclasses.replace(SRUN, rank=rank, node_rank=rank // 2), env)[1] for rank in range(4)
+        rendezvous(dataclasses.replace(SRUN, rank=rank, node_rank=rank // 2), env).port for rank in range(4)
     }
     assert len(ports) == 1
-    many = [rendezvous(dataclasses.replace(SRUN, job_id=str(job)), env)[1] for job in range(500)]
+    many = [rendezvous(dataclasses.replace(SRUN, job_id=str(job)), env).port for job in range(500)]
     assert min(many) >= FIRST_PORT and max(many) <= LAST_PORT < 32768
     assert len(set(many)) > 480
 
@@ -81,7 +81,7 @@ def test_all_ranks_derive_the_same_port_below_the_ephemeral_range():
     ids=["another job", "another task of the array", "a requeue", "another step of the job"],
 )
 def test_another_start_meets_at_another_port(world, env):
-    assert rendezvous(world, env)[1] != rendezvous(SRUN, {"SLURM_STEP_ID": "0"})[1]
+    assert rendezvous(world, env).port != rendezvous(SRUN, {"SLURM_STEP_ID": "0"}).port
 
 
 def test_ranks_of_mpirun_agree_whatever_the_scheduler_told_them():
@@ -89,8 +89,8 @@ def test_ranks_of_mpirun_agree_whatever_the_scheduler_told_them():
     namespace = {"PMIX_NAMESPACE": "1263337473"}
     in_step = rendezvous(MPI, {**namespace, "SLURM_STEP_ID": "0"})
     assert in_step == rendezvous(MPI, namespace)
-    assert in_step[1] == rendezvous(dataclasses.replace(MPI, job_id=None), namespace)[1]
-    assert in_step[1] != rendezvous(MPI, {"PMIX_NAMESPACE": "2"})[1]
+    assert in_step.port == rendezvous(dataclasses.replace(MPI, job_id=None), namespace).port
+    assert in_step.port != rendezvous(MPI, {"PMIX_NAMESPACE": "2"}).port
 
 
 def test_one_node_without_anything_else_shares_its_launchers_process():

@@ -7,8 +7,6 @@ sections where others wait for a download. With a world size of 1 there is none.
 
 from __future__ import annotations
 
-import errno
-import ipaddress
 import os
 import socket
 import sys
@@ -20,17 +18,14 @@ import torch.distributed as dist
 
 from rankup.errors import RankupError
 from rankup.runtime.control import Control
+from rankup.runtime.meeting import meet
 from rankup.runtime.open_files import check_limit, is_too_few, raise_limit, too_few
 from rankup.runtime.parting import part_well
 from rankup.strategies.groups import gloo_group, has_groups
-from rankup.strategies.versions import TORCH
 from rankup.world import World
 from rankup.world.address import interface_of, rendezvous, route_to
 
 PATIENCE = timedelta(days=1)
-# Before torch 2.8 its newer store (the same to those that dial it) refuses a socket that listens already.
-_NEWER_STORE = TORCH >= (2, 8)
-
 
 _control: Control | None = None  # of this process
 
@@ -99,54 +94,9 @@ def _init_default(world: World, backend: str, timeout: timedelta) -> None:
         store = dist.PrefixStore(f"rankup/attempt-{attempt}", store)  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=timeout)
         return
-    host, port = rendezvous(world, os.environ)
-    store = dist.TCPStore(  # type: ignore[attr-defined]
-        host,
-        port,
-        world.world_size,
-        is_master=world.rank == 0,
-        timeout=timeout,
-        master_listen_fd=_listen(world, host, port) if world.rank == 0 else None,
-        use_libuv=_NEWER_STORE,
-    )
     dist.init_process_group(
-        backend, store=store, rank=world.rank, world_size=world.world_size, timeout=timeout
+        backend, store=meet(world, timeout), rank=world.rank, world_size=world.world_size, timeout=timeout
     )
-
-
-def _listen(world: World, host: str, port: int) -> int:
-    """A listening socket on the one address that the peers dial; left to itself the store takes every interface.
-
-    On the head its own name often resolves to 127.0.1.1: then it is the address from which packets to a peer leave,
-    and every interface where no peer is known.
-    """
-    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    if world.num_nodes > 1 and ipaddress.ip_address(address[0]).is_loopback:
-        peers = [peer for peer in world.hosts if peer not in (host, socket.gethostname())]
-        here = route_to(peers[0]) if peers else "0.0.0.0"
-        family, kind, _, _, address = socket.getaddrinfo(here, port, type=socket.SOCK_STREAM)[0]
-    server = socket.socket(family, kind)
-    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        server.bind(address)
-    except OSError as error:
-        server.close()
-        if error.errno == errno.EADDRNOTAVAIL:
-            raise RankupError(
-                "head-elsewhere",
-                f"rank 0 runs on {socket.gethostname()}, which does not have the address {address[0]}",
-                context=f"MASTER_ADDR={host}",
-                hint="MASTER_ADDR has to be an address of the machine that runs rank 0",
-                exit_code=1,
-            ) from error
-        raise RankupError(
-            "port-in-use",
-            f"rank 0 cannot listen on {address[0]}:{port}: {error.strerror}",
-            hint="another job may hold the port: export MASTER_PORT with a free one on all ranks",
-            exit_code=1,
-        ) from error
-    server.listen(socket.SOMAXCONN)
-    return server.detach()
 
 
 def _choose_interface(world: World) -> None:
@@ -156,7 +106,7 @@ def _choose_interface(world: World) -> None:
     if world.num_nodes == 1:
         name: str | None = "lo0" if sys.platform == "darwin" else "lo"
     else:
-        head = os.environ.get("MASTER_ADDR") or rendezvous(world, os.environ)[0]
+        head = os.environ.get("MASTER_ADDR") or rendezvous(world, os.environ).host
         others = [host for host in world.hosts if host not in (head, socket.gethostname())]
         peer = others[0] if world.node_rank == 0 and others else head
         try:

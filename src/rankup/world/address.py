@@ -8,6 +8,7 @@ import socket
 import struct
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from rankup.errors import RankupError
 from rankup.world.ports import FIRST_PORT, LAST_PORT
@@ -17,6 +18,7 @@ from rankup.world.world import World
 _SIOCGIFADDR = 0x8915
 # What all ranks of one mpirun share, and no other mpirun has: Open MPI's PMIx, older Open MPI, PALS.
 _MPI_JOB = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PALS_APID")
+_CANDIDATES = 4  # ports: other jobs on the head may have come to the same one
 
 
 def route_to(host: str) -> str:
@@ -57,14 +59,33 @@ def interface_of(address: str) -> str | None:
     return None
 
 
-def rendezvous(world: World, env: Mapping[str, str] = os.environ) -> tuple[str, int]:
-    """(host, port) at which rank 0 listens and all others meet it; the same on every rank, without a message.
+@dataclass(frozen=True)
+class Meeting:
+    """Where rank 0 listens and all others meet it; the same on every rank, without a message.
 
-    The host is MASTER_ADDR, else the first of ``world.hosts``, else 127.0.0.1 where there is one node. The
-    port is MASTER_PORT, else derived from what all ranks of this start share. Raises ``no-rendezvous`` where
-    they share nothing, and says what to export.
+    With a ``mark``, which no other start has, the port is the first of ``ports`` that rank 0 finds free.
     """
-    return _host(world, env), _port(world, env)
+
+    host: str
+    ports: tuple[int, ...]
+    mark: str | None = None
+
+    @property
+    def port(self) -> int:
+        return self.ports[0]
+
+
+def rendezvous(world: World, env: Mapping[str, str] = os.environ) -> Meeting:
+    """The host is MASTER_ADDR, else the first of ``world.hosts``, else 127.0.0.1 where there is one node.
+
+    The port is MASTER_PORT, else one of a few that are derived from what all ranks of this start share. Raises
+    ``no-rendezvous`` where they share nothing, and says what to export.
+    """
+    host = _host(world, env)
+    if env.get("MASTER_PORT", "").strip():
+        return Meeting(host, (_given_port(env),))
+    mark = "/".join(_shared(world, env))
+    return Meeting(host, tuple(_derived_port(mark, i) for i in range(_CANDIDATES)), mark)
 
 
 def _host(world: World, env: Mapping[str, str]) -> str:
@@ -77,18 +98,20 @@ def _host(world: World, env: Mapping[str, str]) -> str:
     raise _nowhere(world, "MASTER_ADDR", "no variable tells which host is the first")
 
 
-def _port(world: World, env: Mapping[str, str]) -> int:
-    if env.get("MASTER_PORT", "").strip():
-        port = whole_number(env, "MASTER_PORT")
-        if not 0 < port < 65536:
-            raise RankupError(
-                "bad-port",
-                f"MASTER_PORT is {port}, which is no port",
-                context="ports go from 1 to 65535",
-                hint=f"unset MASTER_PORT, or export one from {FIRST_PORT} to {LAST_PORT}",
-            )
-        return port
-    digest = hashlib.sha256("/".join(_shared(world, env)).encode("utf-8", "surrogateescape")).digest()
+def _given_port(env: Mapping[str, str]) -> int:
+    port = whole_number(env, "MASTER_PORT")
+    if not 0 < port < 65536:
+        raise RankupError(
+            "bad-port",
+            f"MASTER_PORT is {port}, which is no port",
+            context="ports go from 1 to 65535",
+            hint=f"unset MASTER_PORT, or export one from {FIRST_PORT} to {LAST_PORT}",
+        )
+    return port
+
+
+def _derived_port(mark: str, index: int) -> int:
+    digest = hashlib.sha256(f"{mark}/{index}".encode("utf-8", "surrogateescape")).digest()
     return FIRST_PORT + int.from_bytes(digest[:8], "big") % (LAST_PORT - FIRST_PORT + 1)
 
 

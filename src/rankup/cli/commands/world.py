@@ -46,8 +46,9 @@ def gather() -> dict[str, Any]:
     facts["omp_num_threads"] = os.environ.get("OMP_NUM_THREADS")
     facts |= {"rendezvous": None, "address": None, "interface": None, "problem": None}
     try:
-        head, port = rendezvous(me)
-        facts["rendezvous"] = f"[{head}]:{port}" if ":" in head else f"{head}:{port}"
+        meeting = rendezvous(me)
+        head = meeting.host
+        facts["rendezvous"] = f"[{head}]:{meeting.port}" if ":" in head else f"{head}:{meeting.port}"
         facts["address"] = route_to(head)
         facts["interface"] = interface_of(facts["address"])
     except RankupError as error:

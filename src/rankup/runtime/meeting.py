@@ -1,0 +1,148 @@
+"""Where ranks meet that no agent brings together: a store at rank 0, on a port that may be another job's.
+
+``MASTER_PORT`` says the port, or all ranks work out the same few. Rank 0 listens on the first of them that is free, and
+leaves a mark there that is this start's alone; the others dial each until they find it.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import socket
+import threading
+import time
+from datetime import timedelta
+
+import torch.distributed as dist
+
+from rankup.errors import RankupError
+from rankup.strategies.versions import TORCH
+from rankup.world import World
+from rankup.world.address import Meeting, rendezvous, route_to
+
+# Before torch 2.8 its newer store (the same to those that dial it) refuses a socket that listens already.
+_NEWER_STORE = TORCH >= (2, 8)
+_MARK = "rankup/start"
+_DIAL_S = 3.0
+
+
+def meet(world: World, timeout: timedelta) -> dist.Store:
+    """The store of this start. Raises ``port-in-use``, ``head-elsewhere``, and torch's ``RuntimeError``."""
+    meeting = rendezvous(world, os.environ)
+    if meeting.mark is None:
+        listener = _listen(world, meeting.host, meeting.port, held=True) if world.rank == 0 else None
+        return _store(world, meeting.host, meeting.port, timeout, listener, wait=True)
+    return _host(world, meeting, timeout) if world.rank == 0 else _join(world, meeting, timeout)
+
+
+def _host(world: World, meeting: Meeting, timeout: timedelta) -> dist.Store:
+    for port in meeting.ports:
+        try:
+            listener = _listen(world, meeting.host, port, held=False)
+        except RankupError as error:
+            if error.code == "port-in-use" and port != meeting.ports[-1]:
+                continue
+            raise
+        store = _store(world, meeting.host, port, timeout, listener)
+        store.set(_MARK, str(meeting.mark))
+        return store
+    raise AssertionError("a meeting has at least one port")
+
+
+def _join(world: World, meeting: Meeting, timeout: timedelta) -> dist.Store:
+    deadline = time.monotonic() + timeout.total_seconds()
+    dials: dict[int, _Dial] = {}
+    while time.monotonic() < deadline:
+        for port in meeting.ports:
+            if port not in dials or not dials[port].is_alive():
+                dials[port] = _Dial(world, meeting, port)
+                dials[port].start()
+            dials[port].join(_DIAL_S)
+            store = dials[port].store
+            if store is not None:
+                store.set_timeout(timeout)
+                return store
+        time.sleep(0.2)
+    raise RuntimeError(
+        f"rank 0 did not answer within {timeout.total_seconds():g} s at {meeting.host}, "
+        f"port {' or '.join(map(str, meeting.ports))}"
+    )
+
+
+class _Dial(threading.Thread):
+    """Asks one port whose it is. A thread: torch waits without end for the answer of a program that gives none."""
+
+    def __init__(self, world: World, meeting: Meeting, port: int) -> None:
+        super().__init__(daemon=True)
+        self.store: dist.Store | None = None
+        self._world, self._meeting, self._port = world, meeting, port
+
+    def run(self) -> None:
+        host = self._meeting.host
+        try:
+            with socket.create_connection((host, self._port), timeout=_DIAL_S):
+                pass  # torch would try again and again where nobody listens
+            store = _store(self._world, host, self._port, timedelta(seconds=_DIAL_S))
+            if store.check([_MARK]) and store.get(_MARK).decode() == self._meeting.mark:
+                self.store = store
+        except (OSError, RuntimeError):
+            pass  # nobody, or no store
+
+
+def _store(
+    world: World,
+    host: str,
+    port: int,
+    timeout: timedelta,
+    listener: int | None = None,
+    *,
+    wait: bool = False,
+) -> dist.Store:
+    """Without ``wait`` the other end does not count us: it may be another job's."""
+    return dist.TCPStore(  # type: ignore[attr-defined,no-any-return]
+        host,
+        port,
+        world.world_size,
+        is_master=listener is not None,
+        timeout=timeout,
+        wait_for_workers=wait,
+        master_listen_fd=listener,
+        use_libuv=_NEWER_STORE,
+    )
+
+
+def _listen(world: World, host: str, port: int, *, held: bool) -> int:
+    """A listening socket on the one address that the peers dial; left to itself the store takes every interface.
+
+    On the head its own name often resolves to 127.0.1.1: then it is the address from which packets to a peer leave,
+    and every interface where no peer is known. ``held``: the port is kept for us by a socket that is bound to it.
+    """
+    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    if world.num_nodes > 1 and ipaddress.ip_address(address[0]).is_loopback:
+        peers = [peer for peer in world.hosts if peer not in (host, socket.gethostname())]
+        here = route_to(peers[0]) if peers else "0.0.0.0"
+        family, kind, _, _, address = socket.getaddrinfo(here, port, type=socket.SOCK_STREAM)[0]
+    server = socket.socket(family, kind)
+    if held:  # else a port that is kept for another job could be taken from it
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        server.bind(address)
+        server.listen(socket.SOMAXCONN)
+    except OSError as error:
+        server.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise RankupError(
+                "head-elsewhere",
+                f"rank 0 runs on {socket.gethostname()}, which does not have the address {address[0]}",
+                context=f"MASTER_ADDR={host}",
+                hint="MASTER_ADDR has to be an address of the machine that runs rank 0",
+                exit_code=1,
+            ) from error
+        raise RankupError(
+            "port-in-use",
+            f"rank 0 cannot listen on {address[0]}:{port}: {error.strerror}",
+            hint="another job may hold the port: export MASTER_PORT with a free one on all ranks",
+            exit_code=1,
+        ) from error
+    return server.detach()
