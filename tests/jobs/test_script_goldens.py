@@ -34,7 +34,7 @@ USUAL: dict[str, dict[str, Any]] = {
 CPUS = {"sockeye": 6, "alliance": 10}
 
 
-def shapes(gpus: int) -> dict[str, dict[str, int]]:
+def shapes(gpus: int) -> dict[str, dict[str, Any]]:
     return {
         "cpu": {"nodes": 1, "gpus_per_node": 0},
         "one-gpu": {"nodes": 1, "gpus_per_node": 1},
@@ -53,6 +53,8 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
         for shape, sizes in shapes(site.node.gpus).items():
             if sizes["gpus_per_node"] and name in CPUS:
                 sizes = {**sizes, "cpus_per_task": CPUS[name]}
+            if name == "cyclone" and shape == "cpu":
+                sizes = {**sizes, "venv": "$HOME/venv"}  # its modules are for jobs with GPUs
             for launcher in site.launchers:
                 made[f"{name}-{shape}-{launcher}"] = (name, {**usual, **sizes, "launcher": launcher})
     two = {"nodes": 2, "gpus_per_node": 4, "time": "1h", "python": "python"}
@@ -75,6 +77,7 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
             {"command": ("./simulate", "x"), "nproc_per_node": 2, "launcher": "torchrun", "python": "python"},
         ),
         "pbs-array": ("pbs", {**two, "array": "1-4"}),
+        "pbs-two-processes": ("pbs", {"nproc_per_node": 2, "time": "1h", "python": "python"}),
         "local-two": ("local", {"nproc_per_node": 2, "python": "python", "time": "1h"}),
         "local-one": ("local", {"python": "python"}),
     }
@@ -104,6 +107,18 @@ def test_a_script_is_the_golden_one(tmp_path: Path, name: str):
     if os.environ.get("RANKUP_WRITE_GOLDENS"):
         path.write_text(made)
     assert made == path.read_text()
+
+
+def test_the_sites_mpi_is_loaded_where_the_job_names_none(tmp_path: Path):
+    def load(*modules: str) -> str:
+        flags = {"nodes": 2, "account": "a", "modules": modules, "launcher": "mpirun"}
+        (tmp_path / "train.py").touch()
+        job = resolve(flags, command=COMMAND, file=None, site="sockeye", env={}, folder=tmp_path)
+        lines = render(job.spec, job.site, RUN).splitlines()
+        return next(line for line in lines if line.startswith("module load"))
+
+    assert load("gcc").startswith("module load gcc openmpi ||")
+    assert load("openmpi/4.1.1", "gcc").startswith("module load openmpi/4.1.1 gcc ||")
 
 
 def test_no_golden_file_is_left_over():

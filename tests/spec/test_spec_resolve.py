@@ -82,7 +82,8 @@ def test_memory_follows_the_gpus_where_the_site_shares_it_out(tmp_path):
 def test_the_running_python_runs_the_script_where_no_environment_is_given(tmp_path):
     assert ask(tmp_path).spec.python == sys.executable
     assert ask(tmp_path, venv="env").spec.python == "python"
-    assert ask(tmp_path, site="cyclone").spec.python == "python"  # its modules bring one
+    assert ask(tmp_path, site="cyclone", gpus_per_node=1).spec.python == "python"  # its modules bring one
+    assert ask(tmp_path, site="cyclone").spec.python == sys.executable  # they are for jobs with GPUs
 
 
 @pytest.mark.parametrize(("command", "name"), [(("train.py",), "train"), (("-m", "pkg.my mod"), "my-mod")])

@@ -40,7 +40,7 @@ FACTS = {
             "PyTorch/1.12.0-foss-2022a-CUDA-11.7.0", "torchvision/0.13.1-foss-2022a-CUDA-11.7.0",
             "cuDNN/8.4.1.50-CUDA-11.7.0", "CUDA/11.7.0", "NCCL/2.12.12-GCCcore-11.3.0-CUDA-11.7.0",
         )},
-        {"scheduler": "slurm", "output": "logs/{name}_%j.out", "error": "logs/{name}_%j.err"},
+        {"scheduler": "slurm", "output": "{name}_%j.out", "error": "{name}_%j.err"},
     ),
     "eap": (
         {"gpus_per_node": 4, "nodes": 2},
@@ -155,6 +155,7 @@ def test_a_project_may_adapt_a_built_in_profile_without_a_new_name(tmp_path, own
         ('scheduler = "slurm"\n[defaults]\npartition = "x"', "unknown-key", "'partition'"),
         ('scheduler = "slurm"\n[defaults]\ntime = 90', "bad-time", "[defaults]"),
         ('scheduler = "slurm"\nrequired = ["acount"]', "unknown-key", "did you mean 'account'"),
+        ('scheduler = "slurm"\noutput = "logs/%j"', "bad-profile", "SLURM ends the job without a word"),
         ("extends = 1", "bad-profile", "extends"),
         ('extends = "x"', "unknown-site", "'x'"),
         ('extends = "wrong"', "unknown-site", "wrong"),

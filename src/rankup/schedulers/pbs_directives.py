@@ -39,7 +39,7 @@ def _processes(spec: JobSpec) -> int:
 
 def _select(spec: JobSpec, site: Site) -> list[str]:
     parts = [f"select={spec.nodes}"]
-    parts += [f"ncpus={spec.cpus_per_node}"] if spec.cpus_per_node else []
+    parts += [f"ncpus={spec.agent_cpus}"] if spec.agent_cpus else []
     parts += [f"mpiprocs={_processes(spec)}"]
     parts += [f"ompthreads={spec.cpus_per_task}"] if spec.cpus_per_task else []
     parts += [f"ngpus={spec.gpus_per_node}"] if spec.gpus_per_node else []

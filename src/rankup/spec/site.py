@@ -55,12 +55,16 @@ class Slurm(BaseModel):
 
 
 class Mpi(BaseModel):
-    """Whose mpirun, and what the site adds to it; ``flags`` replace our own binding and mapping options."""
+    """Whose mpirun, and what the site adds to it; ``flags`` replace our own binding and mapping options.
+
+    ``module`` brings it, where the job's own modules do not.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["openmpi", "pals"] = "openmpi"
     flags: tuple[str, ...] = ()
+    module: str = ""
 
 
 class Container(BaseModel):
@@ -81,7 +85,8 @@ class Site(BaseModel):
     (``account``). ``python`` is the version of the Python that the site's modules bring. ``env`` is exported in every
     job; ``paths`` are put before a variable's value (LD_LIBRARY_PATH), and the job's shell expands ``$HOME`` and its
     like in them. ``output`` and ``error`` are the site's names
-    for log files, for scripts that are submitted by hand; ``{name}`` is the job's. ``fill_node`` asks to use all GPUs
+    for log files, for scripts that are submitted by hand; ``{name}`` is the job's, and no folder may be needed that is not
+    there. ``fill_node`` asks to use all GPUs
     of a node before a second node.
     """
 
@@ -107,3 +112,12 @@ class Site(BaseModel):
     paths: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     defaults: dict[str, Any] = Field(default_factory=dict)
     when: dict[Literal["cpu", "gpu", "one_node", "many_nodes"], dict[str, Any]] = Field(default_factory=dict)
+
+    @field_validator("output", "error")
+    @classmethod
+    def _beside_the_script(cls, path: str) -> str:
+        if "/" in path and not path.startswith("/"):
+            raise ValueError(
+                f"{path!r} is below a folder: where it is missing, SLURM ends the job without a word"
+            )
+        return path

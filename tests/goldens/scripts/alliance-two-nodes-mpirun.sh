@@ -95,7 +95,7 @@ if ! type module >/dev/null 2>&1; then
     [ -r "$init" ] && . "$init" && break
   done
 fi
-module load StdEnv/2020 gcc/11.3.0 python/3.8.10 cuda/11.7 nccl/2.12.12 || finish failed 1
+module load StdEnv/2020 gcc/11.3.0 python/3.8.10 cuda/11.7 nccl/2.12.12 openmpi || finish failed 1
 # shellcheck disable=SC1091
 . "$HOME"/venv/bin/activate || finish failed 1
 export PYTHONUNBUFFERED=1

@@ -84,14 +84,8 @@ finish() { # WORD CODE
 
 # ---- The environment -----------------------------------------------------------------------------------------------
 cd /work/user/project || finish failed 1
-# Batch shells do not always know `module`.
-if ! type module >/dev/null 2>&1; then
-  for init in "${MODULESHOME:-/nowhere}/init/bash" "${LMOD_PKG:-/nowhere}/init/bash" /etc/profile.d/{lmod,modules,z00_lmod}.sh; do
-    # shellcheck disable=SC1090
-    [ -r "$init" ] && . "$init" && break
-  done
-fi
-module load PyTorch/1.12.0-foss-2022a-CUDA-11.7.0 torchvision/0.13.1-foss-2022a-CUDA-11.7.0 cuDNN/8.4.1.50-CUDA-11.7.0 CUDA/11.7.0 NCCL/2.12.12-GCCcore-11.3.0-CUDA-11.7.0 || finish failed 1
+# shellcheck disable=SC1091
+. "$HOME"/venv/bin/activate || finish failed 1
 export PYTHONUNBUFFERED=1
 export OMP_NUM_THREADS=10
 

@@ -18,7 +18,7 @@ def environment(spec: JobSpec, site: Site) -> list[str]:
         "# ---- The environment ".ljust(118, "-"),
         f"cd {path_code(str(spec.folder))} || finish failed 1",
         *(["# Yours, before the modules:", *spec.pre_modules] if spec.pre_modules else []),
-        *_modules(spec),
+        *_modules(spec, site),
         *_venv(spec),
         *_conda(spec),
         *_paths(site),
@@ -58,12 +58,16 @@ def _threads(spec: JobSpec, site: Site) -> list[str]:
     return [each, f"export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-{share}}} # torchrun would say 1"]
 
 
-def _modules(spec: JobSpec) -> list[str]:
-    if not (spec.modules or spec.module_purge):
+def _modules(spec: JobSpec, site: Site) -> list[str]:
+    modules = spec.modules
+    mpi = site.mpi.module if spec.launcher == "mpirun" or spec.fanout == "mpiexec" else ""
+    if mpi and not any(module.partition("/")[0] == mpi.partition("/")[0] for module in modules):
+        modules = (*modules, mpi)
+    if not (modules or spec.module_purge):
         return []
     init = files("rankup.jobs.script").joinpath("modules.sh").read_text().rstrip("\n").split("\n")
     purge = ["module purge"] if spec.module_purge else []
-    load = [f"module load {' '.join(map(code, spec.modules))} || finish failed 1"] if spec.modules else []
+    load = [f"module load {' '.join(map(code, modules))} || finish failed 1"] if modules else []
     return [*init, *purge, *load]
 
 
