@@ -104,7 +104,7 @@ def test_explain_config_only_explains(slurm, capfd):
 def test_interactive_becomes_the_schedulers_client(slurm, capfd, tmp_path, monkeypatch):
     became = []
     monkeypatch.setattr(os, "execvpe", lambda *call: became.append(call) or exit(0))
-    run(capfd, *SUBMIT, "--interactive", "--nodes", "2", "train.py")
+    run(capfd, *SUBMIT, "--interactive", "--nodes", "2")
     ((program, command, env),) = became
     assert program == "salloc" and "--nodes=2" in command
     assert not (tmp_path / "work" / "runs").exists()

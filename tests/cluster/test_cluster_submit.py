@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 
 import pytest
@@ -25,3 +26,15 @@ def test_submit_follow_to_the_end_with_the_jobs_own_code(cluster: Lab):
         status = cluster.run(HEAD, [*RANKUP, "status", "--json", f"ends{code}"])
         (run,) = json.loads(status.out)
         assert (run["state"], run["code"]) == ("failed" if code else "done", code)
+
+
+def test_an_interactive_shell_needs_no_script_and_is_on_the_node(cluster: Lab):
+    """As typed at a terminal, which ``script`` stands for."""
+    ask = [*RANKUP, "submit", "--site", "slurm", "--time", "5m", "--nodes", "2", "--interactive"]
+    typed = "echo I am on $(uname -n); srun --ntasks-per-node=1 bash -c 'echo task on $(uname -n)'; exit 3\n"
+    terminal = f"script -qec {shlex.quote(shlex.join(ask))} /dev/null <<'END'\n{typed}END\n"
+    done = cluster.run(HEAD, ["bash", "-c", terminal], timeout=60)
+    assert done.code == 3, done.out + done.err
+    said = [line.strip() for line in done.out.splitlines()]
+    assert "I am on node1" in said, done.out
+    assert {"task on node1", "task on node2"} <= set(said), done.out

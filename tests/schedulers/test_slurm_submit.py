@@ -40,7 +40,9 @@ def test_an_interactive_shell_gets_the_same_resources():
     command = SLURM.interactive_command(job(nodes=2, directives=("--qos=short", "-C 'a100 | h100'")), SITE)
     assert command[0] == "salloc"
     assert "--nodes=2" in command
-    assert command[-3:] == ["--qos=short", "-C", "a100 | h100"]
+    at = command.index("srun")
+    assert command[at - 3 : at] == ["--qos=short", "-C", "a100 | h100"]
+    assert command[at + 1 : -1] == ["--interactive", "--preserve-env", "--pty"]
 
 
 @pytest.mark.parametrize(

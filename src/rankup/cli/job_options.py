@@ -164,9 +164,10 @@ def resolved_from(context: typer.Context) -> Resolved:
                 hint=f"options come first: {context.info_name} --nodes 2 {command[0]}",
             )
         file, command = Path(command[0]), ()
-    return resolve(
-        flags_from(context), command=command, file=file, site=asked["site"], env=os.environ, folder=Path.cwd()
-    )
+    flags = flags_from(context)
+    if asked.get("interactive") and not command and file is None:
+        command, flags = ("bash",), {"name": "interactive", **flags}
+    return resolve(flags, command=command, file=file, site=asked["site"], env=os.environ, folder=Path.cwd())
 
 
 def explain(resolved: Resolved) -> str:

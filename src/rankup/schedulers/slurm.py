@@ -60,7 +60,9 @@ class Slurm(Scheduler):
 
     def interactive_command(self, spec: JobSpec, site: Site) -> list[str]:
         raw = [token for directive in spec.directives for token in shlex.split(directive)]
-        return ["salloc", *resources(spec, site), *raw]
+        # Left to itself salloc opens the shell on the login node. This step keeps nothing from those started in it.
+        on_node = ["srun", "--interactive", "--preserve-env", "--pty", os.environ.get("SHELL") or "bash"]
+        return ["salloc", *resources(spec, site), *raw, *on_node]
 
     def status_commands(self, ids: Sequence[str]) -> list[list[str]]:
         """squeue for what waits and runs, sacct for what has ended, scontrol where there is no accounting."""
