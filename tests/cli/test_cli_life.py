@@ -74,6 +74,18 @@ def test_status_survives_the_schedulers_forgetting(submitted, capfd):
     assert "done" in run(capfd, "status", "mine")[1]
 
 
+def test_the_rank_that_failed_first_stands_before_the_log(submitted, capfd):
+    path = submitted("mine")
+    (path / "failure").write_text("1000000000.5 3 node2 1\nValueError: of rank three\n")
+    ends(path, "failed", 1, log="rank 0: connection closed by peer\n")
+    code, out, err = run(capfd, "logs", "mine")
+    assert (code, out) == (0, "rank 0: connection closed by peer\n")
+    assert (
+        err.startswith("rankup: rank 3 on node2 failed first, at 2001-09-09")
+        and "ValueError: of rank three" in err
+    )
+
+
 def test_status_of_nothing_is_no_error(slurm, capfd):
     assert run(capfd, "status")[:2] == (0, "there is no run below runs\n")
     assert run(capfd, "status", "--json")[1] == "[]\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import subprocess
@@ -178,6 +179,18 @@ def test_cancel_marks_the_run_asks_and_leaves_a_word(asked, slurm):
     assert slurm.calls("scancel") == ["scancel 101"]
     assert (job.run.path / "CANCELLED").exists()
     assert job.run.outcome() == "cancelled"
+
+
+@pytest.mark.parametrize(("denied", "there"), [(False, False), (True, True)])
+def test_a_job_that_was_cancelled_before_it_began_leaves_no_secrets(asked, slurm, monkeypatch, denied, there):
+    monkeypatch.setenv("TOKEN", "1234")
+    job = submit(asked(secrets=("TOKEN",)), env=os.environ)
+    slurm.sets(("101", "PENDING", "Priority"))
+    if denied:
+        slurm.has("keeps")
+    with contextlib.suppress(RankupError):
+        cancel(job)
+    assert (job.run.path / "secrets.env").exists() == there
 
 
 def test_a_cancel_that_is_denied_changes_nothing(asked, slurm):

@@ -70,6 +70,8 @@ def _cancel(job: Submitted, scheduler: Scheduler, ids: Sequence[str]) -> None:
     for folder in folders:
         if read_traces(folder).outcome in (None, "requeue"):
             RunDir(folder).write_outcome("cancelled", {"outcome": "cancelled"})
+    if job.task is None:  # no attempt follows that would read them
+        (job.run.path / "secrets.env").unlink(missing_ok=True)
 
 
 def _folders(job: Submitted) -> list[Path]:

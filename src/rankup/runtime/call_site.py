@@ -10,7 +10,7 @@ from types import FrameType
 import torch
 
 _OURS = str(Path(__file__).parents[1]) + os.sep
-_LIBRARIES = (_OURS, str(Path(torch.__file__).parent) + os.sep, str(Path(os.__file__).parent) + os.sep)
+LIBRARIES = (_OURS, str(Path(torch.__file__).parent) + os.sep, str(Path(os.__file__).parent) + os.sep)
 
 
 def call_site(frame: FrameType | None = None) -> str:
@@ -19,7 +19,7 @@ def call_site(frame: FrameType | None = None) -> str:
     at: FrameType | None = frame
     while at is not None:
         name = at.f_code.co_filename
-        if not name.startswith(_LIBRARIES) and not name.startswith("<frozen"):
+        if not name.startswith(LIBRARIES) and not name.startswith("<frozen"):
             return _place(at)
         at = at.f_back
     return _place(innermost)

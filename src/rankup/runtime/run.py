@@ -65,6 +65,7 @@ from rankup.runtime.state import Stateful
 from rankup.runtime.steps import Epoch
 from rankup.runtime.survival import Snapshots, Survival
 from rankup.runtime.training_folder import check_name
+from rankup.runtime.uncaught import show_own_lines
 from rankup.strategies import Strategy
 from rankup.world import World
 
@@ -94,6 +95,7 @@ def init(
 
     Raises RankupError for a contradictory environment, an unreachable rendezvous, or an unknown name.
     """
+    show_own_lines()
     optional = type(None)
     check_types(
         "rankup.init",

@@ -13,6 +13,7 @@ from rankup.cli.runs import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, 
 from rankup.errors import RankupError
 from rankup.jobs.follow import Log
 from rankup.jobs.submitted import find
+from rankup.jobs.traces import read_traces
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -52,6 +53,9 @@ def logs(
     if as_json:
         console.print_json({"run": str(job.run.path), "logs": [str(p) for p in paths], "lines": list(last)})
         return
+    for folder in job.tasks().values() or [job.run.path]:
+        if failure := read_traces(folder).failure:
+            console.say(f"rankup: {failure}")
     view = LineView()
     for line in last:
         view.line(None, "out", line)

@@ -1,0 +1,33 @@
+"""How an error that the script does not catch is shown: with the script's own lines, and none of a library's."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from types import TracebackType
+
+from rankup.errors import RankupError
+from rankup.runtime.call_site import LIBRARIES
+
+_installed = False
+
+
+def show_own_lines() -> None:
+    """From now on, for a ``RankupError`` alone; with ``RANKUP_DEBUG`` all lines are shown."""
+    global _installed
+    if _installed or os.environ.get("RANKUP_DEBUG", "") not in ("", "0"):
+        return
+    _installed = True
+    previous = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not isinstance(error, RankupError):
+            previous(kind, error, trace)
+            return
+        own = [frame for frame in traceback.extract_tb(trace) if not frame.filename.startswith(LIBRARIES)]
+        lines = ["Traceback (most recent call last):\n", *traceback.format_list(own)]
+        lines += traceback.format_exception_only(error)
+        sys.stderr.write("".join(lines))  # at once: other ranks write to the same terminal
+
+    sys.excepthook = hook
