@@ -8,6 +8,11 @@ import pytest
 from pbs_lab import PbsLab, why_not
 
 
+@pytest.fixture(autouse=True)
+def no_leaks() -> None:
+    """Instead of that of all tests: what a host runs is the lab's to end, as the qsub that stays for the next one."""
+
+
 @pytest.fixture(scope="session")
 def pbs() -> Iterator[PbsLab]:
     """For all tests that leave it as they find it."""

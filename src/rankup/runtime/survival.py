@@ -160,7 +160,9 @@ class Survival:
         """Around a loop over ``goal`` epochs or steps (``unit``): resume before the first step, save after the last."""
         self._check_loop(feed, unit, goal)
         self._open, self._feed = True, feed
-        atexit.register(self._let_go)  # a loop that a name holds is closed when modules are gone already
+        # A loop that a name holds is closed when the interpreter ends, where modules are gone already.
+        atexit.register(self._let_go)
+        unregister = atexit.unregister
         try:
             self._begin()
             if (trace := Trace.from_environment(self._run, self._wait)) is not None:
@@ -175,7 +177,7 @@ class Survival:
                 self._trace.left()
             raise
         finally:
-            atexit.unregister(self._let_go)
+            unregister(self._let_go)
             self._let_go()
 
     def _let_go(self) -> None:
