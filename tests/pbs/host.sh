@@ -17,6 +17,7 @@ for folder; do
   n=$((n + 1))
 done
 mount -t tmpfs -o mode=1777 tmp /tmp
+mount -t tmpfs -o mode=1777 tmp /var/tmp # there a qsub that stays serves the next one, which may be another lab's
 closed() { [[ $(stat -c %A "$1") != *[xt] ]]; }
 n=0
 for folder; do

@@ -100,3 +100,36 @@ def test_a_data_set_that_gives_too_few_samples_is_named():
     run = rankup.init()
     with pytest.raises(RankupError, match="gave 3 samples for 4 indices"):
         list(run.batches(Batched(), global_batch=4))
+
+
+KILLED = """
+import os, signal, sys, time, torch, rankup
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 64
+    def __getitem__(self, i):
+        time.sleep(0.02)
+        return torch.full((1,), float(i))
+if __name__ == "__main__":
+    run = rankup.init()
+    model, opt, data = run.prepare(torch.nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=.1), Data(), global_batch=4,
+                                   num_workers=2, multiprocessing_context=sys.argv[1])
+    for x in run.steps(data, epochs=1):
+        model(x).sum().backward(); opt.step(); opt.zero_grad()
+        if run.steps_done == 2: os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_workers_end_with_a_rank_that_is_killed_whatever_started_them(tmp_path: Path):
+    (tmp_path / "train.py").write_text(KILLED)
+    running = [
+        subprocess.Popen(
+            [sys.executable, "train.py", method],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        for method in ("fork", "forkserver", "spawn")
+    ]
+    for process in running:
+        process.communicate(timeout=120)  # one that is left over holds the pipe
+        assert process.returncode == -9

@@ -6,7 +6,9 @@ import atexit
 import difflib
 import inspect
 import multiprocessing
+import os
 import signal
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -54,7 +56,11 @@ def loader_options(options: dict[str, Any], device: torch.device) -> dict[str, A
 
 
 class Shielded:
-    """A worker's first function: SIGTERM to the whole process group must leave it working until its rank has saved."""
+    """A worker's first function: SIGTERM to the whole process group must leave it working until its rank has saved.
+
+    It ends with its rank all the same. torch looks for the end of the process that it was forked from, which is not its
+    rank under forkserver.
+    """
 
     def __init__(self, own: Callable[[int], None] | None) -> None:
         self._own = own
@@ -62,8 +68,14 @@ class Shielded:
     def __call__(self, worker: int) -> None:
         for number in (signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)
+        threading.Thread(target=_end_with, args=(multiprocessing.parent_process(),), daemon=True).start()
         if self._own is not None:
             self._own(worker)
+
+
+def _end_with(rank: Any) -> None:
+    rank.join()
+    os._exit(1)
 
 
 def check_main_guard() -> None:
