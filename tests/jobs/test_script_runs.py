@@ -569,6 +569,7 @@ def test_when_pbs_ends_the_whole_job_the_ranks_are_waited_for(tmp_path: Path, fa
     os.killpg(process.pid, signal.SIGTERM)  # to the script and everything that it has started on its node
     assert process.wait(timeout=60) == 143, job.log
     assert "saved 0" in job.log and "saved 1" in job.log, job.log
+    assert "Traceback" not in job.log, job.log  # of torchrun, which was told to end as well
     assert job["outcome"] == "requeue"
     assert job.alive() == []
 

@@ -26,7 +26,7 @@ for i in "${!HOSTS[@]}"; do
     umask 077 # secrets are among the exports
     {
       export -p | grep -Ev "^declare -[a-z]+ ($OWN)="
-      declare -f marked agent start_agent watch_over
+      declare -f marked agent quiet start_agent watch_over
       printf 'RANKUP_MARK+=%d/\ncd %q || exit 1\nexport NODE_RANK=%d\n' "$i" "$PWD" "$i"
       printf 'start_agent >>%q 2>&1\n' "$RUN/logs/node-$i.log"
       printf 'watch_over "$!"\ncode=$?\necho "$code" >%q\nexit "$code"\n' "$RUN/agent-$i.code"

@@ -312,7 +312,14 @@ start_agent() {
     cd /
     while kill -0 $$; do sleep 2; done
     kill -KILL \$(marked)" </dev/null >/dev/null 2>&1 &
-  setsid bash -c "$(declare -f agent); agent" &
+  setsid bash -c "$(declare -f agent); agent" 2> >(quiet) &
+}
+# What torchrun says on stderr, but for its traceback of having been told to end. It ends when torchrun has.
+# shellcheck disable=SC2317,SC2329 # it is called on the nodes, where there are several
+quiet() {
+  trap '' TERM INT HUP
+  exec env -u RANKUP_MARK sed --unbuffered -e '/^Traceback (most recent call last):$/{' -e ':more' -e N \
+    -e '/\n[ \t][^\n]*$/b more' -e '/\n[^\n]*SignalException: [^\n]*$/d' -e '}' >&2
 }
 # What a node has of its own, such as the GPUs that a hook of PBS has given it, or this script alone.
 OWN='PBS_NODENUM|PBS_TASKNUM|PBS_MOMPORT|PBS_JOBCOOKIE|PBS_JOBDIR|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|ROCR_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|ZE_AFFINITY_MASK|HOSTNAME|TMPDIR|PWD|OLDPWD|SHLVL'
@@ -344,7 +351,7 @@ for i in "${!HOSTS[@]}"; do
     umask 077 # secrets are among the exports
     {
       export -p | grep -Ev "^declare -[a-z]+ ($OWN)="
-      declare -f marked agent start_agent watch_over
+      declare -f marked agent quiet start_agent watch_over
       printf 'RANKUP_MARK+=%d/\ncd %q || exit 1\nexport NODE_RANK=%d\n' "$i" "$PWD" "$i"
       printf 'start_agent >>%q 2>&1\n' "$RUN/logs/node-$i.log"
       printf 'watch_over "$!"\ncode=$?\necho "$code" >%q\nexit "$code"\n' "$RUN/agent-$i.code"

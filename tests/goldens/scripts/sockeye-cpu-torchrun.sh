@@ -245,7 +245,14 @@ start_agent() {
     cd /
     while kill -0 $$; do sleep 2; done
     kill -KILL \$(marked)" </dev/null >/dev/null 2>&1 &
-  setsid bash -c "$(declare -f agent); agent" &
+  setsid bash -c "$(declare -f agent); agent" 2> >(quiet) &
+}
+# What torchrun says on stderr, but for its traceback of having been told to end. It ends when torchrun has.
+# shellcheck disable=SC2317,SC2329 # it is called on the nodes, where there are several
+quiet() {
+  trap '' TERM INT HUP
+  exec env -u RANKUP_MARK sed --unbuffered -e '/^Traceback (most recent call last):$/{' -e ':more' -e N \
+    -e '/\n[ \t][^\n]*$/b more' -e '/\n[^\n]*SignalException: [^\n]*$/d' -e '}' >&2
 }
 start_agent
 workers=$!
