@@ -125,13 +125,19 @@ def test_no_golden_file_is_left_over():
     assert sorted(path.stem for path in GOLDENS.glob("*.sh")) == sorted(CASES)
 
 
+# shellcheck needs half a second for each: of scripts of the same parts it reads one.
+LINTED = [name for name in CASES if "-one-" not in name]
+LINTED_BY_HAND = ["slurm-array", "pbs-array", "eap-two-nodes-torchrun", "della-two-nodes-srun", "local-two"]
+
+
 @pytest.mark.parametrize("by_hand", [False, True], ids=["submitted", "by-hand"])
 def test_bash_reads_every_script_and_shellcheck_finds_nothing(tmp_path: Path, by_hand: bool):
     paths = []
     for name in CASES:
         path = tmp_path / f"{name}.sh"
         path.write_text(script(name, tmp_path, None if by_hand else RUN))
-        paths.append(str(path))
+        if name in (LINTED_BY_HAND if by_hand else LINTED):
+            paths.append(str(path))
         done = subprocess.run(["bash", "-n", path], capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, ""), name
     if shutil.which("shellcheck") is None:

@@ -207,6 +207,7 @@ class GroupLater(Program):
             if epoch.index >= 1 and len(opt.param_groups) == 1:
                 opt.add_param_group({"params": list(head.parameters()), "lr": 0.05})
             for x, y in epoch:
+                opt.zero_grad()  # of a head that has just joined: run.step clears what its optimizer has
                 how.update(run, opt, F.mse_loss(model(x), y))
         return weights(model)
 

@@ -91,7 +91,8 @@ class Trial:
             self.whole = attempt(self.program, self.strategy, self.world_size)
             self._compare("uninterrupted", self.whole, None if self.expected == OWN else TOLERANCE)
         else:
-            self.whole = self._attempt(self._folder / "refused", "2 steps", 0)
+            folder = self._folder / f"refused-{self.strategy}-{self.world_size}"
+            self.whole = self._attempt(folder, "2 steps", 0)
             if self.whole.outcome != self.expected:
                 wrong = f"{self.expected} expected, {self.whole.outcome}: {self.whole.why}"
                 self._note("uninterrupted", wrong)

@@ -262,3 +262,25 @@ def in_channels_last(fused: bool) -> dict[str, torch.Tensor]:
 def test_a_fused_optimizer_finds_each_gradient_in_the_memory_order_of_its_weight():
     fused, plain = run_ranks(in_channels_last, 1, True)[0], run_ranks(in_channels_last, 1, False)[0]
     assert all(torch.allclose(fused[name], plain[name], atol=1e-12) for name in plain)
+
+
+def joined_later(exact: str) -> str:
+    """A head that no optimizer has in the first epoch, and whose gradients nobody clears; run.step is used alone."""
+    run = rankup.init(seed=3, exact=exact, precision="fp64")
+    net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+    model, opt, feed = run.prepare(
+        net, lambda p: torch.optim.SGD(p[:2], lr=0.02), data(45, augmented=False), global_batch=8
+    )
+    for epoch in run.epochs(2, feed):
+        if epoch.index == 1:
+            opt.add_param_group({"params": list(net[2].parameters())})
+        for x, y in epoch:
+            run.backward(F.mse_loss(model(x), y))
+            run.step(opt)
+    return " ".join(f"{value:.9f}" for p in net.parameters() for value in p.detach().flatten().tolist())
+
+
+def test_gradients_that_no_optimizer_has_are_added_up_once_on_any_number_of_processes():
+    (plainly,) = run_ranks(joined_later, 1, "same-world")
+    for world_size in WORLDS:
+        assert set(run_ranks(joined_later, world_size, "any-world")) == {plainly}, world_size

@@ -87,8 +87,8 @@ class AnyWorld(Strategy):
         """
         if self._stepped:
             raise _second_step()
-        # What earlier calls brought together stays apart: this shard's own is to be summed.
-        before = {id(p): p.grad for p in self._parameters() if p.grad is not None} if self._calls() else {}
+        # What earlier calls brought together stays apart, and what nobody has cleared: this shard's own is summed.
+        before = {id(p): p.grad for p in self._parameters() if p.grad is not None}
         for parameter in self._parameters() if before else ():
             parameter.grad = None
         held: Held | None = None
