@@ -554,6 +554,32 @@ def test_a_preempted_job_saves_and_leaves_the_requeueing_to_the_scheduler(tmp_pa
     assert not (job.fakes / "qsub.log").exists()
 
 
+# When a node is lost, its pbsdsh says nothing and waits on; the other ranks' connections break.
+LOSES = """
+if [ "$RANK" = 0 ]; then until [ -e gone ]; do sleep 0.1; done; sleep 1; echo 'connection reset'; exit 1; fi
+launcher=$(ps -o ppid= -p $PPID); touch gone; kill -KILL $(ps -o ppid= -p $launcher) $launcher
+"""
+
+
+@pytest.mark.parametrize("requeues", [1, 0])
+def test_a_job_that_loses_a_node_goes_on_as_often_as_it_may_and_names_it(tmp_path: Path, requeues: int):
+    job = Job(tmp_path, command=bash(LOSES), nodes=2, nproc_per_node=1, max_requeues=requeues)
+    (job.fakes / "pbsdsh").write_text(PBSDSH.replace("code=$?", 'code=$?; [ "$line" = 0 ] || sleep 100')
+                                      .replace("shift 3", "line=$2; shift 3"))  # fmt: skip
+    (job.fakes / "state-127.0.0.1").write_text("down\n")
+    process = job.start({"PBS_JOBID": "9.head"})
+    try:
+        assert process.wait(timeout=120) == 75, job.log
+    finally:
+        process.kill()
+        job.clean_up()
+    assert "the scheduler has lost a node of this job: 127.0.0.1\n" in job.log
+    assert (job["jobs"], job["requeues"], job["outcome"]) == (
+        ("8.head", "1", "requeue") if requeues else ("", "", "requeue")
+    )
+    assert ("no more than that is allowed" in job.log) != bool(requeues)
+
+
 # Told to end, it needs some seconds to save.
 SLOW = """save() { sleep 4; echo requeue >"$RANKUP_RUN_DIR/outcome"; echo "saved $RANK"; exit; }
 trap save TERM; echo begun; while :; do sleep 0.1; done"""
