@@ -75,7 +75,9 @@ class Workers(Program):
         return fit(self, lambda epoch: batches(20, self.batch, epoch))
 
     def with_rankup(self, how: How) -> Result:
-        return train(self, how, Rows(), global_batch=self.batch, num_workers=2, collate_fn=stacked)
+        # As for a script: the ranks of these tests come from a forkserver, and so would each worker, with all imports.
+        workers = {"num_workers": 2, "multiprocessing_context": "fork"}
+        return train(self, how, Rows(), global_batch=self.batch, collate_fn=stacked, **workers)
 
 
 class Dictionaries(Rows):
