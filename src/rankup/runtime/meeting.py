@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from datetime import timedelta
+from typing import Any
 
 import torch.distributed as dist
 
@@ -24,10 +25,11 @@ from rankup.world.address import Meeting, rendezvous, route_to
 # Before torch 2.8 its newer store (the same to those that dial it) refuses a socket that listens already.
 _NEWER_STORE = TORCH >= (2, 8)
 _MARK = "rankup/start"
+_Store = Any  # torch gives the type of its stores no public name
 _DIAL_S = 3.0
 
 
-def meet(world: World, timeout: timedelta) -> dist.Store:
+def meet(world: World, timeout: timedelta) -> _Store:
     """The store of this start. Raises ``port-in-use``, ``head-elsewhere``, and torch's ``RuntimeError``."""
     meeting = rendezvous(world, os.environ)
     if meeting.mark is None:
@@ -36,7 +38,7 @@ def meet(world: World, timeout: timedelta) -> dist.Store:
     return _host(world, meeting, timeout) if world.rank == 0 else _join(world, meeting, timeout)
 
 
-def _host(world: World, meeting: Meeting, timeout: timedelta) -> dist.Store:
+def _host(world: World, meeting: Meeting, timeout: timedelta) -> _Store:
     for port in meeting.ports:
         try:
             listener = _listen(world, meeting.host, port, held=False)
@@ -50,7 +52,7 @@ def _host(world: World, meeting: Meeting, timeout: timedelta) -> dist.Store:
     raise AssertionError("a meeting has at least one port")
 
 
-def _join(world: World, meeting: Meeting, timeout: timedelta) -> dist.Store:
+def _join(world: World, meeting: Meeting, timeout: timedelta) -> _Store:
     deadline = time.monotonic() + timeout.total_seconds()
     dials: dict[int, _Dial] = {}
     while time.monotonic() < deadline:
@@ -75,7 +77,7 @@ class _Dial(threading.Thread):
 
     def __init__(self, world: World, meeting: Meeting, port: int) -> None:
         super().__init__(daemon=True)
-        self.store: dist.Store | None = None
+        self.store: _Store | None = None
         self._world, self._meeting, self._port = world, meeting, port
 
     def run(self) -> None:
@@ -98,9 +100,9 @@ def _store(
     listener: int | None = None,
     *,
     wait: bool = False,
-) -> dist.Store:
+) -> _Store:
     """Without ``wait`` the other end does not count us: it may be another job's."""
-    return dist.TCPStore(  # type: ignore[attr-defined,no-any-return]
+    return dist.TCPStore(  # type: ignore[attr-defined]
         host,
         port,
         world.world_size,
