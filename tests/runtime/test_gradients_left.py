@@ -1,0 +1,54 @@
+"""Two optimizers and run.step: gradients that one's loss leaves on the other's parameters do not go unnoticed."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import rankup
+
+
+def sgd(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def trained(*, clears: bool, one_loss: bool = False) -> list[torch.Tensor]:
+    run = rankup.init(device="cpu", seed=1)
+    nets = [nn.Linear(3, 2), nn.Linear(2, 1)]
+    data = rankup.ResidentData(torch.linspace(-1, 1, 24).view(8, 3))
+    make, maker, feed = run.prepare(nets[0], sgd, data, global_batch=4)
+    judged, judge, _ = run.prepare(nets[1], sgd)
+    for x in run.steps(feed, epochs=2):
+        if clears:
+            judge.zero_grad()
+        made = make(x)
+        if one_loss:
+            run.backward(judged(made).square().mean())
+            run.step(judge)
+            run.step(maker)
+            continue
+        run.backward(judged(made.detach()).square().mean())
+        run.step(judge)
+        if clears:
+            maker.zero_grad()
+        run.backward((judged(made) - 1).square().mean())
+        run.step(maker)
+    return [p.detach().clone() for net in nets for p in net.parameters()]
+
+
+def test_gradients_of_another_optimizers_loss_are_a_warning():
+    with pytest.warns(UserWarning, match="gradients are never cleared"):
+        kept = trained(clears=False)
+    cleared = trained(clears=True)
+    assert any(not torch.equal(a, b) for a, b in zip(kept, cleared, strict=True))  # it does make a difference
+
+
+@pytest.mark.parametrize("options", [{"clears": True}, {"clears": False, "one_loss": True}])
+def test_gradients_that_every_step_has_taken_are_none(options: dict[str, bool]):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        trained(**options)
