@@ -71,3 +71,9 @@ def test_who_finds_no_rank_0_says_where_it_looked(job: str, monkeypatch: pytest.
         RuntimeError, match=f"rank 0 did not answer within 1 s at localhost, port {ports(job)[0]} or"
     ):
         meet(World.detect(env), timedelta(seconds=1))
+
+
+def test_rank_0_says_who_has_not_come(job: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "environ", env := step(job, 0, 3))
+    with pytest.raises(RuntimeError, match=r"within 1 s nothing was heard of rank 1, 2$"):
+        meet(World.detect(env), timedelta(seconds=1))

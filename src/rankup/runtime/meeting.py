@@ -48,8 +48,22 @@ def _host(world: World, meeting: Meeting, timeout: timedelta) -> _Store:
             raise
         store = _store(world, meeting.host, port, timeout, listener)
         store.set(_MARK, str(meeting.mark))
+        _wait_for_all(store, world, timeout)
         return store
     raise AssertionError("a meeting has at least one port")
+
+
+def _wait_for_all(store: _Store, world: World, timeout: timedelta) -> None:
+    deadline = time.monotonic() + timeout.total_seconds()
+    while missing := [rank for rank in range(1, world.world_size) if not store.check([_here(rank)])]:
+        if time.monotonic() > deadline:
+            few = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
+            raise RuntimeError(f"within {timeout.total_seconds():g} s nothing was heard of rank {few}")
+        time.sleep(0.05)
+
+
+def _here(rank: int) -> str:
+    return f"rankup/rank-{rank}"
 
 
 def _join(world: World, meeting: Meeting, timeout: timedelta) -> _Store:
@@ -64,6 +78,7 @@ def _join(world: World, meeting: Meeting, timeout: timedelta) -> _Store:
             store = dials[port].store
             if store is not None:
                 store.set_timeout(timeout)
+                store.set(_here(world.rank), "")
                 return store
         time.sleep(0.2)
     raise RuntimeError(
