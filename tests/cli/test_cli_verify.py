@@ -80,6 +80,7 @@ def test_a_script_that_keeps_all_its_state_is_the_same_and_proved_if_all_of_it_w
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.campaign  # one of the planted faults, of which the next test is another
 def test_an_average_that_is_not_kept_is_named(tmp_path: Path):
     code, answer = verify(tmp_path, "--kills", "1", script(tmp_path, keep=""))
     assert (code, causes(answer)) == (1, ["state-not-in-snapshot"])

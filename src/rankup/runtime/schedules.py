@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +10,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from rankup.errors import RankupError
+from rankup.runtime.alive import objects_of
 
 
 class ScheduleGuard:
@@ -23,8 +23,8 @@ class ScheduleGuard:
         # Also those that nobody registered: once per loop, a walk over what is alive.
         self._schedules = [
             thing
-            for thing in gc.get_objects()
-            if issubclass(type(thing), LRScheduler) and id(getattr(thing, "optimizer", None)) in ours
+            for thing in objects_of(lambda kind: issubclass(kind, LRScheduler))
+            if id(getattr(thing, "optimizer", None)) in ours
         ]
         self._before: list[int] = []
         self._options: list[dict[str, Any]] | None = None

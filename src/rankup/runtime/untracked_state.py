@@ -6,11 +6,9 @@ and generators that the script's variables hold.
 
 from __future__ import annotations
 
-import gc
 import random
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +16,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from rankup.runtime.alive import objects_of
 from rankup.runtime.script_variables import name_of, namespaces
 
 if TYPE_CHECKING:
@@ -64,15 +63,10 @@ def state_of(thing: Any) -> Any:
 
 
 def _alive() -> tuple[list[Any], list[Any]]:
-    """(everything with a state, every DataLoader). A process with torch has a million objects: no Python per object."""
-    alive = gc.get_objects()
-    types = list(map(type, alive))
-    stateful = {kind for kind in set(types) if _has_state(kind)}
-    wanted = {*stateful, DataLoader}
-    found = list(compress(alive, map(wanted.__contains__, types)))
-    return [thing for thing in found if type(thing) in stateful], [
-        thing for thing in found if isinstance(thing, DataLoader)
-    ]
+    """(everything with a state, every DataLoader)."""
+    found = objects_of(lambda kind: _has_state(kind) or kind is DataLoader)
+    loaders = [thing for thing in found if isinstance(thing, DataLoader)]
+    return [thing for thing in found if _has_state(type(thing))], loaders
 
 
 def _has_state(kind: type) -> bool:
