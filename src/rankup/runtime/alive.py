@@ -3,41 +3,19 @@
 from __future__ import annotations
 
 import gc
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import compress
+from collections.abc import Callable
+from itertools import chain
 from typing import Any
-
-# Longer than a walk over a million objects; and for so long this thread may have to wait for a busy one, once.
-_UNDISTURBED_S = 1.0
 
 
 def objects_of(wanted: Callable[[type], bool]) -> list[Any]:
-    """All objects whose type is ``wanted``. A process with torch has a million objects: no Python per object."""
-    with _undisturbed():
-        alive = gc.get_objects()
-        types = list(map(type, alive))
-        chosen = {kind for kind in set(types) if wanted(kind)}
-        found = list(compress(alive, map(chosen.__contains__, types)))
-        del alive, types
-    return found
+    """All objects of Python classes that are ``wanted``.
 
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """No other thread runs Python meanwhile.
-
-    A tuple that another thread is just making (``tuple(generator)``) may be referred to by nobody else until it is
-    complete: CPython raises SystemError there. A list of all objects refers to it.
+    Nobody may hold a list of all objects while other threads run: a tuple that one of them is just making
+    (``tuple(generator)``) must be referred to by nobody else until it is complete, or CPython raises SystemError there.
+    So their types are asked for in one call of a function in C, which lets go of the list before it returns; an object
+    of a Python class refers to its class.
     """
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(_UNDISTURBED_S)
-    try:
-        end = time.perf_counter() + 2 * before
-        while time.perf_counter() < end:
-            pass  # threads that wait for the interpreter by the interval of before get it now
-        yield
-    finally:
-        sys.setswitchinterval(before)
+    types = set(map(type, chain.from_iterable(map(gc.get_objects, (None,)))))
+    chosen = {kind for kind in types if wanted(kind)}
+    return [thing for thing in gc.get_referrers(*chosen) if type(thing) in chosen] if chosen else []
