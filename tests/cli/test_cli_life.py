@@ -87,7 +87,7 @@ def test_the_rank_that_failed_first_stands_before_the_log(submitted, capfd):
 
 
 def test_status_of_nothing_is_no_error(slurm, capfd):
-    assert run(capfd, "status")[:2] == (0, "there is no run below runs\n")
+    assert run(capfd, "status")[:2] == (0, "no runs found in runs\n")
     assert run(capfd, "status", "--json")[1] == "[]\n"
 
 

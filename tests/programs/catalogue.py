@@ -47,9 +47,6 @@ FAMILIES = (
     stages,
 )
 
-#: Programs of features that rankup does not have yet: name → what is missing. Skipped, and in no table.
-PENDING: dict[str, str] = {}
-
 
 def _programs() -> list[type[Program]]:
     found = []

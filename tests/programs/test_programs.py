@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from programs.catalogue import PENDING, PROGRAMS
+from programs.catalogue import PROGRAMS
 from programs.program import EQUAL, OWN, Program
 from programs.trials import STRATEGIES, Trial, applies, worlds
 
@@ -24,15 +24,9 @@ NUMBERED = [
 ]
 
 
-def skip_if_pending(program: type[Program]) -> None:
-    if program.name() in PENDING:
-        pytest.skip(f"pending: {PENDING[program.name()]}")
-
-
-def test_names_are_unique_and_pending_ones_exist():
+def test_names_are_unique():
     names = [program.name() for program in PROGRAMS]
     assert len(set(names)) == len(names)
-    assert PENDING.keys() <= set(names)
 
 
 @pytest.mark.parametrize(("number", "program"), NUMBERED)
@@ -40,7 +34,6 @@ def test_a_program_ends_as_its_plain_loop_does_although_it_was_killed(
     number: int, program: type[Program], tmp_path: Path
 ):
     """One strategy, one number of ranks and one kill for each, in turn; all of them are the campaign's."""
-    skip_if_pending(program)
     usable = [name for name in ("ddp", "any-world", "ddp", "fsdp") if applies(program, name)] or ["none"]
     strategy = usable[number % len(usable)]
     sizes = worlds(strategy)
@@ -59,7 +52,6 @@ def test_a_program_ends_as_its_plain_loop_does_although_it_was_killed(
 @pytest.mark.parametrize("program", PROGRAMS, ids=[program.name() for program in PROGRAMS])
 def test_a_program_on_every_number_of_ranks_under_every_strategy(program: type[Program], tmp_path: Path):
     """Each training is killed, and resumed on as many ranks and on another number of them."""
-    skip_if_pending(program)
     cells: dict[str, Any] = {}
     problems = []
     for strategy in STRATEGIES:

@@ -16,8 +16,6 @@ from rankup.strategies.versions import TORCH
 
 TOLERANCE = 1e-9
 STRATEGIES = ("none", "ddp", "fsdp", "any-world")
-#: Where a resume on as many ranks is not yet the same bits: compared within the tolerance until it is.
-BITS_PENDING: set[tuple[str, int]] = set()
 
 
 def applies(program: type[Program], strategy: str) -> bool:
@@ -150,8 +148,7 @@ class Trial:
             self._compare(what, ended, TOLERANCE)
             return
         for rank, (before, after) in enumerate(zip(self.whole.results, ended.results, strict=True)):
-            tolerance = TOLERANCE if (self.strategy, self.world_size) in BITS_PENDING else 0.0
-            if wrong := difference(before, after, tolerance):
+            if wrong := difference(before, after, 0.0):
                 self._note(what, f"rank {rank}: {wrong}")
 
     def _compare(self, what: str, ended: Attempt, tolerance: float | None) -> None:

@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """The entry point. Exit codes: 0 well, 1 a failed run or findings, 2 wrong usage, 75 asks to be requeued."""
     try:
         _main(list(sys.argv[1:] if argv is None else argv))
-    except BrokenPipeError:  # whoever read has what he wanted
+    except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         console.let_go(sys.stdout)
     finally:
         _flush()

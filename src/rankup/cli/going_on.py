@@ -19,7 +19,7 @@ from rankup.core.units import duration
 from rankup.errors import RankupError
 from rankup.jobs.ending import REQUEUE_CODE
 from rankup.jobs.job import LocalJob, Result
-from rankup.jobs.local_run import LocalRun, as_asked, folder_of, lives, newest_snapshot, over, why
+from rankup.jobs.local_run import LocalRun, as_asked, folder_of, inherit, lives, newest_snapshot, why
 from rankup.jobs.submitted import Submitted, all_runs, find
 from rankup.jobs.traces import read_traces
 
@@ -82,7 +82,7 @@ def resumed(job: LocalJob, target: str) -> LocalJob:
     else:
         before = as_asked(run.run)
         os.chdir(folder_of(run.run))
-    return over(before, job)
+    return inherit(before, job)
 
 
 def _done(run: Submitted, root: Path) -> RankupError:
@@ -126,7 +126,7 @@ def ask_about_namesake(job: LocalJob) -> LocalJob:
     print(f"rankup: {state}: {shown(run.path)}", file=sys.stderr)
     if not typer.confirm("go on with it? (n: begin anew beside it)", default=True, err=True):
         return job
-    return over(as_asked(run), job)
+    return inherit(as_asked(run), job)
 
 
 def end_lines(result: Result, node_rank: int = 0) -> list[str]:

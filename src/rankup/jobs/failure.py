@@ -97,7 +97,7 @@ def last_exception(lines: Sequence[str]) -> str | None:
 
 
 def last_lines(path: Path, size: int = 65536) -> list[str]:
-    """The lines of the last attempt in the last ``size`` bytes of a file, none where there is no file."""
+    """The last attempt's lines in the last ``size`` bytes of a file; an empty list if the file cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - size))

@@ -34,6 +34,16 @@ from rankup.spec.tomlfile import read_toml
 ATTEMPTS = "attempts"
 # What an attempt leaves and the next one must not find; snapshots, records and logs go on.
 _OF_ONE_ATTEMPT = (*OF_ONE_LIFE, "error.json", "listening", "init-file")
+# Fields of a LocalJob that a later attempt inherits, and the names by which they are asked for.
+_FLAGS = {
+    "command": "command",
+    "nproc": "nproc_per_node",
+    "max_restarts": "max_restarts",
+    "nnodes": "nnodes",
+    "node_rank": "node_rank",
+    "endpoint": "rdzv_endpoint",
+    "threads": "threads",
+}
 
 
 @dataclass(frozen=True)
@@ -94,7 +104,7 @@ def newest_snapshot(run: RunDir) -> Entry | None:
 
 
 def as_asked(run: RunDir) -> LocalJob:
-    """What was asked for when the run was started, to ask for it again; defaults are left open."""
+    """The job with the options that the run was started with. Options that were not given stay at their defaults."""
     job, origin = _table(run.path, "job"), _table(run.path, "origin")
 
     def given(key: str) -> Any:
@@ -208,8 +218,8 @@ def _table(path: Path, name: str) -> dict[str, Any]:
     return table
 
 
-def over(before: LocalJob, asked: LocalJob) -> LocalJob:
-    """``asked`` for an attempt of the run that ``before`` began: what was not asked for now is as it was."""
+def inherit(before: LocalJob, asked: LocalJob) -> LocalJob:
+    """``asked`` as another attempt of the run of ``before``: options that are not given are those of ``before``."""
     kept = {field: getattr(before, field) for field, flag in _FLAGS.items() if flag not in asked.origin}
     if asked.command:
         kept.pop("command", None)
@@ -217,15 +227,3 @@ def over(before: LocalJob, asked: LocalJob) -> LocalJob:
     return replace(
         asked, **kept, runs_root=before.runs_root, resume=before.resume, name=before.name, origin=origin
     )
-
-
-# Fields of a LocalJob that a later attempt inherits, and the names by which they are asked for.
-_FLAGS = {
-    "command": "command",
-    "nproc": "nproc_per_node",
-    "max_restarts": "max_restarts",
-    "nnodes": "nnodes",
-    "node_rank": "node_rank",
-    "endpoint": "rdzv_endpoint",
-    "threads": "threads",
-}

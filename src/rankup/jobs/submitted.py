@@ -137,7 +137,7 @@ def find(target: str, runs_root: Path) -> Submitted:
             return load(Path(target))  # which says what is missing there
         raise RankupError(
             "no-runs",
-            f"there is no run below {str(runs_root)!r}",
+            f"no runs found in {str(runs_root)!r}",
             hint="name a run directory, or its root with --runs-root",
         )
     meanings = (

@@ -55,7 +55,8 @@ def _host(world: World, meeting: Meeting, timeout: timedelta) -> _Store:
 
 def _wait_for_all(store: _Store, world: World, timeout: timedelta) -> None:
     deadline = time.monotonic() + timeout.total_seconds()
-    while missing := [rank for rank in range(1, world.world_size) if not store.check([_here(rank)])]:
+    missing = list(range(1, world.world_size))
+    while missing := [rank for rank in missing if not store.check([_here(rank)])]:
         if time.monotonic() > deadline:
             few = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
             raise RuntimeError(f"within {timeout.total_seconds():g} s nothing was heard of rank {few}")

@@ -47,7 +47,7 @@ def status(
     elif runs:
         print("\n".join(_table(runs)))
     else:
-        print(f"there is no run below {runs_root}")
+        print(f"no runs found in {runs_root}")
     for error in silent:
         if not as_json:
             console.draw_error(error)
