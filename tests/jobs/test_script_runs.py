@@ -291,6 +291,21 @@ def test_between_its_launcher_and_a_rank_stands_nothing_that_changes_its_end(tmp
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
+@pytest.mark.parametrize(("signum", "lines"), [("TERM", 1), ("KILL", 0)])
+def test_a_rank_that_is_told_to_end_while_its_failure_is_noted_leaves_no_half_line(
+    tmp_path: Path, shell: str, signum: str, lines: int
+):
+    date = tmp_path / "date"
+    date.write_text(f'#!/bin/sh\nkill -{signum} $$\nexec /bin/date "$@"\n')
+    date.chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "RUN": str(tmp_path), "RANK": "2"}
+    rank = files("rankup.jobs.script").joinpath("rank.sh")
+    assert subprocess.run([shell, rank, "sh", "-c", "exit 7"], env=env, timeout=30).returncode == 7
+    noted = (tmp_path / "failures").read_text().splitlines() if (tmp_path / "failures").exists() else []
+    assert [line.split()[1:] for line in noted] == [["2", os.uname().nodename, "7", "0"]] * lines
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
 def test_a_script_is_run_by_the_python_of_the_torchrun_that_started_it(tmp_path: Path, shell: str):
     rank = files("rankup.jobs.script").joinpath("rank.sh")
     (tmp_path / "x y.py").write_text("import sys; print(sys.executable, sys.argv[1:])")

@@ -296,7 +296,9 @@ exec 3>&2 2>/dev/null # for what the shell itself says of a signal
 "$@" 2>&3 3>&-
 code=$?
 [ "$code" -ne 0 ] || exit 0
-echo "$(date +%s.%N) ${RANK:-0} $(uname -n) $code ${TORCHELASTIC_RESTART_COUNT:-0}" >>"$RUN/failures"
+trap '' TERM INT HUP USR1 USR2 # nor may they end what follows; should a KILL do so, no line is better than half a line
+now=$(date +%s.%N) && host=$(uname -n) &&
+  echo "$now ${RANK:-0} $host $code ${TORCHELASTIC_RESTART_COUNT:-0}" >>"$RUN/failures"
 if [ "$code" -gt 128 ]; then # by the same signal, which is what the launcher looks for
   ulimit -c 0
   trap - TERM INT HUP USR1 USR2
@@ -512,7 +514,7 @@ first_failure() { # sets code, and leaves RUN/failure: when, rank, host, exit co
     if grep -Eqi "$CONSEQUENCE" <<<"$words"; then continue; fi
     first="$time $rank $host $status"$'\n'"$words"
     break
-  done < <(sort -k5,5nr -k1,1n "$RUN/failures" 2>/dev/null | awk 'NR == 1 { round = $5 } $5 == round')
+  done < <(sort -k5,5nr -k1,1n "$RUN/failures" 2>/dev/null | awk 'NF != 5 { next } !seen++ { round = $5 } $5 == round')
   [ -n "$first" ] || return
   echo "$first" >"$RUN/failure"
   { read -r time rank host code && read -r words; } <"$RUN/failure"

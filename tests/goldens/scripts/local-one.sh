@@ -261,7 +261,7 @@ first_failure() { # sets code, and leaves RUN/failure: when, rank, host, exit co
     if grep -Eqi "$CONSEQUENCE" <<<"$words"; then continue; fi
     first="$time $rank $host $status"$'\n'"$words"
     break
-  done < <(sort -k5,5nr -k1,1n "$RUN/failures" 2>/dev/null | awk 'NR == 1 { round = $5 } $5 == round')
+  done < <(sort -k5,5nr -k1,1n "$RUN/failures" 2>/dev/null | awk 'NF != 5 { next } !seen++ { round = $5 } $5 == round')
   [ -n "$first" ] || return
   echo "$first" >"$RUN/failure"
   { read -r time rank host code && read -r words; } <"$RUN/failure"
