@@ -49,7 +49,7 @@ def _settled(leaked: Callable[[], object], seconds: float = 5.0) -> bool:
 @pytest.fixture(scope="session")
 def forkserver() -> None:
     """The server that ``ranks.run_ranks`` forks from: started before any test counts its children."""
-    ours = ["rankup.runtime.run", "rankup.train.loop", "rankup.strategies.fsdp", "rankup.strategies.tp"]
+    ours = ["rankup.runtime.api", "rankup.train.loop", "rankup.strategies.fsdp", "rankup.strategies.tp"]
     ranks.context.set_forkserver_preload(
         [
             "torch",

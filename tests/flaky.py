@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rankup.jobs.failure import ABORT_AT_EXIT
+from rankup.run.failure import ABORT_AT_EXIT
 
 # A script that knows nothing of rankup may abort as its interpreter ends, though it destroyed its process group: gloo's
 # thread lets go of the last tensors a moment later, and needs the interpreter for it. ``rankup.init()`` waits for that

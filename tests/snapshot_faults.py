@@ -12,9 +12,9 @@ import torch
 
 from ranks import context
 from rankup.snapshots import disk
-from rankup.snapshots.found import Found
 from rankup.snapshots.prune import Keep
 from rankup.snapshots.saver import Saver
+from rankup.snapshots.snapshot import Found
 from rankup.snapshots.state import State
 from rankup.world import World
 

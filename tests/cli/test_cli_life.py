@@ -162,7 +162,7 @@ def test_logs_of_all_of_one_rank_and_of_the_end(slurm, submitted, capfd):
 
 
 def test_following_a_job_that_has_ended_gives_its_log_and_its_code(slurm, submitted, capfd, monkeypatch):
-    monkeypatch.setattr("rankup.jobs.follow.LAST_LINES_S", 0.01)
+    monkeypatch.setattr("rankup.batch.follow.LAST_LINES_S", 0.01)
     ends(submitted("mine"), "failed", 9, "a\nb\n")
     code, out, err = run(capfd, "logs", "-f", "mine")
     assert (code, out) == (9, "a\nb\n")

@@ -13,9 +13,9 @@ from torch.nn import functional as F
 
 import rankup
 from ranks import run_ranks
-from rankup.runtime import stop
+from rankup.runtime.checkpointing import stop
+from rankup.runtime.checkpointing.checkpointing import Snapshots
 from rankup.runtime.device import deterministic_kernels
-from rankup.runtime.survival import Snapshots
 from rankup.snapshots.saver import Saver
 from rankup.snapshots.state import State
 from snapshot_faults import ALONE

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 import rankup
 from ranks import run_ranks
-from rankup.runtime.precision import FP16
+from rankup.runtime.loop.precision import FP16
 from rankup.train.metrics import measure
 from rankup.workloads.wideresnet_cifar100 import WideresnetCifar100
 

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import rankup
-from rankup.runtime.adapt import Adaptations
-from rankup.runtime.lockstep import even_batch
+from rankup.runtime.loop.lockstep import even_batch
+from rankup.runtime.model_transforms import Adaptations
 from rankup.strategies import Strategy, make_strategy
 
 CPU = torch.device("cpu")

@@ -23,7 +23,7 @@ from torch.optim.lr_scheduler import (
 
 import rankup
 from ranks import run_ranks
-from rankup.runtime import training_folder
+from rankup.runtime.checkpointing import training_folder
 
 SAMPLES, STEPS = 24, 6  # of 4 samples; 2 epochs
 

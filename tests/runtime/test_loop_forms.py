@@ -227,7 +227,7 @@ def behind_the_loop(folder: Path, changes: bool, when: int) -> tuple[list[str], 
     import os
     import signal
 
-    from rankup.runtime import stop
+    from rankup.runtime.checkpointing import stop
 
     stop.AGREE_EVERY_S = 0.0
     run = rankup.init(

@@ -78,7 +78,7 @@ def plain(names: list[str], *, clip: float = 0.0) -> list[torch.Tensor]:
 
 
 def order_of(epoch: int) -> torch.Tensor:
-    from rankup.runtime.shard import Sharding
+    from rankup.runtime.data.sharding import Sharding
 
     return Sharding(SAMPLES, BATCH, 0, 1, 3, True).order(epoch)
 

@@ -8,8 +8,8 @@ from torch import nn
 
 import rankup
 from ranks import run_ranks
-from rankup.runtime.precision import make_precision
-from rankup.runtime.scaler import DOUBLE_AFTER, LossScaler
+from rankup.runtime.loop.loss_scaling import DOUBLE_AFTER, LossScaler
+from rankup.runtime.loop.precision import make_precision
 from rankup.strategies import make_strategy
 
 CPU = torch.device("cpu")

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from rankup.core.share import share
 from rankup.errors import RankupError
-from rankup.runtime.data import ResidentData
-from rankup.runtime.feeds import FeedOptions, Here, make_feed
-from rankup.runtime.loaders import cut
-from rankup.runtime.precision import FP32
-from rankup.runtime.shard import Sharding
+from rankup.runtime.data.feeds import FeedOptions, Here, make_feed
+from rankup.runtime.data.loaders import cut
+from rankup.runtime.data.resident import ResidentData
+from rankup.runtime.data.sharding import Sharding
+from rankup.runtime.loop.precision import FP32
 
 
 @given(total=st.integers(0, 500), world_size=st.integers(1, 40))

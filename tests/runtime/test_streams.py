@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 import rankup
 from ranks import run_ranks
 from rankup.errors import RankupError
-from rankup.runtime.stream_split import End, Look, Reader, Split, check_pass, check_sharded, decide
+from rankup.runtime.data.stream_split import End, Look, Reader, Split, check_pass, check_sharded, decide
 
 pytestmark = pytest.mark.filterwarnings("ignore:an IterableDataset has no order")
 

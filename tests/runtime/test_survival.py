@@ -18,8 +18,8 @@ from torch import nn
 
 import rankup
 from ranks import run_ranks
-from rankup.runtime import stop
-from rankup.runtime.survival import Snapshots
+from rankup.runtime.checkpointing import stop
+from rankup.runtime.checkpointing.checkpointing import Snapshots
 from rankup.snapshots.layout import entries, own_file
 from rankup.snapshots.saver import Saver
 from snapshot_faults import ALONE

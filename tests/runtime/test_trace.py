@@ -18,10 +18,10 @@ from torch.optim.swa_utils import AveragedModel
 import rankup
 from ranks import run_ranks
 from rankup.core.records import read_records
-from rankup.runtime.digest import digest, rows
-from rankup.runtime.interruption import FROZEN, Interruption
-from rankup.runtime.survival import Snapshots
-from rankup.runtime.untracked_state import UntrackedWatch, find_untracked, state_of
+from rankup.runtime.checkpointing.checkpointing import Snapshots
+from rankup.runtime.checkpointing.untracked_state import UntrackedWatch, find_untracked, state_of
+from rankup.runtime.tracing.digest import digest, rows
+from rankup.runtime.tracing.fault_injection import FROZEN, Interruption
 from rankup.snapshots import disk
 from rankup.snapshots.layout import entries
 
@@ -107,7 +107,9 @@ def test_a_bad_interval_in_the_environment_is_one_error(monkeypatch: pytest.Monk
 def frozen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Signals that this process would have sent itself."""
     sent: list[int] = []
-    monkeypatch.setattr("rankup.runtime.interruption.os.kill", lambda pid, number: sent.append(number))
+    monkeypatch.setattr(
+        "rankup.runtime.tracing.fault_injection.os.kill", lambda pid, number: sent.append(number)
+    )
     monkeypatch.setattr(disk, "before", None)
     return sent
 

@@ -12,7 +12,7 @@ from torch import nn
 import rankup
 from ranks import run_ranks
 from rankup.errors import RankupError
-from rankup.runtime.training_folder import check_name
+from rankup.runtime.checkpointing.training_folder import check_name
 from rankup.snapshots.layout import entries
 
 X = torch.linspace(-1, 1, 10, dtype=torch.float64)[:, None]
@@ -59,7 +59,7 @@ def sweep(folder: Path, names: tuple[str, ...], killed: tuple[int, int] | None) 
 
 def plain_sweep() -> list[list[float]]:
     """Without rankup, but for the order of the samples."""
-    from rankup.runtime.shard import Sharding
+    from rankup.runtime.data.sharding import Sharding
 
     ends = []
     for lr in (0.1, 0.01, 0.001):

@@ -12,7 +12,7 @@ from studies import IDLE, run
 from rankup.core.records import RecordWriter
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.jobs.local import LocalJob, Result
+from rankup.run.execute import LocalJob, Result
 from rankup.scale.grid import Turn, turns
 from rankup.scale.measured import read_run
 from rankup.scale.report import report, write

@@ -16,7 +16,7 @@ from scheduler_samples import SITE, job, said
 from rankup.core import shell
 from rankup.errors import RankupError
 from rankup.schedulers.base import State, scheduler_named
-from rankup.schedulers.local_process import find
+from rankup.schedulers.local.process import find
 
 LOCAL = scheduler_named("local")
 HOST = socket.gethostname()

@@ -12,7 +12,7 @@ from scheduler_samples import said
 
 from rankup.errors import RankupError
 from rankup.schedulers.base import JobStatus, State, scheduler_named
-from rankup.schedulers.slurm_states import STATE_OF, reason_of, state_of
+from rankup.schedulers.slurm.states import STATE_OF, reason_of, state_of
 
 SLURM = scheduler_named("slurm")
 ODD_NAME = 'a b|c\n"x"; UserId=0(0) JobState=FAILED é%T'

@@ -11,7 +11,7 @@ import torch
 
 import rankup
 from rankup.errors import RankupError
-from rankup.snapshots.compare import load_tensor
+from rankup.snapshots.diff import load_tensor
 from rankup.snapshots.layout import entries
 from rankup.snapshots.manifest import read_manifest
 from rankup.snapshots.saver import Saver

@@ -14,7 +14,7 @@ from toy import adam, everywhere, largest_difference, prepared, strategy
 
 import rankup
 from ranks import run_ranks
-from rankup.strategies.single import Single
+from rankup.strategies.none import Single
 from rankup.strategies.state import load_state, state, target, whole_weights
 
 

@@ -12,7 +12,7 @@ from toy import adam, data, largest_difference, prepared, sgd, strategy, trained
 
 import rankup
 from ranks import run_ranks
-from rankup.runtime.scaler import LossScaler
+from rankup.runtime.loop.loss_scaling import LossScaler
 from rankup.strategies.clipping import local
 from rankup.strategies.state import whole_weights
 from rankup.train.options import TrainOptions

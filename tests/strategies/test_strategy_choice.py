@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import rankup
-from rankup.runtime.choice import choose_strategy
+from rankup.runtime.select_strategy import choose_strategy
 from rankup.strategies import FOR_SCRIPTS, STRATEGIES, make_strategy, versions
 from rankup.strategies.fsdp import blocks
 from rankup.strategies.pp import PP

@@ -11,7 +11,7 @@ import pytest
 import rankup
 from ranks import run_ranks
 from rankup.core.records import read_records
-from rankup.runtime import stop
+from rankup.runtime.checkpointing import stop
 from rankup.train import report as report_module
 from rankup.train.loop import train
 from rankup.train.options import TrainOptions

@@ -20,9 +20,9 @@ from typing import Any
 from ranks import context, free_port
 from rankup.core.rundir import RUN_DIR_VARIABLE, RunDir
 from rankup.errors import RankupError
-from rankup.jobs.local import LocalJob, Result, View
+from rankup.run.execute import LocalJob, Result, View
 from rankup.verify.attempts import Attempts
-from rankup.verify.verify import Plan, Proof, verify
+from rankup.verify.proof import Plan, Proof, verify
 
 TIMEOUT_S = 240
 STOPPED = 75

@@ -9,7 +9,7 @@ from forked_attempts import prove
 from planted import FAULTS, RIGHT, Planted
 
 from rankup.errors import RankupError
-from rankup.verify.verify import Plan
+from rankup.verify.proof import Plan
 
 # The others run in a campaign (tests/campaign/test_planted_campaign.py).
 FEW_FAULTS = (

@@ -10,7 +10,7 @@ import pytest
 
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.jobs.local import LocalJob, Result, View
+from rankup.run.execute import LocalJob, Result, View
 from rankup.verify.attempts import Ask, Attempts
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from verify_records import attempt, steady, step
 
-from rankup.core.findings import Finding
-from rankup.verify.cause import of_end, of_reference, of_resume, of_untracked
-from rankup.verify.compare import first_difference
-from rankup.verify.recorded import Attempt, Record
+from rankup.findings.finding import Finding
+from rankup.verify.diagnosis import of_end, of_reference, of_resume, of_untracked
+from rankup.verify.first_difference import first_difference
+from rankup.verify.trace_reader import Attempt, Record
 
 
 def of_repeat(*steps: Record) -> Finding:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from verify_records import attempt, steady, step
 
-from rankup.verify.compare import (
+from rankup.verify.first_difference import (
     INPUTS,
     LOSS,
     RANDOM,
@@ -18,7 +18,7 @@ from rankup.verify.compare import (
     same_samples,
     unsteady,
 )
-from rankup.verify.recorded import Attempt, read_attempt
+from rankup.verify.trace_reader import Attempt, read_attempt
 
 
 def test_equal_steps_of_all_attempts_are_no_difference_and_are_all_counted():

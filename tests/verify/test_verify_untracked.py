@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from verify_records import attempt, step
 
-from rankup.verify.recorded import Attempt
+from rankup.verify.trace_reader import Attempt
 from rankup.verify.untracked import changing, never_restored, renewed
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rankup.verify.recorded import Attempt, Record
+from rankup.verify.trace_reader import Attempt, Record
 
 
 def step(number: int, **other: Any) -> Record:

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rankup.batch.env_create import as_job, build_here, read_facts, write_script
+from rankup.batch.follow import Log
+from rankup.batch.submit import plan, submit
 from rankup.cli import console
-from rankup.cli.runs import follow_to_end
+from rankup.cli.run_targets import follow_to_end
 from rankup.core import shell
 from rankup.errors import RankupError
-from rankup.jobs.env_create import as_job, build_here, read_facts, write_script
-from rankup.jobs.env_script import FACTS, Environment, render
-from rankup.jobs.follow import Log
-from rankup.jobs.submit import plan, submit
+from rankup.script.python_environment import FACTS, Environment, render
 
 # The site's name and the job's flags; None where no job is needed.
 Job = tuple[str, Mapping[str, Any]] | None

@@ -6,8 +6,8 @@ import os
 from typing import NoReturn
 
 from rankup.errors import RankupError
+from rankup.resolve.resolved import Resolved
 from rankup.schedulers.base import scheduler_named
-from rankup.spec.resolved import Resolved
 
 
 def become_a_shell(resolved: Resolved) -> NoReturn:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from rankup.core.shell import quote, run
 from rankup.errors import RankupError
-from rankup.spec.discovery import (
+from rankup.sites.discovery import (
     PBSNODES,
     QSTAT,
     SINFO,

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from rankup.cli import console
 from rankup.core.units import duration
 from rankup.errors import RankupError
+from rankup.snapshots.integrity import verify
 from rankup.snapshots.layout import Entry, find_entry
 from rankup.snapshots.manifest import Damaged, Manifest, read_manifest
-from rankup.snapshots.verify import verify
 
 if TYPE_CHECKING:  # it needs torch
-    from rankup.snapshots.compare import Difference
+    from rankup.snapshots.diff import Difference
 
 _HEAD = ("snapshot", "age", "size", "world", "strategy", "metrics", "")
 

@@ -10,7 +10,7 @@ from typing import Any
 from rankup.cli.options import process_count
 from rankup.core.registry import target_of
 from rankup.errors import RankupError
-from rankup.jobs.local import LocalJob
+from rankup.run.execute import LocalJob
 from rankup.train.options import TrainOptions
 from rankup.workloads import WORKLOADS
 

@@ -14,8 +14,8 @@ from rankup.strategies.any_world import AnyWorld
 from rankup.world import World
 
 if TYPE_CHECKING:
-    from rankup.runtime.run import Run
-    from rankup.runtime.state import Stateful
+    from rankup.runtime.api import Run
+    from rankup.runtime.checkpointing.state import Stateful
 
 EXACT = ("same-world", "any-world")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rankup.core.files import make_folder, write_atomic
-from rankup.core.findings import Severity
-from rankup.scale.compare import compare
+from rankup.findings.finding import Severity
+from rankup.scale.comparability import judge
 from rankup.scale.machine import Machine
-from rankup.scale.refuse import judge
+from rankup.scale.rows import compare
 from rankup.scale.study import Study
 from rankup.scale.table import finding_lines, heading, ratio_table, run_table
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from rankup.core.findings import Finding, Severity
 from rankup.errors import RankupError
-from rankup.jobs.local import LocalJob, Result, View, execute
+from rankup.findings.finding import Finding, Severity
+from rankup.run.execute import LocalJob, Result, View, execute
 from rankup.scale.grid import Turn, count_of
 from rankup.scale.measured import Measured, read_run
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 SCHEDULERS = {
-    "slurm": "rankup.schedulers.slurm:Slurm",
-    "pbs": "rankup.schedulers.pbs:Pbs",
-    "local": "rankup.schedulers.local:Local",
-    "run": "rankup.schedulers.local:Foreground",  # no site's: of runs that were not submitted
+    "slurm": "rankup.schedulers.slurm.commands:Slurm",
+    "pbs": "rankup.schedulers.pbs.commands:Pbs",
+    "local": "rankup.schedulers.local.commands:Local",
+    "run": "rankup.schedulers.local.commands:Foreground",  # no site's: of runs that were not submitted
 }

@@ -12,8 +12,8 @@ from typing import cast
 from rankup.core.registry import lookup
 from rankup.core.shell import Completed
 from rankup.schedulers import SCHEDULERS
+from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
-from rankup.spec.site import Site
 
 
 class State(str, Enum):

@@ -13,7 +13,7 @@ import struct
 from pathlib import Path
 
 from rankup.errors import RankupError
-from rankup.snapshots.compare import load_tensor
+from rankup.snapshots.diff import load_tensor
 from rankup.snapshots.layout import Entry
 from rankup.snapshots.manifest import Manifest, SavedTensor
 from rankup.snapshots.shards import as_bytes, dtype_of

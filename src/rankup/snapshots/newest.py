@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rankup.errors import RankupError
-from rankup.snapshots.found import Found
+from rankup.snapshots.integrity import verify
 from rankup.snapshots.layout import Entry, entries, set_aside
 from rankup.snapshots.manifest import Damaged, Manifest
 from rankup.snapshots.peers import Peers
-from rankup.snapshots.verify import verify
+from rankup.snapshots.snapshot import Found
 from rankup.world import World
 
 _NAMED = 3

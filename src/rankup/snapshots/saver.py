@@ -20,11 +20,11 @@ from pathlib import Path
 from types import TracebackType
 
 from rankup.snapshots import newest
-from rankup.snapshots.found import Found
 from rankup.snapshots.layout import clear_leftovers
 from rankup.snapshots.lock import Lock
 from rankup.snapshots.peers import Peers
 from rankup.snapshots.prune import KEEP, Keep
+from rankup.snapshots.snapshot import Found
 from rankup.snapshots.staging import Staging
 from rankup.snapshots.state import State
 from rankup.snapshots.writing import write

@@ -15,9 +15,9 @@ import torch
 from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
+from rankup.runtime.api import init
+from rankup.runtime.checkpointing.checkpointing import Snapshots
 from rankup.runtime.device import deterministic_kernels
-from rankup.runtime.run import init
-from rankup.runtime.survival import Snapshots
 from rankup.strategies.state import whole_weights
 from rankup.train.loop import train
 from rankup.train.options import TrainOptions

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import StepLR
 
-from rankup.runtime.run import Run
+from rankup.runtime.api import Run
 from rankup.train.early_stop import EarlyStop
 from rankup.train.metrics import Result, measure
 from rankup.train.optimizers import optimizer_for

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rankup.runtime.meter import Means
-from rankup.runtime.run import Run
+from rankup.runtime.api import Run
+from rankup.runtime.loop.meter import Means
 from rankup.train.workload import Workload
 
 

@@ -15,8 +15,8 @@ import torch
 
 from rankup.core.records import RecordWriter
 from rankup.core.units import duration, rate
-from rankup.runtime.run import Run
-from rankup.runtime.steps import Epoch
+from rankup.runtime.api import Run
+from rankup.runtime.loop.epochs import Epoch
 from rankup.train.metrics import Result
 from rankup.train.options import TrainOptions
 from rankup.train.workload import Workload, note_on, unit_of

@@ -14,8 +14,8 @@ from typing import Protocol
 from rankup.core.records import read_records
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.jobs.local import LocalJob, Result, View, execute
-from rankup.verify.recorded import FROZEN, Attempt, read_attempt
+from rankup.run.execute import LocalJob, Result, View, execute
+from rankup.verify.trace_reader import FROZEN, Attempt, read_attempt
 
 # Snapshots that are due at the end alone: what trains uninterrupted is not to be changed by saving, either.
 AT_THE_END = f"{10**9} steps"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from rankup.verify.plan import Course
-from rankup.verify.recorded import Attempt
+from rankup.verify.trace_reader import Attempt
 
 WORDS = {
     "epoch": "a resume in the second epoch or a later one",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rankup.verify.compare import LOSS, Difference
-from rankup.verify.recorded import Attempt, Record
+from rankup.verify.first_difference import LOSS, Difference
+from rankup.verify.trace_reader import Attempt, Record
 
 _SUSPECTS = 5
 # Sums that are taken in another order differ by less than this, relative to all weights; a lost state by more.

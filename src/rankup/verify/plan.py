@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from rankup.verify.recorded import Attempt
+from rankup.verify.trace_reader import Attempt
 
 # In the order of what they find: with few kills the first ones are taken.
 KINDS = ("step", "behind", "evaluation", "save", "moment")

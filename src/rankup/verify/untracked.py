@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankup.verify.compare import UNKEPT
-from rankup.verify.recorded import Attempt, Record
+from rankup.verify.first_difference import UNKEPT
+from rankup.verify.trace_reader import Attempt, Record
 
 
 def never_restored(

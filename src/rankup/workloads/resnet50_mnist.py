@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from rankup.core.registry import load
 from rankup.errors import RankupError
-from rankup.runtime.data import ResidentData
+from rankup.runtime.data.resident import ResidentData
 from rankup.workloads.data import find_or_fetch, is_present, load_images
 from rankup.workloads.data.images import CLASSES
 from rankup.workloads.data.places import home

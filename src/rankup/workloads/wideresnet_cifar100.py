@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from rankup.errors import RankupError
-from rankup.runtime.data import Columns, ResidentData
+from rankup.runtime.data.resident import Columns, ResidentData
 from rankup.runtime.seed import SampleRandom
 from rankup.workloads.data.catalog import CIFAR100_BINARY
 from rankup.workloads.data.cifar import CLASSES, load_cifar100

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from rankup.errors import RankupError
-from rankup.world import hydra, mvapich, openmpi, pals, pbs, plain, slurm, torchrun
+from rankup.world import env as exported
+from rankup.world import hydra, mvapich, openmpi, pals, pbs, slurm, torchrun
 from rankup.world.job import Job
 from rankup.world.variables import Variables, whole_number
 from rankup.world.world import World
@@ -20,7 +21,7 @@ ORDER: tuple[Callable[[Mapping[str, str]], World | None], ...] = (
     hydra.detect,  # may run inside a SLURM step, as Open MPI does
     slurm.detect,  # formed ranks itself, if none of the above did
     pbs.detect,  # an agent of pbsdsh: what starts in it may have any of the above
-    plain.detect,  # last of all: scripts export RANK and MASTER_ADDR beside every launcher
+    exported.detect,  # last of all: scripts export RANK and MASTER_ADDR beside every launcher
 )
 
 # What scripts export by hand; left over from somewhere else it would mislead the script or torch.

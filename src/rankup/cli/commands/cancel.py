@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from rankup.batch.cancel import cancel, save_and_stop
+from rankup.batch.store import Submitted, all_runs, find
 from rankup.cli import console
 from rankup.cli.options import JsonOption
-from rankup.cli.runs import RUNS_ROOT, RunsRootOption, shown
+from rankup.cli.run_targets import RUNS_ROOT, RunsRootOption, shown
 from rankup.core.units import duration
 from rankup.errors import RankupError
-from rankup.jobs.cancel import cancel, save_and_stop
-from rankup.jobs.submitted import Submitted, all_runs, find
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

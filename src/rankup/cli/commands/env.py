@@ -10,12 +10,12 @@ from typing import Annotated
 
 import typer
 
+from rankup.batch.env_create import modules_of, needs_job
 from rankup.cli import console
 from rankup.cli.env_build import build, show_plan
 from rankup.cli.options import JsonOption
-from rankup.jobs.env_create import modules_of, needs_job
-from rankup.jobs.env_script import Environment
-from rankup.spec.sites import choose_site
+from rankup.script.python_environment import Environment
+from rankup.sites.lookup import choose_site
 
 app = typer.Typer(
     add_completion=False, rich_markup_mode=None, help="Environments for jobs, built where jobs run."

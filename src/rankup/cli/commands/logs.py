@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
+from rankup.batch.follow import Log
+from rankup.batch.store import find
 from rankup.cli import console
-from rankup.cli.lines import LineView
+from rankup.cli.log_view import LineView
 from rankup.cli.options import JsonOption
-from rankup.cli.runs import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, follow_to_end, shown
+from rankup.cli.run_targets import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, follow_to_end, shown
 from rankup.errors import RankupError
-from rankup.jobs.follow import Log
-from rankup.jobs.submitted import find
-from rankup.jobs.traces import read_traces
+from rankup.run.markers import read_traces
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

@@ -11,8 +11,8 @@ from rankup.cli import console
 from rankup.cli.findings import draw_findings
 from rankup.cli.job_options import SCRIPT_LAST, explain, job_options, resolved_from
 from rankup.cli.options import JsonOption
-from rankup.jobs.script import render
-from rankup.spec.advice import advise
+from rankup.resolve.advice import advise
+from rankup.script.render import render
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

@@ -7,15 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
+from rankup.batch.follow import Log
+from rankup.batch.resume import resume
+from rankup.batch.store import LocalRun, find
 from rankup.cli import console
 from rankup.cli.job_options import flags_from
 from rankup.cli.options import JsonOption, ResumeWithOption
-from rankup.cli.runs import RUNS_ROOT, RunsRootOption, follow_to_end, shown
+from rankup.cli.run_targets import RUNS_ROOT, RunsRootOption, follow_to_end, shown
 from rankup.errors import RankupError
-from rankup.jobs.follow import Log
-from rankup.jobs.local_run import LocalRun
-from rankup.jobs.resume import resume
-from rankup.jobs.submitted import find
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

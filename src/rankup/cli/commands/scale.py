@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rankup.cli import console
-from rankup.cli.lines import LineView
+from rankup.cli.log_view import LineView
 from rankup.cli.options import JsonOption
 from rankup.cli.training_options import training_from, training_options
 from rankup.cli.workload_job import require_torch, workload_job

@@ -13,8 +13,8 @@ from rankup.cli.options import JsonOption
 from rankup.cli.site_survey import survey
 from rankup.core.files import make_folder, write_atomic
 from rankup.errors import RankupError
-from rankup.spec.resolve import check_defaults
-from rankup.spec.sites import PROJECT, find_site, lineage, list_sites, load_site, places, site_file
+from rankup.resolve.resolve import check_defaults
+from rankup.sites.lookup import PROJECT, find_site, lineage, list_sites, load_site, places, site_file
 
 app = typer.Typer(
     add_completion=False, rich_markup_mode=None, help="Clusters that are known, and what is known of them."

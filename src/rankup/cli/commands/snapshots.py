@@ -9,7 +9,7 @@ import typer
 
 from rankup.cli import console
 from rankup.cli.options import JsonOption
-from rankup.cli.runs import RUNS_ROOT, RunsRootOption, place
+from rankup.cli.run_targets import RUNS_ROOT, RunsRootOption, place
 from rankup.cli.snapshot_lines import differences, listing, opened, row, verdict, verdict_line
 from rankup.snapshots.layout import damaged, entries, find_entry, find_root, trainings
 
@@ -61,7 +61,7 @@ def diff(
     as_json: JsonOption = False,
 ) -> None:
     """Which tensors and values differ, and by how much at most; exit code 1 where any does."""
-    from rankup.snapshots.compare import compare
+    from rankup.snapshots.diff import compare
 
     found = compare(opened(place(left, runs_root)), opened(place(right, runs_root)))
     console.print_json([vars(one) for one in found]) if as_json else print("\n".join(differences(found)))

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
+from rankup.batch.queue import STATUS_PATIENCE_S, survey
+from rankup.batch.status import Standing
+from rankup.batch.store import Submitted, all_runs, find
 from rankup.cli import console
 from rankup.cli.options import JsonOption
-from rankup.cli.runs import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, shown
+from rankup.cli.run_targets import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, shown
 from rankup.core.units import duration
-from rankup.jobs.queue import STATUS_PATIENCE_S, survey
-from rankup.jobs.standing import Standing
-from rankup.jobs.submitted import Submitted, all_runs, find
 from rankup.schedulers.base import State
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -7,18 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
+from rankup.batch.follow import Log
+from rankup.batch.store import Submitted
+from rankup.batch.submit import plan, submit
 from rankup.cli import console
 from rankup.cli.findings import draw_findings, refuse_errors
 from rankup.cli.interactive import become_a_shell
 from rankup.cli.job_options import SCRIPT_LAST, explain, job_options, resolved_from
 from rankup.cli.options import JsonOption
-from rankup.cli.runs import follow_to_end, shown
+from rankup.cli.run_targets import follow_to_end, shown
 from rankup.core import shell
-from rankup.jobs.follow import Log
-from rankup.jobs.submit import plan, submit
-from rankup.jobs.submitted import Submitted
-from rankup.spec.advice import advise
-from rankup.spec.resolved import Resolved
+from rankup.resolve.advice import advise
+from rankup.resolve.resolved import Resolved
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

@@ -12,14 +12,14 @@ from typing import Annotated
 import typer
 
 from rankup.cli import console
-from rankup.cli.going_on import end_lines
 from rankup.cli.options import JsonOption, NprocOption, ResumeWithOption, resume_variables
+from rankup.cli.resume_options import end_lines
 from rankup.cli.training_options import training_from, training_options
 from rankup.cli.workload_job import require_torch, workload_job
 from rankup.core.records import read_records
 from rankup.core.rundir import RUN_DIR_VARIABLE
 from rankup.errors import RankupError
-from rankup.jobs.local import View, execute
+from rankup.run.execute import View, execute
 from rankup.world import World
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)

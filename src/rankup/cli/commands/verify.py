@@ -10,13 +10,13 @@ import typer
 
 from rankup.cli import console
 from rankup.cli.options import JsonOption
+from rankup.cli.target_parser import script_or_workload_job
 from rankup.cli.workload_job import require_torch
-from rankup.cli.workload_words import script_or_workload_job
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.verify.attempts import Attempts
+from rankup.verify.proof import Plan, verify
 from rankup.verify.table import as_dict, text
-from rankup.verify.verify import Plan, verify
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

@@ -1,0 +1,78 @@
+"""Ends a submitted run: at once, or after it has saved."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rankup.batch.queue import ask
+from rankup.batch.store import Submitted
+from rankup.core import shell
+from rankup.core.files import write_atomic
+from rankup.core.rundir import RunDir
+from rankup.run.markers import FINAL, read_traces
+from rankup.schedulers.base import JobStatus, Scheduler, State, scheduler_named
+
+
+def cancel(job: Submitted) -> list[str]:
+    """Cancel all jobs of the run that wait or run, and say which; none where all had ended.
+
+    CANCELLED is there first: a script that is just ending looks for it before it asks to be requeued. The word
+    ``cancelled`` is there last, when the scheduler has agreed. Raises ``RankupError`` where it does not.
+    """
+    scheduler = scheduler_named(job.scheduler)
+    living = _living(job, scheduler)
+    if living:
+        _cancel(job, scheduler, [status.id for status in living])
+    return [status.id for status in living]
+
+
+def save_and_stop(job: Submitted) -> tuple[list[str], list[str]]:
+    """Ask the ranks to save and end; (ids of the jobs that were asked, ids that waited and were cancelled).
+
+    A job that waits has nothing to save.
+    """
+    scheduler = scheduler_named(job.scheduler)
+    living = _living(job, scheduler)
+    running = [status.id for status in living if status.state is State.RUNNING]
+    waiting = [status.id for status in living if status.state is State.PENDING]
+    if not running:
+        return [], cancel(job)
+    # First the request: when the successors are gone, the job that runs must not send for new ones.
+    deadline = int(time.time()) + job.spec.lead
+    for folder in _folders(job):
+        if read_traces(folder).outcome not in FINAL:
+            write_atomic(folder / "STOP", f"user {deadline}\n", mode=0o600)
+    if waiting:
+        scheduler.read_cancel(shell.run(scheduler.cancel_command(waiting), env=scheduler.clean(os.environ)))
+    return running, waiting
+
+
+def _living(job: Submitted, scheduler: Scheduler) -> list[JobStatus]:
+    """The jobs that wait or run, an array as one."""
+    said = ask(scheduler, job.ids())
+    return [said[ident] for ident in job.ids() if ident in said and not said[ident].state.ended]
+
+
+def _cancel(job: Submitted, scheduler: Scheduler, ids: Sequence[str]) -> None:
+    folders = _folders(job)
+    marks = [folder / "CANCELLED" for folder in folders if not (folder / "CANCELLED").exists()]
+    for mark in marks:
+        mark.touch(mode=0o600)
+    try:
+        scheduler.read_cancel(shell.run(scheduler.cancel_command(ids), env=scheduler.clean(os.environ)))
+    except BaseException:
+        for mark in marks:
+            mark.unlink()
+        raise
+    for folder in folders:
+        if read_traces(folder).outcome in (None, "requeue"):
+            RunDir(folder).write_outcome("cancelled", {"outcome": "cancelled"})
+    if job.task is None:  # no attempt follows that would read them
+        (job.run.path / "secrets.env").unlink(missing_ok=True)
+
+
+def _folders(job: Submitted) -> list[Path]:
+    return list(job.tasks().values()) or [job.run.path]

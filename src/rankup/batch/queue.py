@@ -1,0 +1,69 @@
+"""Asks schedulers about runs, gently: one question for all the jobs of one scheduler."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+
+from rankup.batch.status import Standing, stands
+from rankup.batch.store import Submitted
+from rankup.core import shell
+from rankup.errors import RankupError
+from rankup.run.markers import read_traces
+from rankup.schedulers.base import JobStatus, Scheduler, scheduler_named
+
+# How long a client of the scheduler may take. Its own patience with a controller that is frozen is longer.
+PATIENCE_S = 60.0
+FOLLOW_PATIENCE_S = 10.0
+STATUS_PATIENCE_S = 3.0
+
+
+def look(jobs: Sequence[Submitted], patience: float = FOLLOW_PATIENCE_S) -> list[Standing]:
+    """How each of ``jobs`` stands now. Raises ``RankupError`` where a scheduler does not answer."""
+    standings, silent = survey(jobs, patience)
+    for error in silent:
+        raise error
+    return standings
+
+
+def survey(
+    jobs: Sequence[Submitted], patience: float = STATUS_PATIENCE_S
+) -> tuple[list[Standing], list[RankupError]]:
+    """How each of ``jobs`` stands, and the errors of schedulers that did not answer within ``patience`` seconds.
+
+    A run whose scheduler is silent stands as its run directory says. Of runs that said themselves how they ended, no
+    scheduler is asked.
+    """
+    wanted: dict[str, list[str]] = {}
+    for job in jobs:
+        folders = list(job.tasks().values()) or [job.run.path]
+        if not all(read_traces(folder).final for folder in folders):
+            wanted.setdefault(job.scheduler, []).extend(job.ids())
+    said: dict[str, dict[str, JobStatus]] = {}
+    silent: dict[str, RankupError] = {}
+    for name, ids in wanted.items():
+        try:
+            said[name] = ask(scheduler_named(name), ids, patience)
+        except RankupError as error:
+            silent[name] = error
+    standings = [stands(job, said.get(job.scheduler, {}), silent=job.scheduler in silent) for job in jobs]
+    return standings, list(silent.values())
+
+
+def ask(scheduler: Scheduler, ids: Sequence[str], patience: float = PATIENCE_S) -> dict[str, JobStatus]:
+    """What the scheduler knows of ``ids``; those that it has forgotten are left out.
+
+    Raises ``RankupError`` where it gives no answer within ``patience`` seconds, all its commands together.
+    """
+    known: dict[str, JobStatus] = {}
+    if not ids:
+        return known
+    env, deadline = scheduler.clean(os.environ), time.monotonic() + patience
+    for command in scheduler.status_commands(ids):
+        left = max(deadline - time.monotonic(), 0.1)
+        done = shell.run(command, env=env, timeout=round(left, 1))
+        known = scheduler.read_status(done, ids) | known  # the first to know says most
+        if all(ident in known for ident in ids):
+            break
+    return known

@@ -1,0 +1,93 @@
+"""Submits a run again into its own directory, where its snapshots are: attempts and logs go on."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rankup.batch.queue import ask
+from rankup.batch.status import stands
+from rankup.batch.store import Submitted
+from rankup.batch.submit import MaybeSubmitted, check_folder, disown, hand_over, write_files
+from rankup.errors import RankupError
+from rankup.resolve.resolve import resolve
+from rankup.run.markers import OF_ONE_LIFE, read_traces
+from rankup.schedulers.base import State, scheduler_named
+
+_WRITTEN_ANEW = ("job.toml", "job.sh", "secrets.env")
+
+
+def resume(job: Submitted, flags: Mapping[str, Any], *, env: Mapping[str, str]) -> Submitted:
+    """The same job once more, with ``flags`` (keys of ``JobSpec``) over what it was.
+
+    Raises ``RankupError`` while a job of it waits or runs, and where it was done. An array's tasks that are done stay
+    done: their jobs find that word and end at once.
+    """
+    if job.task is not None:
+        raise RankupError(
+            "one-task",
+            f"task {job.task} of an array cannot be resumed alone",
+            context=str(job.run.path),
+            hint=f"rankup resume {job.run.path} submits all tasks again that are not done",
+        )
+    _check_over(job)
+    resolved = resolve(
+        flags, command=(), file=job.run.path / "job.toml", site=None, env=env, folder=job.spec.folder
+    )
+    if (resolved.spec.array, resolved.spec.name) != (job.spec.array, job.spec.name):
+        raise RankupError("other-job", "a run goes on with its own name and array", hint="submit a new one")
+    check_folder(resolved.spec.folder)
+    unfinished = [folder for folder in job.tasks().values() if read_traces(folder).outcome != "done"]
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_set_aside(job.run.path, (*_WRITTEN_ANEW, *OF_ONE_LIFE)))
+            for folder in unfinished:
+                stack.enter_context(_set_aside(folder, OF_ONE_LIFE))
+            write_files(resolved, job.run, env)
+            return hand_over(resolved, job.run, env)
+    except MaybeSubmitted as unknown:
+        disown(job.run, job.spec)
+        raise unknown.error from None
+
+
+def _check_over(job: Submitted) -> None:
+    said = ask(scheduler_named(job.scheduler), job.ids())
+    living = [status for status in said.values() if not status.state.ended]
+    standing = stands(job, said)
+    if living:
+        raise RankupError(
+            "not-over",
+            f"the run is not over: its job {living[0].id} is {living[0].state.value}",
+            context=str(job.run.path),
+            hint=f"wait for its end, or first: rankup cancel {job.run.path}",
+        )
+    if standing.state is State.DONE:
+        raise RankupError(
+            "already-done",
+            "the run is done: there is nothing to resume",
+            context=str(job.run.path),
+            hint=f"to run it again from the beginning: rankup submit {job.run.path / 'job.toml'}",
+        )
+
+
+@contextlib.contextmanager
+def _set_aside(folder: Path, names: Sequence[str]) -> Iterator[None]:
+    """Without the files ``names`` while the body runs; they come back if it fails, and are gone if it does not."""
+    aside = folder / ".before-resume"
+    aside.mkdir(mode=0o700, exist_ok=True)
+    moved = [name for name in names if (folder / name).exists()]
+    for name in moved:
+        (folder / name).replace(aside / name)
+    try:
+        yield
+    except BaseException:
+        for name in names:
+            (folder / name).unlink(missing_ok=True)
+        for name in moved:
+            (aside / name).replace(folder / name)
+        aside.rmdir()
+        raise
+    shutil.rmtree(aside)

@@ -1,0 +1,68 @@
+"""What commands about runs share: how one is named, shown and followed."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rankup.batch.follow import Follower, Log
+from rankup.batch.status import Standing
+from rankup.batch.store import Submitted, find
+from rankup.cli.log_view import LineView
+from rankup.errors import RankupError
+from rankup.run.interrupts import Interrupts
+from rankup.snapshots.layout import MANIFEST, entries, trainings
+
+TargetArgument = Annotated[
+    str, typer.Argument(help="a run's directory, id or name, or a job's id; default: the latest run")
+]
+RunsRootOption = Annotated[Path, typer.Option(metavar="DIR", help="where run directories are")]
+RUNS_ROOT = Path("runs")
+
+
+def shown(path: Path) -> str:
+    """A path as it can be typed here: relative where it is below the current directory."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def place(path: Path, runs_root: Path) -> Path:
+    """``path`` itself if something was saved there, else the directory of the run that is called so."""
+    if (path / "snapshots").is_dir() or (path / MANIFEST).exists() or any(map(entries, trainings(path))):
+        return path
+    with contextlib.suppress(RankupError):
+        return find(str(path), runs_root).run.path
+    return path
+
+
+def as_dict(job: Submitted, standing: Standing) -> dict[str, Any]:
+    """A run for ``--json``."""
+    names = {"run": str(job.run.path), "name": job.spec.name, "site": job.site, "scheduler": job.scheduler}
+    tasks = {index: task.as_dict() for index, task in standing.tasks.items()}
+    one = {} if job.task is None else {"task": job.task}
+    return {**names, **one, "jobs": job.ids(), **standing.as_dict(), **({"tasks": tasks} if tasks else {})}
+
+
+def follow_to_end(
+    job: Submitted, log: Log, *, lines: int | None = None, to_stderr: bool = False
+) -> tuple[int, Standing | None]:
+    """(exit code, how the job ended). The log goes to stdout, what changes to stderr; a Ctrl-C ends only this."""
+    view = LineView(to_stderr=to_stderr)
+    with Interrupts() as interrupts:
+        follower = Follower(job, log, lambda line: view.line(None, "out", line), _say, interrupts)
+        if lines is not None:
+            follower.backlog(lines)
+        standing = follower.follow()
+    if standing is not None:
+        return standing.exit_code, standing
+    path = shown(job.run.path)
+    _say(f"the job goes on; `rankup logs -f {path}` follows it again, `rankup cancel {path}` ends it")
+    return 128 + (interrupts.first or 0), None
+
+
+def _say(text: str) -> None:
+    print(f"rankup: {text}", file=sys.stderr, flush=True)

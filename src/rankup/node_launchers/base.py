@@ -1,0 +1,52 @@
+"""What a fan-out is asked to start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from rankup.core.registry import lookup
+from rankup.node_launchers import FANOUTS
+
+# Stands for the node's rank among the tokens of an agent's command.
+NODE_RANK = "{node_rank}"
+# What a node has of its own, or the batch shell alone: not to be brought there, unless the user has given it for all. A
+# site's hook may say on each node which GPUs are the job's, by names that no other node knows.
+OWN = (
+    *("PBS_NODENUM", "PBS_TASKNUM", "PBS_MOMPORT", "PBS_JOBCOOKIE", "PBS_JOBDIR"),
+    *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+    *("GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"),
+    *("HOSTNAME", "TMPDIR", "PWD", "OLDPWD", "SHLVL"),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One agent on each of ``hosts``, node rank = position.
+
+    ``agent`` is its command, with ``NODE_RANK`` where that goes; ``lines`` are the hosts' first lines in PBS's node
+    file; ``cpus`` what each node can give to its agent, where known. ``folder`` holds ``agent-I.sh`` for node I
+    (and ``hosts``, one name a line) for fan-outs that do not carry our environment: see ``script_of``.
+    """
+
+    hosts: tuple[str, ...]
+    agent: tuple[str, ...]
+    folder: Path
+    lines: tuple[int, ...] = ()
+    cpus: int | None = None
+
+    def script_of(self, node: int) -> Path:
+        return self.folder / f"agent-{node}.sh"
+
+    @property
+    def hostfile(self) -> Path:
+        return self.folder / "hosts"
+
+
+FanOut = Callable[[Plan], list[list[str]]]
+
+
+def fanout_named(name: str) -> FanOut:
+    return cast(FanOut, lookup("fan-out", name, FANOUTS))

@@ -1,0 +1,23 @@
+"""Open MPI's mpiexec: one unbound process per host of a list of our own, in its order."""
+
+from __future__ import annotations
+
+from rankup.core import shell
+from rankup.node_launchers.base import Plan
+
+
+def commands(plan: Plan) -> list[list[str]]:
+    return [
+        [
+            "mpiexec",
+            "--hostfile",
+            str(plan.hostfile),
+            "-np",
+            str(len(plan.hosts)),
+            *("--map-by", "ppr:1:node"),
+            *("--bind-to", "none"),
+            "bash",
+            "-c",
+            f'exec bash {shell.quote([str(plan.folder)])}/agent-"$OMPI_COMM_WORLD_RANK".sh',
+        ]
+    ]

@@ -1,0 +1,21 @@
+"""PALS's mpiexec (Cray EX): it knows the job's nodes, and rejects Open MPI's options."""
+
+from __future__ import annotations
+
+from rankup.core import shell
+from rankup.node_launchers.base import Plan
+
+
+def commands(plan: Plan) -> list[list[str]]:
+    return [
+        [
+            "mpiexec",
+            *("-n", str(len(plan.hosts))),
+            *("--ppn", "1"),
+            *("--hostfile", str(plan.hostfile)),
+            *("--cpu-bind", "none"),
+            "bash",
+            "-c",
+            f'exec bash {shell.quote([str(plan.folder)])}/agent-"$PALS_RANKID".sh',
+        ]
+    ]

@@ -1,0 +1,132 @@
+"""Which samples, in which order, on which rank: pure functions of (seed, epoch, step, rank, world size).
+
+One global order per epoch; global batch ``k`` is its ``k``-th slice; a rank's share is a contiguous part of that
+slice. Nothing is padded and, without ``drop_last``, nothing dropped: the last global batch is short where nothing
+divides, shares differ by one at most, and on a wide world a share may be empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from rankup.core.share import share
+from rankup.errors import RankupError
+from rankup.runtime.seed import derive
+
+if TYPE_CHECKING:
+    from rankup.runtime.data.samplers import SampledOrder
+
+
+class Plan(NamedTuple):
+    """One epoch. ``order``: int64 (samples,), their numbers in the data set; step ``k`` has those from ``starts[k]`` to
+    ``starts[k + 1]``. ``keys``: int64 (samples,), what each sample's random numbers are keyed on."""
+
+    order: torch.Tensor
+    starts: Sequence[int]
+    keys: torch.Tensor
+
+    @property
+    def steps(self) -> int:
+        return len(self.starts) - 1
+
+    def total(self, step: int) -> int:
+        """Samples in global batch ``step``."""
+        return self.starts[step + 1] - self.starts[step]
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """How one data set is cut. ``length`` and ``global_batch`` in samples."""
+
+    length: int
+    global_batch: int
+    rank: int
+    world_size: int
+    seed: int
+    shuffle: bool
+    shards: int = 0  # virtual ones, of which each rank has some: see strategies/any_world.py
+    drop_last: bool = False  # leave out the short last global batch
+    sampled: SampledOrder | None = None  # the order of a user's sampler
+
+    def __post_init__(self) -> None:
+        if self.length == 0:
+            raise RankupError("empty-dataset", "the data set holds no samples")
+        if self.drop_last and self.sampled is None and self.length < self.global_batch:
+            raise RankupError(
+                "nothing-left",
+                f"drop_last=True leaves out all {self.length} samples: a global batch has {self.global_batch}",
+                hint=f"a global_batch of at most {self.length}, or drop_last=False",
+            )
+
+    @property
+    def steps(self) -> int:
+        """Steps per epoch; the short last one counts, if it is not left out."""
+        return self.length // self.global_batch if self.drop_last else -(-self.length // self.global_batch)
+
+    def plan(self, epoch: int) -> Plan:
+        """The order of an epoch and how it is cut into steps, the same on every rank and for every world size."""
+        if self.sampled is not None:
+            return self.sampled.plan(epoch)
+        order = self.order(epoch)
+        return Plan(order, cuts(self.length, self.global_batch, drop_last=self.drop_last), order)
+
+    def left_out(self) -> str | None:
+        """What ``drop_last`` leaves out, in words; None for nothing."""
+        samples = self.length if self.sampled is None else len(self.plan(0).order)
+        if not self.drop_last or not (number := samples % self.global_batch):
+            return None
+        return f"drop_last=True: {number} of {samples} samples are left out in each epoch"
+
+    def order(self, epoch: int) -> torch.Tensor:
+        """Every sample once: int64 (length,), the same on every rank and for every world size."""
+        if not self.shuffle:
+            return torch.arange(self.length)
+        generator = torch.Generator().manual_seed(derive(self.seed, "order", epoch))
+        return torch.randperm(self.length, generator=generator)
+
+    def total(self, step: int) -> int:
+        """Samples in global batch ``step``."""
+        return min(self.global_batch, self.length - step * self.global_batch)
+
+    def parts(self, total: int, micro_batches: int) -> list[tuple[int, int, int]]:
+        """(number, start, stop) of what this rank computes on at once, in a global batch of ``total`` samples: its
+        micro-batches, or its virtual shards."""
+        return parts_of(total, self.rank, self.world_size, micro_batches, self.shards)
+
+
+def cuts(length: int, global_batch: int, *, drop_last: bool) -> Sequence[int]:
+    """Where the steps of an epoch of ``length`` samples begin, and where the last one ends."""
+    whole = range(0, length + 1, global_batch)
+    return whole if drop_last or length % global_batch == 0 else [*whole, length]
+
+
+def parts_of(
+    total: int, rank: int, world_size: int, micro_batches: int, shards: int
+) -> list[tuple[int, int, int]]:
+    if shards:
+        own = range(*share(shards, rank, world_size))
+        return [(shard, *share(total, shard, shards)) for shard in own]
+    low, high = share(total, rank, world_size)
+    own_cuts = (share(high - low, part, micro_batches) for part in range(micro_batches))
+    return [(part, low + start, low + stop) for part, (start, stop) in enumerate(own_cuts)]
+
+
+def smallest_share(plan: Plan, world_size: int, micro_batches: int, shards: int) -> tuple[int, bool]:
+    """The fewest samples, but not none, that a rank computes on at once in an epoch; and whether that is so only in
+    its last step."""
+
+    def smallest(total: int) -> int:
+        ranks = range(world_size)
+        sizes = [
+            b - a for rank in ranks for _, a, b in parts_of(total, rank, world_size, micro_batches, shards)
+        ]
+        return min(size for size in sizes if size)
+
+    by_total = {total: smallest(total) for total in {plan.total(step) for step in range(plan.steps)}}
+    before = [by_total[plan.total(step)] for step in range(plan.steps - 1)]
+    last = by_total[plan.total(plan.steps - 1)]
+    return min([*before, last]), not before or min(before) > last
