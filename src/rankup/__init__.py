@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from rankup.runtime.checkpointing.stop import should_stop as should_stop
     from rankup.runtime.data.resident import ResidentData as ResidentData
     from rankup.runtime.loop.meter import Meter as Meter
-    from rankup.snapshots.prune import Keep as Keep
+    from rankup.snapshots.prune import Retention as Retention
     from rankup.world import World as World
 
 _PUBLIC = {
-    "Keep": "rankup.snapshots.prune:Keep",
+    "Retention": "rankup.snapshots.prune:Retention",
     "Meter": "rankup.runtime.loop.meter:Meter",
     "RankupError": "rankup.errors:RankupError",
     "ResidentData": "rankup.runtime.data.resident:ResidentData",
@@ -35,10 +35,10 @@ _PUBLIC = {
 }
 
 __all__ = [
-    "Keep",
     "Meter",
     "RankupError",
     "ResidentData",
+    "Retention",
     "Run",
     "Snapshots",
     "World",

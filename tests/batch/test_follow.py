@@ -6,20 +6,20 @@ import signal
 
 import pytest
 
-from rankup.batch.follow import ASK_LATER_S, Follower, Log, describe
-from rankup.batch.status import Standing, stands
-from rankup.batch.store import Submitted
+from rankup.batch.follow import ASK_LATER_S, Follower, JobLog, describe
+from rankup.batch.status import RunStatus, status_of
+from rankup.batch.store import SubmittedRun
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.run.interrupts import Interrupts
-from rankup.run.markers import Traces
-from rankup.schedulers.base import JobStatus, State
+from rankup.run.markers import Markers
+from rankup.schedulers.base import JobState, JobStatus
 from rankup.spec.jobspec import JobSpec
 
-PENDING = JobStatus("1", State.PENDING, reason="waits for free nodes")
-RUNNING = JobStatus("1", State.RUNNING, nodes="node1")
-FAILED = JobStatus("1", State.FAILED)
-DONE = JobStatus("1", State.DONE, code=0)
+PENDING = JobStatus("1", JobState.PENDING, reason="waits for free nodes")
+RUNNING = JobStatus("1", JobState.RUNNING, nodes="node1")
+FAILED = JobStatus("1", JobState.FAILED)
+DONE = JobStatus("1", JobState.DONE, code=0)
 
 
 class Cluster:
@@ -28,7 +28,7 @@ class Cluster:
     def __init__(self, path, array="", launcher="torchrun"):
         path.joinpath("logs").mkdir()
         spec = JobSpec(command=("true",), name="mine", folder=path, array=array, launcher=launcher)
-        self.job = Submitted(RunDir(path), spec, "slurm", "slurm")
+        self.job = SubmittedRun(RunDir(path), spec, "slurm", "slurm")
         self.path, self.time, self.plan = path, 0.0, []
         self.answer, self.asked, self.shown, self.said = {}, [], [], []
         self.interrupts = Interrupts()
@@ -60,12 +60,12 @@ class Cluster:
         self.asked.append(self.time)
         if isinstance(self.answer, RankupError):
             raise self.answer
-        return stands(job, self.answer)
+        return status_of(job, self.answer)
 
     def follow(self, **chosen):
         self._happen()
         follower = Follower(
-            self.job, Log(self.job, **chosen), self.shown.append, self.said.append, self.interrupts,
+            self.job, JobLog(self.job, **chosen), self.shown.append, self.said.append, self.interrupts,
             pause=self.pause, now=lambda: self.time, look=self.look,
         )  # fmt: skip
         return follower.follow()
@@ -81,7 +81,7 @@ def test_from_pending_to_done_with_the_whole_log_and_each_change_once(cluster):
     cluster.at(60, [RUNNING], log="one\n")
     cluster.at(90, [DONE], log="two\nlast, without an end", outcome="done", exit_code="0")
     standing = cluster.follow()
-    assert (standing.state, standing.exit_code) == (State.DONE, 0)
+    assert (standing.state, standing.exit_code) == (JobState.DONE, 0)
     assert cluster.shown == ["one", "two", "last, without an end"]
     assert cluster.said == [
         "job 1 is pending: waits for free nodes", "job 1 is running on node1", "job 1 is done"
@@ -92,7 +92,7 @@ def test_the_jobs_own_code_comes_back(cluster):
     cluster.at(0, [RUNNING])
     cluster.at(30, [FAILED], log="last, without an end", outcome="failed", exit_code="42")
     standing = cluster.follow()
-    assert (standing.state, standing.exit_code) == (State.FAILED, 42)
+    assert (standing.state, standing.exit_code) == (JobState.FAILED, 42)
     assert cluster.shown == ["last, without an end"]
     assert cluster.said == ["job 1 is running on node1", "job 1 failed: exit code 42"]
 
@@ -116,9 +116,9 @@ def test_a_scheduler_is_asked_ever_more_rarely(cluster):
 def test_after_a_cancel_it_ends_at_once(cluster):
     cluster.at(0, [RUNNING])
     cluster.at(300.4, CANCELLED="")
-    cluster.at(302, [JobStatus("1", State.CANCELLED)], outcome="cancelled")
+    cluster.at(302, [JobStatus("1", JobState.CANCELLED)], outcome="cancelled")
     standing = cluster.follow()
-    assert (standing.state, standing.exit_code) == (State.CANCELLED, 143)
+    assert (standing.state, standing.exit_code) == (JobState.CANCELLED, 143)
     assert cluster.time < 300.4 + 5
 
 
@@ -148,8 +148,8 @@ def test_it_goes_on_over_a_requeue(cluster):
 def test_it_goes_on_with_a_successor_that_is_seen_late(cluster):
     cluster.at(0, [RUNNING])
     cluster.at(20, [FAILED], outcome="requeue", exit_code="75", requeues="1")
-    cluster.at(26, [FAILED, JobStatus("2", State.PENDING)], jobs="1\n2\n")
-    cluster.at(90, [FAILED, JobStatus("2", State.DONE)], outcome="done", exit_code="0")
+    cluster.at(26, [FAILED, JobStatus("2", JobState.PENDING)], jobs="1\n2\n")
+    cluster.at(90, [FAILED, JobStatus("2", JobState.DONE)], outcome="done", exit_code="0")
     assert cluster.follow().exit_code == 0
     assert "job 2 is pending: requeued 1 of 10 times" in cluster.said
 
@@ -221,7 +221,7 @@ def test_the_tasks_of_an_array_are_told_apart(tmp_path):
 @pytest.mark.parametrize(("lines", "shown"), [(0, []), (2, ["b", "c"]), (9, ["a", "b", "c"])])
 def test_the_backlog_may_be_cut(cluster, lines, shown):
     (cluster.path / "logs" / "job.log").write_text("a\nb\nc\n")
-    log = Log(cluster.job)
+    log = JobLog(cluster.job)
     follower = Follower(cluster.job, log, cluster.shown.append, cluster.said.append, Interrupts())
     follower.backlog(lines)
     assert cluster.shown == shown
@@ -229,6 +229,6 @@ def test_the_backlog_may_be_cut(cluster, lines, shown):
 
 
 def test_the_attempts_of_an_arrays_tasks_are_not_one_jobs():
-    tasks = {0: Standing("7_0", State.RUNNING), 1: Standing("7_1", State.RUNNING)}
-    said = describe(Standing("7", State.RUNNING, "2 running", traces=Traces(attempts=2), tasks=tasks))
+    tasks = {0: RunStatus("7_0", JobState.RUNNING), 1: RunStatus("7_1", JobState.RUNNING)}
+    said = describe(RunStatus("7", JobState.RUNNING, "2 running", traces=Markers(attempts=2), tasks=tasks))
     assert said == "job 7 is running: 2 running"

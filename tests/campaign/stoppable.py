@@ -77,7 +77,7 @@ for epoch in run.epochs(EPOCHS, data):
         opt.step()
         opt.zero_grad()
         steps += 1
-        note(step=run.steps_done + 1, loss=loss.item().hex())
+        note(step=run.global_step + 1, loss=loss.item().hex())
     schedule.step()
     for _ in run.batches(Points(), global_batch=8, num_workers=2):
         ask("evaluation")

@@ -26,7 +26,7 @@ def stepped(name: str) -> dict[str, torch.Tensor]:
     model, optimizer = strategy.finish(model, optimizer, None)
     x, y = (column.to(device) for column in images())
     for weight in (1.0, 0.5):
-        strategy.weigh(weight)
+        strategy.set_gradient_scale(weight)
         strategy.backward(F.cross_entropy(model(x), y))
         strategy.clip(list(net.parameters()), 0.5)
         strategy.step(optimizer)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rankup.node_launchers.base import NODE_RANK, Plan, fanout_named
+from rankup.node_launchers.base import NODE_RANK, AgentLaunch, fanout_named
 
-PLAN = Plan(
+PLAN = AgentLaunch(
     hosts=("n1", "n2"),
     agent=("/py", "run", "--node-rank", NODE_RANK, "--", "train.py", "a b", "$HOME"),
     folder=Path("/runs/x y/agents"),
@@ -64,5 +64,5 @@ def test_commands(name, commands):
 
 
 def test_srun_takes_what_it_gets_where_the_cores_are_not_known():
-    (command,) = fanout_named("srun")(Plan(("n1",), ("x",), Path("/f")))
+    (command,) = fanout_named("srun")(AgentLaunch(("n1",), ("x",), Path("/f")))
     assert not [token for token in command if token.startswith("--cpus-per-task")]

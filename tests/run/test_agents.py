@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rankup.core.rundir import RunDir
-from rankup.node_launchers.base import NODE_RANK, Plan
+from rankup.node_launchers.base import NODE_RANK, AgentLaunch
 from rankup.run import agents
 from rankup.run.allocation import Allocation
 from rankup.run.job import LocalJob
@@ -45,7 +45,7 @@ model, opt, data = run.prepare(torch.nn.Linear(1, 1), lambda p: torch.optim.SGD(
 for x in run.steps(data, epochs=100):
     model(x).sum().backward(); opt.step(); opt.zero_grad()
     time.sleep(1)
-    print("step", run.steps_done, flush=True)
+    print("step", run.global_step, flush=True)
 print("saved", run.world.rank)
 """
 
@@ -142,7 +142,9 @@ def test_an_agent_is_rankup_run_by_hand():
 
 
 def test_a_script_per_node_brings_environment_and_folder_along(tmp_path):
-    plan = Plan(("a", "b"), ("/py", "--node-rank", NODE_RANK, "a b"), tmp_path / "agents", lines=(0, 1))
+    plan = AgentLaunch(
+        ("a", "b"), ("/py", "--node-rank", NODE_RANK, "a b"), tmp_path / "agents", lines=(0, 1)
+    )
     env = {"PATH": "/opt/bin:/bin", "LD_LIBRARY_PATH": "/opt/lib", "A": "x y", "PBS_NODENUM": "0"}
     env |= {"CUDA_VISIBLE_DEVICES": "GPU-1234", "TMPDIR": "/given"}
     agents.write_scripts(plan, {**env, "BASH_FUNC_module%%": "() { :; }"}, "/work dir", {"TMPDIR"})

@@ -9,13 +9,15 @@ import pytest
 
 from rankup.errors import RankupError
 from rankup.run import handshake
-from rankup.run.disagreement import Hello
+from rankup.run.disagreement import NodeInfo
 from rankup.run.interrupts import Interrupted
 from rankup.run.wire import send
 
 
 def hello(node_rank, nnodes=2, **fields):
-    return Hello(node_rank, nnodes, **{"nproc": 1, "host": f"machine{node_rank}", "torch": "2.6.0", **fields})
+    return NodeInfo(
+        node_rank, nnodes, **{"nproc": 1, "host": f"machine{node_rank}", "torch": "2.6.0", **fields}
+    )
 
 
 @pytest.fixture

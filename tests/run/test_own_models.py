@@ -6,7 +6,7 @@ import json
 import os
 
 from rankup.core.rundir import RunDir
-from rankup.run.separate_models import own_models
+from rankup.run.separate_models import count_separate_models
 from rankup_process import Started, script
 
 # Both step alone at first, one of them in a group later; in the end two marks are there.
@@ -51,7 +51,9 @@ def test_scripts_that_do_not_train_are_told_nothing(tmp_path):
     assert (run.code, sorted(run.out.splitlines())) == (0, ["[rank 0] False", "[rank 1] False"])
     assert len(run.own) == 2 and "own model" not in "".join(run.own)
     (run.run_dir / "trained-alone-0").touch()
-    assert own_models(RunDir(run.run_dir), ended=True) == ""  # one rank that trains is what many scripts do
+    assert (
+        count_separate_models(RunDir(run.run_dir), ended=True) == ""
+    )  # one rank that trains is what many scripts do
 
 
 def test_one_process_finds_what_srun_would_give_it_but_the_number_of_tasks(tmp_path):

@@ -17,7 +17,7 @@ model, opt, data = run.prepare(torch.nn.Linear(1, 1), lambda p: torch.optim.SGD(
 for x in run.steps(data, epochs=100):
     model(x).sum().backward(); opt.step(); opt.zero_grad()
     time.sleep(0.05)
-    print("step", run.steps_done, flush=True)
+    print("step", run.global_step, flush=True)
 """
 
 

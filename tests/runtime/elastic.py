@@ -34,9 +34,9 @@ me = f"rank {run.world.rank} of {run.world.world_size}"
 kill = folder / f"kill-{run.world.rank}"
 for inputs, targets in run.steps(data, epochs=2):
     run.backward(F.mse_loss(model(inputs), targets))
-    if not run.step(opt) or run.steps_done + 1 < 7:
+    if not run.step(opt) or run.global_step + 1 < 7:
         continue
-    print(f"{me}, process {os.getpid()}, is behind step {run.steps_done + 1}.", flush=True)
+    print(f"{me}, process {os.getpid()}, is behind step {run.global_step + 1}.", flush=True)
     if kill.exists():
         kill.unlink()
         os.kill(os.getpid(), signal.SIGKILL)

@@ -69,7 +69,7 @@ def trained(
         for x, y in epoch:
             loss = F.mse_loss(model(x), y)
             run.backward(loss)
-            if run.step(opt) and run.steps_done + 1 == until:
+            if run.step(opt) and run.global_step + 1 == until:
                 return {}
         with torch.no_grad():  # behind the loop, too, all ranks draw alike
             drawn = torch.rand(3)

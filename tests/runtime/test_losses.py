@@ -187,7 +187,7 @@ def misused(how: str, exact: str) -> str:
             if how == "gradients-changed":
                 nn.utils.clip_grad_norm_(model.parameters(), 0.1)
             if how == "setter":
-                opt.param_groups[0]["lr"] = 0.1 / (1 + run.steps_done)
+                opt.param_groups[0]["lr"] = 0.1 / (1 + run.global_step)
             run.step(opt)
             if how == "scheduler-per-micro-batch":
                 schedule.step()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rankup.core.share import share
 from rankup.errors import RankupError
-from rankup.runtime.data.feeds import FeedOptions, Here, make_feed
+from rankup.runtime.data.feeds import LoaderOptions, RankContext, make_loader
 from rankup.runtime.data.loaders import cut
 from rankup.runtime.data.resident import ResidentData
 from rankup.runtime.data.sharding import Sharding
@@ -78,9 +78,9 @@ def test_epochs_and_seeds_have_orders_of_their_own():
 
 
 def test_a_global_batch_smaller_than_the_world_is_refused():
-    here = Here(0, 4, 0, torch.device("cpu"), FP32, None)
+    here = RankContext(0, 4, 0, torch.device("cpu"), FP32, None)
     with pytest.raises(RankupError, match=r"global batch of 3 leaves nothing for some of 4 processes"):
-        make_feed(ResidentData(torch.ones(100)), here, 3, FeedOptions(), {})
+        make_loader(ResidentData(torch.ones(100)), here, 3, LoaderOptions(), {})
 
 
 def test_an_empty_data_set_is_refused():

@@ -115,7 +115,7 @@ if __name__ == "__main__":
                                    num_workers=2, multiprocessing_context=sys.argv[1])
     for x in run.steps(data, epochs=1):
         model(x).sum().backward(); opt.step(); opt.zero_grad()
-        if run.steps_done == 2: os.kill(os.getpid(), signal.SIGKILL)
+        if run.global_step == 2: os.kill(os.getpid(), signal.SIGKILL)
 """
 
 

@@ -23,12 +23,12 @@ from typing import Any
 import psutil
 import pytest
 
-from rankup.batch.status import stands
-from rankup.batch.store import Submitted
+from rankup.batch.status import status_of
+from rankup.batch.store import SubmittedRun
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.run.markers import read_traces
-from rankup.schedulers.base import State
+from rankup.run.markers import read_markers
+from rankup.schedulers.base import JobState
 from rankup.script.render import render
 from rankup.sites.lookup import find_site
 from rankup.sites.site import Mpi
@@ -244,7 +244,7 @@ def test_the_cause_is_named_and_not_the_rank_that_lost_its_connection_to_it(tmp_
     job = Job(tmp_path, command=bash(CONSEQUENCE), launcher="mpirun", nproc_per_node=2)
     began = time.time()
     assert job.execute() == 3, job.log
-    failure = read_traces(job.run.path).failure
+    failure = read_markers(job.run.path).failure
     assert failure is not None
     assert (failure.rank, failure.code, failure.words) == (1, 3, "ValueError: boom")
     assert began < failure.time < time.time() and failure.host == os.uname().nodename
@@ -258,7 +258,7 @@ def test_a_rank_that_is_killed_is_named_with_its_signal(tmp_path: Path):
     text = '[ "$RANK" = 0 ] || kill -KILL $$; trap "exit 5" TERM; while :; do sleep 0.1; done'
     job = Job(tmp_path, command=bash(text), launcher="mpirun", nproc_per_node=2)
     assert job.execute() == 137, job.log
-    failure = read_traces(job.run.path).failure
+    failure = read_markers(job.run.path).failure
     assert failure is not None and (failure.rank, failure.code) == (1, 137)
     assert "killed by SIGKILL (often: out of memory)" in str(failure) and str(failure) in job.log
 
@@ -514,11 +514,11 @@ def test_a_second_attempt_that_saves_nothing_is_the_last_one(tmp_path: Path, sav
     assert job.execute({"RANKUP_SUCCESSOR": "1"}) == (0 if saves else 75), (
         job.log
     )  # 0: its dependents wait for the next
-    status = stands(Submitted(job.run, job.spec, "pbs", "pbs"), {})
+    status = status_of(SubmittedRun(job.run, job.spec, "pbs", "pbs"), {})
     if saves:
         assert (job["outcome"], job["no_progress"], job["jobs"]) == ("requeue", "", "8.head")
     else:
-        assert (job["outcome"], job["jobs"], status.state, status.code) == ("failed", "", State.FAILED, 75)
+        assert (job["outcome"], job["jobs"], status.state, status.code) == ("failed", "", JobState.FAILED, 75)
         assert "two attempts in a row have met the time limit and saved nothing" in status.reason
         assert status.reason in job.log
 

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from rankup.resolve.resolve import check_defaults
-from rankup.sites.discovery import Queue, Seen, largest, profile, read_pbsnodes, read_qstat_queues, read_sinfo
+from rankup.sites.discovery import (
+    ClusterFacts,
+    Queue,
+    largest,
+    profile,
+    read_pbsnodes,
+    read_qstat_queues,
+    read_sinfo,
+)
 from rankup.sites.lookup import load_site
 
 LAB = "main*|2|4|1|gpu:2|infinite\n"
@@ -47,7 +55,7 @@ node2
      resources_available.ncpus = 64
 """
 TORQUE = "n1\n     state = free\n     np = 16\n     gpus = 2\n"
-SEEN = Seen("sinfo", "x86_64", mpirun=True, modules=True)
+SEEN = ClusterFacts("sinfo", "x86_64", mpirun=True, modules=True)
 
 
 def test_sinfo_says_partitions_nodes_and_gpus():
@@ -93,7 +101,7 @@ def test_the_profile_of_a_torque_asks_in_its_dialect(tmp_path):
 
 
 def test_the_profile_of_one_machine_needs_no_queue(tmp_path):
-    site = written(tmp_path, profile("new", "local", [], Queue("", cpus=2), Seen("here", "x86_64")))
+    site = written(tmp_path, profile("new", "local", [], Queue("", cpus=2), ClusterFacts("here", "x86_64")))
     assert (site.scheduler, site.node.arch, site.node.cpus, site.launchers) == (
         "local",
         "x86_64",

@@ -15,9 +15,9 @@ from ranks import context
 from rankup.errors import RankupError
 from rankup.snapshots import disk
 from rankup.snapshots.layout import entries
-from rankup.snapshots.prune import Keep
+from rankup.snapshots.prune import Retention
 from rankup.snapshots.saver import Saver
-from rankup.snapshots.state import State
+from rankup.snapshots.state import SnapshotState
 from snapshot_faults import ALONE, FULL, At, killed, operations, resumed, saved, state
 
 
@@ -47,7 +47,7 @@ def test_refused_at_any_operation_it_is_one_error_and_the_next_save_succeeds(tem
     durable = seen.index("rename")
     for number in range(len(seen)):
         copy = Path(shutil.copytree(root, tmp_path / str(number), symlinks=True))
-        with Saver(copy, ALONE, keep=Keep(last=1)) as saver:
+        with Saver(copy, ALONE, keep=Retention(last=1)) as saver:
             disk.before = At(number, FULL)
             try:
                 saver.save(2, state(2))
@@ -95,7 +95,7 @@ def test_a_disk_that_is_really_full_is_one_error_and_the_old_snapshot_stays(tmp_
     with mounted(root, "-t", "tmpfs", "-o", "size=1m", "tmpfs"):
         saved(root, 1)
         with Saver(root, ALONE) as saver:
-            saver.save(2, State({"large": torch.zeros(500_000)}))
+            saver.save(2, SnapshotState({"large": torch.zeros(500_000)}))
             with pytest.raises(RankupError, match="there is no room for a snapshot") as error:
                 saver.wait()
         assert "earlier snapshots are untouched" in error.value.hint

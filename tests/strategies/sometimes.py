@@ -216,7 +216,7 @@ def trained(name: str, strategy: str, clip: float | None = None, accumulate: int
         **options,
     )
     for x, y in run.steps(feed, epochs=1):
-        now.step = run.steps_done
+        now.step = run.global_step
         run.backward(F.mse_loss(model(x), y))
         run.step(opt)
     return whole_weights(run.strategy, run.models[0])

@@ -14,7 +14,7 @@ from toy import adam, everywhere, largest_difference, prepared, strategy
 
 import rankup
 from ranks import run_ranks
-from rankup.strategies.none import Single
+from rankup.strategies.none import NoStrategy
 from rankup.strategies.state import load_state, state, target, whole_weights
 
 
@@ -100,10 +100,10 @@ def test_an_optimizers_fields_lie_where_its_kernels_want_them(counts_on_device):
     trained.step()
     for fields in trained.state.values():
         fields["rows"] = torch.ones(2)  # as Adafactor has: of no parameter's shape
-    saved = state(Single(), one, trained)
+    saved = state(NoStrategy(), one, trained)
     for options in saved["optimizer"]["groups"].values():
         options["capturable"] = counts_on_device
-    load_state(Single(), other, opt, saved)
+    load_state(NoStrategy(), other, opt, saved)
     for fields in opt.state.values():
         found = {name: value.device.type for name, value in fields.items()}
         counter = "meta" if counts_on_device else "cpu"
@@ -120,7 +120,7 @@ class Extra(torch.nn.Linear):
 
 def test_what_no_snapshot_would_hold_is_an_error():
     with pytest.raises(rankup.RankupError) as caught:
-        state(Single(), Extra(1, 1), None)
+        state(NoStrategy(), Extra(1, 1), None)
     assert caught.value.code == "extra-state"
 
 
@@ -135,7 +135,7 @@ def test_moments_take_the_memory_order_of_the_weights_that_they_are_loaded_besid
 
     plain, before = made(torch.contiguous_format)
     turned, after = made(torch.channels_last)
-    load_state(Single(), turned, after, state(Single(), plain, before))
+    load_state(NoStrategy(), turned, after, state(NoStrategy(), plain, before))
     assert after.state[turned.weight]["exp_avg"].stride() == turned.weight.stride()
     for optimizer in (before, after):
         optimizer.step()  # by the gradients that are there still

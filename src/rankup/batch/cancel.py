@@ -7,16 +7,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rankup.batch.queue import ask
-from rankup.batch.store import Submitted
+from rankup.batch.queue import query_scheduler
+from rankup.batch.store import SubmittedRun
 from rankup.core import shell
 from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
-from rankup.run.markers import FINAL, read_traces
-from rankup.schedulers.base import JobStatus, Scheduler, State, scheduler_named
+from rankup.run.markers import FINAL, read_markers
+from rankup.schedulers.base import JobState, JobStatus, Scheduler, scheduler_named
 
 
-def cancel(job: Submitted) -> list[str]:
+def cancel(job: SubmittedRun) -> list[str]:
     """Cancel all jobs of the run that wait or run, and say which; none where all had ended.
 
     CANCELLED is there first: a script that is just ending looks for it before it asks to be requeued. The word
@@ -29,34 +29,34 @@ def cancel(job: Submitted) -> list[str]:
     return [status.id for status in living]
 
 
-def save_and_stop(job: Submitted) -> tuple[list[str], list[str]]:
+def save_and_stop(job: SubmittedRun) -> tuple[list[str], list[str]]:
     """Ask the ranks to save and end; (ids of the jobs that were asked, ids that waited and were cancelled).
 
     A job that waits has nothing to save.
     """
     scheduler = scheduler_named(job.scheduler)
     living = _living(job, scheduler)
-    running = [status.id for status in living if status.state is State.RUNNING]
-    waiting = [status.id for status in living if status.state is State.PENDING]
+    running = [status.id for status in living if status.state is JobState.RUNNING]
+    waiting = [status.id for status in living if status.state is JobState.PENDING]
     if not running:
         return [], cancel(job)
     # First the request: when the successors are gone, the job that runs must not send for new ones.
     deadline = int(time.time()) + job.spec.lead
     for folder in _folders(job):
-        if read_traces(folder).outcome not in FINAL:
+        if read_markers(folder).outcome not in FINAL:
             write_atomic(folder / "STOP", f"user {deadline}\n", mode=0o600)
     if waiting:
         scheduler.read_cancel(shell.run(scheduler.cancel_command(waiting), env=scheduler.clean(os.environ)))
     return running, waiting
 
 
-def _living(job: Submitted, scheduler: Scheduler) -> list[JobStatus]:
+def _living(job: SubmittedRun, scheduler: Scheduler) -> list[JobStatus]:
     """The jobs that wait or run, an array as one."""
-    said = ask(scheduler, job.ids())
+    said = query_scheduler(scheduler, job.ids())
     return [said[ident] for ident in job.ids() if ident in said and not said[ident].state.ended]
 
 
-def _cancel(job: Submitted, scheduler: Scheduler, ids: Sequence[str]) -> None:
+def _cancel(job: SubmittedRun, scheduler: Scheduler, ids: Sequence[str]) -> None:
     folders = _folders(job)
     marks = [folder / "CANCELLED" for folder in folders if not (folder / "CANCELLED").exists()]
     for mark in marks:
@@ -68,11 +68,11 @@ def _cancel(job: Submitted, scheduler: Scheduler, ids: Sequence[str]) -> None:
             mark.unlink()
         raise
     for folder in folders:
-        if read_traces(folder).outcome in (None, "requeue"):
+        if read_markers(folder).outcome in (None, "requeue"):
             RunDir(folder).write_outcome("cancelled", {"outcome": "cancelled"})
     if job.task is None:  # no attempt follows that would read them
         (job.run.path / "secrets.env").unlink(missing_ok=True)
 
 
-def _folders(job: Submitted) -> list[Path]:
+def _folders(job: SubmittedRun) -> list[Path]:
     return list(job.tasks().values()) or [job.run.path]

@@ -10,13 +10,13 @@ from itertools import chain
 from pathlib import Path
 
 from rankup.batch.labels import split_label
-from rankup.batch.queue import look
-from rankup.batch.status import Standing
-from rankup.batch.store import Submitted
+from rankup.batch.queue import query_status
+from rankup.batch.status import RunStatus
+from rankup.batch.store import SubmittedRun
 from rankup.core.tail import Tail
 from rankup.errors import RankupError
 from rankup.run.interrupts import Interrupts
-from rankup.schedulers.base import State
+from rankup.schedulers.base import JobState
 
 LOOK_AT_FILES_S = 0.5
 # A scheduler serves thousands of people: asked at most so often, less and less.
@@ -27,10 +27,10 @@ ASK_CANCELLED_S, CANCELLED_FOR_S = 1.0, 60.0
 SETTLE_S, LAST_LINES_S = 12.0, 1.0
 
 
-class Log:
+class JobLog:
     """The lines of a run's log as they come. ``rank``: that rank's alone, without its label."""
 
-    def __init__(self, job: Submitted, *, rank: int | None = None, task: int | None = None) -> None:
+    def __init__(self, job: SubmittedRun, *, rank: int | None = None, task: int | None = None) -> None:
         logs = job.logs(task)
         self._tails = {index: Tail(path) for index, path in logs.items()}
         self._several = len(logs) > 1
@@ -62,14 +62,14 @@ class Log:
 class Follower:
     """``show`` gets the log's lines, ``say`` what changed. ``pause`` and ``now`` are time's, for tests to replace."""
 
-    job: Submitted
-    log: Log
+    job: SubmittedRun
+    log: JobLog
     show: Callable[[str], None]
     say: Callable[[str], None]
     interrupts: Interrupts
     pause: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.monotonic
-    look: Callable[[Submitted], Standing] = lambda job: look([job])[0]
+    query_status: Callable[[SubmittedRun], RunStatus] = lambda job: query_status([job])[0]
     _said: str = field(default="", init=False)
 
     def backlog(self, lines: int) -> None:
@@ -77,7 +77,7 @@ class Follower:
         for line in deque(self.log.new(), maxlen=lines):
             self.show(line)
 
-    def follow(self) -> Standing | None:
+    def follow(self) -> RunStatus | None:
         """How the job ended; None when a signal ended the following, which leaves the job alone."""
         interval, ask_at, ended_at, marker = ASK_FIRST_S, self.now(), None, self._marker()
         cancelled_at: float | None = None
@@ -104,10 +104,10 @@ class Follower:
             self.pause(LOOK_AT_FILES_S)
         return None
 
-    def _ask(self) -> Standing | None:
+    def _ask(self) -> RunStatus | None:
         """None where the scheduler gives no answer: that is no news of the job."""
         try:
-            standing = self.look(self.job)
+            standing = self.query_status(self.job)
         except RankupError as error:
             if error.code == "scheduler-missing":
                 raise
@@ -118,7 +118,7 @@ class Follower:
             self._tell(describe(standing))
         return standing
 
-    def _end(self, standing: Standing) -> Standing:
+    def _end(self, standing: RunStatus) -> RunStatus:
         self.pause(LAST_LINES_S)
         for line in self.log.new(last=True):
             self.show(line)
@@ -147,15 +147,15 @@ class Follower:
         return found
 
 
-def describe(standing: Standing) -> str:
+def describe(standing: RunStatus) -> str:
     """One line: how a run stands."""
-    if standing.state is State.RUNNING:
+    if standing.state is JobState.RUNNING:
         attempts = 0 if standing.tasks else standing.traces.attempts  # an array's are the sum of its tasks'
         attempt = f", attempt {attempts}" if attempts > 1 else ""
         how = "suspended" if standing.suspended else "running"
         text = f"job {standing.id} is {how}" + (f" on {standing.nodes}" if standing.nodes else "") + attempt
-    elif standing.state is State.PENDING:
+    elif standing.state is JobState.PENDING:
         text = f"job {standing.id} is pending"
     else:
-        text = f"job {standing.id} {'is done' if standing.state is State.DONE else standing.state.value}"
+        text = f"job {standing.id} {'is done' if standing.state is JobState.DONE else standing.state.value}"
     return f"{text}: {standing.reason}" if standing.reason else text

@@ -6,11 +6,11 @@ import os
 import time
 from collections.abc import Sequence
 
-from rankup.batch.status import Standing, stands
-from rankup.batch.store import Submitted
+from rankup.batch.status import RunStatus, status_of
+from rankup.batch.store import SubmittedRun
 from rankup.core import shell
 from rankup.errors import RankupError
-from rankup.run.markers import read_traces
+from rankup.run.markers import read_markers
 from rankup.schedulers.base import JobStatus, Scheduler, scheduler_named
 
 # How long a client of the scheduler may take. Its own patience with a controller that is frozen is longer.
@@ -19,17 +19,17 @@ FOLLOW_PATIENCE_S = 10.0
 STATUS_PATIENCE_S = 3.0
 
 
-def look(jobs: Sequence[Submitted], patience: float = FOLLOW_PATIENCE_S) -> list[Standing]:
+def query_status(jobs: Sequence[SubmittedRun], patience: float = FOLLOW_PATIENCE_S) -> list[RunStatus]:
     """How each of ``jobs`` stands now. Raises ``RankupError`` where a scheduler does not answer."""
-    standings, silent = survey(jobs, patience)
+    standings, silent = query_statuses(jobs, patience)
     for error in silent:
         raise error
     return standings
 
 
-def survey(
-    jobs: Sequence[Submitted], patience: float = STATUS_PATIENCE_S
-) -> tuple[list[Standing], list[RankupError]]:
+def query_statuses(
+    jobs: Sequence[SubmittedRun], patience: float = STATUS_PATIENCE_S
+) -> tuple[list[RunStatus], list[RankupError]]:
     """How each of ``jobs`` stands, and the errors of schedulers that did not answer within ``patience`` seconds.
 
     A run whose scheduler is silent stands as its run directory says. Of runs that said themselves how they ended, no
@@ -38,20 +38,22 @@ def survey(
     wanted: dict[str, list[str]] = {}
     for job in jobs:
         folders = list(job.tasks().values()) or [job.run.path]
-        if not all(read_traces(folder).final for folder in folders):
+        if not all(read_markers(folder).final for folder in folders):
             wanted.setdefault(job.scheduler, []).extend(job.ids())
     said: dict[str, dict[str, JobStatus]] = {}
     silent: dict[str, RankupError] = {}
     for name, ids in wanted.items():
         try:
-            said[name] = ask(scheduler_named(name), ids, patience)
+            said[name] = query_scheduler(scheduler_named(name), ids, patience)
         except RankupError as error:
             silent[name] = error
-    standings = [stands(job, said.get(job.scheduler, {}), silent=job.scheduler in silent) for job in jobs]
+    standings = [status_of(job, said.get(job.scheduler, {}), silent=job.scheduler in silent) for job in jobs]
     return standings, list(silent.values())
 
 
-def ask(scheduler: Scheduler, ids: Sequence[str], patience: float = PATIENCE_S) -> dict[str, JobStatus]:
+def query_scheduler(
+    scheduler: Scheduler, ids: Sequence[str], patience: float = PATIENCE_S
+) -> dict[str, JobStatus]:
     """What the scheduler knows of ``ids``; those that it has forgotten are left out.
 
     Raises ``RankupError`` where it gives no answer within ``patience`` seconds, all its commands together.

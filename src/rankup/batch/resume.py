@@ -8,19 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rankup.batch.queue import ask
-from rankup.batch.status import stands
-from rankup.batch.store import Submitted
-from rankup.batch.submit import MaybeSubmitted, check_folder, disown, hand_over, write_files
+from rankup.batch.queue import query_scheduler
+from rankup.batch.status import status_of
+from rankup.batch.store import SubmittedRun
+from rankup.batch.submit import SubmitUnclear, check_folder, disown, hand_over, write_files
 from rankup.errors import RankupError
 from rankup.resolve.resolve import resolve
-from rankup.run.markers import OF_ONE_LIFE, read_traces
-from rankup.schedulers.base import State, scheduler_named
+from rankup.run.markers import RESET_MARKERS, read_markers
+from rankup.schedulers.base import JobState, scheduler_named
 
 _WRITTEN_ANEW = ("job.toml", "job.sh", "secrets.env")
 
 
-def resume(job: Submitted, flags: Mapping[str, Any], *, env: Mapping[str, str]) -> Submitted:
+def resume(job: SubmittedRun, flags: Mapping[str, Any], *, env: Mapping[str, str]) -> SubmittedRun:
     """The same job once more, with ``flags`` (keys of ``JobSpec``) over what it was.
 
     Raises ``RankupError`` while a job of it waits or runs, and where it was done. An array's tasks that are done stay
@@ -40,23 +40,23 @@ def resume(job: Submitted, flags: Mapping[str, Any], *, env: Mapping[str, str]) 
     if (resolved.spec.array, resolved.spec.name) != (job.spec.array, job.spec.name):
         raise RankupError("other-job", "a run goes on with its own name and array", hint="submit a new one")
     check_folder(resolved.spec.folder)
-    unfinished = [folder for folder in job.tasks().values() if read_traces(folder).outcome != "done"]
+    unfinished = [folder for folder in job.tasks().values() if read_markers(folder).outcome != "done"]
     try:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_set_aside(job.run.path, (*_WRITTEN_ANEW, *OF_ONE_LIFE)))
+            stack.enter_context(_set_aside(job.run.path, (*_WRITTEN_ANEW, *RESET_MARKERS)))
             for folder in unfinished:
-                stack.enter_context(_set_aside(folder, OF_ONE_LIFE))
+                stack.enter_context(_set_aside(folder, RESET_MARKERS))
             write_files(resolved, job.run, env)
             return hand_over(resolved, job.run, env)
-    except MaybeSubmitted as unknown:
+    except SubmitUnclear as unknown:
         disown(job.run, job.spec)
         raise unknown.error from None
 
 
-def _check_over(job: Submitted) -> None:
-    said = ask(scheduler_named(job.scheduler), job.ids())
+def _check_over(job: SubmittedRun) -> None:
+    said = query_scheduler(scheduler_named(job.scheduler), job.ids())
     living = [status for status in said.values() if not status.state.ended]
-    standing = stands(job, said)
+    standing = status_of(job, said)
     if living:
         raise RankupError(
             "not-over",
@@ -64,7 +64,7 @@ def _check_over(job: Submitted) -> None:
             context=str(job.run.path),
             hint=f"wait for its end, or first: rankup cancel {job.run.path}",
         )
-    if standing.state is State.DONE:
+    if standing.state is JobState.DONE:
         raise RankupError(
             "already-done",
             "the run is done: there is nothing to resume",

@@ -22,7 +22,7 @@ _JOB_ID = re.compile(r"(?P<number>\d+)(?:_(?P<task>\d+)|\[(?P<index>\d*)\])?(?:[
 
 
 @dataclass(frozen=True)
-class Submitted:
+class SubmittedRun:
     """A run that a scheduler has, or had. ``scheduler`` and ``site`` are names.
 
     ``task`` is set where one task of an array was named: then ``ids``, ``tasks`` and ``logs`` are that task's alone.
@@ -73,7 +73,7 @@ class Submitted:
 
 
 @dataclass(frozen=True)
-class LocalRun(Submitted):
+class LocalRun(SubmittedRun):
     """A run of ``rankup run``: its scheduler is the process that started it."""
 
     def jobs(self) -> list[list[str]]:
@@ -93,7 +93,7 @@ def load_local(path: Path) -> LocalRun:
     return LocalRun(RunDir(path.absolute()), spec, "run", "")
 
 
-def load(path: Path) -> Submitted:
+def load(path: Path) -> SubmittedRun:
     """The run in the directory ``path``. Raises ``RankupError`` where it is none that was submitted."""
     path = path.absolute()
     if path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
@@ -115,7 +115,7 @@ def load(path: Path) -> Submitted:
         # "" is how a file says that a value was not asked for.
         spec = JobSpec(**{key: value for key, value in tables["job"].items() if value != ""})
         site = tables["site"]
-        return Submitted(RunDir(path), spec, site["scheduler"], site["name"])
+        return SubmittedRun(RunDir(path), spec, site["scheduler"], site["name"])
     except (ValidationError, KeyError) as error:
         raise RankupError(
             "bad-job-file",
@@ -130,7 +130,7 @@ def is_local(path: Path) -> bool:
     return (path / "attempts").exists() and (path / "job.toml").exists() and not (path / "jobs").exists()
 
 
-def all_runs(runs_root: Path) -> list[Submitted]:
+def all_runs(runs_root: Path) -> list[SubmittedRun]:
     """Every run below ``runs_root``, submitted or of ``rankup run``, the latest last.
 
     Passed over are those of other users, and one whose job.toml is damaged: it must not hide all others, and says what
@@ -143,7 +143,7 @@ def all_runs(runs_root: Path) -> list[Submitted]:
     return [run for _, run in sorted(found, key=lambda pair: pair[0])]
 
 
-def find(target: str, runs_root: Path) -> Submitted:
+def find(target: str, runs_root: Path) -> SubmittedRun:
     """The run that ``target`` means: its directory, its id, its job's id, its name (then the latest); "" or "last": the
     latest.
 
@@ -166,7 +166,7 @@ def find(target: str, runs_root: Path) -> Submitted:
         [run for run in runs if run.spec.name == target][-1:],
         runs[-1:] if target in ("", "last") else [],
     )
-    found: list[Submitted] = next((m for m in meanings if m), [])
+    found: list[SubmittedRun] = next((m for m in meanings if m), [])
     if not found:
         raise RankupError(
             "no-such-run",
@@ -194,7 +194,7 @@ def is_run(path: Path) -> bool:
         return False
 
 
-def _with_job(run: Submitted, target: str) -> Submitted | None:
+def _with_job(run: SubmittedRun, target: str) -> SubmittedRun | None:
     """``run``, or the one task of it, where ``target`` is the id of its job; None where it is not."""
     for ident, *of_task in run.jobs():
         if target == ident or _same_job(ident, target):
@@ -213,7 +213,7 @@ def _same_job(ident: str, target: str) -> bool:
     return here.startswith(there) or bool(here and there.startswith(here))
 
 
-def _one_task(run: Submitted, index: int, target: str) -> Submitted:
+def _one_task(run: SubmittedRun, index: int, target: str) -> SubmittedRun:
     if index not in run.tasks():
         raise RankupError(
             "no-such-task",

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from rankup.batch.store import Submitted, find
+from rankup.batch.store import SubmittedRun, find
 from rankup.core import shell
 from rankup.core.arrays import indices, task_folder
 from rankup.core.files import make_folder, write_atomic
@@ -24,7 +24,7 @@ from rankup.spec.jobspec import JobSpec
 _SUBMIT_TIMEOUT_S = 120
 
 
-def submit(resolved: Resolved, *, env: Mapping[str, str]) -> Submitted:
+def submit(resolved: Resolved, *, env: Mapping[str, str]) -> SubmittedRun:
     """Give the job to its scheduler. ``env`` is the caller's environment, where the secrets' values are.
 
     Raises ``RankupError`` where the scheduler refuses; the run directory is then gone again. Where it gives no answer
@@ -35,7 +35,7 @@ def submit(resolved: Resolved, *, env: Mapping[str, str]) -> Submitted:
     try:
         write_files(resolved, run, env)
         return hand_over(resolved, run, env)
-    except MaybeSubmitted as unknown:
+    except SubmitUnclear as unknown:
         disown(run, resolved.spec)
         raise unknown.error from None
     except BaseException:
@@ -45,7 +45,7 @@ def submit(resolved: Resolved, *, env: Mapping[str, str]) -> Submitted:
         raise
 
 
-class MaybeSubmitted(Exception):
+class SubmitUnclear(Exception):
     """The scheduler gave no answer to a submit: the job may be in the queue, under an id that nobody knows."""
 
     def __init__(self, error: RankupError) -> None:
@@ -83,7 +83,7 @@ def write_files(resolved: Resolved, run: RunDir, env: Mapping[str, str]) -> None
             make_folder(path, mode=0o700, purpose="task's directory")
 
 
-def hand_over(resolved: Resolved, run: RunDir, env: Mapping[str, str]) -> Submitted:
+def hand_over(resolved: Resolved, run: RunDir, env: Mapping[str, str]) -> SubmittedRun:
     """Ask the scheduler for the job, and for successors where it has to have them now; their ids go to ``jobs``."""
     spec, site = resolved.spec, resolved.site
     scheduler = scheduler_named(site.scheduler)
@@ -102,7 +102,7 @@ def hand_over(resolved: Resolved, run: RunDir, env: Mapping[str, str]) -> Submit
         if ids:
             shell.run(scheduler.cancel_command(ids), env=scheduler.clean(env))
         raise
-    return Submitted(run, spec, site.scheduler, site.name)
+    return SubmittedRun(run, spec, site.scheduler, site.name)
 
 
 def plan(resolved: Resolved) -> tuple[str, list[list[str]]]:
@@ -143,12 +143,12 @@ def _ask(scheduler: Scheduler, command: list[str], resolved: Resolved, env: Mapp
             command, env=scheduler.clean(env), cwd=resolved.spec.folder, timeout=_SUBMIT_TIMEOUT_S
         )
     except KeyboardInterrupt:
-        raise MaybeSubmitted(_unknown(command, "interrupted")) from None
+        raise SubmitUnclear(_unknown(command, "interrupted")) from None
     try:
         return scheduler.read_submit(done, resolved.spec)
     except RankupError as error:
         if error.code == "no-job-id" or _NO_ANSWER.search(error.context):
-            raise MaybeSubmitted(_unknown(command, error.context)) from error
+            raise SubmitUnclear(_unknown(command, error.context)) from error
         raise
 
 

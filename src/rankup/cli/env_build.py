@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rankup.batch.env_create import as_job, build_here, read_facts, write_script
-from rankup.batch.follow import Log
+from rankup.batch.follow import JobLog
 from rankup.batch.submit import plan, submit
 from rankup.cli import console
 from rankup.cli.run_targets import follow_to_end
@@ -51,7 +51,7 @@ def build(environment: Environment, job: Job, arch: str, as_json: bool) -> dict[
         submitted = submit(resolved, env=os.environ)
         where = f"job {submitted.ids()[0]}, {submitted.run.path}"
         print(f"{where} builds {path}", file=sys.stderr)
-        code, standing = follow_to_end(submitted, Log(submitted), to_stderr=as_json)
+        code, standing = follow_to_end(submitted, JobLog(submitted), to_stderr=as_json)
         if standing is None:  # a Ctrl-C: the job goes on, which has been said
             raise SystemExit(code)
     if code > 128:

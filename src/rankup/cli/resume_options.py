@@ -13,14 +13,21 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from rankup.batch.store import LocalRun, Submitted, all_runs, find
+from rankup.batch.store import LocalRun, SubmittedRun, all_runs, find
 from rankup.cli.run_targets import shown
 from rankup.core.rundir import RunDir, default_name
 from rankup.core.units import duration
 from rankup.errors import RankupError
-from rankup.run.attempts import as_asked, folder_of, inherit, lives, newest_snapshot, why
+from rankup.run.attempts import (
+    end_reason,
+    folder_of,
+    job_of,
+    living_process,
+    newest_snapshot,
+    with_earlier_options,
+)
 from rankup.run.job import LocalJob, Result
-from rankup.run.markers import read_traces
+from rankup.run.markers import read_markers
 from rankup.run.outcome import REQUEUE_CODE
 
 # The first snapshot of a training that does not say otherwise (rankup.Snapshots), and the variable that does.
@@ -75,17 +82,17 @@ def resumed(job: LocalJob, target: str) -> LocalJob:
             hint=f"rankup resume {shown(run.run.path)}",
         )
     path = run.run.path
-    if read_traces(path).outcome == "done":
+    if read_markers(path).outcome == "done":
         raise _done(run, job.runs_root)
     if job.command:
-        before = replace(as_asked(run.run), command=job.command)
+        before = replace(job_of(run.run), command=job.command)
     else:
-        before = as_asked(run.run)
+        before = job_of(run.run)
         os.chdir(folder_of(run.run))
-    return inherit(before, job)
+    return with_earlier_options(before, job)
 
 
-def _done(run: Submitted, root: Path) -> RankupError:
+def _done(run: SubmittedRun, root: Path) -> RankupError:
     others = [r for r in all_runs(root) if isinstance(r, LocalRun) and _unfinished(r.run)]
     named = ", ".join(f"rankup run --resume {shown(r.run.path)}" for r in others[-3:])
     return RankupError(
@@ -97,8 +104,8 @@ def _done(run: Submitted, root: Path) -> RankupError:
 
 def _unfinished(run: RunDir) -> bool:
     """Not done, not running now, and with something to go on from: a snapshot, or it did not end by itself."""
-    traces = read_traces(run.path)
-    if traces.outcome == "done" or lives(run):
+    traces = read_markers(run.path)
+    if traces.outcome == "done" or living_process(run):
         return False
     by_itself = traces.outcome == "failed" and traces.exit_code == 1
     return not by_itself or newest_snapshot(run) is not None
@@ -115,7 +122,7 @@ def ask_about_namesake(job: LocalJob) -> LocalJob:
     run = runs[-1].run
     snapshot = newest_snapshot(run)
     reached = f"its last snapshot is {snapshot.name}" if snapshot else "without a snapshot"
-    state = f"the run {job.name!r} has not finished ({why(run, read_traces(run.path))}; {reached})"
+    state = f"the run {job.name!r} has not finished ({end_reason(run, read_markers(run.path))}; {reached})"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise RankupError(
             "unfinished-run",
@@ -126,7 +133,7 @@ def ask_about_namesake(job: LocalJob) -> LocalJob:
     print(f"rankup: {state}: {shown(run.path)}", file=sys.stderr)
     if not typer.confirm("go on with it? (n: begin anew beside it)", default=True, err=True):
         return job
-    return inherit(as_asked(run), job)
+    return with_earlier_options(job_of(run), job)
 
 
 def end_lines(result: Result, node_rank: int = 0) -> list[str]:

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from rankup.batch.follow import Follower, Log
-from rankup.batch.status import Standing
-from rankup.batch.store import Submitted, find
+from rankup.batch.follow import Follower, JobLog
+from rankup.batch.status import RunStatus
+from rankup.batch.store import SubmittedRun, find
 from rankup.cli.log_view import LineView
 from rankup.errors import RankupError
 from rankup.run.interrupts import Interrupts
@@ -39,7 +39,7 @@ def place(path: Path, runs_root: Path) -> Path:
     return path
 
 
-def as_dict(job: Submitted, standing: Standing) -> dict[str, Any]:
+def as_dict(job: SubmittedRun, standing: RunStatus) -> dict[str, Any]:
     """A run for ``--json``."""
     names = {"run": str(job.run.path), "name": job.spec.name, "site": job.site, "scheduler": job.scheduler}
     tasks = {index: task.as_dict() for index, task in standing.tasks.items()}
@@ -48,8 +48,8 @@ def as_dict(job: Submitted, standing: Standing) -> dict[str, Any]:
 
 
 def follow_to_end(
-    job: Submitted, log: Log, *, lines: int | None = None, to_stderr: bool = False
-) -> tuple[int, Standing | None]:
+    job: SubmittedRun, log: JobLog, *, lines: int | None = None, to_stderr: bool = False
+) -> tuple[int, RunStatus | None]:
     """(exit code, how the job ended). The log goes to stdout, what changes to stderr; a Ctrl-C ends only this."""
     view = LineView(to_stderr=to_stderr)
     with Interrupts() as interrupts:

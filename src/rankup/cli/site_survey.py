@@ -13,8 +13,8 @@ from rankup.sites.discovery import (
     PBSNODES,
     QSTAT,
     SINFO,
+    ClusterFacts,
     Queue,
-    Seen,
     largest,
     profile,
     read_pbsnodes,
@@ -28,9 +28,11 @@ def survey(name: str, env: Mapping[str, str]) -> str:
     """The text of a profile called ``name``. Raises ``RankupError`` where the scheduler does not answer."""
     path = env.get("PATH", "")
 
-    def seen(source: str) -> Seen:
+    def seen(source: str) -> ClusterFacts:
         modules = bool(env.get("LMOD_CMD") or env.get("MODULESHOME"))  # `module` itself is a shell function
-        return Seen(source, platform.machine(), shutil.which("mpirun", path=path) is not None, modules)
+        return ClusterFacts(
+            source, platform.machine(), shutil.which("mpirun", path=path) is not None, modules
+        )
 
     if shutil.which(SINFO[0], path=path):
         queues = read_sinfo(_ask(SINFO))

@@ -15,7 +15,7 @@ from rankup.snapshots.layout import Entry, find_entry
 from rankup.snapshots.manifest import Damaged, Manifest, read_manifest
 
 if TYPE_CHECKING:  # it needs torch
-    from rankup.snapshots.diff import Difference
+    from rankup.snapshots.diff import TensorDifference
 
 _HEAD = ("snapshot", "age", "size", "world", "strategy", "metrics", "")
 
@@ -105,7 +105,7 @@ def opened(path: Path) -> tuple[Entry, Manifest]:
         ) from None
 
 
-def differences(found: Sequence[Difference]) -> list[str]:
+def differences(found: Sequence[TensorDifference]) -> list[str]:
     """A line for each, and first how many and the largest."""
     if not found:
         return ["no difference"]

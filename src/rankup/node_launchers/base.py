@@ -23,7 +23,7 @@ OWN = (
 
 
 @dataclass(frozen=True)
-class Plan:
+class AgentLaunch:
     """One agent on each of ``hosts``, node rank = position.
 
     ``agent`` is its command, with ``NODE_RANK`` where that goes; ``lines`` are the hosts' first lines in PBS's node
@@ -45,7 +45,7 @@ class Plan:
         return self.folder / "hosts"
 
 
-FanOut = Callable[[Plan], list[list[str]]]
+FanOut = Callable[[AgentLaunch], list[list[str]]]
 
 
 def fanout_named(name: str) -> FanOut:

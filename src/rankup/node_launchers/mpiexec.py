@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rankup.core import shell
-from rankup.node_launchers.base import Plan
+from rankup.node_launchers.base import AgentLaunch
 
 
-def commands(plan: Plan) -> list[list[str]]:
+def commands(plan: AgentLaunch) -> list[list[str]]:
     return [
         [
             "mpiexec",

@@ -6,10 +6,10 @@ brings the former along, and leaves the code in a file.
 
 from __future__ import annotations
 
-from rankup.node_launchers.base import Plan
+from rankup.node_launchers.base import AgentLaunch
 
 
-def commands(plan: Plan) -> list[list[str]]:
+def commands(plan: AgentLaunch) -> list[list[str]]:
     return [
         ["pbsdsh", "-n", str(line), "--", "bash", str(plan.script_of(node))]
         for node, line in enumerate(plan.lines)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rankup.core import shell
-from rankup.node_launchers.base import NODE_RANK, Plan
+from rankup.node_launchers.base import NODE_RANK, AgentLaunch
 
 
-def commands(plan: Plan) -> list[list[str]]:
+def commands(plan: AgentLaunch) -> list[list[str]]:
     nodes = len(plan.hosts)
     # srun does not take -c from the job (since 22.05), and binds to what it was given: an agent needs all cores.
     cpus = [f"--cpus-per-task={plan.cpus}"] if plan.cpus else []

@@ -14,7 +14,9 @@ from rankup.sites.site import Site
 _DERIVED = "derived"
 
 
-def derived(values: Mapping[str, Any], undecided: frozenset[str], site: Site) -> dict[str, tuple[Any, str]]:
+def fill_defaults(
+    values: Mapping[str, Any], undecided: frozenset[str], site: Site
+) -> dict[str, tuple[Any, str]]:
     """A value and its origin for each of the ``undecided`` keys about which something follows from ``values``."""
     found: dict[str, tuple[Any, str]] = {}
     command = values.get("command")

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rankup.errors import RankupError
-from rankup.resolve.defaults import absolute_paths, derived
+from rankup.resolve.defaults import absolute_paths, fill_defaults
 from rankup.resolve.job_toml import read_job_file
 from rankup.resolve.program import check_program
 from rankup.resolve.resolved import Resolved
@@ -20,7 +20,7 @@ from rankup.resolve.site_limits import check_fits, check_secrets
 from rankup.sites.lookup import choose_site
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
-from rankup.spec.validation import first_error, flag
+from rankup.spec.validation import describe_error, flag
 
 __all__ = ["Resolved", "check_defaults", "resolve"]
 
@@ -60,7 +60,7 @@ def resolve(
     asked["folder"] = (folder / inside, said)
     values = _over_site(chosen, asked)
     _one_of_each(values)
-    values |= derived({key: value for key, (value, _) in values.items()}, _undecided(values), chosen)
+    values |= fill_defaults({key: value for key, (value, _) in values.items()}, _undecided(values), chosen)
     spec = _job(values, chosen)
     origin = {"site": why} | {key: values[key][1] for key in _in_order(spec)}
     check_fits(spec, chosen, origin)
@@ -76,7 +76,9 @@ def check_defaults(site: Site) -> None:
         for nodes in (1,) if site.scheduler == "local" else (1, 2):
             shape = {"command": ("true",), "folder": Path("/"), "gpus_per_node": gpus, "nodes": nodes}
             values = _over_site(site, _layer(shape, "trial"))
-            values |= derived({key: value for key, (value, _) in values.items()}, _undecided(values), site)
+            values |= fill_defaults(
+                {key: value for key, (value, _) in values.items()}, _undecided(values), site
+            )
             check_fits(_job(values, site), site, {"launcher": values["launcher"][1]})
 
 
@@ -159,7 +161,7 @@ def _job(values: Layer, site: Site) -> JobSpec:
     try:
         return JobSpec.model_validate(absolute_paths(plain))
     except ValidationError as error:
-        key, why, hint = first_error(error)
+        key, why, hint = describe_error(error)
         if not key:
             raise RankupError("impossible-job", why, context=f"site {site.name}", hint=hint) from error
         origin = values.get(key, (None, "env"))[1]

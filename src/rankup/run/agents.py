@@ -14,13 +14,13 @@ from rankup.core import shell
 from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
 from rankup.core.tail import Tail, size_of
-from rankup.node_launchers.base import NODE_RANK, OWN, Plan, fanout_named
+from rankup.node_launchers.base import NODE_RANK, OWN, AgentLaunch, fanout_named
 from rankup.run.allocation import Allocation
 from rankup.run.endpoint import forget
 from rankup.run.interrupts import Interrupts
 from rankup.run.job import LocalJob, View
 from rankup.run.node import SAVING
-from rankup.run.process_cleanup import MARK, kill_marked, new_mark
+from rankup.run.process_cleanup import MARK, kill_processes, new_process_mark
 
 # An agent ends its own processes within this after a signal; then we end the agents.
 GRACE = 8.0
@@ -69,9 +69,9 @@ def agent_command(job: LocalJob, allocation: Allocation, run: RunDir) -> tuple[s
 def run_agents(job: LocalJob, allocation: Allocation, run: RunDir, interrupts: Interrupts, view: View) -> int:
     """Start the agents, show what they print, and return 0 if all of them ended well, else a code that is not 0."""
     forget(run.path)
-    mark = new_mark(os.environ)
+    mark = new_process_mark(os.environ)
     env = {**os.environ, **job.env, MARK: mark}
-    plan = Plan(
+    plan = AgentLaunch(
         hosts=allocation.hosts,
         agent=agent_command(job, allocation, run),
         folder=run.path / "agents",
@@ -101,13 +101,15 @@ def run_agents(job: LocalJob, allocation: Allocation, run: RunDir, interrupts: I
     try:
         _watch(processes, tails, run, interrupts, view, plan, outlived=name == "pbsdsh")
     finally:
-        kill_marked(mark)
+        kill_processes(mark)
         codes = [process.wait() for process in processes]
     codes += _last_codes(plan) if name == "pbsdsh" else []
     return next((code for code in codes if code != 0), 0)
 
 
-def write_scripts(plan: Plan, env: Mapping[str, str], folder: str, given: Collection[str] = ()) -> None:
+def write_scripts(
+    plan: AgentLaunch, env: Mapping[str, str], folder: str, given: Collection[str] = ()
+) -> None:
     """``agent-I.sh`` for each node, which brings our environment and folder along, and the list of hosts.
 
     What is a node's own stays here, but for what is ``given`` for all.
@@ -131,17 +133,17 @@ def write_scripts(plan: Plan, env: Mapping[str, str], folder: str, given: Collec
     write_atomic(plan.hostfile, "".join(f"{host}\n" for host in plan.hosts))
 
 
-def _code(plan: Plan, node: int) -> Path:
+def _code(plan: AgentLaunch, node: int) -> Path:
     return plan.folder / f"agent-{node}.code"
 
 
-def _codes(plan: Plan) -> list[int]:
+def _codes(plan: AgentLaunch) -> list[int]:
     """The codes of the agents that have ended, where agents leave them in files."""
     files = [_code(plan, node) for node in range(len(plan.hosts))]
     return [int(text) for text in (file.read_text() for file in files if file.exists()) if text.strip()]
 
 
-def _last_codes(plan: Plan) -> list[int]:
+def _last_codes(plan: AgentLaunch) -> list[int]:
     """All codes. pbsdsh ends with 0 whatever its tasks did; an agent without a code was killed, or NFS is late."""
     deadline = time.monotonic() + NFS_LAG
     while len(codes := _codes(plan)) < len(plan.hosts) and not any(codes) and time.monotonic() < deadline:
@@ -156,7 +158,7 @@ def _watch(
     run: RunDir,
     interrupts: Interrupts,
     view: View,
-    plan: Plan,
+    plan: AgentLaunch,
     *,
     outlived: bool,
 ) -> None:

@@ -25,13 +25,13 @@ from rankup.errors import RankupError
 from rankup.run.failure import ATTEMPT
 from rankup.run.job import LocalJob
 from rankup.run.job_files import FLAG_OF
-from rankup.run.markers import OF_ONE_LIFE, Traces, read_traces
+from rankup.run.markers import RESET_MARKERS, Markers, read_markers
 from rankup.schedulers.local.process import elsewhere, find
 from rankup.snapshots.layout import Entry, entries, trainings
 
 ATTEMPTS = "attempts"
 # What an attempt leaves and the next one must not find; snapshots, records and logs go on.
-_OF_ONE_ATTEMPT = (*OF_ONE_LIFE, "error.json", "listening", "init-file")
+_OF_ONE_ATTEMPT = (*RESET_MARKERS, "error.json", "listening", "init-file")
 # Fields of a LocalJob that a later attempt inherits, and the names by which they are asked for.
 _FLAGS = {
     "command": "command",
@@ -53,15 +53,15 @@ def attempts(run: RunDir) -> list[list[str]]:
     return [line.split() for line in lines]
 
 
-def lives(run: RunDir) -> str:
+def living_process(run: RunDir) -> str:
     """The process of the run's last attempt, if it has not ended; it may be one of another machine. "" if it has."""
-    if read_traces(run.path).final:
+    if read_markers(run.path).final:
         return ""
     last = next((words[1] for words in reversed(attempts(run)) if len(words) > 1), "")
     return last if last and (elsewhere(last) or find(last)) else ""
 
 
-def why(run: RunDir, traces: Traces) -> str:
+def end_reason(run: RunDir, traces: Markers) -> str:
     """In a line, how the last attempt of a run ended that is not done."""
     if traces.outcome == "requeue":
         return "asked to stop, and saved"
@@ -85,7 +85,7 @@ def newest_snapshot(run: RunDir) -> Entry | None:
         return None
 
 
-def as_asked(run: RunDir) -> LocalJob:
+def job_of(run: RunDir) -> LocalJob:
     """The job with the options that the run was started with. Options that were not given stay at their defaults."""
     job, origin = table(run.path, "job"), table(run.path, "origin")
 
@@ -120,7 +120,7 @@ def folder_of(run: RunDir) -> Path:
     return folder
 
 
-def begin(job: LocalJob, name: str) -> RunDir:
+def begin_attempt(job: LocalJob, name: str) -> RunDir:
     """The directory of a new run, or that of ``job.resume`` ready for another attempt; the attempt is noted in it."""
     run = RunDir.create(job.runs_root, name) if job.resume is None else RunDir(job.resume.absolute())
     try:
@@ -132,11 +132,11 @@ def begin(job: LocalJob, name: str) -> RunDir:
     except OSError as error:
         if job.resume is None:
             shutil.rmtree(run.path, ignore_errors=True)
-        raise unwritable(run, error) from error
+        raise unwritable_error(run, error) from error
     return run
 
 
-def unwritable(run: RunDir, error: OSError) -> RankupError:
+def unwritable_error(run: RunDir, error: OSError) -> RankupError:
     return RankupError(
         "unwritable-directory",
         f"cannot write to the run directory: {error.strerror}",
@@ -146,7 +146,7 @@ def unwritable(run: RunDir, error: OSError) -> RankupError:
 
 
 def _check_over(run: RunDir) -> None:
-    if owner := lives(run):
+    if owner := living_process(run):
         where = elsewhere(owner)
         raise RankupError(
             "still-running",
@@ -171,7 +171,7 @@ def _clear(run: RunDir) -> None:
     for path in (*run.path.glob("node-*.json"), *run.path.glob("trained-alone-*")):
         path.unlink()
     shutil.rmtree(run.path / "agents", ignore_errors=True)
-    number = read_traces(run.path).attempts + 1
+    number = read_markers(run.path).attempts + 1
     line = f"{ATTEMPT} {number}, {time.strftime('%Y-%m-%d %H:%M:%S')} {'=' * 20}\n"
     for pattern in ("*.out", "*.err", "job.log"):
         for path in run.logs.glob(pattern):
@@ -200,7 +200,7 @@ def table(path: Path, name: str) -> dict[str, Any]:
     return table
 
 
-def inherit(before: LocalJob, asked: LocalJob) -> LocalJob:
+def with_earlier_options(before: LocalJob, asked: LocalJob) -> LocalJob:
     """``asked`` as another attempt of the run of ``before``: options that are not given are those of ``before``."""
     kept = {field: getattr(before, field) for field, flag in _FLAGS.items() if flag not in asked.origin}
     if asked.command:

@@ -10,7 +10,7 @@ from rankup.errors import RankupError
 
 
 @dataclass(frozen=True)
-class Hello:
+class NodeInfo:
     """What a node says of itself; ``torch`` is a version, "" where there is none."""
 
     node_rank: int
@@ -24,7 +24,7 @@ def endpoint_text(endpoint: tuple[str, int]) -> str:
     return f"[{endpoint[0]}]:{endpoint[1]}" if ":" in endpoint[0] else f"{endpoint[0]}:{endpoint[1]}"
 
 
-def unbound(endpoint: tuple[str, int], error: OSError, here: str) -> RankupError:
+def cannot_bind(endpoint: tuple[str, int], error: OSError, here: str) -> RankupError:
     where = endpoint_text(endpoint)
     if error.errno == errno.EADDRINUSE:
         return RankupError(
@@ -47,7 +47,7 @@ def unbound(endpoint: tuple[str, int], error: OSError, here: str) -> RankupError
     )
 
 
-def problem_with(hello: Hello, joined: Mapping[int, Hello]) -> RankupError | None:
+def problem_with(hello: NodeInfo, joined: Mapping[int, NodeInfo]) -> RankupError | None:
     head = joined[0]
     if hello.nnodes != head.nnodes:
         return RankupError(
@@ -66,7 +66,7 @@ def problem_with(hello: Hello, joined: Mapping[int, Hello]) -> RankupError | Non
     return None  # the range of a node rank is checked where it is given
 
 
-def differences(joined: Mapping[int, Hello]) -> list[str]:
+def differences(joined: Mapping[int, NodeInfo]) -> list[str]:
     minors = {rank: ".".join(hello.torch.split(".")[:2]) for rank, hello in sorted(joined.items())}
     if len(set(minors.values())) == 1:
         return []
@@ -86,7 +86,7 @@ def nodes_missing(missing: list[int], nnodes: int, timeout: float, where: str) -
     )
 
 
-def node_lost(hello: Hello, error: OSError) -> RankupError:
+def node_lost(hello: NodeInfo, error: OSError) -> RankupError:
     return RankupError(
         "node-lost",
         f"node {hello.node_rank} on {hello.host} was here and is gone: {error.strerror}",

@@ -18,7 +18,7 @@ _NAME = "rendezvous-port"
 
 
 @contextlib.contextmanager
-def settled(
+def agreed_endpoint(
     endpoint: tuple[str, int],
     node_rank: int,
     run: Path | None,

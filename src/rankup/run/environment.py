@@ -9,7 +9,7 @@ from rankup.core.rundir import RUN_DIR_VARIABLE, RunDir
 from rankup.launchers.torchrun import OWN_STORE
 from rankup.run.process_cleanup import MARK
 from rankup.run.resolve import Resolved
-from rankup.run.separate_models import hooked
+from rankup.run.separate_models import with_torch_hook
 from rankup.world.address import interface_of, route_to
 from rankup.world.ports import hold_port
 
@@ -35,7 +35,7 @@ def for_processes(
     if resolved.threads is not None:
         env["OMP_NUM_THREADS"] = str(resolved.threads)
     if resolved.nproc * resolved.nnodes > 1:
-        env |= hooked(env)
+        env |= with_torch_hook(env)
     if resolved.nproc * resolved.nnodes > 1 and resolved.gpus == 0:
         # Without it Accelerate and Hugging Face's Trainer find no GPU, and make each rank a world of its own.
         env.setdefault("ACCELERATE_USE_CPU", "1")

@@ -18,12 +18,12 @@ from rankup.errors import RankupError
 from rankup.run import handshake
 from rankup.run.agents import run_agents
 from rankup.run.allocation import Allocation, detect_allocation
-from rankup.run.attempts import begin, unwritable
-from rankup.run.disagreement import Hello
-from rankup.run.endpoint import settled
+from rankup.run.attempts import begin_attempt, unwritable_error
+from rankup.run.disagreement import NodeInfo
+from rankup.run.endpoint import agreed_endpoint
 from rankup.run.header import header
 from rankup.run.interrupts import Interrupted, Interrupts
-from rankup.run.job import LocalJob, Result, Silent, View
+from rankup.run.job import LocalJob, Result, SilentView, View
 from rankup.run.job_files import describe
 from rankup.run.job_log import recorded
 from rankup.run.node import run_node
@@ -32,7 +32,7 @@ from rankup.run.resolve import Resolved, resolve
 
 Begun = Callable[[RunDir, str], None]
 
-__all__ = ["LocalJob", "Result", "Silent", "View", "execute"]
+__all__ = ["LocalJob", "Result", "SilentView", "View", "execute"]
 
 
 def execute(job: LocalJob, view: View, *, debug: bool = False, begun: Begun | None = None) -> Result:
@@ -57,7 +57,7 @@ def execute(job: LocalJob, view: View, *, debug: bool = False, begun: Begun | No
                 return interrupts.first is not None
 
             where = (resolved.endpoint, resolved.node_rank, job.run_dir, job.rdzv_timeout, interrupted)
-            with settled(*where) as endpoint:
+            with agreed_endpoint(*where) as endpoint:
                 resolved = replace(resolved, endpoint=endpoint)
                 return _as_one_node(job, resolved, interrupts, view, started, begun, debug=debug)
         run = _begin(job, resolved)
@@ -95,7 +95,7 @@ def _as_one_node(
 ) -> Result:
     """By hand, or started by the fan-out: the nodes meet first, so that what does not fit together is said."""
     assert resolved.endpoint is not None
-    me = Hello(
+    me = NodeInfo(
         resolved.node_rank, resolved.nnodes, resolved.nproc, socket.gethostname(), _version_of("torch")
     )
     note = partial(view.line, None, "err")
@@ -131,13 +131,13 @@ def _silently(run: RunDir, said: str) -> None:
 
 
 def _begin(job: LocalJob, resolved: Resolved) -> RunDir:
-    run = begin(job, resolved.name)
+    run = begin_attempt(job, resolved.name)
     try:
         describe(job, resolved, run)
     except OSError as error:
         if job.resume is None:
             shutil.rmtree(run.path, ignore_errors=True)
-        raise unwritable(run, error) from error
+        raise unwritable_error(run, error) from error
     return run
 
 

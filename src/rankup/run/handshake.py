@@ -16,13 +16,13 @@ from typing import Any
 
 from rankup.errors import RankupError
 from rankup.run.disagreement import (
-    Hello,
+    NodeInfo,
+    cannot_bind,
     differences,
     endpoint_text,
     node_lost,
     nodes_missing,
     problem_with,
-    unbound,
 )
 from rankup.run.wire import receive, send
 
@@ -43,12 +43,17 @@ class Agreement:
 
 
 def host(
-    me: Hello, endpoint: tuple[str, int], run_id: str, timeout: float, note: Note, check: Callable[[], None]
+    me: NodeInfo,
+    endpoint: tuple[str, int],
+    run_id: str,
+    timeout: float,
+    note: Note,
+    check: Callable[[], None],
 ) -> Agreement:
     """Node 0's side. ``check`` is called while waiting and may raise."""
     deadline = time.monotonic() + timeout
     where = endpoint_text(endpoint)
-    joined: dict[int, Hello] = {0: me}
+    joined: dict[int, NodeInfo] = {0: me}
     lines: dict[int, socket.socket] = {}  # node rank → the connection that it waits at
     with ExitStack() as stack:
         listener = stack.enter_context(_listen(me, endpoint, check))
@@ -89,7 +94,7 @@ def host(
 
 
 def join(
-    me: Hello, endpoint: tuple[str, int], timeout: float, note: Note, check: Callable[[], None]
+    me: NodeInfo, endpoint: tuple[str, int], timeout: float, note: Note, check: Callable[[], None]
 ) -> Agreement:
     """Every other node's side."""
     deadline = time.monotonic() + timeout
@@ -111,7 +116,7 @@ def join(
     )
 
 
-def _listen(me: Hello, endpoint: tuple[str, int], check: Callable[[], None]) -> socket.socket:
+def _listen(me: NodeInfo, endpoint: tuple[str, int], check: Callable[[], None]) -> socket.socket:
     family, kind, _, _, address = _addresses(endpoint)[0]
     listener = socket.socket(family, kind)
     try:
@@ -125,13 +130,13 @@ def _listen(me: Hello, endpoint: tuple[str, int], check: Callable[[], None]) -> 
         answer = _ask(me, endpoint, time.monotonic() + _PATIENCE, check)
         if answer is not None:
             _understood(answer)
-        raise unbound(endpoint, error, me.host) from error
+        raise cannot_bind(endpoint, error, me.host) from error
     return listener
 
 
-def _hello(message: dict[str, Any] | None) -> Hello | None:
+def _hello(message: dict[str, Any] | None) -> NodeInfo | None:
     try:
-        return Hello(**message["hello"]) if message is not None else None
+        return NodeInfo(**message["hello"]) if message is not None else None
     except (KeyError, TypeError):
         return None
 
@@ -175,7 +180,7 @@ def _hung_up(line: socket.socket) -> bool:
 
 
 def _ask(
-    me: Hello, endpoint: tuple[str, int], deadline: float, check: Callable[[], None]
+    me: NodeInfo, endpoint: tuple[str, int], deadline: float, check: Callable[[], None]
 ) -> dict[str, Any] | None:
     _addresses(endpoint)  # a name that does not exist is an error now, not a reason to wait
     try:

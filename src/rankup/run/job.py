@@ -76,7 +76,7 @@ class View(Protocol):
         """Called about ten times a second while the processes run."""
 
 
-class Silent:
+class SilentView:
     """A view that shows nothing; the logs keep everything."""
 
     def line(self, rank: int | None, stream: str, text: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 FINAL = ("done", "failed", "cancelled")
 # A job that begins anew begins without these; "attempts" and the logs go on.
-OF_ONE_LIFE = (
+RESET_MARKERS = (
     *("outcome", "outcome.json", "exit_code", "failure", "failures", "why"),
     *("requeues", "no_progress", "STOP", "CANCELLED"),
 )
@@ -36,7 +36,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Traces:
+class Markers:
     """A run, or one task of an array. None and 0 where there is no such file: it may also only be late (NFS).
 
     ``outcome`` is one word; ``exit_code`` is the last attempt's, 75 where it asked to be requeued; ``attempts`` counts
@@ -61,10 +61,10 @@ class Traces:
         return self.outcome in FINAL and self.exit_code is not None
 
 
-def read_traces(folder: Path) -> Traces:
+def read_markers(folder: Path) -> Markers:
     attempts = _text(folder / "attempts").splitlines()
     words = [*attempts[-1].split(), "", "", "", ""] if attempts else [""] * 4  # number, job, time, host
-    return Traces(
+    return Markers(
         outcome=next(iter(_words(folder / "outcome")), None),
         exit_code=_number(folder / "exit_code"),
         attempts=len(attempts),

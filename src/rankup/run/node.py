@@ -24,7 +24,7 @@ from rankup.run.failure import Exit, Logs, first_failure, left_early
 from rankup.run.interrupts import Interrupts
 from rankup.run.job import LocalJob, View
 from rankup.run.logs import Output
-from rankup.run.process_cleanup import kill_marked, new_mark
+from rankup.run.process_cleanup import kill_processes, new_process_mark
 from rankup.run.resolve import Resolved
 from rankup.run.terminal import TerminalOutput
 
@@ -37,7 +37,7 @@ SAVING = 25.0
 
 
 @dataclass(frozen=True)
-class Ended:
+class NodeOutcome:
     """How this node's processes ended; ``code`` is the launcher's, ``failure`` the rank that failed first.
 
     ``left_early`` are the ranks that had ended with 0 before, if the failure is a consequence of that. ``logs``: where
@@ -61,9 +61,9 @@ def run_node(
     view: View,
     *,
     debug: bool,
-) -> Ended:
+) -> NodeOutcome:
     """Run this node's share to its end; nothing of it is alive afterwards."""
-    mark = new_mark(os.environ)
+    mark = new_process_mark(os.environ)
     env = for_processes(os.environ, job.env, resolved, run, mark)
     on_terminal = job.terminal and resolved.launcher == "single"
     suffix = f"-node-{resolved.node_rank}" if resolved.nnodes > 1 else ""
@@ -90,7 +90,7 @@ def run_node(
     try:
         code = watch.until_end(run, view)
     finally:
-        kill_marked(mark)
+        kill_processes(mark)
         process.wait()
         output.finish()
         with contextlib.suppress(OSError):
@@ -99,7 +99,7 @@ def run_node(
     logs = Logs(run.logs, spare if spare is not None and spare.exists() else None)
     failure = first_failure(output.exits, logs)
     early = left_early(output.exits, failure, logs) if failure else []
-    return Ended(code, failure, output.restarts, log, logs, early)
+    return NodeOutcome(code, failure, output.restarts, log, logs, early)
 
 
 def _start(
@@ -181,7 +181,9 @@ class _Watch:
 
     def say_who_trains_alone(self, run: RunDir, view: View, *, ended: bool) -> None:
         self._said_alone = True
-        said = separate_models.own_models(run, ended=ended) if self._resolved.node_rank == 0 else ""
+        said = (
+            separate_models.count_separate_models(run, ended=ended) if self._resolved.node_rank == 0 else ""
+        )
         if said and self._interrupts.first is None:
             view.line(None, "err", said)
 
@@ -190,7 +192,7 @@ class _Watch:
         if signum is None:
             return
         if self._interrupts.count > 1:
-            kill_marked(self._mark)
+            kill_processes(self._mark)
         elif self._deadline is None:
             self._output.muted = True
             saves = signum == signal.SIGTERM and run.listening.exists()
@@ -202,7 +204,7 @@ class _Watch:
             else:
                 self._pass_on(signum)
         elif now > self._deadline:
-            kill_marked(self._mark)
+            kill_processes(self._mark)
 
     def _pass_on(self, signum: int) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -224,4 +226,4 @@ class _Watch:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._output.running.pop(rank), signal.SIGKILL)
         if now > since + 2 * GRACE and self._output.restarts >= self._resolved.max_restarts:
-            kill_marked(self._mark)
+            kill_processes(self._mark)

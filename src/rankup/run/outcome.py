@@ -15,7 +15,7 @@ from rankup.run.allocation import Allocation
 from rankup.run.failure import Logs, last_exception, last_lines, reason
 from rankup.run.interrupts import Interrupts
 from rankup.run.job import LocalJob, Result
-from rankup.run.node import Ended
+from rankup.run.node import NodeOutcome
 from rankup.run.resolve import Resolved
 
 REQUEUE_CODE = 75
@@ -26,7 +26,7 @@ _CODES = {"done": 0, "requeue": REQUEUE_CODE, "failed": 1, "cancelled": 143}
 
 
 def of_node(
-    job: LocalJob, resolved: Resolved, run: RunDir, ended: Ended, interrupts: Interrupts, seconds: float
+    job: LocalJob, resolved: Resolved, run: RunDir, ended: NodeOutcome, interrupts: Interrupts, seconds: float
 ) -> Result:
     """How this node ended. Node 0 writes the run's outcome; an agent of an allocation leaves that to its head."""
     failure, error = ended.failure, None
@@ -143,7 +143,7 @@ def _word_and_code(run: RunDir, code: int, interrupts: Interrupts) -> tuple[str,
     return "failed", 1
 
 
-def _worker_error(run: RunDir, ended: Ended, resolved: Resolved) -> RankupError:
+def _worker_error(run: RunDir, ended: NodeOutcome, resolved: Resolved) -> RankupError:
     failure = ended.failure
     if failure is None:
         return RankupError(
@@ -172,7 +172,7 @@ def _worker_error(run: RunDir, ended: Ended, resolved: Resolved) -> RankupError:
     )
 
 
-def _launcher_error(ended: Ended) -> RankupError:
+def _launcher_error(ended: NodeOutcome) -> RankupError:
     """No rank failed, or none that lived to say so: the launcher's own words are all there is."""
     lines = last_lines(ended.launcher_log)
     said = last_exception(lines) or next((line for line in reversed(lines) if line.strip()), "")

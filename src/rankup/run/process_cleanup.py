@@ -14,12 +14,12 @@ import psutil
 MARK = "RANKUP_MARK"
 
 
-def new_mark(env: Mapping[str, str]) -> str:
+def new_process_mark(env: Mapping[str, str]) -> str:
     """A mark for one ``execute``; that of a run inside a run begins with the outer one's."""
     return f"{env.get(MARK, '')}/{secrets.token_hex(8)}"
 
 
-def kill_marked(mark: str) -> list[int]:
+def kill_processes(mark: str) -> list[int]:
     """SIGKILL to every process that carries ``mark``; returns their ids once they are gone."""
     found = [process for process in psutil.process_iter() if _carries(process, mark)]
     for process in found:

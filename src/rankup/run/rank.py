@@ -26,7 +26,7 @@ FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LAST = 1 << 20
 
 
-class Log:
+class RankLog:
     """Appends to a file, and to its namesake in ``spare`` once the file is full or gone."""
 
     def __init__(self, path: str, spare: str) -> None:
@@ -63,7 +63,7 @@ class Log:
 
 def main(logs: str, events: str, spare: str, command: list[str]) -> None:
     rank = int(os.environ.get("RANK", "0"))
-    noted = Log(events, spare)
+    noted = RankLog(events, spare)
 
     def note(event: str, **fields: object) -> None:
         line = {"event": event, "rank": rank, "time": time.time(), **fields}
@@ -80,7 +80,7 @@ def main(logs: str, events: str, spare: str, command: list[str]) -> None:
         signal.signal(signum, lambda *_: None)
     note("start", pid=os.getpid(), restarts=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
     os.environ.update(srun_names(dict(os.environ)))
-    logs_of = [Log(f"{logs}/rank-{rank}.{ending}", spare) for ending in ("out", "err")]
+    logs_of = [RankLog(f"{logs}/rank-{rank}.{ending}", spare) for ending in ("out", "err")]
     pipes = [os.pipe() for _ in logs_of]
     pid = os.fork()
     if pid == 0:
@@ -104,7 +104,7 @@ def make_folder(path: str) -> None:
         return  # another rank has made it, or there can be none
 
 
-def copy_until_end(pid: int, logs: dict[int, Log], ended: int) -> int:
+def copy_until_end(pid: int, logs: dict[int, RankLog], ended: int) -> int:
     """Copy what comes out of the pipes until the process has ended; its status. Who inherited a pipe is not waited
     for. ``ended`` becomes readable with each signal."""
     while True:

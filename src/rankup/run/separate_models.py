@@ -13,13 +13,13 @@ EARLY = 60.0
 _HOOK = Path(__file__).parent / "torch_hook"
 
 
-def hooked(env: Mapping[str, str]) -> dict[str, str]:
+def with_torch_hook(env: Mapping[str, str]) -> dict[str, str]:
     """The variable by which torch finds our hook when a rank imports it; see ``torch_hook``."""
     before = env.get("PYTHONPATH", "")
     return {"PYTHONPATH": f"{before}{os.pathsep}{_HOOK}" if before else str(_HOOK)}
 
 
-def own_models(run: RunDir, *, ended: bool) -> str:
+def count_separate_models(run: RunDir, *, ended: bool) -> str:
     """In a line, how many ranks train alone; "" unless there are several."""
     count = sum(1 for _ in run.path.glob("trained-alone-*"))
     if count < 2:

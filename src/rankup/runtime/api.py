@@ -33,7 +33,7 @@ from rankup.runtime.any_world import (
 )
 from rankup.runtime.argument_types import check_types
 from rankup.runtime.checkpointing import state, stop
-from rankup.runtime.checkpointing.checkpointing import Snapshots, Survival
+from rankup.runtime.checkpointing.checkpointing import Checkpointing, Snapshots
 from rankup.runtime.checkpointing.frozen import Frozen
 from rankup.runtime.checkpointing.registered import Values, as_stateful
 from rankup.runtime.checkpointing.registered_state import METER
@@ -42,10 +42,10 @@ from rankup.runtime.checkpointing.save_model import save_model
 from rankup.runtime.checkpointing.state import Stateful
 from rankup.runtime.checkpointing.training_folder import check_name
 from rankup.runtime.data.batch_size_check import check_shares
-from rankup.runtime.data.feeds import Data, FeedOptions, Here, make_feed
-from rankup.runtime.data.identity import SameData
+from rankup.runtime.data.feeds import Data, LoaderOptions, RankContext, make_loader
+from rankup.runtime.data.identity import SameDataCheck
 from rankup.runtime.data.loader_options import check_main_guard
-from rankup.runtime.data.loaders import Batch, DatasetFeed, Feed, ResidentFeed
+from rankup.runtime.data.loaders import Batch, DataFeed, DatasetFeed, ResidentDataFeed
 from rankup.runtime.device import choose_device
 from rankup.runtime.distributed import buffers
 from rankup.runtime.distributed.control import Control
@@ -67,7 +67,7 @@ from rankup.runtime.loop.precision import Precision, make_precision
 from rankup.runtime.loop.several_models import Models, container, each, like, parts_of
 from rankup.runtime.model_transforms import Adaptations
 from rankup.runtime.select_strategy import choose_strategy
-from rankup.runtime.uncaught import show_own_lines
+from rankup.runtime.uncaught import install_error_display
 from rankup.strategies import Strategy
 from rankup.world import World
 
@@ -97,7 +97,7 @@ def init(
 
     Raises RankupError for a contradictory environment, an unreachable rendezvous, or an unknown name.
     """
-    show_own_lines()
+    install_error_display()
     optional = type(None)
     check_types(
         "rankup.init",
@@ -156,7 +156,7 @@ class Run:
         # Where all ranks work on the same batch there is one replica, and its batches are whole.
         shares = strategy.speaker is None
         self.replicas = world.world_size if shares else 1
-        self._here = Here(
+        self._here = RankContext(
             world.rank if shares else 0,
             self.replicas,
             seed_,
@@ -171,14 +171,14 @@ class Run:
         self.prepared: list[tuple[nn.Module, Optimizer | None]] = []  # the two, as prepare got them together
         watch = stop.watch(self.directory, world.rank, self._control)
         self.pending = PendingGradients(self, self._control)
-        self._same_data = SameData(seed_, self._control)
+        self._same_data = SameDataCheck(seed_, self._control)
         self.frozen = Frozen(self)
         self.replica_checks = Replicas(self, self._control)
-        self._survival = Survival(self, snapshots, watch, self._control)
+        self._survival = Checkpointing(self, snapshots, watch, self._control)
         self.settings = ResumeSettings(self, (snapshots or Snapshots()).in_force().resume_with)
         self.evaluations = Evaluations(self, self._survival)
-        self.steps_done = 0
-        self.steps_reached = 0  # one more than steps_done from the moment a step's last batch is handed out
+        self.global_step = 0
+        self.steps_reached = 0  # one more than global_step from the moment a step's last batch is handed out
         # Yours: what you put here stands in the snapshots, and can choose the best.
         self.metrics: dict[str, float] = {}
         self.registered: dict[str, Stateful] = {}
@@ -188,7 +188,7 @@ class Run:
         self.registered[METER] = self.meter
         self.batch: Batch | None = None  # the one that the loop's body has now
         self.buffers_differ = False
-        self.feeds: list[Feed] = []  # what prepare made, in its order
+        self.feeds: list[DataFeed] = []  # what prepare made, in its order
         self.gradients = Gradients(
             self.models, strategy, self.replicas, device, self._control, scaled=precision.scaled
         )
@@ -229,7 +229,7 @@ class Run:
         sampler: Iterable[Any] | None = None,
         batch_sampler: Iterable[Any] | None = None,
         **loader: Any,
-    ) -> tuple[Any, Any, Feed | None]:
+    ) -> tuple[Any, Any, DataFeed | None]:
         """Bring a model, its optimizer and its training data to this rank.
 
         - ``model`` goes to the device and becomes real DDP, or FSDP2, where there are several processes.
@@ -307,11 +307,11 @@ class Run:
             self.gradients.accumulate = accumulate
             self._same_data.check(dataset, loader)
             keywords = tuple(inspect.signature(self.prepare).parameters)
-            options = FeedOptions(
+            options = LoaderOptions(
                 shuffle, accumulate, True, sample_rng, sharded, drop_last, sampler, batch_sampler, keywords
             )
-            feed = make_feed(dataset, self._here, global_batch, options, loader)
-            if isinstance(feed, (DatasetFeed, ResidentFeed)):
+            feed = make_loader(dataset, self._here, global_batch, options, loader)
+            if isinstance(feed, (DatasetFeed, ResidentDataFeed)):
                 check_shares(inner, feed.sharding, accumulate, drop_last)
                 if said := feed.sharding.left_out():
                     self.print(said)
@@ -319,7 +319,7 @@ class Run:
             self.settings.note_data(dataset, loader, shuffle=shuffle, sample_rng=sample_rng)
         elif loader or global_batch is not None:
             raise RankupError("no-dataset", "prepare got loader arguments but no data set")
-        stream = 0 if self.strategy.draws_alike else self.world.rank
+        stream = 0 if self.strategy.shared_rng else self.world.rank
         seed.seed_everything(seed.derive(self.seed, "rank", stream))
         return wrapped, opt, feed
 
@@ -346,12 +346,12 @@ class Run:
 
     # -------------------------------------------------------------- the loop
 
-    def epochs(self, epochs: int, data: Feed | None = None) -> Iterator[Epoch]:
+    def epochs(self, epochs: int, data: DataFeed | None = None) -> Iterator[Epoch]:
         """``for epoch in run.epochs(90): for x, y in epoch: …``; what follows the inner loop runs once per epoch."""
         return self._epochs(data, epochs, None)
 
     def steps(
-        self, data: Feed | None, *, epochs: int | None = None, steps: int | None = None
+        self, data: DataFeed | None, *, epochs: int | None = None, steps: int | None = None
     ) -> Iterator[Any]:
         """This rank's batches of ``epochs`` epochs, one after another: the flat form of ``run.epochs``. Or of ``steps``
         steps, over as many epochs as that takes. Both count from the beginning, also after a resume."""
@@ -360,7 +360,7 @@ class Run:
         for epoch in self._epochs(data, epochs, steps):
             yield from epoch.batches(steps)
 
-    def _epochs(self, data: Feed | None, epochs: int | None, steps: int | None) -> Iterator[Epoch]:
+    def _epochs(self, data: DataFeed | None, epochs: int | None, steps: int | None) -> Iterator[Epoch]:
         feed = data if data is not None else (self.feeds[-1] if self.feeds else None)
         if not hasattr(feed, "position"):
             raise RankupError(
@@ -392,7 +392,7 @@ class Run:
             self.evaluations.overtake()
         self.batch = batch
         if batch.last:
-            self.steps_reached = self.steps_done + 1
+            self.steps_reached = self.global_step + 1
 
     def batches(
         self,
@@ -414,10 +414,10 @@ class Run:
             size = even_batch(dataset, size, self.replicas)
         self._same_data.check(dataset, loader)
         names = tuple(inspect.signature(self.batches).parameters)
-        options = FeedOptions(
+        options = LoaderOptions(
             shuffle=False, fill=False, sample_rng=sample_rng, sharded=sharded, keywords=names
         )
-        feed = make_feed(dataset, self._here, size, options, loader)
+        feed = make_loader(dataset, self._here, size, options, loader)
         yield from self.evaluations.visit(feed)
 
     def save(self) -> None:
@@ -458,7 +458,7 @@ class Run:
 
         0 on a filler, and on all ranks but one where they work on the same batch.
         """
-        answers = self.strategy.answers(self.world.rank, self.world.world_size)
+        answers = self.strategy.reporting_rank(self.world.rank, self.world.world_size)
         return self.batch.samples if self.batch is not None and answers else 0
 
     def forward_backward(
@@ -553,7 +553,7 @@ class Run:
         """Make the ranks' BatchNorm statistics one. The runtime calls it after an epoch and before an evaluation."""
         if self.buffers_differ and self.replicas > 1:
             for model in self.models:
-                buffers.restore(buffers.united(model, self.world.world_size))
+                buffers.restore(buffers.averaged_buffers(model, self.world.world_size))
         self.buffers_differ = False
 
     # ----------------------------------------------------------------- state

@@ -9,7 +9,7 @@ from rankup.errors import RankupError
 
 
 @dataclass(frozen=True)
-class Turn:
+class Trial:
     """One run of a study. ``processes`` is per node; ``repeat`` counts from 1, and 0 is the warm-up."""
 
     processes: int
@@ -47,13 +47,13 @@ def parse_process_counts(text: str) -> list[int]:
     return sorted(counts)
 
 
-def turns(processes: Sequence[int], repeats: int) -> list[Turn]:
+def trials(processes: Sequence[int], repeats: int) -> list[Trial]:
     """A warm-up of each, then ``repeats`` rounds, every other one backwards, so that drift hits all alike."""
     if repeats < 1:
         raise RankupError("bad-repeats", f"--repeats is {repeats}", hint="1 or more; 3 or more tell a spread")
-    warm_ups = [Turn(count, 0) for count in processes]
+    warm_ups = [Trial(count, 0) for count in processes]
     rounds = [
-        Turn(count, repeat)
+        Trial(count, repeat)
         for repeat in range(1, repeats + 1)
         for count in (processes if repeat % 2 else reversed(processes))
     ]

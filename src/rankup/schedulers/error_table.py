@@ -16,7 +16,7 @@ _MOST_WORDS = 600  # characters of a scheduler's own words: some sites print pag
 
 
 @dataclass(frozen=True)
-class Refusal:
+class ErrorRow:
     """A row of a table: what the scheduler says, as a pattern, and what we say then.
 
     In ``message``, ``{time}`` stands for the flag as it was given (``--time 72:00:00``, or ``--time`` alone), and so do
@@ -31,8 +31,8 @@ class Refusal:
     exit_code: int = 2
 
 
-def refused(
-    done: Completed, table: Sequence[Refusal], client: str, spec: JobSpec | None = None
+def explain_error(
+    done: Completed, table: Sequence[ErrorRow], client: str, spec: JobSpec | None = None
 ) -> RankupError:
     """The error for what ``client`` (``sbatch``) answered: the first row of ``table`` that matches its words."""
     words = own_words(done)

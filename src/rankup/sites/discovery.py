@@ -37,7 +37,7 @@ class Queue:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ClusterFacts:
     """What else can be seen from a login node: who said all this, uname -m, and what is installed."""
 
     source: str
@@ -94,7 +94,13 @@ def largest(queues: Sequence[Queue]) -> Queue:
 
 
 def profile(
-    name: str, scheduler: str, queues: Sequence[Queue], node: Queue, seen: Seen, *, dialect: str = "select"
+    name: str,
+    scheduler: str,
+    queues: Sequence[Queue],
+    node: Queue,
+    seen: ClusterFacts,
+    *,
+    dialect: str = "select",
 ) -> str:
     """The text of a profile for a cluster with these ``queues`` and with nodes like ``node``."""
     srun = ["srun"] if scheduler == "slurm" else []

@@ -19,7 +19,7 @@ from rankup.errors import RankupError
 from rankup.sites.site import WHEN, Site
 from rankup.spec.job_values import check_job_values
 from rankup.spec.jobspec import JobSpec
-from rankup.spec.validation import check_keys, first_error
+from rankup.spec.validation import check_keys, describe_error
 
 BUILT_IN = Path(__file__).parent / "profiles"
 PROJECT = Path(".rankup", "sites")
@@ -65,7 +65,7 @@ def load_site(path: Path, where: list[Path]) -> Site:
     try:
         return Site.model_validate({**merged, "name": path.stem})
     except ValidationError as error:
-        key, why, hint = first_error(error)
+        key, why, hint = describe_error(error)
         raise RankupError(
             "bad-profile", f"{key}: {why}", context=_file_with(key, files), hint=hint
         ) from error

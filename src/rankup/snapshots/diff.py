@@ -14,7 +14,7 @@ from rankup.snapshots.snapshot import load_plain
 
 
 @dataclass(frozen=True)
-class Difference:
+class TensorDifference:
     """``largest`` is the largest absolute difference of a tensor that both have in the same shape and dtype (NaN
     beside a number counts as infinite); None for anything else, where ``left`` and ``right`` say what there is."""
 
@@ -32,21 +32,21 @@ def load_tensor(entry: Entry, manifest: Manifest, name: str) -> torch.Tensor:
     return tensor
 
 
-def compare(left: tuple[Entry, Manifest], right: tuple[Entry, Manifest]) -> list[Difference]:
+def compare(left: tuple[Entry, Manifest], right: tuple[Entry, Manifest]) -> list[TensorDifference]:
     """What differs in the tensors and the plain values that all ranks share, in the order of the state's names."""
     found = []
     theirs, mine = right[1].tensors, left[1].tensors
     for name in [*mine, *(name for name in theirs if name not in mine)]:
         a, b = _kind(mine.get(name)), _kind(theirs.get(name))
         if a != b:
-            found.append(Difference(name, a, b))
+            found.append(TensorDifference(name, a, b))
         elif largest := _largest(load_tensor(*left, name), load_tensor(*right, name)):
-            found.append(Difference(name, a, b, largest))
+            found.append(TensorDifference(name, a, b, largest))
     values = [load_plain(entry.path / VALUES) for entry, _ in (left, right)]
     for name in sorted(values[0].keys() | values[1].keys()):
         pair = [_shown(value, name) for value in values]
         if pair[0] != pair[1]:
-            found.append(Difference(name, pair[0], pair[1]))
+            found.append(TensorDifference(name, pair[0], pair[1]))
     return found
 
 

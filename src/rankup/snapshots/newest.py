@@ -11,13 +11,13 @@ from rankup.snapshots.integrity import verify
 from rankup.snapshots.layout import Entry, entries, set_aside
 from rankup.snapshots.manifest import Damaged, Manifest
 from rankup.snapshots.peers import Peers
-from rankup.snapshots.snapshot import Found
+from rankup.snapshots.snapshot import Snapshot
 from rankup.world import World
 
 _NAMED = 3
 
 
-def newest(root: Path, peers: Peers, shared: bool) -> Found | None:
+def newest(root: Path, peers: Peers, shared: bool) -> Snapshot | None:
     """A collective. ``latest`` is not even looked at: it may be stale, the listing cannot."""
     leads = peers.leads(shared)
     listings = peers.each(lambda: entries(root) if leads else [])
@@ -28,7 +28,7 @@ def newest(root: Path, peers: Peers, shared: bool) -> Found | None:
         manifest, problems = _examined(path, peers, shared)
         if manifest is not None:
             _set_aside(root, candidates[:number], peers, leads)
-            return Found(path, manifest, peers.world)
+            return Snapshot(path, manifest, peers.world)
         wrong += [f"{entry.name}: {problem}" for problem in problems]
     if not candidates:
         return None

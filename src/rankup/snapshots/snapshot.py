@@ -20,7 +20,7 @@ _NAMED = 3  # how many names an error gives before it says how many more there a
 
 
 @dataclass(frozen=True)
-class Found:
+class Snapshot:
     """Made by ``Saver.newest``. Loading needs no other rank: each reads the parts that it needs."""
 
     path: Path
@@ -78,7 +78,7 @@ class Found:
         """``State.own`` of the first rank of those whose part is in this directory."""
         return load_plain(self.path / own_file(min(self._ranks())))
 
-    def taken_over(self) -> list[dict[str, Any]]:
+    def adopted_rank_states(self) -> list[dict[str, Any]]:
         """Where another number of ranks saved it: ``State.own`` of those ranks that this one takes over. Rank 0 takes
         all; the first rank of each node those of its node, where nodes have directories of their own."""
         takes = self.world.rank == 0 if self.manifest.shared else self.world.local_rank == 0

@@ -15,7 +15,7 @@ import torch
 
 from rankup.errors import RankupError
 from rankup.snapshots.shards import Part, is_sharded, local, part_of
-from rankup.snapshots.state import State, split
+from rankup.snapshots.state import SnapshotState, split
 
 # What torch.load(weights_only=True) reads back, but for tensors; found out now and not when it is needed.
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.Size, torch.dtype, torch.device)
@@ -61,7 +61,7 @@ class Staging:
         self._buffers: dict[str, torch.Tensor] = {}
         self._devices: set[torch.device] = set()
 
-    def copy(self, state: State, *, lazily: bool = False) -> Staged:
+    def copy(self, state: SnapshotState, *, lazily: bool = False) -> Staged:
         """Copy everything; when this returns, the live objects may change. ``lazily`` leaves the lasting ones that are
         on the CPU to ``Staged.finish``: copies from a GPU are queued behind what the training has asked of it.
 

@@ -12,7 +12,7 @@ from rankup.errors import RankupError
 
 
 @dataclass(frozen=True)
-class State:
+class SnapshotState:
     """The state of a run at one step. The live objects: a save copies what it needs before it returns.
 
     ``tensors``  nested dicts and lists of tensors, DTensors and plain values; a replicated tensor or a value is the

@@ -35,7 +35,7 @@ from rankup.snapshots.layout import (
 )
 from rankup.snapshots.manifest import FORMAT, Chunk, Manifest, SavedTensor, sums_text
 from rankup.snapshots.peers import Peers
-from rankup.snapshots.prune import Keep, prune
+from rankup.snapshots.prune import Retention, prune
 from rankup.snapshots.shards import Part, as_bytes, divide, place
 from rankup.snapshots.staging import Staged
 from rankup.world import World
@@ -61,7 +61,7 @@ class _Written:
     chunks: dict[str, Chunk]
 
 
-def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, keep: Keep) -> None:
+def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, keep: Retention) -> None:
     """Write ``staged`` as the newest snapshot of ``step``. A collective; an error on one rank is raised on all."""
     world, leads = peers.world, peers.leads(shared)
     folder = root / f"step-{step}.tmp"

@@ -39,7 +39,7 @@ def check_keys(given: Iterable[str], known: Iterable[str], *, where: str) -> Non
             )
 
 
-def first_error(error: ValidationError) -> tuple[str, str, str]:
+def describe_error(error: ValidationError) -> tuple[str, str, str]:
     """Of the first wrong value: its key (``node.cpus``; "" where several keys do not fit together), why, and a hint."""
     first = error.errors()[0]
     path = [str(part) for part in first["loc"]]

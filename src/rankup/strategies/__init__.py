@@ -8,7 +8,7 @@ from rankup.core.registry import lookup
 from rankup.strategies.base import Strategy
 
 STRATEGIES = {
-    "none": "rankup.strategies.none:Single",
+    "none": "rankup.strategies.none:NoStrategy",
     "dp": "rankup.strategies.dp:DP",
     "ddp": "rankup.strategies.ddp:DDP",
     "fsdp": "rankup.strategies.fsdp:FSDP",

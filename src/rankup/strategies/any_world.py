@@ -30,7 +30,7 @@ Held = dict[int, torch.Tensor]  # id of a parameter → its gradient
 
 class AnyWorld(Strategy):
     name = "any-world"
-    draws_alike = True  # between shards; within one, its own numbers
+    shared_rng = True  # between shards; within one, its own numbers
 
     def __init__(self, shards: int, rank: int, world_size: int) -> None:
         """``shards``: virtual ones, of which each rank computes some: ``world_size`` or more."""

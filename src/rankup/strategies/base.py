@@ -18,13 +18,13 @@ from rankup.strategies.clipping import clip_gradients
 
 
 class Strategy:
-    """The life of a step: ``weigh``, forward, ``backward``; inside ``deferred`` but for the last micro-batch."""
+    """One step: ``set_gradient_scale``, forward, ``backward``; all micro-batches but the last inside ``no_sync``."""
 
     name: ClassVar[str]
     #: The rank that answers for a batch which all ranks work on together; None where each has a share of its own.
     speaker: ClassVar[int | None] = None
     #: Whether all ranks must draw the same random numbers: they compute parts of the same activations.
-    draws_alike: ClassVar[bool] = False
+    shared_rng: ClassVar[bool] = False
     #: Whether forward and backward are collectives, so that every rank must enter them equally often.
     lockstep: ClassVar[bool] = False
     #: Whether ``strategies/state.py`` knows its state; without, a run neither saves nor resumes.
@@ -32,7 +32,7 @@ class Strategy:
     #: Parts that each global batch is cut into, whatever the number of ranks; 0: one per rank (``any_world.py``).
     shards: int = 0
 
-    def answers(self, rank: int, world_size: int) -> bool:
+    def reporting_rank(self, rank: int, world_size: int) -> bool:
         """Whether what ``rank`` computes is to be counted: a batch shared by all ranks counts once."""
         return self.speaker is None or rank == self.speaker % world_size
 
@@ -48,7 +48,7 @@ class Strategy:
         """Last word on the wrapped model and its optimizer, built after ``wrap``."""
         return model, optimizer
 
-    def weigh(self, weight: float) -> None:
+    def set_gradient_scale(self, weight: float) -> None:
         """How much this rank's gradient counts in the mean over ranks, from the next backward on.
 
         ``n · W / N`` for ``n`` local samples of a global batch of ``N`` on ``W`` ranks makes local means into the
@@ -56,7 +56,7 @@ class Strategy:
         even a NaN.
         """
 
-    def deferred(self) -> AbstractContextManager[None]:
+    def no_sync(self) -> AbstractContextManager[None]:
         """While inside, gradients gather on their rank: for all micro-batches of a window but the last."""
         return nullcontext()
 

@@ -30,8 +30,8 @@ from rankup.strategies.base import Strategy
 from rankup.strategies.buckets import Buckets
 from rankup.strategies.call_through import call_through
 from rankup.strategies.replicas import start_equal, trainable
-from rankup.strategies.unused import FillerGradients
-from rankup.strategies.weights import Weighed
+from rankup.strategies.unused import DummyGradients
+from rankup.strategies.weights import GradientWeights
 
 # Named forward_sync_buffers since torch 2.13, broadcast_buffers before.
 _SIGNATURE = inspect.signature(DistributedDataParallel.__init__).parameters
@@ -44,10 +44,10 @@ class DDP(Strategy):
     def __init__(self, *, static_graph: bool = False) -> None:
         """``static_graph``: every step uses the same parameters in the same way, which DDP then learns once."""
         self._static_graph = static_graph
-        self._weighed = Weighed()
+        self._weighed = GradientWeights()
         self._models: list[DistributedDataParallel] = []
         self._buckets: list[Buckets] = []  # of each model
-        self._fillers = FillerGradients(counts=lambda: self._weighed.weight != 0.0)
+        self._fillers = DummyGradients(counts=lambda: self._weighed.weight != 0.0)
         self._frozen: list[nn.Module] = []  # models that came without anything to train
         self._owners: dict[int, Buckets] = {}  # id of a parameter → who reduces its gradient
 
@@ -84,7 +84,7 @@ class DDP(Strategy):
         optimizer.register_step_pre_hook(self._fillers.before_step)
         return model, optimizer
 
-    def weigh(self, weight: float) -> None:
+    def set_gradient_scale(self, weight: float) -> None:
         self._weighed.weight = weight
         if weight == 1.0:
             self._weighed.clear()
@@ -106,7 +106,7 @@ class DDP(Strategy):
                 self._fillers.watch(model.parameters())
 
     @contextmanager
-    def deferred(self) -> Iterator[None]:
+    def no_sync(self) -> Iterator[None]:
         if self._static_graph:
             raise RankupError(
                 "static-graph-accumulates",

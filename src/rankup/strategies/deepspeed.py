@@ -67,7 +67,7 @@ class DeepSpeed(Strategy):
         # Not its own optimizer, which is none to torch's schedules: it steps by the groups of the one that it got.
         return self._engine, optimizer
 
-    def weigh(self, weight: float) -> None:
+    def set_gradient_scale(self, weight: float) -> None:
         self._weight = weight
 
     def backward(self, loss: torch.Tensor) -> None:

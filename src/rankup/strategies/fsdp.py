@@ -28,7 +28,7 @@ from rankup.strategies.base import Strategy
 from rankup.strategies.fsdp_units import Units
 from rankup.strategies.replicas import start_equal, trainable
 from rankup.strategies.versions import require_torch
-from rankup.strategies.weights import Weighed
+from rankup.strategies.weights import GradientWeights
 
 
 class FSDP(Strategy):
@@ -38,7 +38,7 @@ class FSDP(Strategy):
     def __init__(self, *, shard_size: int = 0) -> None:
         """``shard_size``: ranks that share one copy of the model; 0 for all."""
         self._shard_size = shard_size
-        self._weighed = Weighed()  # of gathered parameters
+        self._weighed = GradientWeights()  # of gathered parameters
         self._models: list[Any] = []
         self._units: Units | None = None
 
@@ -93,7 +93,7 @@ class FSDP(Strategy):
             )
         return init_device_mesh(device.type, (ranks // size, size), mesh_dim_names=("replicate", "shard"))
 
-    def weigh(self, weight: float) -> None:
+    def set_gradient_scale(self, weight: float) -> None:
         self._weighed.weight = weight
 
     def _hook_gathered(self, module: nn.Module, args: Any) -> None:
@@ -102,7 +102,7 @@ class FSDP(Strategy):
                 self._weighed.add(parameter)
 
     @contextmanager
-    def deferred(self) -> Iterator[None]:
+    def no_sync(self) -> Iterator[None]:
         self._set_deferred(True)
         try:
             yield
@@ -111,7 +111,7 @@ class FSDP(Strategy):
 
     def _set_deferred(self, deferred: bool) -> None:
         if self._units is not None:
-            self._units.deferred = deferred
+            self._units.no_sync = deferred
         for model in self._models:
             model.set_requires_gradient_sync(not deferred)
 

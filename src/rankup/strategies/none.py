@@ -5,5 +5,5 @@ from __future__ import annotations
 from rankup.strategies.base import Strategy
 
 
-class Single(Strategy):
+class NoStrategy(Strategy):
     name = "none"

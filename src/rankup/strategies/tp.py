@@ -28,7 +28,7 @@ Plan = Mapping[str, Any]
 class TP(Strategy):
     name = "tp"
     speaker = 0
-    draws_alike = True
+    shared_rng = True
     lockstep = True
 
     def __init__(self, *, plan: Callable[[nn.Module], Plan]) -> None:

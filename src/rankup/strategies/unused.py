@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from rankup.strategies.groups import strategy_group
 
 
-class FillerGradients:
+class DummyGradients:
     """``counts()`` says whether this rank's gradients count in the mean over ranks."""
 
     def __init__(self, counts: Callable[[], bool]) -> None:

@@ -23,7 +23,7 @@ from rankup.train.loop import train
 from rankup.train.options import TrainOptions
 from rankup.train.parallel import strategy_for
 from rankup.train.rates import describe_rate
-from rankup.train.report import Report
+from rankup.train.report import TrainingReport
 from rankup.train.workload import defaults_of, make_workload
 
 
@@ -46,7 +46,7 @@ def work(options: TrainOptions) -> None:
         deterministic_kernels()
     if said := describe_rate(options):
         run.print(said)
-    report = Report(run, options, workload)
+    report = TrainingReport(run, options, workload)
     train(run, workload, options, report)
     if options.save_model:
         weights = whole_weights(run.strategy, run.models[0])  # from all ranks, where they hold pieces

@@ -14,18 +14,18 @@ from rankup.verify.evidence import (
     weights_restored,
 )
 from rankup.verify.first_difference import LOSS, RANDOM, UNKEPT, Difference
-from rankup.verify.trace_reader import Attempt
+from rankup.verify.trace_reader import AttemptTrace
 
 # Of the samples that differ, how many must be found at other steps for the order to be what differs.
 FOUND_AGAIN = 0.5
 _NAMED = 3
 _COUNT = (
-    "what decides the end begins anew after a resume: count with run.steps_done, or with the epoch's index; "
+    "what decides the end begins anew after a resume: count with run.global_step, or with the epoch's index; "
     "run.register(bad=0) before the loop and run.values.bad in it, for what waits for an improvement"
 )
 
 
-def of_reference(reference: Attempt, again: Attempt, difference: Difference) -> Finding:
+def of_reference(reference: AttemptTrace, again: AttemptTrace, difference: Difference) -> Finding:
     """Two uninterrupted trainings differ from each other: nothing of it is the snapshots' fault."""
     evidence = f"two uninterrupted runs differ from each other, first in {what(difference)}"
     if difference.inputs_differ:
@@ -55,7 +55,7 @@ def of_reference(reference: Attempt, again: Attempt, difference: Difference) -> 
 
 
 def of_resume(
-    reference: Attempt, attempt: Attempt, difference: Difference, again: Attempt | None = None
+    reference: AttemptTrace, attempt: AttemptTrace, difference: Difference, again: AttemptTrace | None = None
 ) -> Finding:
     """Uninterrupted trainings are equal, and the interrupted one differs from them. ``again``: the second of them."""
     evidence = f"uninterrupted runs are equal; this one differs first in {what(difference)}"
@@ -129,7 +129,7 @@ def of_resume(
         difference,
         evidence + suspects(reference, attempt, again),
         "run.register(best=0.0) before the loop and run.values.best in it, for numbers; run.register(name=thing) for "
-        "lists, dicts, tensors, generators and anything with a state_dict; count steps with run.steps_done",
+        "lists, dicts, tensors, generators and anything with a state_dict; count steps with run.global_step",
     )
 
 
@@ -138,7 +138,7 @@ def _positions(at: list[list[int]]) -> str:
 
 
 def of_end(
-    reference: Attempt, other: Attempt, again: Attempt | None = None, *, repeated: bool = False
+    reference: AttemptTrace, other: AttemptTrace, again: AttemptTrace | None = None, *, repeated: bool = False
 ) -> Finding:
     """It trains another number of steps."""
     resumed = f", resumed at step {other.resumed_at}," if not repeated else ", uninterrupted as well,"
@@ -156,7 +156,7 @@ def of_end(
     )
 
 
-def of_untracked(reference: Attempt, names: list[str]) -> Finding:
+def of_untracked(reference: AttemptTrace, names: list[str]) -> Finding:
     """State that changes and is not registered, even if no step shows it."""
     listed = ", ".join(map(held, names[:_NAMED]))
     return Finding(
@@ -187,7 +187,12 @@ def how_to_register(names: list[str]) -> str:
 
 
 def _inputs(
-    reference: Attempt, other: Attempt, difference: Difference, evidence: str, *, resumed: bool = False
+    reference: AttemptTrace,
+    other: AttemptTrace,
+    difference: Difference,
+    evidence: str,
+    *,
+    resumed: bool = False,
 ) -> Finding:
     """The samples differ: the same ones in another order, or other ones."""
     expected = reference.steps[difference.step][difference.rank]["rows"]

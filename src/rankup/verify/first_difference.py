@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from rankup.verify.trace_reader import Attempt, Record
+from rankup.verify.trace_reader import AttemptTrace, Record
 
 # What a step depended on, then what came of it: the first of these that differs says the most.
 INPUTS, LOSS, UNKEPT, RANDOM = "the batch", "the loss", "unkept/", "the generators"
@@ -39,7 +39,7 @@ class Difference:
 
 
 def first_difference(
-    reference: Attempt, attempts: Sequence[Attempt], *, ignore: frozenset[str] = frozenset()
+    reference: AttemptTrace, attempts: Sequence[AttemptTrace], *, ignore: frozenset[str] = frozenset()
 ) -> Difference | None:
     """Of all attempts, each step that the reference has trained too; None where all are equal, bit for bit."""
     for number, attempt in enumerate(attempts, start=1):
@@ -57,7 +57,7 @@ def first_difference(
     return None
 
 
-def other_end(reference: Attempt, attempts: Sequence[Attempt]) -> tuple[int, int] | None:
+def other_end(reference: AttemptTrace, attempts: Sequence[AttemptTrace]) -> tuple[int, int] | None:
     """(the number of an attempt, the step that it reached) if one trains beyond the reference's last step, or the last
     one ends at another step."""
     for number, attempt in enumerate(attempts, start=1):
@@ -67,13 +67,13 @@ def other_end(reference: Attempt, attempts: Sequence[Attempt]) -> tuple[int, int
     return None
 
 
-def _ends(reference: Attempt, attempt: Attempt) -> Iterator[tuple[Record, Record, int]]:
+def _ends(reference: AttemptTrace, attempt: AttemptTrace) -> Iterator[tuple[Record, Record, int]]:
     for mine, theirs in ((reference.end, attempt.end), (reference.exit, attempt.exit)):
         for rank in sorted(mine.keys() & theirs.keys()):
             yield mine[rank], theirs[rank], rank
 
 
-def over_ranks(attempt: Attempt) -> Attempt:
+def over_ranks(attempt: AttemptTrace) -> AttemptTrace:
     """What does not depend on how many ranks there were, of a training by virtual shards: the losses in the shards'
     order, and the state, which is the same on all ranks."""
     steps = {
@@ -91,7 +91,7 @@ def _over_ranks(ranks: dict[int, Record]) -> Record:
     return {**ranks[0], "batch": "", "rows": [], "loss": losses, "state": state, "unkept": {}, "random": ""}
 
 
-def unsteady(reference: Attempt, again: Attempt) -> frozenset[str]:
+def unsteady(reference: AttemptTrace, again: AttemptTrace) -> frozenset[str]:
     """What stands beside the training and differs between two uninterrupted ones, as a clock does: it says nothing. If
     the training went by it, weights would differ as well."""
     both = [(mine, theirs) for _, _, mine, theirs in pairs(reference, again)]
@@ -100,7 +100,7 @@ def unsteady(reference: Attempt, again: Attempt) -> frozenset[str]:
     return frozenset(name for name in names if name.startswith(ASIDE))
 
 
-def pairs(reference: Attempt, attempt: Attempt) -> Iterator[tuple[int, int, Record, Record]]:
+def pairs(reference: AttemptTrace, attempt: AttemptTrace) -> Iterator[tuple[int, int, Record, Record]]:
     """(step, rank, the reference's record, the attempt's), in order."""
     for step in sorted(reference.steps.keys() & attempt.steps.keys()):
         mine, theirs = reference.steps[step], attempt.steps[step]
@@ -108,7 +108,7 @@ def pairs(reference: Attempt, attempt: Attempt) -> Iterator[tuple[int, int, Reco
             yield step, rank, mine[rank], theirs[rank]
 
 
-def compared(reference: Attempt, attempts: Sequence[Attempt]) -> int:
+def compared(reference: AttemptTrace, attempts: Sequence[AttemptTrace]) -> int:
     """How many steps were compared; one that was trained again after a kill counts again."""
     return sum(len({step for step, *_ in pairs(reference, attempt)}) for attempt in attempts)
 
@@ -127,7 +127,7 @@ def _keys(mine: dict[str, str], theirs: dict[str, str]) -> list[str]:
     return [name for name in both if mine.get(name) != theirs.get(name)]
 
 
-def same_samples(reference: Attempt, attempt: Attempt) -> bool:
+def same_samples(reference: AttemptTrace, attempt: AttemptTrace) -> bool:
     """Whether each step saw the same samples over all ranks, however many there were. A step whose samples are unknown
     says nothing."""
     for step in reference.steps.keys() & attempt.steps.keys():

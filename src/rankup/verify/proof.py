@@ -8,7 +8,7 @@ from random import Random
 
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding
-from rankup.verify.attempts import Ask, Attempts
+from rankup.verify.attempts import Attempts, AttemptSpec
 from rankup.verify.crossings import WORDS, crossed, offered, too_short
 from rankup.verify.diagnosis import held, of_end, of_reference, of_resume, of_untracked
 from rankup.verify.first_difference import (
@@ -21,7 +21,7 @@ from rankup.verify.first_difference import (
     unsteady,
 )
 from rankup.verify.plan import Course, choose_kills, choose_stops, last_saves
-from rankup.verify.trace_reader import Attempt
+from rankup.verify.trace_reader import AttemptTrace
 from rankup.verify.untracked import never_restored, renewed
 from rankup.verify.values import Distance, distance
 from rankup.verify.worlds import judge_any_world, judge_worlds
@@ -31,7 +31,7 @@ FURTHER_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
-class Plan:
+class VerifyPlan:
     """``steps`` None: to the training's end. ``kills`` None: one of each kind that the training offers. ``worlds``:
     numbers of processes, one after another; empty: no such scenario. ``seed`` chooses where to interrupt."""
 
@@ -79,7 +79,7 @@ class Proof:
         return self.same and not self.not_crossed
 
 
-def verify(attempts: Attempts, plan: Plan, *, python: str) -> Proof:
+def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
     """Run all scenarios; the later ones say nothing where two uninterrupted trainings differ, and are left out.
 
     Raises RankupError where an attempt fails by itself, and where one is stopped that was not to be.
@@ -121,9 +121,9 @@ def _notes(course: Course, wanted: list[str], resets: list[str]) -> list[str]:
     return notes
 
 
-def _uninterrupted(attempts: Attempts, plan: Plan, what: str) -> Attempt:
+def _uninterrupted(attempts: Attempts, plan: VerifyPlan, what: str) -> AttemptTrace:
     snapshots = attempts.folder / f"snapshots-of-{what.replace(', ', '-').replace(' ', '-')}"
-    ended = attempts.run(Ask(what, plan.processes, snapshots, plan.steps))
+    ended = attempts.run(AttemptSpec(what, plan.processes, snapshots, plan.steps))
     if ended.stopped:
         raise _not_ended(f"the training that was not to be interrupted was stopped ({ended.stopped})")
     assert ended.attempt is not None  # only a killed one may be
@@ -139,7 +139,9 @@ def _not_ended(message: str) -> RankupError:
     )
 
 
-def _reference(first: Attempt, again: Attempt, plan: Plan, ignore: frozenset[str]) -> Scenario:
+def _reference(
+    first: AttemptTrace, again: AttemptTrace, plan: VerifyPlan, ignore: frozenset[str]
+) -> Scenario:
     difference = first_difference(first, [again], ignore=ignore)
     finding = of_reference(first, again, difference) if difference else None
     if finding is None and other_end(first, [again]) is not None:
@@ -159,22 +161,24 @@ def _reference(first: Attempt, again: Attempt, plan: Plan, ignore: frozenset[str
 
 def _killed(
     attempts: Attempts,
-    plan: Plan,
-    reference: Attempt,
-    again: Attempt,
+    plan: VerifyPlan,
+    reference: AttemptTrace,
+    again: AttemptTrace,
     random: Random,
     ignore: frozenset[str],
-) -> tuple[Scenario, list[Attempt]]:
+) -> tuple[Scenario, list[AttemptTrace]]:
     """Kill, resume, and so on; then once to the end."""
     course = Course.of(reference)
     count = len(course.kinds()) if plan.kills is None else plan.kills
     kills = choose_kills(random, course, count)
     snapshots = attempts.folder / "snapshots-of-the-killed"
-    made: list[Attempt] = []
+    made: list[AttemptTrace] = []
     tried: list[str] = []
     ended = False
     for kill in kills:
-        ask = Ask(f"to be killed {kill.said}", plan.processes, snapshots, plan.steps, kill.saves, kill.words)
+        ask = AttemptSpec(
+            f"to be killed {kill.said}", plan.processes, snapshots, plan.steps, kill.saves, kill.words
+        )
         end = attempts.run(ask)
         if end.killed:
             tried.append(kill.said)
@@ -201,12 +205,12 @@ def _killed(
 
 
 def _to_the_end(
-    attempts: Attempts, plan: Plan, processes: int, snapshots: Path, saves: tuple[int, ...] = ()
-) -> list[Attempt]:
+    attempts: Attempts, plan: VerifyPlan, processes: int, snapshots: Path, saves: tuple[int, ...] = ()
+) -> list[AttemptTrace]:
     """One attempt, or several if somebody stops them."""
-    made: list[Attempt] = []
+    made: list[AttemptTrace] = []
     for _ in range(1 + FURTHER_ATTEMPTS):
-        end = attempts.run(Ask("to its end", processes, snapshots, plan.steps, saves))
+        end = attempts.run(AttemptSpec("to its end", processes, snapshots, plan.steps, saves))
         assert end.attempt is not None  # it was not killed
         made.append(end.attempt)
         if not end.stopped:
@@ -215,7 +219,7 @@ def _to_the_end(
 
 
 def _what_differs(
-    reference: Attempt, again: Attempt, made: list[Attempt], ignore: frozenset[str]
+    reference: AttemptTrace, again: AttemptTrace, made: list[AttemptTrace], ignore: frozenset[str]
 ) -> Finding | None:
     difference = first_difference(reference, made, ignore=ignore)
     if difference is not None:
@@ -228,7 +232,7 @@ def _what_differs(
 
 
 def _other_worlds(
-    attempts: Attempts, plan: Plan, reference: Attempt, random: Random, python: str
+    attempts: Attempts, plan: VerifyPlan, reference: AttemptTrace, random: Random, python: str
 ) -> Scenario:
     """Stop after a step by chance, go on with the next number of processes, and compare what they end with."""
     if reference.last < len(plan.worlds):
@@ -242,7 +246,7 @@ def _other_worlds(
     for processes, step in zip(
         plan.worlds, choose_stops(random, reference.last, len(plan.worlds)), strict=False
     ):
-        ended = attempts.run(Ask(f"to be stopped after step {step}", processes, snapshots, step))
+        ended = attempts.run(AttemptSpec(f"to be stopped after step {step}", processes, snapshots, step))
         assert ended.attempt is not None  # it was not killed
         made.append(ended.attempt)
     made += _to_the_end(attempts, plan, plan.worlds[-1], snapshots)

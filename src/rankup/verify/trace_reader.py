@@ -14,7 +14,7 @@ FROZEN = "frozen"  # the file that a rank leaves before it freezes (``runtime/in
 
 
 @dataclass(frozen=True)
-class Attempt:
+class AttemptTrace:
     """From one start of a run to its end, however it ended. Records by rank; steps count over all attempts, from 1."""
 
     folder: Path
@@ -65,7 +65,7 @@ class Attempt:
         return max((int(epoch) for epoch, _ in self.begin[0].get("at", ())), default=0)
 
 
-def read_attempt(folder: Path) -> Attempt | None:
+def read_attempt(folder: Path) -> AttemptTrace | None:
     """None where the attempt ended before its first step could begin on rank 0."""
     begin: dict[int, Record] = {}
     steps: dict[int, dict[int, Record]] = {}
@@ -90,7 +90,7 @@ def read_attempt(folder: Path) -> Attempt | None:
                 marks[kind].append(record)
     frozen = folder / FROZEN
     return (
-        Attempt(
+        AttemptTrace(
             folder,
             begin,
             steps,

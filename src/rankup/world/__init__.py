@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankup.world.job import Job
+from rankup.world.job import SchedulerJob
 from rankup.world.world import World
 
-__all__ = ["Job", "World"]
+__all__ = ["SchedulerJob", "World"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Job:
+class SchedulerJob:
     """A job's id, how often it was requeued, and its hosts, each once, in the scheduler's order.
 
     All of it is empty outside any scheduler. ``node_name`` is the scheduler's name of the node that this
@@ -21,7 +21,7 @@ class Job:
     sources: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def detect(cls, env: Mapping[str, str]) -> Job:
+    def detect(cls, env: Mapping[str, str]) -> SchedulerJob:
         """SLURM's job, else PBS's, else none."""
         from rankup.world import pbs, slurm  # they import Job
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rankup.batch.cancel import cancel, save_and_stop
-from rankup.batch.store import Submitted, all_runs, find
+from rankup.batch.store import SubmittedRun, all_runs, find
 from rankup.cli import console
 from rankup.cli.options import JsonOption
 from rankup.cli.run_targets import RUNS_ROOT, RunsRootOption, shown
@@ -44,7 +44,7 @@ def cancel_command(
     print("\n".join(said) or "no job waits or runs")
 
 
-def _end(job: Submitted, save: bool, quiet: bool) -> dict[str, Any]:
+def _end(job: SubmittedRun, save: bool, quiet: bool) -> dict[str, Any]:
     asked, cancelled = save_and_stop(job) if save else ([], cancel(job))
     path = shown(job.run.path) + ("" if job.task is None else f", task {job.task}")
     said = []
@@ -58,6 +58,6 @@ def _end(job: Submitted, save: bool, quiet: bool) -> dict[str, Any]:
     return {"run": str(job.run.path), "asked_to_save": asked, "cancelled": cancelled, "said": "\n".join(said)}
 
 
-def _jobs(job: Submitted, ids: list[str]) -> str:
+def _jobs(job: SubmittedRun, ids: list[str]) -> str:
     """A run that was not submitted has no job, only its process."""
     return "" if job.scheduler == "run" else f"job {' '.join(ids)} "

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from rankup.batch.follow import Log
+from rankup.batch.follow import JobLog
 from rankup.batch.store import find
 from rankup.cli import console
 from rankup.cli.log_view import LineView
 from rankup.cli.options import JsonOption
 from rankup.cli.run_targets import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, follow_to_end, shown
 from rankup.errors import RankupError
-from rankup.run.markers import read_traces
+from rankup.run.markers import read_markers
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -34,7 +34,7 @@ def logs(
     job = find(target, runs_root)
     if task is None:
         task = job.task
-    log = Log(job, rank=rank, task=task)
+    log = JobLog(job, rank=rank, task=task)
     if follow:
         code, standing = follow_to_end(job, log, lines=lines, to_stderr=as_json)
         if as_json:
@@ -54,7 +54,7 @@ def logs(
         console.print_json({"run": str(job.run.path), "logs": [str(p) for p in paths], "lines": list(last)})
         return
     for folder in job.tasks().values() or [job.run.path]:
-        if failure := read_traces(folder).failure:
+        if failure := read_markers(folder).failure:
             console.say(f"rankup: {failure}")
     view = LineView()
     for line in last:

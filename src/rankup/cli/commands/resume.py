@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rankup.batch.follow import Log
+from rankup.batch.follow import JobLog
 from rankup.batch.resume import resume
 from rankup.batch.store import LocalRun, find
 from rankup.cli import console
@@ -56,7 +56,7 @@ def resume_command(
     answer: dict[str, Any] = {"run": str(job.run.path), "jobs": job.ids(), "job": ident}
     code = 0
     if follow:
-        code, standing = follow_to_end(job, Log(job), lines=0, to_stderr=as_json)
+        code, standing = follow_to_end(job, JobLog(job), lines=0, to_stderr=as_json)
         answer |= {**(standing.as_dict() if standing else {}), "code": code}
     if as_json:
         console.print_json(answer)

@@ -14,7 +14,7 @@ from rankup.cli.options import JsonOption
 from rankup.cli.training_options import training_from, training_options
 from rankup.cli.workload_job import require_torch, workload_job
 from rankup.core.units import duration
-from rankup.scale.grid import Turn, count_of, parse_process_counts, turns
+from rankup.scale.grid import Trial, count_of, parse_process_counts, trials
 from rankup.scale.machine import Machine
 from rankup.scale.measured import Measured
 from rankup.scale.report import report, write
@@ -38,7 +38,7 @@ def scale(
     """Measure the same work on 1, 2, … processes: an honest speed-up table, or the reason why there is none."""
     require_torch()
     counts = parse_process_counts(nproc_per_node)
-    order = turns(counts, repeats)
+    order = trials(counts, repeats)
     options = training_from(context)
     jobs = {
         turn: workload_job(
@@ -52,7 +52,7 @@ def scale(
         for turn in order
     }
     here = Machine.here()
-    study = measure(order, jobs.__getitem__, TurnLines())
+    study = measure(order, jobs.__getitem__, TrialLines())
     made = report(study, here)
     path = write(made, study.folder)
     if as_json:
@@ -63,10 +63,10 @@ def scale(
     raise typer.Exit(0 if made.comparable else 1)
 
 
-class TurnLines(LineView):
+class TrialLines(LineView):
     """A line per run on stderr; of what the ranks print, only their errors: a table is to come."""
 
-    def begins(self, number: int, total: int, turn: Turn) -> None:
+    def begins(self, number: int, total: int, turn: Trial) -> None:
         what = f"repeat {turn.repeat}" if turn.repeat else "warm-up"
         print(f"run {number} of {total}: {count_of(turn.processes)}, {what} …", file=sys.stderr, flush=True)
 

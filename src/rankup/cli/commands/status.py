@@ -6,18 +6,18 @@ from typing import Annotated
 
 import typer
 
-from rankup.batch.queue import STATUS_PATIENCE_S, survey
-from rankup.batch.status import Standing
-from rankup.batch.store import Submitted, all_runs, find
+from rankup.batch.queue import STATUS_PATIENCE_S, query_statuses
+from rankup.batch.status import RunStatus
+from rankup.batch.store import SubmittedRun, all_runs, find
 from rankup.cli import console
 from rankup.cli.options import JsonOption
 from rankup.cli.run_targets import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, shown
 from rankup.core.units import duration
-from rankup.schedulers.base import State
+from rankup.schedulers.base import JobState
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 _RECENT = 10
-_COLOURS = {State.RUNNING: "green", State.PENDING: "yellow", State.FAILED: "red"}
+_COLOURS = {JobState.RUNNING: "green", JobState.PENDING: "yellow", JobState.FAILED: "red"}
 
 
 @app.command()
@@ -35,7 +35,7 @@ def status(
     A scheduler that does not answer is an error, after what the run directories say.
     """
     jobs = [find(target, runs_root)] if target else all_runs(runs_root)
-    standings, silent = survey(jobs, timeout)
+    standings, silent = query_statuses(jobs, timeout)
     runs = list(zip(jobs, standings, strict=True))
     if not target and not every:
         ended = [run for run in runs if run[1].state.ended]
@@ -54,7 +54,7 @@ def status(
         raise typer.Exit(error.exit_code)
 
 
-def _table(runs: list[tuple[Submitted, Standing]]) -> list[str]:
+def _table(runs: list[tuple[SubmittedRun, RunStatus]]) -> list[str]:
     rows = [_row(job, standing) for job, standing in runs]
     head = ("job", "name", "state", "time", "where or why", "run directory")
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(5)]
@@ -67,12 +67,12 @@ def _table(runs: list[tuple[Submitted, Standing]]) -> list[str]:
     return lines
 
 
-def _row(job: Submitted, s: Standing) -> tuple[str, ...]:
+def _row(job: SubmittedRun, s: RunStatus) -> tuple[str, ...]:
     ident = "local" if job.scheduler == "run" else s.id
     return ident, job.spec.name, s.word, _time(s), _where_or_why(s), shown(job.run.path)
 
 
-def _details(job: Submitted, standing: Standing) -> list[str]:
+def _details(job: SubmittedRun, standing: RunStatus) -> list[str]:
     traces = standing.traces
     facts = {
         "task": "" if job.task is None else str(job.task),
@@ -93,10 +93,10 @@ def _details(job: Submitted, standing: Standing) -> list[str]:
     return lines
 
 
-def _where_or_why(standing: Standing) -> str:
+def _where_or_why(standing: RunStatus) -> str:
     """The nodes of a job that works; of all others, why they do not."""
     return standing.reason if standing.suspended else standing.nodes or standing.reason
 
 
-def _time(standing: Standing) -> str:
+def _time(standing: RunStatus) -> str:
     return "" if standing.elapsed is None else duration(standing.elapsed)

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rankup.batch.follow import Log
-from rankup.batch.store import Submitted
+from rankup.batch.follow import JobLog
+from rankup.batch.store import SubmittedRun
 from rankup.batch.submit import plan, submit
 from rankup.cli import console
 from rankup.cli.findings import draw_findings, refuse_errors
@@ -57,7 +57,7 @@ def submit_command(
         _show_submitted(job)
     code = 0
     if follow:
-        code, standing = follow_to_end(job, Log(job), to_stderr=as_json)
+        code, standing = follow_to_end(job, JobLog(job), to_stderr=as_json)
         answer |= {**(standing.as_dict() if standing else {}), "code": code}
     if as_json:
         console.print_json(answer)
@@ -74,7 +74,7 @@ def _show_plan(resolved: Resolved, answer: dict[str, Any], as_json: bool) -> Non
     print("# would be submitted by:", *commands, sep="\n#   ")
 
 
-def _show_submitted(job: Submitted) -> None:
+def _show_submitted(job: SubmittedRun) -> None:
     first, *later = job.ids()
     path = shown(job.run.path)
     print(f"job {first} submitted ({job.site})")

@@ -15,7 +15,7 @@ from rankup.cli.workload_job import require_torch
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.verify.attempts import Attempts
-from rankup.verify.proof import Plan, verify
+from rankup.verify.proof import VerifyPlan, verify
 from rankup.verify.table import as_dict, text
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -45,7 +45,7 @@ def verify_command(
     worlds = _worlds(world)
     job = script_or_workload_job(command, threads, runs_root)
     folder = RunDir.create(runs_root, f"verify-{job.name}").path
-    plan = Plan(nproc_per_node, kills, worlds, steps, seed)
+    plan = VerifyPlan(nproc_per_node, kills, worlds, steps, seed)
     proof = verify(Attempts(job, folder, Lines()), plan, python=job.python)
     if as_json:
         console.print_json(as_dict(proof, str(folder)))

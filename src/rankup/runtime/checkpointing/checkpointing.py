@@ -32,20 +32,20 @@ from rankup.core.units import parse_duration
 from rankup.errors import RankupError
 from rankup.runtime.argument_types import check_types
 from rankup.runtime.checkpointing import registered_state, state
-from rankup.runtime.checkpointing.epoch_end import Held
+from rankup.runtime.checkpointing.epoch_end import EpochEndState
 from rankup.runtime.checkpointing.stop import StopWatch
 from rankup.runtime.checkpointing.training_folder import training_done, training_folder
 from rankup.runtime.checkpointing.untracked_state import UntrackedWatch
-from rankup.runtime.data.loaders import Feed
+from rankup.runtime.data.loaders import DataFeed
 from rankup.runtime.distributed import buffers
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.tracing.trace import VARIABLE as TRACE_VARIABLE
 from rankup.runtime.tracing.trace import Trace
 from rankup.snapshots.peers import Peers
-from rankup.snapshots.prune import Keep
+from rankup.snapshots.prune import Retention
 from rankup.snapshots.saver import Saver
-from rankup.snapshots.snapshot import Found
-from rankup.snapshots.state import State
+from rankup.snapshots.snapshot import Snapshot
+from rankup.snapshots.state import SnapshotState
 
 if TYPE_CHECKING:
     from rankup.runtime.api import Run
@@ -70,7 +70,7 @@ class Snapshots:
     here."""
 
     every: str = "10m"
-    keep: Keep = field(default_factory=Keep)
+    keep: Retention = field(default_factory=Retention)
     asynchronous: bool = True
     directory: str | Path | None = None
     resume_with: str | None = None
@@ -80,7 +80,7 @@ class Snapshots:
             "rankup.Snapshots",
             {
                 "every": (self.every, (str,), '"10m", every="500 steps" or every="2 epochs"'),
-                "keep": (self.keep, (Keep,), "rankup.Keep(last=2)"),
+                "keep": (self.keep, (Retention,), "rankup.Retention(last=2)"),
                 "asynchronous": (self.asynchronous, (bool,), "False"),
                 "directory": (self.directory, (str, Path, type(None)), '"snapshots"'),
                 "resume_with": (self.resume_with, (str, type(None)), '"new"'),
@@ -116,7 +116,7 @@ class Snapshots:
             ) from None
 
 
-class Survival:
+class Checkpointing:
     """Of one run. Without a directory it only listens: a request to stop ends the run without a snapshot."""
 
     def __init__(
@@ -142,14 +142,14 @@ class Survival:
             tuple[int, str], int
         ] = {}  # of loops that came to their end: (feed, unit) → how many
         self._listening = contextlib.ExitStack()
-        self._feed: Feed | None = None  # of the loop that is running
+        self._feed: DataFeed | None = None  # of the loop that is running
         self._due_behind = False  # a save is due when the code behind the inner loop is through
         self._waited = 0  # steps for which a save has waited for the end of a window
         self._saved: object = None  # where the run was when it was last saved
         self._saved_at = time.monotonic()
         self._epochs_since = 0
         self._behind_the_loop = False
-        self._held: Held | None = None
+        self._held: EpochEndState | None = None
         self._finish_first = False  # the code behind the inner loop has changed what was held
         watch.takes = self._takes
         watch.save_due = self._time_is_up
@@ -157,7 +157,7 @@ class Survival:
     # ------------------------------------------------------- called by the run
 
     @contextlib.contextmanager
-    def loop(self, feed: Feed, unit: str, goal: int) -> Iterator[None]:
+    def loop(self, feed: DataFeed, unit: str, goal: int) -> Iterator[None]:
         """Around a loop over ``goal`` epochs or steps (``unit``): resume before the first step, save after the last."""
         self._check_loop(feed, unit, goal)
         self._open, self._feed = True, feed
@@ -190,7 +190,7 @@ class Survival:
             self._saver.release()
             self._saver = None
 
-    def _check_loop(self, feed: Feed, unit: str, goal: int) -> None:
+    def _check_loop(self, feed: DataFeed, unit: str, goal: int) -> None:
         if self._open:
             raise RankupError(
                 "two-loops",
@@ -284,7 +284,7 @@ class Survival:
 
     def step_done(self) -> None:
         """Between two steps."""
-        self._run.steps_done = self._run.steps_reached
+        self._run.global_step = self._run.steps_reached
         self._run.replica_checks.step_done()
         if self._trace is not None:
             self._trace.step()
@@ -293,7 +293,7 @@ class Survival:
         elif (
             self._watch.save_agreed()
             or self._waited
-            or (self._unit == "step" and self._run.steps_done % self._count == 0)
+            or (self._unit == "step" and self._run.global_step % self._count == 0)
             or (self._trace is not None and self._trace.save_due)
         ):
             self._save_behind_a_window()
@@ -315,7 +315,7 @@ class Survival:
         if not alone:
             self._run.replica_checks.compare_weights()
         if self._saver is not None:
-            self._held = Held(self._state(alone=alone))
+            self._held = EpochEndState(self._state(alone=alone))
         self._behind_the_loop = True
 
     def epoch_begins(self) -> None:
@@ -371,7 +371,7 @@ class Survival:
         if self._saver is not None:
             self._saver.wait()
 
-    def _resume(self, found: Found) -> None:
+    def _resume(self, found: Snapshot) -> None:
         run = self._run
         state.check(run, found.facts)
         outline = found.outline()
@@ -381,7 +381,9 @@ class Survival:
         }
         run.settings.widen(tensors, outline)
         found.load_tensors(tensors, partial=run.strategy.name == "pp")
-        state.restore(run, tensors, found.own(), found.first_own()["kept"], found.facts, found.taken_over)
+        state.restore(
+            run, tensors, found.own(), found.first_own()["kept"], found.facts, found.adopted_rank_states
+        )
         self._saved = self._where()
         positions = ", ".join(f"epoch {p['at'][0] + 1}, step {p['at'][1]}" for p in found.facts["positions"])
         run.print(f"resumed from {found.path.name}: {positions}")
@@ -395,14 +397,17 @@ class Survival:
         if self._saver is not None:
             self._saver.settle()
 
-    def _state(self, *, alone: bool = False, gradients: bool = False) -> State:
+    def _state(self, *, alone: bool = False, gradients: bool = False) -> SnapshotState:
         run = self._run
         # What was registered is the same everywhere: one copy is enough, on each node where directories are not shared.
         taken = state.collect(run, kept=run.world.local_rank == 0, gradients=gradients)
         if run.buffers_differ and run.replicas > 1 and not alone:
             # Ours are among what is this rank's own. For whoever cannot take that (other ranks, an export): the mean.
             for index, (model, _) in enumerate(run.prepared):
-                means = {id(buffer): value for buffer, value in buffers.united(model, run.world.world_size)}
+                means = {
+                    id(buffer): value
+                    for buffer, value in buffers.averaged_buffers(model, run.world.world_size)
+                }
                 whole = taken.tensors[str(index)]
                 for name, buffer in model.named_buffers(remove_duplicate=False):
                     for part in ("model", "buffers"):
@@ -454,7 +459,7 @@ class Survival:
             else:
                 self._save()
             saver.close()
-        self._run.print(f"stopped as asked after step {self._run.steps_done}")
+        self._run.print(f"stopped as asked after step {self._run.global_step}")
         raise SystemExit(0)
 
     def _all(self, mine: bool) -> bool:

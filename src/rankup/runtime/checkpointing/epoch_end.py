@@ -14,14 +14,14 @@ from typing import Any
 import torch
 
 from rankup.runtime.tracing.fingerprint import SMALL, fingerprint
-from rankup.snapshots.state import State
+from rankup.snapshots.state import SnapshotState
 from rankup.strategies.clipping import local
 
 
-class Held:
+class EpochEndState:
     """``state`` as it was when this was made, as long as it is ``unchanged``."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: SnapshotState) -> None:
         self._large: list[tuple[torch.Tensor, object]] = []
         self._lasting = state.lasting
         self.state = replace(

@@ -21,8 +21,8 @@ from torch.optim.lr_scheduler import CyclicLR, LambdaLR, OneCycleLR
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.settings import (
     IMPLEMENTATION,
-    Difference,
     Settings,
+    SettingsChange,
     constants,
     describe_optimizer,
     describe_run,
@@ -49,7 +49,7 @@ class ResumeSettings:
         self._data: list[tuple[Any, Mapping[str, Any], dict[str, Any]]] = []
         self._groups: list[list[dict[str, Any]]] = []  # of each optimizer, as the script has built them
         self._schedules: dict[str, list[tuple[dict[str, Any], Any]]] = {}  # constants and base_lrs, likewise
-        self._changed: list[Difference] = []
+        self._changed: list[SettingsChange] = []
 
     def note_prepared(self, **asked: Any) -> None:
         """What ``prepare`` got beside a model and its optimizer."""
@@ -108,7 +108,7 @@ class ResumeSettings:
         return True
 
     def _error(
-        self, facts: Mapping[str, Any], changed: list[Difference], fixed: list[Difference]
+        self, facts: Mapping[str, Any], changed: list[SettingsChange], fixed: list[SettingsChange]
     ) -> RankupError:
         hint = (
             "--resume-with new (or RANKUP_RESUME_WITH=new) goes on with the values of the script, --resume-with old "
@@ -130,7 +130,7 @@ class ResumeSettings:
             "settings-changed", "the settings have changed: " + "; ".join(map(str, changed)), hint=hint
         )
 
-    def _optimizer_changes(self, index: int) -> list[Difference]:
+    def _optimizer_changes(self, index: int) -> list[SettingsChange]:
         return [change for change in self._changed if change.place[:2] == ("optimizers", index)]
 
     def widen(self, tensors: dict[str, Any], outline: Mapping[str, Any]) -> None:
@@ -240,7 +240,7 @@ class ResumeSettings:
         self._changed = []
 
     def _reset_schedule(
-        self, schedule: Any, script: list[tuple[dict[str, Any], Any]], own: list[Difference]
+        self, schedule: Any, script: list[tuple[dict[str, Any], Any]], own: list[SettingsChange]
     ) -> None:
         for number, (part, (values, base_rates)) in enumerate(zip(parts(schedule), script, strict=False)):
             changed = {change.place[3] for change in own if change.place[2] == number}

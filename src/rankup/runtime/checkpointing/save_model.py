@@ -30,7 +30,9 @@ def save_model(run: Run, path: Path, model: nn.Module | None) -> None:
     if (
         run.buffers_differ and run.replicas > 1
     ):  # in the middle of an epoch: what the end of it would make of them
-        replacing = {id(buffer): value for buffer, value in buffers.united(model, run.world.world_size)}
+        replacing = {
+            id(buffer): value for buffer, value in buffers.averaged_buffers(model, run.world.world_size)
+        }
     weights = whole_weights(run.strategy, model)
     for name, buffer in model.named_buffers(remove_duplicate=False):
         if id(buffer) in replacing and name in weights:

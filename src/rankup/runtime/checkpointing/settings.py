@@ -28,7 +28,7 @@ _MISSING = "not set"
 
 
 @dataclass(frozen=True)
-class Difference:
+class SettingsChange:
     """``place`` is where in the settings; ``restorable`` whether a snapshot can put the old value back."""
 
     name: str
@@ -88,9 +88,9 @@ def describe_schedule(schedule: Any) -> Settings:
     }
 
 
-def differences(old: Settings, new: Settings) -> list[Difference]:
+def differences(old: Settings, new: Settings) -> list[SettingsChange]:
     """Every setting that differs; first the optimizers', then schedules', data and run."""
-    found: list[Difference] = []
+    found: list[SettingsChange] = []
     several = len(new["optimizers"]) > 1
     for index, (was, now) in enumerate(zip(old["optimizers"], new["optimizers"], strict=False)):
         owner = f"optimizer {index + 1}" if several else "the optimizer"
@@ -105,13 +105,13 @@ def differences(old: Settings, new: Settings) -> list[Difference]:
     return found + _of_mapping(old["run"], new["run"], " of the run", ("run",), restorable=False)
 
 
-def _of_optimizer(was: Settings, now: Settings, owner: str, place: tuple[Any, ...]) -> list[Difference]:
+def _of_optimizer(was: Settings, now: Settings, owner: str, place: tuple[Any, ...]) -> list[SettingsChange]:
     if was["class"] != now["class"]:
-        return [Difference(owner, was["class"], now["class"], (*place, "class"), restorable=False)]
+        return [SettingsChange(owner, was["class"], now["class"], (*place, "class"), restorable=False)]
     if len(was["groups"]) != len(now["groups"]):
         counts = (len(was["groups"]), len(now["groups"]))
-        return [Difference(f"parameter groups of {owner}", *counts, (*place, "groups"), restorable=False)]
-    found: list[Difference] = []
+        return [SettingsChange(f"parameter groups of {owner}", *counts, (*place, "groups"), restorable=False)]
+    found: list[SettingsChange] = []
     several = len(now["groups"]) > 1
     for index, (theirs, mine) in enumerate(zip(was["groups"], now["groups"], strict=True)):
         whose = f" of {owner}, group {index + 1}" if several else f" of {owner}"
@@ -124,10 +124,12 @@ def _of_optimizer(was: Settings, now: Settings, owner: str, place: tuple[Any, ..
     return found + _of_mapping(plain[0], plain[1], f" of {owner}", place, restorable=False)
 
 
-def _of_schedule(was: Settings, now: Settings, name: str) -> list[Difference]:
+def _of_schedule(was: Settings, now: Settings, name: str) -> list[SettingsChange]:
     if was["class"] != now["class"]:
-        return [Difference(name, was["class"], now["class"], ("schedules", name, "class"), restorable=False)]
-    found: list[Difference] = []
+        return [
+            SettingsChange(name, was["class"], now["class"], ("schedules", name, "class"), restorable=False)
+        ]
+    found: list[SettingsChange] = []
     for index, (theirs, mine) in enumerate(zip(was["parts"], now["parts"], strict=False)):
         found += _of_mapping(theirs, mine, f" of {name}", ("schedules", name, index), restorable=True)
     return found
@@ -135,9 +137,9 @@ def _of_schedule(was: Settings, now: Settings, name: str) -> list[Difference]:
 
 def _of_mapping(
     was: Mapping[str, Any], now: Mapping[str, Any], whose: str, place: tuple[Any, ...], *, restorable: bool
-) -> list[Difference]:
+) -> list[SettingsChange]:
     return [
-        Difference(f"{key}{whose}", was[key], now[key], (*place, key), restorable)
+        SettingsChange(f"{key}{whose}", was[key], now[key], (*place, key), restorable)
         for key in now
         # An option that only one of the two versions of torch knows has not been changed.
         if key in was and was[key] != now[key]

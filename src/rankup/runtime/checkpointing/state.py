@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state
 from rankup.runtime.seed import derive, rng_state, seed_everything, set_rng_state
-from rankup.snapshots.state import State
+from rankup.snapshots.state import SnapshotState
 from rankup.strategies import state as by_name
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Stateful(Protocol):
     def load_state_dict(self, state_dict: dict[str, Any]) -> Any: ...
 
 
-def collect(run: Run, *, kept: bool, gradients: bool) -> State:
+def collect(run: Run, *, kept: bool, gradients: bool) -> SnapshotState:
     """The live state of this rank; ``kept`` says whether what was registered is to be in it, if it is not ``per_rank``,
     and ``gradients`` whether those that wait for a step are."""
     own: dict[str, Any] = {"rng": rng_state()}
@@ -57,7 +57,7 @@ def collect(run: Run, *, kept: bool, gradients: bool) -> State:
     }
     registered, alike = registered_state.collect(run, kept=kept)
     own |= registered
-    return State(
+    return SnapshotState(
         {
             str(index): _with_buffers(model, by_name.state(run.strategy, model, optimizer))
             for index, (model, optimizer) in enumerate(run.prepared)
@@ -206,7 +206,7 @@ def restore(
     for feed, position in zip(run.feeds, facts["positions"], strict=True):
         feed.position.load(position)
     run.settings.finish(facts)
-    run.steps_done = run.steps_reached = facts["step"]
+    run.global_step = run.steps_reached = facts["step"]
     run.metrics = dict(facts["metrics"])
     for optimizer in run.optimizers:
         if facts["step"]:  # else torch warns of schedules that step before their optimizer has

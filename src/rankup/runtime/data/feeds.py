@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from rankup.errors import RankupError
 from rankup.runtime.data.loader_options import check_names
-from rankup.runtime.data.loaders import DatasetFeed, Feed, ResidentFeed
+from rankup.runtime.data.loaders import DataFeed, DatasetFeed, ResidentDataFeed
 from rankup.runtime.data.resident import ResidentData
 from rankup.runtime.data.samplers import SampledOrder
 from rankup.runtime.data.sharding import Sharding
@@ -23,7 +23,7 @@ Data = Dataset[Any] | ResidentData
 
 
 @dataclass(frozen=True)
-class Here:
+class RankContext:
     """What a feed must know of its rank."""
 
     rank: int
@@ -36,7 +36,7 @@ class Here:
 
 
 @dataclass(frozen=True)
-class FeedOptions:
+class LoaderOptions:
     """``parts``: micro-batches per step; ``fill``: keep ranks without samples company (training); the others as in
     ``Run.prepare``."""
 
@@ -51,9 +51,9 @@ class FeedOptions:
     keywords: tuple[str, ...] = ()  # of the call, for what is mistyped
 
 
-def make_feed(
-    dataset: Data, here: Here, global_batch: int | None, options: FeedOptions, loader: dict[str, Any]
-) -> Feed:
+def make_loader(
+    dataset: Data, here: RankContext, global_batch: int | None, options: LoaderOptions, loader: dict[str, Any]
+) -> DataFeed:
     """The feed of this rank; ``loader`` are DataLoader arguments. Raises RankupError for what cannot be fed."""
     if isinstance(dataset, DataLoader):
         raise RankupError(
@@ -120,7 +120,7 @@ def make_feed(
                 f"{', '.join(loader)}: resident data needs no loader",
                 hint="leave it out",
             )
-        return ResidentFeed(dataset, sharding, here.device, here.precision, parts=parts, fill=fill)
+        return ResidentDataFeed(dataset, sharding, here.device, here.precision, parts=parts, fill=fill)
     return DatasetFeed(
         dataset,
         sharding,
@@ -133,7 +133,7 @@ def make_feed(
     )
 
 
-def _check_order(dataset: Data, global_batch: int | None, options: FeedOptions) -> None:
+def _check_order(dataset: Data, global_batch: int | None, options: LoaderOptions) -> None:
     """An error for orders that contradict each other."""
     if options.batch_sampler is not None:
         for name, given in (

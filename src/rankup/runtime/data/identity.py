@@ -27,7 +27,7 @@ from rankup.runtime.tracing.digest import digest
 LOOKED_AT = 8
 
 
-class Identity(NamedTuple):
+class DataIdentity(NamedTuple):
     """``length`` is None for a stream, whose samples nobody can ask for; ``samples``: number → digest, without those
     that differ from themselves."""
 
@@ -39,14 +39,14 @@ class Identity(NamedTuple):
         return hashlib.sha256(repr((self.length, sorted(self.samples.items()))).encode()).hexdigest()[:16]
 
 
-def identify(data: Any, seed: int, loader: Mapping[str, Any]) -> Identity:
+def identify(data: Any, seed: int, loader: Mapping[str, Any]) -> DataIdentity:
     """Of any data that ``Run.prepare`` takes; ``loader`` are the DataLoader's arguments. Moves no random generator."""
     if isinstance(data, IterableDataset) or not hasattr(data, "__len__"):
-        return Identity(None, {})
+        return DataIdentity(None, {})
     length = len(data)
     numbers = sorted({0, length // 2, length - 1}) if length else []
     if isinstance(data, ResidentData):
-        return Identity(length, {n: digest([column[n] for column in data.columns]) for n in numbers})
+        return DataIdentity(length, {n: digest([column[n] for column in data.columns]) for n in numbers})
     fetch = _Digests(data, seed)
     if loader.get("num_workers", 0):
         found = list(
@@ -62,7 +62,7 @@ def identify(data: Any, seed: int, loader: Mapping[str, Any]) -> Identity:
         )
     else:
         found = [fetch[number] for number in numbers]
-    return Identity(length, {n: text for n, text in zip(numbers, found, strict=True) if text is not None})
+    return DataIdentity(length, {n: text for n, text in zip(numbers, found, strict=True) if text is not None})
 
 
 class _Digests(Dataset[Any]):
@@ -97,7 +97,7 @@ def _readable(value: Any) -> Any:
     return value.tobytes() if callable(getattr(value, "tobytes", None)) else value
 
 
-class SameData:
+class SameDataCheck:
     """Of one run: compares each data set over ranks, once."""
 
     def __init__(self, seed: int, control: Control | None) -> None:

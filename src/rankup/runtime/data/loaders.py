@@ -1,7 +1,7 @@
 """Feeds: from a data set to the batches of this rank, on its device, in the sharding's order.
 
 ``DatasetFeed`` reads any map-style ``Dataset`` through torch's DataLoader (workers, pinned memory, batched fetch where
-the data set has ``__getitems__``); ``ResidentFeed`` gathers from tensors that live on the device. Streams are in
+the data set has ``__getitems__``); ``ResidentDataFeed`` gathers from tensors that live on the device. Streams are in
 ``stream.py``.
 """
 
@@ -19,7 +19,7 @@ from rankup.runtime.data.loader_options import Loader, loader_options
 from rankup.runtime.data.position import Position
 from rankup.runtime.data.resident import Columns, ResidentData
 from rankup.runtime.data.sample_rng import KeyedFetch
-from rankup.runtime.data.sharding import Plan, Sharding
+from rankup.runtime.data.sharding import Sharding, StepPlan
 from rankup.runtime.loop.precision import Precision
 from rankup.runtime.pytree import map_tensors
 from rankup.runtime.seed import SampleRandom, derive
@@ -40,7 +40,7 @@ class Batch(NamedTuple):
     part: int = 0  # which of the step's micro-batches, or of its virtual shards, it is
 
 
-class Feed(Protocol):
+class DataFeed(Protocol):
     """The data of one rank. ``position`` is where training on it stands; ``cut`` tells two feeds apart in a state."""
 
     position: Position
@@ -60,7 +60,7 @@ class Feed(Protocol):
         ...
 
 
-class Piece(NamedTuple):
+class BatchSlice(NamedTuple):
     """One rank's part of one (micro-)batch: half-open bounds into the epoch's order."""
 
     start: int
@@ -71,7 +71,7 @@ class Piece(NamedTuple):
     part: int
 
 
-def cut(sharding: Sharding, plan: Plan, start: int, parts: int, *, fill: bool) -> Iterator[Piece]:
+def cut(sharding: Sharding, plan: StepPlan, start: int, parts: int, *, fill: bool) -> Iterator[BatchSlice]:
     """This rank's pieces, ``parts`` per step. Where a part is empty, training (``fill``) takes two samples to compute
     on (BatchNorm refuses one), so that every rank joins every collective, with a count of 0; an evaluation passes it
     over. Where the sharding is by virtual shards, ``parts`` is 1, and the pieces are those of this rank's shards."""
@@ -84,10 +84,10 @@ def cut(sharding: Sharding, plan: Plan, start: int, parts: int, *, fill: bool) -
         for part, low, high in own:
             last = part == own[-1][0]
             if high > low:
-                yield Piece(base + low, base + high, high - low, total, last, part)
+                yield BatchSlice(base + low, base + high, high - low, total, last, part)
             elif fill:
                 two = max(0, min(base, len(plan.order) - 2))
-                yield Piece(two, min(two + 2, len(plan.order)), 0, total, last, part)
+                yield BatchSlice(two, min(two + 2, len(plan.order)), 0, total, last, part)
 
 
 def cut_of(sharding: Sharding, parts: int) -> dict[str, int | None]:
@@ -105,13 +105,13 @@ def steps_of(sharding: Sharding, position: Position) -> int:
     return sharding.steps if sharding.sampled is None else sharding.plan(position.epoch).steps
 
 
-def chunks(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
+def chunks(pieces: Iterator[BatchSlice]) -> Iterator[list[BatchSlice]]:
     """Several pieces at a time: indexing once for all of them costs a fraction of indexing for each."""
     while chunk := list(islice(pieces, CHUNK)):
         yield chunk
 
 
-class ResidentFeed:
+class ResidentDataFeed:
     """Tensors on the device: one gather and one transform per batch, no worker, no copy."""
 
     def __init__(
@@ -170,7 +170,7 @@ class ResidentFeed:
                 yield Batch(columns if len(columns) > 1 else columns[0], *piece[2:])
 
 
-def _numbers(order: torch.Tensor, pieces: list[Piece]) -> torch.Tensor:
+def _numbers(order: torch.Tensor, pieces: list[BatchSlice]) -> torch.Tensor:
     """The sample numbers of all pieces; one slice where the pieces follow each other, as those of one process do."""
     if all(a.stop == b.start for a, b in pairwise(pieces)):
         return order[pieces[0].start : pieces[-1].stop]
@@ -196,7 +196,7 @@ class _Order(Sampler[tuple[int, list[int], list[int]]]):
         self._fill = fill
         self.epoch = 0
         self.start = 0
-        self.plan: Plan | None = None
+        self.plan: StepPlan | None = None
 
     def __iter__(self) -> Iterator[tuple[int, list[int], list[int]]]:
         plan = self.plan

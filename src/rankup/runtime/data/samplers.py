@@ -16,7 +16,7 @@ import torch
 
 from rankup.errors import RankupError
 from rankup.runtime.data.generators import Generators
-from rankup.runtime.data.sharding import Plan, cuts
+from rankup.runtime.data.sharding import StepPlan, cuts
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.seed import derive
 
@@ -44,7 +44,7 @@ class SampledOrder:
         self._batches = batches
         self._drop_last = drop_last
         self._what = "batch_sampler" if batches else "sampler"
-        self._drawn: tuple[int, Plan] | None = None
+        self._drawn: tuple[int, StepPlan] | None = None
 
     @property
     def kind(self) -> int:
@@ -83,12 +83,12 @@ class SampledOrder:
                 hint="build it alike on all ranks: the same weights, lengths and seed",
             )
 
-    def plan(self, epoch: int) -> Plan:
+    def plan(self, epoch: int) -> StepPlan:
         if self._drawn is None or self._drawn[0] != epoch:
             self._drawn = (epoch, self._draw(epoch))
         return self._drawn[1]
 
-    def _draw(self, epoch: int) -> Plan:
+    def _draw(self, epoch: int) -> StepPlan:
         key = derive(self._seed, "sampler", epoch)
         for each in self._chain():
             if isinstance(generator := getattr(each, "generator", None), torch.Generator):
@@ -112,7 +112,7 @@ class SampledOrder:
                 exit_code=1,
             )
         # The same sample may be drawn several times: each time it gets random numbers of its own.
-        return Plan(order, starts, torch.arange(len(order)))
+        return StepPlan(order, starts, torch.arange(len(order)))
 
     def _order(self, numbers: list[Any]) -> torch.Tensor:
         try:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rankup.runtime.data.samplers import SampledOrder
 
 
-class Plan(NamedTuple):
+class StepPlan(NamedTuple):
     """One epoch. ``order``: int64 (samples,), their numbers in the data set; step ``k`` has those from ``starts[k]`` to
     ``starts[k + 1]``. ``keys``: int64 (samples,), what each sample's random numbers are keyed on."""
 
@@ -67,12 +67,12 @@ class Sharding:
         """Steps per epoch; the short last one counts, if it is not left out."""
         return self.length // self.global_batch if self.drop_last else -(-self.length // self.global_batch)
 
-    def plan(self, epoch: int) -> Plan:
+    def plan(self, epoch: int) -> StepPlan:
         """The order of an epoch and how it is cut into steps, the same on every rank and for every world size."""
         if self.sampled is not None:
             return self.sampled.plan(epoch)
         order = self.order(epoch)
-        return Plan(order, cuts(self.length, self.global_batch, drop_last=self.drop_last), order)
+        return StepPlan(order, cuts(self.length, self.global_batch, drop_last=self.drop_last), order)
 
     def left_out(self) -> str | None:
         """What ``drop_last`` leaves out, in words; None for nothing."""
@@ -115,7 +115,7 @@ def parts_of(
     return [(part, low + start, low + stop) for part, (start, stop) in enumerate(own_cuts)]
 
 
-def smallest_share(plan: Plan, world_size: int, micro_batches: int, shards: int) -> tuple[int, bool]:
+def smallest_share(plan: StepPlan, world_size: int, micro_batches: int, shards: int) -> tuple[int, bool]:
     """The fewest samples, but not none, that a rank computes on at once in an epoch; and whether that is so only in
     its last step."""
 

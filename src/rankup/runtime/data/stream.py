@@ -23,10 +23,10 @@ from rankup.errors import RankupError
 from rankup.runtime.data.loader_options import Loader, loader_options
 from rankup.runtime.data.loaders import Batch, mover
 from rankup.runtime.data.position import Position
-from rankup.runtime.data.stream_reader import Notes, StreamReader, set_epoch
+from rankup.runtime.data.stream_reader import StreamNotes, StreamReader, set_epoch
 from rankup.runtime.data.stream_split import (
-    End,
-    Look,
+    StreamEnd,
+    StreamStart,
     check_pass,
     check_sharded,
     decide,
@@ -76,7 +76,7 @@ class StreamFeed:
         start, stop = share(global_batch, rank, world_size)
         self._workers = max(1, options.get("num_workers", 0))
         readers = world_size * self._workers
-        self._notes = Notes(known(sharded, readers), shared=options.get("num_workers", 0) > 0)
+        self._notes = StreamNotes(known(sharded, readers), shared=options.get("num_workers", 0) > 0)
         self._generator = torch.Generator()
         self._loader = Loader(
             StreamReader(
@@ -104,7 +104,7 @@ class StreamFeed:
         self._move = mover(device, precision)
         self._fill = fill
         self._rank = rank
-        self._ends: list[End] = []
+        self._ends: list[StreamEnd] = []
         self._handed = 0  # samples of this pass that this rank has got, also those that a resume skips
         self.cut: dict[str, int | None] = {
             "length": None,
@@ -139,11 +139,11 @@ class StreamFeed:
     def _local(self, items: Iterator[Any]) -> Iterator[Any]:
         """This rank's steps, in lists of (value, samples)."""
         if self._notes.read()[2] is None:
-            looks: list[Look] = [next(items) for _ in range(self._workers)]
+            looks: list[StreamStart] = [next(items) for _ in range(self._workers)]
             everyone = [look for rank in self._gather(looks) for look in rank]
             self._notes.tell(decide(everyone, self._sharded))
         for item in items:
-            if isinstance(item, End):
+            if isinstance(item, StreamEnd):
                 self._ends.append(item)
             else:
                 self._handed += sum(count for _, count in item)

@@ -1,9 +1,8 @@
 """The reader of a stream: runs in a loader's worker, or in the rank's own process where there is none.
 
-It hands out ``Look`` (how the stream begins; only where it is not known who splits), then one list of micro-batches per
-step, then ``End``. The data set draws from generators that are seeded alike on all ranks and workers, so that one that
-shuffles with the global generators has one order everywhere.
-"""
+It hands out ``StreamStart`` (how the stream begins; only where it is not known who splits), then one list of
+micro-batches per step, then ``StreamEnd``. The data set draws from generators that are seeded alike on all ranks and
+workers, so that one that shuffles with the global generators has one order everywhere."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from rankup.core.share import share
 from rankup.runtime.data.generators import Generators
-from rankup.runtime.data.stream_split import End, Look, Reader, Split
+from rankup.runtime.data.stream_split import Reader, Split, StreamEnd, StreamStart
 from rankup.runtime.data.worker_info import PresentedWorker, presented
 from rankup.runtime.seed import derive
 from rankup.runtime.tracing.digest import digest
@@ -31,7 +30,7 @@ UNKNOWN = -1
 _POLL_S = 0.002
 
 
-class Notes:
+class StreamNotes:
     """What the feed tells its readers, also those in persistent workers: the pass, the epoch, the split."""
 
     def __init__(self, split: Split | None, *, shared: bool) -> None:
@@ -67,7 +66,7 @@ class Notes:
         return None
 
 
-class Source:
+class StreamSource:
     """One iteration of the data set, by a reader that is presented to it."""
 
     def __init__(self, dataset: IterableDataset[Any], key: int, shown: tuple[int, int] | None) -> None:
@@ -108,8 +107,8 @@ class Source:
                 return
             yield some
 
-    def end(self, reader: Reader) -> End:
-        return End(reader, self.read, self._hash.hexdigest(), self.asked and not self._asked_first)
+    def end(self, reader: Reader) -> StreamEnd:
+        return StreamEnd(reader, self.read, self._hash.hexdigest(), self.asked and not self._asked_first)
 
     def _all(self, *, watch: bool) -> Iterator[Any]:
         for number, sample in enumerate(chain(self._head, self.samples)):
@@ -129,7 +128,7 @@ class StreamReader(IterableDataset[Any]):
     def __init__(
         self,
         dataset: IterableDataset[Any],
-        notes: Notes,
+        notes: StreamNotes,
         sharded: bool | str | None,
         rank: int,
         world_size: int,
@@ -151,7 +150,7 @@ class StreamReader(IterableDataset[Any]):
         self._collate = collate
         self._training = training
 
-    def __iter__(self) -> Iterator[Look | End | list[tuple[Any, int]]]:
+    def __iter__(self) -> Iterator[StreamStart | StreamEnd | list[tuple[Any, int]]]:
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
         reader = Reader(self._rank, self._world_size, worker, workers)
@@ -159,7 +158,7 @@ class StreamReader(IterableDataset[Any]):
         if self._training and info is not None:
             set_epoch(self._dataset, epoch)  # a persistent worker's copy knows of no later one
         key = derive(self._seed, "stream", epoch)
-        source = Source(self._dataset, key, reader.shown(self._sharded, split))
+        source = StreamSource(self._dataset, key, reader.shown(self._sharded, split))
         if split is None:
             look, source = self._look(reader, source, key)
             yield look
@@ -168,7 +167,7 @@ class StreamReader(IterableDataset[Any]):
                 return
             if split is Split.OVER_RANKS and look.asked:
                 source.close()
-                source = Source(self._dataset, key, reader.shown(self._sharded, split))
+                source = StreamSource(self._dataset, key, reader.shown(self._sharded, split))
         drawn = Generators(derive(self._seed, "stream", "collate", epoch, reader.number))
         for samples in source.stripe(*reader.stripe(split), self._size):
             pieces = []
@@ -179,24 +178,24 @@ class StreamReader(IterableDataset[Any]):
             yield pieces
         yield source.end(reader)
 
-    def _look(self, reader: Reader, source: Source, key: int) -> tuple[Look, Source]:
+    def _look(self, reader: Reader, source: StreamSource, key: int) -> tuple[StreamStart, StreamSource]:
         """How the stream begins, and the source to go on with.
 
         A data set that asks which worker it is may split over ranks besides. Then it would give each rank, as the only
         reader, other samples. That is tried with a second iterator, and a third one takes the place of the first,
         which may share a file with it. An iterator that is its own data set is never tried twice.
         """
-        look = Look(reader, source.asked, source.first, failed=source.failed)
+        look = StreamStart(reader, source.asked, source.first, failed=source.failed)
         if not source.asked or self._sharded is not None or reader.world_size == 1 or source.failed:
             return look, source
         if id(source.samples) == id(self._dataset):
-            return Look(reader, True, source.first, None, False), source
+            return StreamStart(reader, True, source.first, None, False), source
         source.close()
-        alone = Source(self._dataset, key, (0, 1))
+        alone = StreamSource(self._dataset, key, (0, 1))
         alone.close()
-        again = Source(self._dataset, key, reader.shown(None, None))
+        again = StreamSource(self._dataset, key, reader.shown(None, None))
         repeats = again.first == source.first and alone.samples is not again.samples
-        return Look(reader, True, source.first, None if alone.failed else alone.first, repeats), again
+        return StreamStart(reader, True, source.first, None if alone.failed else alone.first, repeats), again
 
 
 def set_epoch(dataset: Any, epoch: int) -> None:

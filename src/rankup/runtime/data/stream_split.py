@@ -1,9 +1,9 @@
 """Who splits a stream over ranks and loader workers: the data set itself, or rankup by taking every k-th sample.
 
 A *reader* is one loader worker of one rank (or the rank itself, without workers). Each reader reports how the stream
-begins for it (``Look``), all ranks gather the reports and decide alike (``decide``). At the end of a pass each reports
-how much it read (``End``), and ``check_pass`` proves that each sample was handed out once. Pure functions: no torch.
-"""
+begins for it (``StreamStart``), all ranks gather the reports and decide alike (``decide``). At the end of a pass each
+reports how much it read (``StreamEnd``), and ``check_pass`` proves that each sample was handed out once. Pure
+functions: no torch."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Reader:
 
 
 @dataclass(frozen=True)
-class Look:
+class StreamStart:
     """How the stream begins for one reader. ``first``: digests of its first samples; ``alone``: of those it would give
     to the only reader, None where that was not tried; ``repeats``: whether a second iterator begins in the same way."""
 
@@ -80,7 +80,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class End:
+class StreamEnd:
     """The end of a stream for one reader: samples read, a digest of some of them, and whether the data set asked which
     worker it is only after its first samples."""
 
@@ -107,7 +107,7 @@ def known(sharded: Any, readers: int) -> Split | None:
     return Split.STRIPE if sharded is False else None
 
 
-def decide(looks: Sequence[Look], sharded: Any) -> Split:
+def decide(looks: Sequence[StreamStart], sharded: Any) -> Split:
     """The split of a pass, from the reports of all readers. Raises RankupError where samples would be lost or doubled.
 
     ``sharded``: as declared; None to find out.
@@ -143,13 +143,13 @@ def decide(looks: Sequence[Look], sharded: Any) -> Split:
     return Split.OWN
 
 
-def _same(looks: Sequence[Look]) -> bool:
+def _same(looks: Sequence[StreamStart]) -> bool:
     return all(look.first == looks[0].first for look in looks)
 
 
-def _check_same(looks: Sequence[Look], group: Callable[[Reader], int]) -> None:
+def _check_same(looks: Sequence[StreamStart], group: Callable[[Reader], int]) -> None:
     """An error if readers of one group do not begin with the same samples."""
-    begins: dict[int, Look] = {}
+    begins: dict[int, StreamStart] = {}
     for look in looks:
         other = begins.setdefault(group(look.reader), look)
         if other.first != look.first and not (other.failed or look.failed):
@@ -163,7 +163,7 @@ def _check_same(looks: Sequence[Look], group: Callable[[Reader], int]) -> None:
             )
 
 
-def _check_alone(looks: Sequence[Look]) -> None:
+def _check_alone(looks: Sequence[StreamStart]) -> None:
     """An error if the data set splits over ranks besides, or if that cannot be known."""
     if any(not look.repeats for look in looks):
         raise RankupError(
@@ -190,9 +190,9 @@ def _check_alone(looks: Sequence[Look]) -> None:
             )
 
 
-def _check_repeated(looks: Sequence[Look], but: str, *, ranks: bool = False) -> None:
+def _check_repeated(looks: Sequence[StreamStart], but: str, *, ranks: bool = False) -> None:
     """An error if two readers (two ranks, with ``ranks``) begin with the same samples, one data set read twice."""
-    seen: dict[tuple[str, ...], Look] = {}
+    seen: dict[tuple[str, ...], StreamStart] = {}
     for look in looks:
         if len(set(look.first)) < 2 or (ranks and look.reader.worker > 0):
             continue
@@ -207,7 +207,7 @@ def _check_repeated(looks: Sequence[Look], but: str, *, ranks: bool = False) -> 
             )
 
 
-def check_pass(split: Split, ends: Sequence[End], handed: int, sharded: Any) -> None:
+def check_pass(split: Split, ends: Sequence[StreamEnd], handed: int, sharded: Any) -> None:
     """After a pass that every rank completed: an error unless each sample was handed out once, as far as is known."""
     if split is Split.OWN or not ends:
         return
@@ -219,7 +219,7 @@ def check_pass(split: Split, ends: Sequence[End], handed: int, sharded: Any) -> 
             hint="call get_worker_info() before the first sample, or declare who splits (sharded=)",
             exit_code=1,
         )
-    groups: dict[int, list[End]] = {}
+    groups: dict[int, list[StreamEnd]] = {}
     for end in ends:
         key = (
             0
@@ -241,7 +241,7 @@ def check_pass(split: Split, ends: Sequence[End], handed: int, sharded: Any) -> 
         )
 
 
-def _differ_at_end(a: End, b: End, handed: int) -> RankupError:
+def _differ_at_end(a: StreamEnd, b: StreamEnd, handed: int) -> RankupError:
     if a.read != b.read:
         what = f"{_name(a)} read {a.read} samples and {_name(b)} {b.read}, {handed} were handed out"
     else:
@@ -269,6 +269,6 @@ def length_warning(length: int | None, handed: int) -> str | None:
     )
 
 
-def _name(report: Look | End) -> str:
+def _name(report: StreamStart | StreamEnd) -> str:
     reader = report.reader
     return f"rank {reader.rank}" + (f" worker {reader.worker}" if reader.workers > 1 else "")

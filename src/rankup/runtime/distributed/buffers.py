@@ -20,7 +20,7 @@ from rankup.errors import RankupError
 Values = list[tuple[torch.Tensor, torch.Tensor]]  # (buffer, a value for it)
 
 
-def united(model: nn.Module, world_size: int) -> Values:
+def averaged_buffers(model: nn.Module, world_size: int) -> Values:
     """For every buffer of ``model`` what is to be all ranks': the mean of running means and variances, else rank 0's.
 
     The buffers stay as they are. A collective: a few for each dtype, however many layers there are. Raises RankupError

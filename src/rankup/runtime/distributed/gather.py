@@ -17,12 +17,14 @@ from rankup.runtime.pytree import map_tensors
 from rankup.runtime.seed import derive
 
 if TYPE_CHECKING:
-    from rankup.runtime.data.feeds import Here
+    from rankup.runtime.data.feeds import RankContext
     from rankup.runtime.data.loaders import Batch
     from rankup.runtime.loop.gradients import Gradients
 
 
-def gather(here: Here, gradients: Gradients, batch: Batch | None, tensor: torch.Tensor) -> torch.Tensor:
+def gather(
+    here: RankContext, gradients: Gradients, batch: Batch | None, tensor: torch.Tensor
+) -> torch.Tensor:
     """See ``Run.gather``; ``batch`` is the one at hand, of a training step or of an evaluation."""
     _check_place(here, gradients, batch)
     rows = _rows_here(batch, tensor)
@@ -41,7 +43,7 @@ def gather(here: Here, gradients: Gradients, batch: Batch | None, tensor: torch.
     return gathered
 
 
-def row_numbers(here: Here, gradients: Gradients, batch: Batch | None) -> torch.Tensor:
+def row_numbers(here: RankContext, gradients: Gradients, batch: Batch | None) -> torch.Tensor:
     """See ``Run.rows``."""
     _check_place(here, gradients, batch)
     if batch is None:
@@ -69,7 +71,7 @@ def _length(value: Any) -> int:
     return lengths[0] if lengths else 1
 
 
-def _check_place(here: Here, gradients: Gradients, batch: Batch | None) -> None:
+def _check_place(here: RankContext, gradients: Gradients, batch: Batch | None) -> None:
     if batch is not None and batch is not gradients.batch:
         raise RankupError(
             "gather-in-evaluation",
@@ -100,7 +102,7 @@ def _rows_here(batch: Batch | None, tensor: torch.Tensor) -> int:
     return len(tensor) if samples is None else samples
 
 
-def _counts(here: Here, rows: int, signature: int = 0) -> list[int]:
+def _counts(here: RankContext, rows: int, signature: int = 0) -> list[int]:
     """Every rank's rows; an error on all ranks if their tensors do not fit together. A collective."""
     if here.control is None:
         return [rows]

@@ -20,7 +20,7 @@ from rankup.errors import RankupError
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.distributed.open_files import check_limit, is_too_few, raise_limit, too_few
 from rankup.runtime.distributed.rendezvous import meet
-from rankup.runtime.distributed.shutdown import part_well
+from rankup.runtime.distributed.shutdown import install_clean_shutdown
 from rankup.strategies.groups import gloo_group, has_groups
 from rankup.world import World
 from rankup.world.address import interface_of, rendezvous, route_to
@@ -82,7 +82,7 @@ def start_groups(world: World, device: torch.device, timeout: timedelta) -> Grou
         _control = Control(group, world, timeout)
     _compare_devices(world, device, _control)
     if first:
-        part_well(owned, _control.waiting.end)
+        install_clean_shutdown(owned, _control.waiting.end)
     return Groups(_control, patient)
 
 

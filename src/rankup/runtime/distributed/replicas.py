@@ -54,7 +54,7 @@ class Replicas:
             return
         taken, self._taken = _on_cpu(self._taken), {}
         # Where no rank took a step, as in a window that is accumulated by hand, the next one is compared.
-        if self._agree(taken, "the gradient of {name}", f"at step {self._run.steps_done}"):
+        if self._agree(taken, "the gradient of {name}", f"at step {self._run.global_step}"):
             self._compare_at = 2 * self._steps
 
     def compare_weights(self) -> None:
@@ -66,7 +66,7 @@ class Replicas:
             for name, parameter in _named(self._run.models)
             if not hasattr(parameter, "to_local")
         }
-        self._agree(_on_cpu(weights), "{name}", f"after step {self._run.steps_done}")
+        self._agree(_on_cpu(weights), "{name}", f"after step {self._run.global_step}")
 
     def _before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if len(args) > 1 or kwargs.get("closure") is not None:

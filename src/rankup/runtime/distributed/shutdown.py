@@ -20,7 +20,7 @@ EXIT_GRACE_S = 5
 SETTLE_S = 1.0
 
 
-def part_well(owned: bool, before: Callable[[], None]) -> None:
+def install_clean_shutdown(owned: bool, before: Callable[[], None]) -> None:
     """See to the end of this process now. ``owned``: the process group is ours to destroy;
     ``before`` is called before that.
 

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from rankup.errors import RankupError
-from rankup.runtime.data.loaders import Batch, Feed
+from rankup.runtime.data.loaders import Batch, DataFeed
 from rankup.runtime.distributed import buffers
 from rankup.runtime.loop.schedules import ScheduleGuard
 from rankup.runtime.seed import derive, seed_everything
@@ -15,13 +15,13 @@ from rankup.strategies.any_world import AnyWorld
 
 if TYPE_CHECKING:
     from rankup.runtime.api import Run
-    from rankup.runtime.checkpointing.checkpointing import Survival
+    from rankup.runtime.checkpointing.checkpointing import Checkpointing
 
 
 class Epoch:
     """One epoch: iterate it once for this rank's batches. ``index`` from 0; ``len()`` is the number of steps."""
 
-    def __init__(self, run: Run, feed: Feed, index: int, survival: Survival) -> None:
+    def __init__(self, run: Run, feed: DataFeed, index: int, survival: Checkpointing) -> None:
         self.index = index
         self._survival = survival
         self._run = run
@@ -97,7 +97,7 @@ class Epoch:
                         break
         except GeneratorExit:  # a break, or an error: nothing that another rank would have to join
             if run.batch is not None and run.batch.last:
-                run.steps_done += 1
+                run.global_step += 1
             elif run.batch is not None:
                 run.gradients.unfinished = True
                 if isinstance(strategy, AnyWorld):
@@ -135,7 +135,7 @@ class Epoch:
             else:
                 gradients.schedules = gradients.schedules or ScheduleGuard(run.optimizers)
                 gradients.schedules.remember()
-                with run.strategy.deferred():
+                with run.strategy.no_sync():
                     yield batch.value
                 gradients.schedules.check()
         finally:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rankup.errors import RankupError
-from rankup.runtime.data.loaders import Batch, Feed
+from rankup.runtime.data.loaders import Batch, DataFeed
 
 if TYPE_CHECKING:
     from rankup.runtime.api import Run
-    from rankup.runtime.checkpointing.checkpointing import Survival
+    from rankup.runtime.checkpointing.checkpointing import Checkpointing
 
 
 class Evaluations:
     """The open evaluations of one run, in the order in which they began."""
 
-    def __init__(self, run: Run, survival: Survival) -> None:
+    def __init__(self, run: Run, survival: Checkpointing) -> None:
         self._run = run
         self._survival = survival
         self._open: list[_Evaluation] = []
@@ -34,7 +34,7 @@ class Evaluations:
     def any_open(self) -> bool:
         return bool(self._open)
 
-    def visit(self, feed: Feed) -> Iterator[Any]:
+    def visit(self, feed: DataFeed) -> Iterator[Any]:
         """The batches of ``feed``. Asking whether to stop is a collective that each rank joins as often, however many
         batches it has or looks at."""
         one = _Evaluation(feed, self._survival.asked(feed.steps), self._run.batch)
@@ -103,7 +103,7 @@ class Evaluations:
 
 
 class _Evaluation:
-    def __init__(self, feed: Feed, asked: Iterator[bool], outer: Batch | None) -> None:
+    def __init__(self, feed: DataFeed, asked: Iterator[bool], outer: Batch | None) -> None:
         self.feed = feed
         self.asked = asked
         self.outer = outer  # the batch that was at hand when it began

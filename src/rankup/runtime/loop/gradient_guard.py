@@ -9,7 +9,7 @@ from torch import nn
 from rankup.errors import RankupError
 
 
-class Untouched:
+class GradientGuard:
     """``remember`` behind the backward of a micro-batch that is not the last, ``check`` before the next one."""
 
     def __init__(self) -> None:

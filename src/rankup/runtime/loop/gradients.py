@@ -1,8 +1,8 @@
 """Behind ``run.backward`` and ``run.step``: losses weighed and scaled, gradients clipped.
 
 What a loss is multiplied by makes the sum (or the mean, which a strategy takes) over ranks and micro-batches into the
-gradient of the global batch. Plain ``loss.backward()`` has the same weight from ``Strategy.weigh``, behind backward.
-"""
+gradient of the global batch. Plain ``loss.backward()`` has the same weight from ``Strategy.set_gradient_scale``,
+behind backward."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rankup.runtime.data.loaders import Batch
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.distributed.reduce import reduce_sum
 from rankup.runtime.loop.closures import check_step, different_weights, weighed
-from rankup.runtime.loop.gradient_guard import Untouched
+from rankup.runtime.loop.gradient_guard import GradientGuard
 from rankup.runtime.loop.loss_scaling import LossScaler
 from rankup.runtime.loop.loss_weights import (
     check_reduction,
@@ -65,7 +65,7 @@ class Gradients:
         self.schedules: ScheduleGuard | None = None  # of a loop whose steps have several bodies
         self.shard_seed = 0  # of what is drawn behind run.backward, the same for all virtual shards of a step
         self._models = models  # those of the run, also of a later prepare
-        self._untouched = Untouched()
+        self._untouched = GradientGuard()
         self._strategy = strategy
         self._replicas = replicas
         self._device = device
@@ -102,12 +102,12 @@ class Gradients:
             self._sample_weight = 1.0 if batch.samples else 0.0
         else:
             self._sample_weight = batch.samples * self._replicas / batch.total
-        self._strategy.weigh(self._sample_weight)
+        self._strategy.set_gradient_scale(self._sample_weight)
 
     def end(self) -> None:
         """The loop is over: gradients are weighed no more."""
         self.batch, self.schedules, self._step_begins, self._sample_weight = None, None, True, 1.0
-        self._strategy.weigh(1.0)
+        self._strategy.set_gradient_scale(1.0)
 
     def check_finished(self) -> None:
         """Before a loop: an error where the one before was left between two micro-batches, whose gradients lie there
@@ -192,11 +192,11 @@ class Gradients:
             loss = torch.nan_to_num(loss, 0.0, 0.0, 0.0) * 0.0
         elif weight * scale != 1.0:
             loss = loss * (weight * scale)
-        self._strategy.weigh(1.0 if weight else 0.0)
+        self._strategy.set_gradient_scale(1.0 if weight else 0.0)
         try:
             self._strategy.backward(loss)
         finally:
-            self._strategy.weigh(self._sample_weight)
+            self._strategy.set_gradient_scale(self._sample_weight)
             self.entering = None
 
     def _shard_backward(

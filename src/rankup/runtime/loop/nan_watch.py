@@ -48,7 +48,7 @@ class NanWatch:
         self._on_device.clear()
 
     def _step(self) -> int:
-        return self._run.steps_done + 1
+        return self._run.global_step + 1
 
     def _warn(self, what: str, step: int) -> None:
         self._told = True

@@ -31,7 +31,7 @@ VARIABLE = "RANKUP_INTERRUPT"
 FROZEN = "frozen"  # the file in the trace's directory; it holds the kind
 
 
-class Interruption:
+class FaultInjection:
     """Of one attempt, on this rank; ``step`` is called after each step."""
 
     def __init__(

@@ -36,7 +36,7 @@ from rankup.runtime.checkpointing.untracked_state import find_untracked, state_o
 from rankup.runtime.seed import rng_state
 from rankup.runtime.tracing.digest import digest, rows
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
-from rankup.runtime.tracing.fault_injection import Interruption
+from rankup.runtime.tracing.fault_injection import FaultInjection
 from rankup.runtime.tracing.script_variables import namespaces, plain_variables
 from rankup.strategies import state as by_name
 from rankup.strategies.clipping import local
@@ -67,7 +67,7 @@ class Trace:
         if run not in self._runs:
             self._runs.append(run)
         # Trainings of this process before this one have had these steps.
-        self._earlier_steps = sum(other.steps_done for other in self._runs[: self._runs.index(run)])
+        self._earlier_steps = sum(other.global_step for other in self._runs[: self._runs.index(run)])
         self._records: RecordWriter = (
             before._records if before is not None else RecordWriter(folder / f"rank-{run.world.rank}.jsonl")
         )
@@ -79,10 +79,10 @@ class Trace:
         saves = os.environ.get(SAVES_VARIABLE, "")
         self._saves = {int(step) for step in saves.split(",") if step}
         if before is not None:
-            self._interruption: Interruption = before._interruption
+            self._interruption: FaultInjection = before._interruption
             self._interruption.before_freezing = before_freezing
         else:
-            self._interruption = Interruption(
+            self._interruption = FaultInjection(
                 os.environ.get(INTERRUPT_VARIABLE, ""), run.world.rank, folder, before_freezing
             )
             atexit.register(_at_exit)
@@ -174,7 +174,7 @@ class Trace:
 
     @property
     def _step(self) -> int:
-        done: int = self._earlier_steps + self._run.steps_done
+        done: int = self._earlier_steps + self._run.global_step
         return done
 
     def _at(self) -> list[list[int]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rankup.core.shell import Completed
 from rankup.errors import RankupError
-from rankup.schedulers.base import JobStatus, Scheduler, State
+from rankup.schedulers.base import JobState, JobStatus, Scheduler
 from rankup.schedulers.error_table import own_words
 from rankup.schedulers.local.process import ELSEWHERE
 from rankup.schedulers.submit_environment import clean_environment
@@ -69,7 +69,7 @@ class Local(Scheduler):
             )
             elapsed = int(age) if age.isascii() and age.isdigit() else None
             found[job] = JobStatus(
-                job, State.RUNNING, age if away else "running", away, nodes=host, elapsed=elapsed
+                job, JobState.RUNNING, age if away else "running", away, nodes=host, elapsed=elapsed
             )
         return found
 

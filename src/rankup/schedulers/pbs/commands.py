@@ -11,7 +11,7 @@ from pathlib import Path
 from rankup.core.shell import Completed
 from rankup.errors import RankupError
 from rankup.schedulers.base import JobStatus, Scheduler
-from rankup.schedulers.error_table import own_words, refused
+from rankup.schedulers.error_table import explain_error, own_words
 from rankup.schedulers.pbs.directives import resources
 from rankup.schedulers.pbs.errors import CANCEL, ENDED, SUBMIT, UNREACHABLE
 from rankup.schedulers.pbs.qstat import read_qstat
@@ -40,7 +40,7 @@ class Pbs(Scheduler):
 
     def read_submit(self, done: Completed, spec: JobSpec) -> str:
         if done.code != 0:
-            raise refused(done, SUBMIT, "qsub", spec)
+            raise explain_error(done, SUBMIT, "qsub", spec)
         for line in reversed(done.out.splitlines()):  # sites' own checks may print above it
             if _ID.fullmatch(line.strip()):
                 return line.strip()
@@ -74,7 +74,7 @@ class Pbs(Scheduler):
             words = own_words(done)
             lost = any(re.search(row.pattern, words, re.IGNORECASE) for row in UNREACHABLE)
             if lost or done.code in (124, 127):
-                raise refused(done, UNREACHABLE, "qstat")
+                raise explain_error(done, UNREACHABLE, "qstat")
         if not ids:
             owner = f"{getpass.getuser()}@"
             mine = {
@@ -100,7 +100,7 @@ class Pbs(Scheduler):
         # One line for each job that it could not delete.
         complaints = [line for line in done.err.splitlines() if line.strip() and not re.search(ENDED, line)]
         if complaints or not done.err.strip():
-            raise refused(Completed(done.code, "", "\n".join(complaints)), CANCEL, "qdel")
+            raise explain_error(Completed(done.code, "", "\n".join(complaints)), CANCEL, "qdel")
 
     def clean(self, env: Mapping[str, str]) -> dict[str, str]:
         return clean_environment(env)

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 from rankup.core.hostlist import compress
 from rankup.errors import RankupError
-from rankup.schedulers.base import JobStatus, State
+from rankup.schedulers.base import JobState, JobStatus
 
 _STATES = {
-    State.PENDING: "Q H W T M",  # queued, held, waiting for its time, in transit, moved to another server
-    State.RUNNING: "R E B S U",  # E: its last processes end; B: an array some of whose tasks run; S, U: suspended
-    State.DONE: "F X C",  # ended, somehow: F a job, X a task of an array, C in Torque
+    JobState.PENDING: "Q H W T M",  # queued, held, waiting for its time, in transit, moved to another server
+    JobState.RUNNING: "R E B S U",  # E: its last processes end; B: an array some of whose tasks run; S, U: suspended
+    JobState.DONE: "F X C",  # ended, somehow: F a job, X a task of an array, C in Torque
 }
 _STATE_OF = {letter: state for state, letters in _STATES.items() for letter in letters.split()}
 
@@ -49,9 +49,9 @@ def job_status(job: str, attributes: Mapping[str, str]) -> JobStatus:
     """What a job's attributes (as ``qstat -f`` names them, ``Resource_List.walltime``) say of it."""
     letter = attributes.get("job_state", "")
     state = _STATE_OF.get(
-        letter, State.RUNNING
+        letter, JobState.RUNNING
     )  # a letter of the future belongs to a job that qstat still shows
-    reason, code = _waiting(letter, attributes) if state is State.PENDING else "", None
+    reason, code = _waiting(letter, attributes) if state is JobState.PENDING else "", None
     if state.ended:
         state, reason, code = _ending(attributes)
     elif letter == "E":
@@ -62,7 +62,7 @@ def job_status(job: str, attributes: Mapping[str, str]) -> JobStatus:
         job, state, letter, reason, code,
         queue=attributes.get("queue", ""),
         nodes=_nodes(attributes.get("exec_host", "")),
-        elapsed=None if state is State.PENDING else _seconds(attributes.get("resources_used.walltime", "")),
+        elapsed=None if state is JobState.PENDING else _seconds(attributes.get("resources_used.walltime", "")),
         name=attributes.get("Job_Name", ""),
         suspended=letter in ("S", "U"),
         out_of_time=reason == _OUT_OF_TIME,
@@ -85,28 +85,28 @@ def _waiting(letter: str, attributes: Mapping[str, str]) -> str:
     return re.sub(r"^Not Running:?\s*", "waits: ", comment)
 
 
-def _ending(attributes: Mapping[str, str]) -> tuple[State, str, int | None]:
+def _ending(attributes: Mapping[str, str]) -> tuple[JobState, str, int | None]:
     """How a job ended: its state, why, and its exit code."""
     torque = "exit_status" in attributes
     status = _number(attributes.get("exit_status" if torque else "Exit_status", ""))
     if status is None:
         if attributes.get("stime") or attributes.get("start_time"):
-            return State.FAILED, "ended, and PBS does not say how", None
+            return JobState.FAILED, "ended, and PBS does not say how", None
         reason = "never started: deleted before, or a job of --after did not end well"
-        return State.CANCELLED, reason, None
+        return JobState.CANCELLED, reason, None
     if status == 0:
-        return State.DONE, "", 0
+        return JobState.DONE, "", 0
     code = _exit_code(status)
     limits = _TORQUE_LIMITS if torque else _LIMITS
     if status in limits:  # also where somebody has deleted it while PBS was ending it
-        return State.FAILED, limits[status], None
+        return JobState.FAILED, limits[status], None
     if attributes.get("substate") == _DELETED:
-        return State.CANCELLED, "cancelled (qdel)", code
+        return JobState.CANCELLED, "cancelled (qdel)", code
     if status < 0:
-        return State.FAILED, f"{_NOT_STARTED} ({status})", None
+        return JobState.FAILED, f"{_NOT_STARTED} ({status})", None
     if code == 128 + 15:
-        return State.FAILED, _TERMINATED, code
-    return State.FAILED, f"ended by signal {code - 128}" if status > 256 and code else "", code
+        return JobState.FAILED, _TERMINATED, code
+    return JobState.FAILED, f"ended by signal {code - 128}" if status > 256 and code else "", code
 
 
 def _exit_code(status: int) -> int | None:

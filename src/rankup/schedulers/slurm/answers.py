@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from rankup.core.shell import Completed
-from rankup.schedulers.base import JobStatus, State
+from rankup.schedulers.base import JobState, JobStatus
 from rankup.schedulers.slurm.states import SUSPENDED, reason_of, state_of
 
 # ASCII's own separators: nobody types them into a job's name, as they do with blanks, bars, commas and line breaks.
@@ -43,7 +43,7 @@ def _squeue(text: str) -> Iterator[JobStatus]:
             continue
         job, native, reason, queue, nodes, elapsed, name = fields
         state = state_of(native)
-        seconds = None if state is State.PENDING else _seconds(elapsed)
+        seconds = None if state is JobState.PENDING else _seconds(elapsed)
         reason, name = reason_of(native, reason), name.removesuffix("\n")
         stopped = native in SUSPENDED
         yield from _each_task(
@@ -116,10 +116,10 @@ def by_asked_id(jobs: Iterable[JobStatus], ids: Sequence[str]) -> dict[str, JobS
 def _whole(job: str, tasks: Sequence[JobStatus]) -> JobStatus:
     """An array: it lives as long as one of its tasks does, and is only as good as the worst of them."""
     counts = Counter(task.state for task in tasks)
-    order = (State.RUNNING, State.PENDING, State.FAILED, State.CANCELLED, State.DONE)
+    order = (JobState.RUNNING, JobState.PENDING, JobState.FAILED, JobState.CANCELLED, JobState.DONE)
     state = next(state for state in order if counts[state])
     summary = ", ".join(f"{counts[state]} {state.value}" for state in order if counts[state])
-    code = next((task.code for task in tasks if task.code), 0 if state is State.DONE else None)
+    code = next((task.code for task in tasks if task.code), 0 if state is JobState.DONE else None)
     first = next(task for task in tasks if task.state is state)
     return JobStatus(job, state, first.native, summary, code, first.queue, name=first.name)
 
@@ -143,13 +143,13 @@ def _renamed(status: JobStatus, job: str) -> JobStatus:
     return JobStatus(**{**vars(status), "id": job})
 
 
-def _exit_code(text: str, state: State) -> int | None:
+def _exit_code(text: str, state: JobState) -> int | None:
     """``1:0`` → 1, ``0:9`` → 137. A job that failed by no code of its own (``0:0``: time, node) has none."""
     found = re.fullmatch(r"(\d{1,9}):(\d{1,9})", text)
     if found is None or not state.ended:
         return None
     code, signal = int(found[1]), int(found[2])
-    if code == 0 and signal == 0 and state is not State.DONE:
+    if code == 0 and signal == 0 and state is not JobState.DONE:
         return None
     return 128 + signal if signal else code
 

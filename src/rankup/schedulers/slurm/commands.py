@@ -11,8 +11,14 @@ from pathlib import Path
 from rankup.core.shell import Completed
 from rankup.errors import RankupError
 from rankup.schedulers.base import JobStatus, Scheduler
-from rankup.schedulers.error_table import own_words, refused
-from rankup.schedulers.slurm.answers import FIELD, SACCT_FIELDS, SQUEUE_FORMAT, by_asked_id, read_answer
+from rankup.schedulers.error_table import explain_error, own_words
+from rankup.schedulers.slurm.answers import (
+    FIELD,
+    SACCT_FIELDS,
+    SQUEUE_FORMAT,
+    by_asked_id,
+    read_answer,
+)
 from rankup.schedulers.slurm.directives import resources
 from rankup.schedulers.slurm.errors import CANCEL, ENDED, SUBMIT, UNREACHABLE
 from rankup.schedulers.submit_environment import clean_environment
@@ -45,7 +51,7 @@ class Slurm(Scheduler):
 
     def read_submit(self, done: Completed, spec: JobSpec) -> str:
         if done.code != 0:
-            raise refused(done, SUBMIT, "sbatch", spec)
+            raise explain_error(done, SUBMIT, "sbatch", spec)
         for line in reversed(done.out.splitlines()):  # sites' own checks may print above it
             found = _SUBMITTED.fullmatch(line.strip())
             if found:
@@ -84,7 +90,7 @@ class Slurm(Scheduler):
             words = own_words(done)
             lost = any(re.search(row.pattern, words, re.IGNORECASE) for row in UNREACHABLE)
             if not optional and (lost or done.code in (124, 127)):
-                raise refused(done, UNREACHABLE, "squeue")
+                raise explain_error(done, UNREACHABLE, "squeue")
         return by_asked_id(read_answer(done), ids)
 
     def cancel_command(self, ids: Sequence[str]) -> list[str]:
@@ -105,7 +111,9 @@ class Slurm(Scheduler):
             line for line in done.err.splitlines() if "error" in line and not re.search(ENDED, line)
         ]
         if complaints or (done.code != 0 and not re.search(ENDED, done.err)):
-            raise refused(Completed(done.code or 1, "", "\n".join(complaints) or done.err), CANCEL, "scancel")
+            raise explain_error(
+                Completed(done.code or 1, "", "\n".join(complaints) or done.err), CANCEL, "scancel"
+            )
 
     def clean(self, env: Mapping[str, str]) -> dict[str, str]:
         return clean_environment(env)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-from rankup.schedulers.base import State
+from rankup.schedulers.base import JobState
 
 _STATES = {
-    State.PENDING: "PENDING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT EXPEDITING",
+    JobState.PENDING: "PENDING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT EXPEDITING",
     # What holds nodes is running, also while they boot, while it is suspended, and until its last process is gone.
-    State.RUNNING: "RUNNING CONFIGURING COMPLETING STAGE_OUT SUSPENDED STOPPED SIGNALING RESIZING POWER_UP_NODE",
-    State.DONE: "COMPLETED",
-    State.FAILED: "FAILED TIMEOUT NODE_FAIL OUT_OF_MEMORY BOOT_FAIL DEADLINE PREEMPTED LAUNCH_FAILED RECONFIG_FAIL",
-    State.CANCELLED: "CANCELLED REVOKED",
+    JobState.RUNNING: "RUNNING CONFIGURING COMPLETING STAGE_OUT SUSPENDED STOPPED SIGNALING RESIZING POWER_UP_NODE",
+    JobState.DONE: "COMPLETED",
+    JobState.FAILED: "FAILED TIMEOUT NODE_FAIL OUT_OF_MEMORY BOOT_FAIL DEADLINE PREEMPTED LAUNCH_FAILED RECONFIG_FAIL",
+    JobState.CANCELLED: "CANCELLED REVOKED",
 }
 SUSPENDED = ("SUSPENDED", "STOPPED")
 STATE_OF = {word: state for state, words in _STATES.items() for word in words.split()}
@@ -98,9 +98,9 @@ _BY_STATE = {
 }
 
 
-def state_of(native: str) -> State:
+def state_of(native: str) -> JobState:
     """``CANCELLED by 1000`` counts as CANCELLED; a word that a newer SLURM may bring is taken for a job that lives."""
-    return STATE_OF.get(native.split()[0].rstrip("+") if native.strip() else "", State.RUNNING)
+    return STATE_OF.get(native.split()[0].rstrip("+") if native.strip() else "", JobState.RUNNING)
 
 
 def reason_of(native: str, reason: str) -> str:
