@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils.data import IterableDataset
 
 from rankup.errors import RankupError
+from rankup.runtime.checkpointing.registered import Stateful
+from rankup.runtime.context import RunContext
 from rankup.runtime.device import deterministic_kernels
 from rankup.strategies import Strategy
 from rankup.strategies.any_world import AnyWorld
 from rankup.world import World
-
-if TYPE_CHECKING:
-    from rankup.runtime.api import Run
-    from rankup.runtime.checkpointing.state import Stateful
 
 EXACT = ("same-world", "any-world")
 
@@ -78,7 +76,7 @@ def check_registered(name: str, thing: Stateful) -> None:
         )
 
 
-def check_whole_batch(run: Run) -> None:
+def check_whole_batch(run: RunContext) -> None:
     """An error in a loop's body, which a rank runs once for each virtual shard of its own: what all ranks add up there
     depends on how many they are, and where they have different numbers of shards, some would wait for ever."""
     if run.batch is not None and run.strategy.shards:
@@ -91,7 +89,7 @@ def check_whole_batch(run: Run) -> None:
         )
 
 
-def check_whole(run: Run) -> None:
+def check_whole(run: RunContext) -> None:
     """An error where the buffers at hand are those of one virtual shard, and no state of the run."""
     in_a_body = run.strategy.shards > 0 and run.batch is not None
     if in_a_body and any(True for model in run.models for _ in model.buffers()):
