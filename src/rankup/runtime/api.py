@@ -23,7 +23,6 @@ from torch.optim import Optimizer
 
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.runtime.any_world import any_world, check_registered, check_whole, check_whole_batch, shards_for
 from rankup.runtime.argument_types import check_types
 from rankup.runtime.checkpointing import state, stop
 from rankup.runtime.checkpointing.checkpointing import Checkpointing, Snapshots
@@ -38,12 +37,13 @@ from rankup.runtime.context import RunContext
 from rankup.runtime.data.feeds import Data, LoaderOptions
 from rankup.runtime.data.loader_options import check_main_guard
 from rankup.runtime.data.loaders import Batch, DataFeed
-from rankup.runtime.device import choose_device
+from rankup.runtime.device import choose_device, same_bits_everywhere
 from rankup.runtime.distributed.gather import gather, row_numbers
 from rankup.runtime.distributed.groups import start_groups
 from rankup.runtime.distributed.reduce import Number, reduce_mean, reduce_sum
 from rankup.runtime.distributed.replicas import Replicas
 from rankup.runtime.distributed.sections import one_first, shared_first
+from rankup.runtime.loop import body_checks
 from rankup.runtime.loop.accumulation import PendingGradients
 from rankup.runtime.loop.epochs import Epoch, loop
 from rankup.runtime.loop.evaluation import Evaluations
@@ -110,9 +110,12 @@ def init(
     check_main_guard()
     world = World.detect(os.environ)
     place = choose_device(world, device)
-    shards = shards_for(exact, virtual_shards)
     computing = make_precision(precision, place)
-    chosen = choose_strategy(strategy, world) if shards == 0 else any_world(strategy, world, shards, place)
+    chosen = choose_strategy(strategy, world, exact=exact, virtual_shards=virtual_shards)
+    if chosen.exact == "any-world":
+        same_bits_everywhere(place)
+    if computing.scaled:
+        chosen.check("fp16")
     groups = start_groups(world, place, timeout)
     seed_everything(seed)
     folder = RunDir.from_environment()
@@ -264,7 +267,7 @@ class Run:
             tuple(inspect.signature(self.prepare).parameters),
         )
         ours = self._preparation
-        ours.check(dataset, global_batch, data, loader, sync_batchnorm=sync_batchnorm)
+        ours.check(dataset, global_batch, data, loader, clip=clip)
         wrapped, opt, inner = ours.model(
             model,
             optimizer,
@@ -296,8 +299,8 @@ class Run:
             stateful = as_stateful(name, thing, self._context.values, self._context.device)
             if per_rank:
                 stateful.per_rank = True  # type: ignore[attr-defined]
-            if self._context.strategy.shards:
-                check_registered(name, stateful)
+            if getattr(stateful, "per_rank", False) and not getattr(stateful, "timed", False):
+                self._context.strategy.check("per_rank_state", name=name)
             self._context.registered[name] = stateful
 
     # -------------------------------------------------------------- the loop
@@ -437,7 +440,7 @@ class Run:
         A rank whose share of a training batch is empty computes on a dummy batch: in the loop's body, add up
         ``run.samples`` (0 there), or use ``run.mean``, which knows.
         """
-        check_whole_batch(self._context)
+        body_checks.check_sum(self._context)
         return reduce_sum(value, self._context.control)
 
     def mean(self, value: Number, count: int | None = None) -> float | torch.Tensor:
@@ -448,7 +451,7 @@ class Run:
                     "no-count", "run.mean(value, count) needs count= outside of a training step"
                 )
             count = self._context.samples
-        check_whole_batch(self._context)
+        body_checks.check_sum(self._context)
         return reduce_mean(value, count, self._context.control)
 
     def main_first(self) -> AbstractContextManager[None]:
@@ -487,7 +490,7 @@ class Run:
 
     def _check_between_steps(self) -> None:
         """An error if a training cannot go on from the state at hand."""
-        check_whole(self._context)
+        body_checks.check_buffers(self._context)
         if (batch := self._context.batch) is not None and not batch.last:
             raise RankupError(
                 "mid-step",

@@ -45,18 +45,10 @@ class RunContext:
         self.control = control  # of the small numbers that ranks exchange; None for one process
         self.name = name
         self.directory = directory
-        # Where all ranks work on the same batch there is one replica, and its batches are whole.
-        shares = strategy.speaker is None
-        self.replicas = world.world_size if shares else 1
-        self.here = RankContext(
-            world.rank if shares else 0,
-            self.replicas,
-            seed,
-            device,
-            precision,
-            control if shares else None,
-            strategy.shards,
-        )
+        self.plan = strategy.batch_plan(world.rank, world.world_size)
+        self.replicas = self.plan.replicas
+        # Where all ranks work on the same batch, its feed is that of one process.
+        self.here = RankContext(self.plan, seed, device, precision, None if self.plan.shared else control)
 
         self.models: list[nn.Module] = []  # as the user made them; what prepare returned may wrap them
         self.optimizers: list[Optimizer] = []
@@ -89,8 +81,7 @@ class RunContext:
     @property
     def samples(self) -> int:
         """Samples of the batch at hand that this rank answers for."""
-        answers = self.strategy.reporting_rank(self.world.rank, self.world.world_size)
-        return self.batch.samples if self.batch is not None and answers else 0
+        return self.batch.samples if self.batch is not None and self.plan.reports else 0
 
     def settle_buffers(self) -> None:
         """Make the ranks' BatchNorm statistics one: after an epoch, and before an evaluation."""

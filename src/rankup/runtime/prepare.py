@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypedDict
 
 from torch import nn
 from torch.optim import Optimizer
+from torch.utils.data import IterableDataset
 
 from rankup.errors import RankupError
 from rankup.runtime import seed
-from rankup.runtime.any_world import check_adaptations
 from rankup.runtime.checkpointing.resume_settings import ResumeSettings
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batch_size_check import check_shares
@@ -19,10 +20,10 @@ from rankup.runtime.data.identity import SameDataCheck
 from rankup.runtime.data.loader_options import check_names
 from rankup.runtime.data.loaders import DataFeed, DatasetFeed, ResidentDataFeed
 from rankup.runtime.loop.closures import check_closures, share_losses
-from rankup.runtime.loop.lockstep import even_batch
 from rankup.runtime.loop.optimizer import OptimizerSource, build_optimizer
 from rankup.runtime.loop.several_models import Models, container, each, like, parts_of
 from rankup.runtime.model_transforms import Adaptations
+from rankup.strategies.batch_plan import length_of
 
 
 class LoaderArguments(TypedDict, total=False):
@@ -99,7 +100,7 @@ class Preparation:
             check_closures(opt, strategy, run.gradients, accumulate=accumulate, clip=clip)
             if run.replicas > 1:
                 share_losses(opt, run.gradients)
-            wrapped, opt = strategy.finish(wrapped, opt, clip)
+            wrapped, opt = strategy.setup_optimizer(wrapped, opt, clip)
             run.optimizers.append(opt)
             if clip is not None:
                 run.gradients.clips[id(opt)] = clip
@@ -114,15 +115,19 @@ class Preparation:
         options: LoaderOptions,
         loader: dict[str, Any],
         *,
-        sync_batchnorm: bool,
+        clip: float | None,
     ) -> None:
         """An error for arguments that contradict each other or the run; nothing has been changed then."""
         run, accumulate = self._run, options.parts
         check_names(loader, options.keywords)
         if accumulate < 1:
             raise RankupError("bad-accumulate", f"accumulate must be at least 1, got {accumulate}")
-        if run.strategy.shards:
-            check_adaptations(dataset, accumulate=accumulate, sync_batchnorm=sync_batchnorm)
+        if accumulate > 1:
+            run.strategy.check("accumulate")
+        if clip is not None:
+            run.strategy.check("clip")
+        if isinstance(dataset, IterableDataset):
+            run.strategy.check("stream")
         if dataset is None:
             if loader or global_batch is not None:
                 raise RankupError("no-dataset", "prepare got loader arguments but no data set")
@@ -166,9 +171,7 @@ class Preparation:
         """What ``run.batches`` goes over."""
         run = self._run
         run.settle_buffers()
-        size = max(global_batch, run.replicas, run.strategy.shards)
-        if run.strategy.lockstep and run.replicas > 1:
-            size = even_batch(dataset, size, run.replicas)
+        size = run.strategy.evaluation_batch(global_batch, partial(length_of, dataset), run.plan)
         self._same_data.check(dataset, loader)
         return make_loader(dataset, run.here, size, options, loader)
 

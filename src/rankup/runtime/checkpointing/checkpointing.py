@@ -384,7 +384,7 @@ class Checkpointing:
             for index, (model, optimizer) in enumerate(run.prepared)
         }
         self._parts.settings.widen(tensors, outline)
-        found.load_tensors(tensors, partial=run.strategy.name == "pp")
+        found.load_tensors(tensors, partial=not run.strategy.every_name)
         state.restore(
             run,
             self._parts,

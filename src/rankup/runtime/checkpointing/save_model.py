@@ -10,17 +10,17 @@ import torch
 from torch import nn
 
 from rankup.errors import RankupError
-from rankup.runtime.any_world import check_whole
 from rankup.runtime.context import RunContext
 from rankup.runtime.distributed import buffers
 from rankup.runtime.distributed.reduce import gather
+from rankup.runtime.loop.body_checks import check_buffers
 from rankup.strategies.state import whole_weights
 
 
 def save_model(run: RunContext, path: Path, model: nn.Module | None) -> None:
     """See ``Run.save_model``."""
     model = _the_model(run, model)
-    check_whole(run)
+    check_buffers(run)
     if run.control is not None:
         run.control.enter("run.save_model")
     replacing = {}

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import torch
 
 from rankup.errors import RankupError
-from rankup.runtime.any_world import check_whole_batch
 from rankup.runtime.context import RunContext
 from rankup.runtime.distributed.reduce import gather
+from rankup.runtime.loop import body_checks
 
 Sum = float | torch.Tensor  # float64
 Count = int | torch.Tensor
@@ -104,7 +104,7 @@ class Meter:
     def means(self, *, reset: bool = True) -> Means:
         """The means over all ranks of what was added since the last call, or since the first with ``reset=False``.
         A collective, and waits for the device."""
-        check_whole_batch(self._run)
+        body_checks.check_sum(self._run)
         self._run.nan_watch.ask()
         mine = (self._numbers(), self._whole_counts())
         if reset:
