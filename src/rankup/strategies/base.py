@@ -19,7 +19,7 @@ from rankup.errors import RankupError
 from rankup.strategies.batch_plan import BatchPlan, equal_batches
 from rankup.strategies.clipping import clip_gradients
 
-#: What a strategy may refuse, each asked for where a script or workload wants it.
+#: What a strategy may refuse. The runtime checks each of them when a script uses it.
 Feature = Literal[
     "accumulate",  # several micro-batches per step
     "clip",  # run.prepare(…, clip=)
@@ -27,7 +27,7 @@ Feature = Literal[
     "sync_batchnorm",
     "stream",  # an IterableDataset
     "several_models",  # run.prepare([a, b], …)
-    "shared_parameters",  # of which two belong to one parameter
+    "shared_parameters",  # two of several models hold the same parameter
     "lbfgs",  # an optimizer that calls a closure several times per step
     "per_rank_state",  # run.register(…, per_rank=True)
     "gather",  # run.gather and run.rows in a loop's body

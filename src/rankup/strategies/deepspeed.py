@@ -30,7 +30,7 @@ class DeepSpeed(Strategy):
         "accumulate": Refusal(
             "not-with-deepspeed",
             "strategy deepspeed takes one batch per step",
-            "leave accumulate out, or fsdp",
+            "leave accumulate= out; or strategy fsdp",
         ),
         "fp16": Refusal(
             "not-with-deepspeed",
