@@ -26,8 +26,9 @@ from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.runtime.argument_types import check_types
 from rankup.runtime.checkpointing import state, stop
-from rankup.runtime.checkpointing.checkpointing import Checkpointing, Snapshots
+from rankup.runtime.checkpointing.checkpointing import Checkpointing
 from rankup.runtime.checkpointing.frozen import Frozen
+from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.registered import as_stateful
 from rankup.runtime.checkpointing.registered_state import METER
 from rankup.runtime.checkpointing.resume_settings import ResumeSettings

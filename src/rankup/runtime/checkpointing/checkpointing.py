@@ -19,19 +19,15 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import re
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rankup.core import resume_with
-from rankup.core.units import parse_duration
 from rankup.errors import RankupError
-from rankup.runtime.argument_types import check_types
 from rankup.runtime.checkpointing import registered_state, state
 from rankup.runtime.checkpointing.epoch_end import EpochEndState
+from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.checkpointing.stop import StopWatch
 from rankup.runtime.checkpointing.training_folder import training_done, training_folder
@@ -43,7 +39,6 @@ from rankup.runtime.distributed.replicas import Replicas
 from rankup.runtime.tracing.trace import VARIABLE as TRACE_VARIABLE
 from rankup.runtime.tracing.trace import Trace
 from rankup.snapshots.peers import Peers
-from rankup.snapshots.prune import Retention
 from rankup.snapshots.saver import Saver
 from rankup.snapshots.snapshot import Snapshot
 from rankup.snapshots.state import SnapshotState
@@ -52,66 +47,6 @@ from rankup.snapshots.state import SnapshotState
 CAUTION, LEAVING_S = 3.0, 15.0
 # Steps that a save waits for the end of a window of gradients that is accumulated by hand.
 WINDOW_PATIENCE = 256
-# What the environment says holds before what the script says: ``rankup verify`` saves often, and elsewhere.
-EVERY_VARIABLE, DIRECTORY_VARIABLE = "RANKUP_SNAPSHOT_EVERY", "RANKUP_SNAPSHOT_DIR"
-
-
-@dataclass(frozen=True)
-class Snapshots:
-    """When to save and what to keep. ``every``: ``"10m"``, ``"500 steps"``, ``"2 epochs"``, or ``"off"``: only when
-    told to stop. ``directory``: default is ``snapshots`` in the run directory; without either nothing is saved.
-
-    ``resume_with``: ``"new"`` or ``"old"`` where the script asks for other settings (a learning rate) than the snapshot
-    was taken with; None makes that an error that names them.
-
-    RANKUP_SNAPSHOT_EVERY, RANKUP_SNAPSHOT_DIR and RANKUP_RESUME_WITH in the environment hold before what is said
-    here."""
-
-    every: str = "10m"
-    keep: Retention = field(default_factory=Retention)
-    asynchronous: bool = True
-    directory: str | Path | None = None
-    resume_with: str | None = None
-
-    def __post_init__(self) -> None:
-        check_types(
-            "rankup.Snapshots",
-            {
-                "every": (self.every, (str,), '"10m", every="500 steps" or every="2 epochs"'),
-                "keep": (self.keep, (Retention,), "rankup.Retention(last=2)"),
-                "asynchronous": (self.asynchronous, (bool,), "False"),
-                "directory": (self.directory, (str, Path, type(None)), '"snapshots"'),
-                "resume_with": (self.resume_with, (str, type(None)), '"new"'),
-            },
-        )
-        self.interval()
-        resume_with.check_choice(self.resume_with, "resume_with")
-
-    def in_force(self) -> Snapshots:
-        """These, but for what the environment says."""
-        every, directory = os.environ.get(EVERY_VARIABLE), os.environ.get(DIRECTORY_VARIABLE)
-        return replace(
-            self,
-            every=every or self.every,
-            directory=Path(directory) if directory else self.directory,
-            resume_with=os.environ.get(resume_with.VARIABLE) or self.resume_with,
-        )
-
-    def interval(self) -> tuple[str, int]:
-        """("s" | "step" | "epoch" | "", how many)."""
-        if self.every == "off":
-            return "", 0
-        counted = re.fullmatch(r"(\d+) ?(step|epoch)s?", self.every)
-        if counted and int(counted[1]) > 0:
-            return counted[2], int(counted[1])
-        try:
-            return "s", parse_duration(self.every)
-        except ValueError:
-            raise RankupError(
-                "bad-interval",
-                f"invalid snapshot interval {self.every!r}",
-                hint="use e.g. 10m, 500 steps, 2 epochs or off",
-            ) from None
 
 
 class Checkpointing:
@@ -293,7 +228,7 @@ class Checkpointing:
         if self._trace is not None:
             self._trace.step()
         if self._watch.requested():
-            self.leave()
+            self.save_and_exit()
         elif (
             self._watch.save_agreed()
             or self._waited
@@ -303,7 +238,7 @@ class Checkpointing:
             self._save_behind_a_window()
 
     def asked(self, steps: int | None) -> Iterator[bool]:
-        """For an evaluation of ``steps`` global batches: each ``next`` asks whether to ``leave``.
+        """For an evaluation of ``steps`` global batches: each ``next`` asks whether to ``save_and_exit``.
 
         One that stands in the middle of a training step is not interrupted.
         """
@@ -338,7 +273,7 @@ class Checkpointing:
         self._epochs_since += 1
         registered_state.warn_unused(self._run)
         if self._watch.requested():
-            self.leave()
+            self.save_and_exit()
         elif self._due_behind or (self._unit == "epoch" and self._epochs_since >= self._count):
             self._save()
 
@@ -405,7 +340,7 @@ class Checkpointing:
     def _before_step(self, *_: object) -> None:
         """An optimizer is about to change its moments, which a save may still be copying."""
         if self._saver is not None:
-            self._saver.settle()
+            self._saver.wait_staged()
 
     def _state(self, *, alone: bool = False, gradients: bool = False) -> SnapshotState:
         run = self._run
@@ -453,7 +388,7 @@ class Checkpointing:
         self._due_behind = False
         self._held = None
 
-    def leave(self) -> None:
+    def save_and_exit(self) -> None:
         """Save what there is, and end the process well. It returns where the code behind an epoch's inner loop has
         changed the weights already: that code is to end first, and ``epoch_done`` asks again."""
         saver = self._saver
