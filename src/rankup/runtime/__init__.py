@@ -1,11 +1,20 @@
-"""Floor 3: the three-line library. ``rankup.init()`` gives a ``Run``; everything a training loop needs hangs on it.
+"""Floor 3: the three-line library. ``rankup.init()`` gives a ``Run``, which a training loop calls.
 
-| file | what |
-|---|---|
-| ``run`` | ``init`` and ``Run``: the public face |
-| ``device``, ``group``, ``meeting``, ``precision``, ``seed`` | what ``init`` decides once |
-| ``shard``, ``samples``, ``data``, ``loaders``, ``stream``, ``feeds`` | which samples, when, on which rank |
-| ``steps``, ``optimizer``, ``state`` | epochs and steps, what steps, and where it stands |
-| ``reduce``, ``buffers``, ``sections``, ``stop`` | what ranks agree on |
-| ``parting``, ``uncaught`` | how a rank leaves, and how an error is shown |
+- ``api``: ``rankup.init`` and ``Run``, what users call; nothing imports it back
+- ``context``: the state of one run that all parts share
+- ``prepare``: a model, its optimizer and its data are brought to this rank
+- ``data``: which samples, in which order, on which rank, and how they are loaded
+- ``loop``: epochs and steps, losses and gradients, evaluations and means
+- ``distributed``: process groups, and what ranks tell each other
+- ``checkpointing``: when to save, what is saved, how a run stops and resumes
+- ``tracing``: what ``rankup verify`` reads
+
+What these parts use:
+
+- ``device``, ``seed``, ``select_strategy``: what ``init`` chooses once
+- ``model_transforms``: memory format, SyncBatchNorm, compilation
+- ``pytree``: tensors in batches and outputs of any nesting
+- ``argument_types``: arguments of another type than documented
+- ``call_site``, ``live_objects``: where the script is, and what is alive in the process
+- ``uncaught``: how an error that the script does not catch is shown
 """
