@@ -15,6 +15,8 @@ from rankup.jobs import agents
 from rankup.jobs.allocation import Allocation
 from rankup.jobs.job import LocalJob
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 SRUN = """#!/bin/bash
 echo "$@" >srun-arguments
 while [ "$1" != bash ]; do shift; done

@@ -17,6 +17,8 @@ from rankup.cli.app import main
 from rankup.cli.going_on import with_value
 from snapshot_faults import saved
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 # Counts its starts in the run directory; the first one waits to be ended.
 COUNTING = """
 import os, pathlib, sys, time
