@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from rankup.run.execute import LocalJob, Silent, execute
+from rankup.run.execute import LocalJob, SilentView, execute
 from rankup_process import Started, processes_mentioning, script
 
 pytestmark = pytest.mark.usefixtures("warm_python")
