@@ -380,7 +380,7 @@ def test_two_losses_per_step_add_up(world_size, parts):
         assert largest_difference(weights, alone) < 1e-12
 
 
-def accumulates_with_infinite_fillers() -> float:
+def accumulates_with_infinite_dummy_batches() -> float:
     run = rankup.init(precision="fp64")
     net = nn.Linear(1, 1, bias=False)
     nn.init.ones_(net.weight)
@@ -398,8 +398,8 @@ def accumulates_with_infinite_fillers() -> float:
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
-def test_a_filler_among_micro_batches_counts_nothing_even_if_it_is_infinite(world_size):
-    assert run_ranks(accumulates_with_infinite_fillers, world_size) == [pytest.approx(0.9)] * world_size
+def test_a_dummy_batch_among_micro_batches_counts_nothing_even_if_it_is_infinite(world_size):
+    assert run_ranks(accumulates_with_infinite_dummy_batches, world_size) == [pytest.approx(0.9)] * world_size
 
 
 def gan(parts: int) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from rankup.strategies.state import whole_weights
 
 GLOBAL_BATCH = 6
 SAMPLES = (
-    37  # the last step has one sample: the other ranks compute on a filler, whose experts nobody else may use
+    37  # the last step has one sample: the others compute on a dummy batch, whose experts nobody else may use
 )
 
 

@@ -15,6 +15,7 @@ import typer
 
 from rankup.cli.shared_options import taking
 from rankup.errors import RankupError
+from rankup.strategies import STRATEGIES
 from rankup.train.options import TrainOptions
 from rankup.workloads import WORKLOADS
 
@@ -37,7 +38,7 @@ def _declared(
     seed: Annotated[int, typer.Option()] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     precision: Annotated[str, typer.Option(help="fp32, tf32, bf16, fp16 or fp64")] = "fp32",
-    strategy: Annotated[str, typer.Option(help="auto, none, dp, ddp, fsdp, tp, pp or deepspeed")] = "auto",
+    strategy: Annotated[str, typer.Option(help=", ".join(("auto", *STRATEGIES)))] = "auto",
     accumulate: Annotated[int, typer.Option(metavar="N", help="micro-batches per step")] = 1,
     clip: Annotated[float | None, typer.Option(metavar="NORM", help="largest norm of the gradient")] = None,
     lr_rule: Annotated[

@@ -11,6 +11,7 @@ from rankup.cli.options import process_count
 from rankup.core.registry import target_of
 from rankup.errors import RankupError
 from rankup.run.execute import LocalJob
+from rankup.strategies import STRATEGIES
 from rankup.train.options import TrainOptions
 from rankup.workloads import WORKLOADS
 
@@ -43,7 +44,8 @@ def workload_job(
     short = workload.partition(":")[2] or workload
     chosen = TrainOptions.asked(target, short, options)
     nproc = process_count(nproc_per_node)
-    if nproc is None and chosen.strategy in ("none", "dp"):
+    row = STRATEGIES.get(chosen.strategy)  # none of "auto"
+    if nproc is None and row is not None and row.one_process:
         nproc = 1  # whatever the number of GPUs: they are for one process
     if nproc is not None and "global_batch" in options and chosen.global_batch < nproc:
         raise RankupError(

@@ -13,24 +13,18 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
+from torch.utils.data import IterableDataset
 
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.runtime import seed
-from rankup.runtime.any_world import (
-    any_world,
-    check_adaptations,
-    check_registered,
-    check_whole,
-    check_whole_batch,
-    shards_for,
-)
 from rankup.runtime.argument_types import check_types
 from rankup.runtime.checkpointing import state, stop
 from rankup.runtime.checkpointing.checkpointing import Checkpointing, Snapshots
@@ -46,7 +40,7 @@ from rankup.runtime.data.feeds import Data, LoaderOptions, RankContext, make_loa
 from rankup.runtime.data.identity import SameDataCheck
 from rankup.runtime.data.loader_options import check_main_guard
 from rankup.runtime.data.loaders import Batch, DataFeed, DatasetFeed, ResidentDataFeed
-from rankup.runtime.device import choose_device
+from rankup.runtime.device import choose_device, same_bits_everywhere
 from rankup.runtime.distributed import buffers
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.distributed.gather import gather, row_numbers
@@ -54,12 +48,12 @@ from rankup.runtime.distributed.groups import start_groups
 from rankup.runtime.distributed.reduce import Number, reduce_mean, reduce_sum
 from rankup.runtime.distributed.replicas import Replicas
 from rankup.runtime.distributed.sections import one_first, shared_first
+from rankup.runtime.loop import body_checks
 from rankup.runtime.loop.accumulation import PendingGradients
 from rankup.runtime.loop.closures import check_closures, share_losses
 from rankup.runtime.loop.epochs import Epoch
 from rankup.runtime.loop.evaluation import Evaluations
 from rankup.runtime.loop.gradients import Gradients
-from rankup.runtime.loop.lockstep import even_batch
 from rankup.runtime.loop.meter import Meter
 from rankup.runtime.loop.nan_watch import NanWatch
 from rankup.runtime.loop.optimizer import OptimizerSource, build_optimizer
@@ -69,6 +63,7 @@ from rankup.runtime.model_transforms import Adaptations
 from rankup.runtime.select_strategy import choose_strategy
 from rankup.runtime.uncaught import install_error_display
 from rankup.strategies import Strategy
+from rankup.strategies.batch_plan import length_of
 from rankup.world import World
 
 
@@ -117,12 +112,17 @@ def init(
     check_main_guard()
     world = World.detect(os.environ)
     place = choose_device(world, device)
-    shards = shards_for(exact, virtual_shards)
+    made_precision = make_precision(precision, place)
+    chosen = choose_strategy(strategy, world, exact=exact, virtual_shards=virtual_shards)
+    if chosen.exact == "any-world":
+        same_bits_everywhere(place)
+    if made_precision.scaled:
+        chosen.check("fp16")
     return Run(
         world,
         place,
-        make_precision(precision, place),
-        choose_strategy(strategy, world) if shards == 0 else any_world(strategy, world, shards, place),
+        made_precision,
+        chosen,
         seed,
         snapshots,
         timeout,
@@ -153,18 +153,11 @@ class Run:
         self.directory = RunDir.from_environment()
         groups = start_groups(world, device, timeout)
         self._control, self._patient = groups.control, groups.patient
-        # Where all ranks work on the same batch there is one replica, and its batches are whole.
-        shares = strategy.speaker is None
-        self.replicas = world.world_size if shares else 1
-        self._here = RankContext(
-            world.rank if shares else 0,
-            self.replicas,
-            seed_,
-            device,
-            precision,
-            self._control if shares else None,
-            strategy.shards,
-        )
+        self._plan = strategy.batch_plan(world.rank, world.world_size)
+        self.replicas = self._plan.replicas
+        # Where all ranks work on the same batch, its feed is that of one process.
+        control = None if self._plan.shared else self._control
+        self._here = RankContext(self._plan, seed_, device, precision, control)
         seed.seed_everything(seed_)
         self.models: list[nn.Module] = []  # as the user made them; what prepare returned may wrap them
         self.optimizers: list[Optimizer] = []
@@ -260,8 +253,12 @@ class Run:
         )
         if accumulate < 1:
             raise RankupError("bad-accumulate", f"accumulate must be at least 1, got {accumulate}")
-        if self.strategy.shards:
-            check_adaptations(dataset, accumulate=accumulate, sync_batchnorm=sync_batchnorm)
+        if accumulate > 1:
+            self.strategy.check("accumulate")
+        if clip is not None:
+            self.strategy.check("clip")
+        if isinstance(dataset, IterableDataset):
+            self.strategy.check("stream")
         if dataset is not None and self.feeds and accumulate != self.gradients.accumulate:
             raise RankupError(
                 "two-accumulates",
@@ -290,7 +287,7 @@ class Run:
             check_closures(opt, self.strategy, self.gradients, accumulate=accumulate, clip=clip)
             if self.replicas > 1:
                 share_losses(opt, self.gradients)
-            wrapped, opt = self.strategy.finish(wrapped, opt, clip)
+            wrapped, opt = self.strategy.setup_optimizer(wrapped, opt, clip)
             self.optimizers.append(opt)
             if clip is not None:
                 self.gradients.clips[id(opt)] = clip
@@ -340,8 +337,8 @@ class Run:
             stateful = as_stateful(name, thing, self.values, self.device)
             if per_rank:
                 stateful.per_rank = True  # type: ignore[attr-defined]
-            if self.strategy.shards:
-                check_registered(name, stateful)
+            if getattr(stateful, "per_rank", False) and not getattr(stateful, "timed", False):
+                self.strategy.check("per_rank_state", name=name)
             self.registered[name] = stateful
 
     # -------------------------------------------------------------- the loop
@@ -409,9 +406,7 @@ class Run:
         each rank, and ``run.sum`` afterwards.
         """
         self.settle_buffers()
-        size = max(global_batch, self.replicas, self.strategy.shards)
-        if self.strategy.lockstep and self.replicas > 1:
-            size = even_batch(dataset, size, self.replicas)
+        size = self.strategy.evaluation_batch(global_batch, partial(length_of, dataset), self._plan)
         self._same_data.check(dataset, loader)
         names = tuple(inspect.signature(self.batches).parameters)
         options = LoaderOptions(
@@ -456,10 +451,9 @@ class Run:
     def samples(self) -> int:
         """Samples of the batch at hand that this rank answers for: those to count, so that a sum over ranks is right.
 
-        0 on a filler, and on all ranks but one where they work on the same batch.
+        0 on a dummy batch, and on all ranks but one where they work on the same batch.
         """
-        answers = self.strategy.reporting_rank(self.world.rank, self.world.world_size)
-        return self.batch.samples if self.batch is not None and answers else 0
+        return self.batch.samples if self.batch is not None and self._plan.reports else 0
 
     def forward_backward(
         self, model: nn.Module, loss: Callable[[Any, Any], torch.Tensor], x: Any, y: Any
@@ -509,10 +503,10 @@ class Run:
     def sum(self, value: Number) -> Number:
         """The sum over all ranks, on all ranks. A collective: every rank calls it. Number or tensor, type kept.
 
-        A rank whose share of a training batch is empty computes on a filler: in the loop's body, add up
+        A rank whose share of a training batch is empty computes on a dummy batch: in the loop's body, add up
         ``run.batch.samples`` (0 there), or use ``run.mean``, which knows.
         """
-        check_whole_batch(self)
+        body_checks.check_sum(self)
         return reduce_sum(value, self._control)
 
     def mean(self, value: Number, count: int | None = None) -> float | torch.Tensor:
@@ -523,7 +517,7 @@ class Run:
                     "no-count", "run.mean(value, count) needs count= outside of a training step"
                 )
             count = self.samples
-        check_whole_batch(self)
+        body_checks.check_sum(self)
         return reduce_mean(value, count, self._control)
 
     def main_first(self) -> AbstractContextManager[None]:
@@ -568,7 +562,7 @@ class Run:
 
     def _check_between_steps(self) -> None:
         """An error if a training cannot go on from the state at hand."""
-        check_whole(self)
+        body_checks.check_buffers(self)
         if self.batch is not None and not self.batch.last:
             raise RankupError(
                 "mid-step",

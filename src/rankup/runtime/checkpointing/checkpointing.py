@@ -380,7 +380,7 @@ class Checkpointing:
             for index, (model, optimizer) in enumerate(run.prepared)
         }
         run.settings.widen(tensors, outline)
-        found.load_tensors(tensors, partial=run.strategy.name == "pp")
+        found.load_tensors(tensors, partial=not run.strategy.every_name)
         state.restore(
             run, tensors, found.own(), found.first_own()["kept"], found.facts, found.adopted_rank_states
         )

@@ -61,5 +61,5 @@ class Frozen:
 
     def _parameters(self) -> list[dict[str, nn.Parameter]]:
         """None in a pipeline, where each rank holds a stage of its own."""
-        whole = self._run.strategy.name != "pp"
+        whole = self._run.strategy.every_name
         return [dict(model.named_parameters()) if whole else {} for model, _ in self._run.prepared]

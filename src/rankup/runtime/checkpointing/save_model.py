@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from rankup.errors import RankupError
-from rankup.runtime.any_world import check_whole
 from rankup.runtime.distributed import buffers
 from rankup.runtime.distributed.reduce import gather
+from rankup.runtime.loop.body_checks import check_buffers
 from rankup.strategies.state import whole_weights
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def save_model(run: Run, path: Path, model: nn.Module | None) -> None:
     """See ``Run.save_model``."""
     model = _the_model(run, model)
-    check_whole(run)
+    check_buffers(run)
     if run.control is not None:
         run.control.enter("run.save_model")
     replacing = {}

@@ -45,7 +45,7 @@ class SettingsChange:
 
 
 def describe_run(run: Run) -> Settings:
-    return {"precision": run.precision.name, "exact": "any-world" if run.strategy.shards else "same-world"}
+    return {"precision": run.precision.name, "exact": run.strategy.exact}
 
 
 def describe_optimizer(optimizer: Optimizer | None, asked: Mapping[str, Any]) -> Settings:

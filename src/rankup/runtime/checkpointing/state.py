@@ -70,7 +70,7 @@ def collect(run: Run, *, kept: bool, gradients: bool) -> SnapshotState:
             "seed": run.seed,
             "world_size": run.world.world_size,
             "strategy": run.strategy.name,
-            "shards": run.strategy.shards,
+            **run.strategy.metadata(),
             "precision": run.precision.name,
             "settings": run.settings.in_force,
             "gradients": gradients,
@@ -156,12 +156,7 @@ def check(run: Run, facts: Mapping[str, Any]) -> None:
             f"the state keeps {facts['kept']}, this run {registered_state.names(run)}",
             hint="call run.register with the same names before loading",
         )
-    if (saved := facts.get("shards")) and run.strategy.shards and saved != run.strategy.shards:
-        raise RankupError(
-            "other-virtual-shards",
-            f"the state was taken with {saved} virtual shards, this run has {run.strategy.shards}: another model",
-            hint=f"virtual_shards={saved}",
-        )
+    run.strategy.check_metadata(facts)
     for what, theirs, mine in (
         ("models", facts["prepared"], len(run.prepared)),
         ("positions", len(facts["positions"]), len(run.feeds)),

@@ -34,7 +34,9 @@ class Batch(NamedTuple):
     """What one rank computes on at once. A step is one batch, or several micro-batches of which one is ``last``."""
 
     value: Any  # what the loop gets
-    samples: int  # samples of this rank that count; 0 for a filler, which only keeps a collective company
+    samples: (
+        int  # samples of this rank that count; 0 for a dummy batch, which only keeps a collective company
+    )
     total: int  # samples of the whole step, over all ranks and micro-batches
     last: bool  # whether the optimizer steps after it
     part: int = 0  # which of the step's micro-batches, or of its virtual shards, it is

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from rankup.core.share import share
 from rankup.errors import RankupError
 from rankup.runtime.seed import derive
+from rankup.strategies.batch_plan import BatchPlan
 
 if TYPE_CHECKING:
     from rankup.runtime.data.samplers import SampledOrder
@@ -48,7 +48,7 @@ class Sharding:
     world_size: int
     seed: int
     shuffle: bool
-    shards: int = 0  # virtual ones, of which each rank has some: see strategies/any_world.py
+    fixed_parts: int = 0  # whatever the number of ranks: ``BatchPlan.parts``
     drop_last: bool = False  # leave out the short last global batch
     sampled: SampledOrder | None = None  # the order of a user's sampler
 
@@ -95,7 +95,7 @@ class Sharding:
     def parts(self, total: int, micro_batches: int) -> list[tuple[int, int, int]]:
         """(number, start, stop) of what this rank computes on at once, in a global batch of ``total`` samples: its
         micro-batches, or its virtual shards."""
-        return parts_of(total, self.rank, self.world_size, micro_batches, self.shards)
+        return BatchPlan(self.rank, self.world_size, self.fixed_parts).pieces(total, micro_batches)
 
 
 def cuts(length: int, global_batch: int, *, drop_last: bool) -> Sequence[int]:
@@ -104,26 +104,13 @@ def cuts(length: int, global_batch: int, *, drop_last: bool) -> Sequence[int]:
     return whole if drop_last or length % global_batch == 0 else [*whole, length]
 
 
-def parts_of(
-    total: int, rank: int, world_size: int, micro_batches: int, shards: int
-) -> list[tuple[int, int, int]]:
-    if shards:
-        own = range(*share(shards, rank, world_size))
-        return [(shard, *share(total, shard, shards)) for shard in own]
-    low, high = share(total, rank, world_size)
-    own_cuts = (share(high - low, part, micro_batches) for part in range(micro_batches))
-    return [(part, low + start, low + stop) for part, (start, stop) in enumerate(own_cuts)]
-
-
-def smallest_share(plan: StepPlan, world_size: int, micro_batches: int, shards: int) -> tuple[int, bool]:
+def smallest_share(plan: StepPlan, world_size: int, micro_batches: int, parts: int) -> tuple[int, bool]:
     """The fewest samples, but not none, that a rank computes on at once in an epoch; and whether that is so only in
     its last step."""
 
     def smallest(total: int) -> int:
-        ranks = range(world_size)
-        sizes = [
-            b - a for rank in ranks for _, a, b in parts_of(total, rank, world_size, micro_batches, shards)
-        ]
+        ranks = (BatchPlan(rank, world_size, parts) for rank in range(world_size))
+        sizes = [b - a for rank in ranks for _, a, b in rank.pieces(total, micro_batches)]
         return min(size for size in sizes if size)
 
     by_total = {total: smallest(total) for total in {plan.total(step) for step in range(plan.steps)}}

@@ -45,10 +45,8 @@ def check_closures(
     """An error for what LBFGS cannot do: it computes the whole step's loss and gradient several times per step."""
     if not isinstance(optimizer, LBFGS):
         return
-    sharded = strategy.name in ("fsdp", "tp", "pp", "deepspeed")
+    strategy.check("lbfgs")
     for given, what, hint in (
-        (sharded, f"strategy {strategy.name}", "strategy ddp: LBFGS makes one vector of all parameters"),
-        (strategy.shards > 0, 'exact="any-world"', "leave it out: each shard would have a loss of its own"),
         (accumulate > 1, f"accumulate={accumulate}", "leave it out: a closure sees one micro-batch only"),
         (clip is not None, f"clip={clip}", "clip in the closure, after backward"),
         (gradients.scaler is not None, "fp16", "fp32 or bf16: it cannot leave out a step that overflowed"),

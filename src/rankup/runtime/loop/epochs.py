@@ -11,7 +11,6 @@ from rankup.runtime.data.loaders import Batch, DataFeed
 from rankup.runtime.distributed import buffers
 from rankup.runtime.loop.schedules import ScheduleGuard
 from rankup.runtime.seed import derive, seed_everything
-from rankup.strategies.any_world import AnyWorld
 
 if TYPE_CHECKING:
     from rankup.runtime.api import Run
@@ -73,17 +72,17 @@ class Epoch:
         number of steps since the data was prepared."""
         run, position, strategy = self._run, self._feed.position, self._run.strategy
         checked = run.gradients.need_calls
-        by_shard = isinstance(strategy, AnyWorld)
+        by_parts = strategy.by_parts
         run.gradients.check_finished()
         reached = False
         self._survival.epoch_begins()
         try:
             for batch in self._feed.batches(self.index, position.step):
                 run.begin_batch(batch)
-                run.buffers_differ = not by_shard
+                run.buffers_differ = not by_parts
                 run.gradients.begin(batch)
-                if by_shard:
-                    self._begin_shard(batch)
+                if by_parts:
+                    self._begin_part(batch)
                 if batch.last:
                     position.advance()
                 if batch.samples and batch.last and not checked:
@@ -100,13 +99,12 @@ class Epoch:
                 run.global_step += 1
             elif run.batch is not None:
                 run.gradients.unfinished = True
-                if isinstance(strategy, AnyWorld):
-                    strategy.back_to_begin()
+                strategy.abandon_step()
             raise
         finally:
             run.batch = None
             run.gradients.end()
-            if by_shard:  # the last shard's numbers are not the same on all ranks
+            if by_parts:  # the last part's numbers are not the same on all ranks
                 seed_everything(derive(run.seed, "behind", self.index))
         run.settle_buffers()
         if reached and position.step != self._feed.steps:
@@ -114,20 +112,19 @@ class Epoch:
         self._survival.epoch_trained()
         position.ended = True
 
-    def _begin_shard(self, batch: Batch) -> None:
-        """Random numbers and batch statistics from a beginning that is the shard's own, whoever computes it."""
+    def _begin_part(self, batch: Batch) -> None:
+        """Random numbers and batch statistics from a beginning that is the part's own, whoever computes it."""
         run = self._run
-        assert isinstance(run.strategy, AnyWorld)
-        run.strategy.begin_shard(batch.part, counted=batch.samples > 0, total=batch.total)
+        run.strategy.begin_part(batch.part, counted=batch.samples > 0, total=batch.total)
         step = self._feed.position.step
-        run.gradients.shard_seed = derive(run.seed, "behind backward", self.index, step)
+        run.gradients.part_seed = derive(run.seed, "behind backward", self.index, step)
         seed_everything(derive(run.seed, "shard", self.index, step, batch.part))
 
     def _with_care(self, batch: Batch) -> Iterator[Any]:
         """A batch that does not count, is not the last of its step, or must go through ``run.backward``."""
         run, gradients = self._run, self._run.gradients
-        # Virtual shards begin with the step's buffers anyway, and one without samples adds none to them.
-        saved = [] if batch.samples or run.strategy.shards else buffers.copies(run.models)
+        # Parts begin with the step's buffers anyway, and one without samples adds none to them.
+        saved = [] if batch.samples or run.strategy.by_parts else buffers.copies(run.models)
         backwards, steps = gradients.backward_calls, gradients.step_calls
         try:
             if batch.last:

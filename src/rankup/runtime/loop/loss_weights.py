@@ -10,12 +10,15 @@ import torch
 from torch import nn
 
 from rankup.errors import RankupError
+from rankup.strategies import Strategy
 from rankup.strategies.clipping import local
 
 REDUCTIONS = ("mean", "sum", "global")
 
 
-def check_reduction(reduction: str, count: object, accumulate: int, shards: int, gathered: int) -> None:
+def check_reduction(
+    reduction: str, count: object, strategy: Strategy, accumulate: int, gathered: int
+) -> None:
     """An error for what does not go together; ``gathered``: calls of run.gather with gradients in this body."""
     if reduction not in REDUCTIONS:
         raise RankupError(
@@ -31,11 +34,13 @@ def check_reduction(reduction: str, count: object, accumulate: int, shards: int,
             hint="divide a sum by its count, and pass count=; or leave count= out",
             exit_code=1,
         )
-    if reduction == "global" and (accumulate > 1 or shards):
+    if reduction == "global":
+        strategy.check("global_loss")
+    if reduction == "global" and accumulate > 1:
         raise RankupError(
             "global-loss-in-parts",
             "no process has the outputs of the whole global batch, which is computed in "
-            + ('virtual shards (exact="any-world")' if shards else f"accumulate={accumulate} micro-batches"),
+            f"accumulate={accumulate} micro-batches",
             hint="leave it out for a loss over the whole global batch",
             exit_code=1,
         )

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rankup.errors import RankupError
-from rankup.runtime.any_world import check_whole_batch
 from rankup.runtime.distributed.reduce import gather
+from rankup.runtime.loop import body_checks
 
 if TYPE_CHECKING:
     from rankup.runtime.api import Run
@@ -99,7 +99,7 @@ class Meter:
     def means(self, *, reset: bool = True) -> Means:
         """The means over all ranks of what was added since the last call, or since the first with ``reset=False``.
         A collective, and waits for the device."""
-        check_whole_batch(self._run)
+        body_checks.check_sum(self._run)
         self._run.nan_watch.ask()
         mine = (self._numbers(), self._whole_counts())
         if reset:

@@ -104,6 +104,7 @@ class Trace:
             "begin",
             world_size=run.world.world_size,
             strategy=run.strategy.name,
+            exact=run.strategy.exact,
             precision=run.precision.name,
             at=self._at(),
             variables=plain_variables(),
@@ -132,7 +133,7 @@ class Trace:
         run = self._run
         batch = run.batch
         whole = (
-            run.gradients.accumulate == 1 and not run.strategy.shards
+            run.gradients.accumulate == 1 and not run.strategy.by_parts
         )  # the batch at hand is all of this rank's step
         counts = batch is not None and whole and batch.samples > 0
         self._records.write(
