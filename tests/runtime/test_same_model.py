@@ -114,7 +114,7 @@ def weighed_at_the_loss() -> tuple[dict[str, torch.Tensor], list[float]]:
     first, opt, feed = run.prepare(
         nn.Linear(1, 2), lambda p: torch.optim.SGD(p, lr=0.3), rankup.ResidentData(x), global_batch=8
     )
-    run.gradients.weigh_losses = True
+    run._context.gradients.weigh_losses = True
     second, other, _ = run.prepare(nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.3))
     counts = []
     for batch in run.steps(feed, epochs=2):
@@ -123,7 +123,9 @@ def weighed_at_the_loss() -> tuple[dict[str, torch.Tensor], list[float]]:
         run.step(opt)
         run.step(other)
         counts.append(run.samples)
-    weights = [{f"{i}.{n}": p.detach() for n, p in m.named_parameters()} for i, m in enumerate(run.models)]
+    weights = [
+        {f"{i}.{n}": p.detach() for n, p in m.named_parameters()} for i, m in enumerate(run._context.models)
+    ]
     return weights[0] | weights[1], counts
 
 

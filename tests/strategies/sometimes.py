@@ -219,4 +219,4 @@ def trained(name: str, strategy: str, clip: float | None = None, accumulate: int
         now.step = run.global_step
         run.backward(F.mse_loss(model(x), y))
         run.step(opt)
-    return whole_weights(run.strategy, run.models[0])
+    return whole_weights(run._context.strategy, run._context.models[0])

@@ -19,7 +19,8 @@ from rankup.runtime.data.loader_options import Loader, loader_options
 from rankup.runtime.data.position import Position
 from rankup.runtime.data.resident import Columns, ResidentData
 from rankup.runtime.data.sample_rng import KeyedFetch
-from rankup.runtime.data.sharding import Sharding, StepPlan
+from rankup.runtime.data.sharding import Sharding
+from rankup.runtime.data.step_plan import StepPlan
 from rankup.runtime.loop.precision import Precision
 from rankup.runtime.pytree import map_tensors
 from rankup.runtime.seed import SampleRandom, derive

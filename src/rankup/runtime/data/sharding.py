@@ -7,35 +7,15 @@ divides, shares differ by one at most, and on a wide world a share may be empty.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from rankup.errors import RankupError
+from rankup.runtime.data.samplers import SampledOrder
+from rankup.runtime.data.step_plan import StepPlan, cuts
 from rankup.runtime.seed import derive
 from rankup.strategies.batch_plan import BatchPlan
-
-if TYPE_CHECKING:
-    from rankup.runtime.data.samplers import SampledOrder
-
-
-class StepPlan(NamedTuple):
-    """One epoch. ``order``: int64 (samples,), their numbers in the data set; step ``k`` has those from ``starts[k]`` to
-    ``starts[k + 1]``. ``keys``: int64 (samples,), what each sample's random numbers are keyed on."""
-
-    order: torch.Tensor
-    starts: Sequence[int]
-    keys: torch.Tensor
-
-    @property
-    def steps(self) -> int:
-        return len(self.starts) - 1
-
-    def total(self, step: int) -> int:
-        """Samples in global batch ``step``."""
-        return self.starts[step + 1] - self.starts[step]
 
 
 @dataclass(frozen=True)
@@ -96,12 +76,6 @@ class Sharding:
         """(number, start, stop) of what this rank computes on at once, in a global batch of ``total`` samples: its
         micro-batches, or its virtual shards."""
         return BatchPlan(self.rank, self.world_size, self.fixed_parts).pieces(total, micro_batches)
-
-
-def cuts(length: int, global_batch: int, *, drop_last: bool) -> Sequence[int]:
-    """Where the steps of an epoch of ``length`` samples begin, and where the last one ends."""
-    whole = range(0, length + 1, global_batch)
-    return whole if drop_last or length % global_batch == 0 else [*whole, length]
 
 
 def smallest_share(plan: StepPlan, world_size: int, micro_batches: int, parts: int) -> tuple[int, bool]:

@@ -7,16 +7,13 @@ lead each rank elsewhere, so the optimizer gets that of the global batch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import torch
 from torch.optim import LBFGS, Optimizer
 
 from rankup.errors import RankupError
+from rankup.runtime.loop.gradients import Gradients
 from rankup.strategies import Strategy
-
-if TYPE_CHECKING:
-    from rankup.runtime.loop.gradients import Gradients
 
 
 def share_losses(optimizer: Optimizer, gradients: Gradients) -> None:
@@ -54,30 +51,3 @@ def check_closures(
     ):
         if given:
             raise RankupError("not-with-lbfgs", f"LBFGS cannot be used with {what}", hint=hint)
-
-
-def check_step(optimizer: Optimizer) -> None:
-    if isinstance(optimizer, LBFGS):
-        raise RankupError(
-            "lbfgs-needs-closure",
-            "run.step(opt) has no closure for LBFGS, which computes the loss several times per step",
-            hint="opt.step(closure); the closure clears the gradients, calls backward and returns the loss",
-            exit_code=1,
-        )
-
-
-def different_weights() -> RankupError:
-    return RankupError(
-        "closure-losses",
-        "the closure called run.backward for losses that are weighed differently, which do not add up to one loss of "
-        "the global batch",
-        hint="one run.backward per closure, for the loss that it returns",
-        exit_code=1,
-    )
-
-
-def weighed(loss: Any, weight: float) -> Any:
-    """``loss · weight``; 0 where it counts nothing, even if it is NaN."""
-    if isinstance(loss, torch.Tensor):
-        return loss.detach() * weight if weight else torch.zeros_like(loss.detach())
-    return loss * weight if weight else 0.0

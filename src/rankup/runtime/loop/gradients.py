@@ -18,17 +18,19 @@ from rankup.errors import RankupError
 from rankup.runtime.data.loaders import Batch
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.distributed.reduce import reduce_sum
-from rankup.runtime.loop.closures import check_step, different_weights, weighed
 from rankup.runtime.loop.gradient_guard import GradientGuard
 from rankup.runtime.loop.loss_scaling import LossScaler
 from rankup.runtime.loop.loss_weights import (
     check_reduction,
+    different_weights,
     mixed_counts,
     nothing_counted,
     scale_gradients,
     units_of,
     warn_uncounted,
+    weighed,
 )
+from rankup.runtime.loop.optimizer import check_step
 from rankup.runtime.loop.schedules import ScheduleGuard
 from rankup.runtime.seed import derive, seed_everything
 from rankup.strategies import Strategy
