@@ -17,6 +17,8 @@ from rankup.cli.resume_options import with_value
 from rankup_process import Started, script
 from snapshot_faults import saved
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 # Counts its starts in the run directory; the first one waits to be ended.
 COUNTING = """
 import os, pathlib, sys, time

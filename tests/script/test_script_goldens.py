@@ -1,6 +1,7 @@
 """Whole scripts: for each site, each shape of job that it is made for, and each launcher that it allows.
 
-``RANKUP_WRITE_GOLDENS=1 pytest tests/jobs/test_script_goldens.py`` writes them anew: read the diff before you keep it.
+``RANKUP_WRITE_GOLDENS=1 pytest tests/script/test_script_goldens.py`` writes them anew: read the diff before you
+keep it.
 """
 
 from __future__ import annotations

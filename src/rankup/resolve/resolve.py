@@ -1,6 +1,6 @@
 """From flags, a job.toml, a site and defaults to one job: the first of them that says something decides.
 
-A site's conditional defaults (``when.gpu``) win over its plain ones. What nobody said is derived (``derive.py``).
+A site's conditional defaults (``when.gpu``) win over its plain ones. What nobody said is derived (``defaults.py``).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rankup.core import shell
 from rankup.launchers.base import path_code
-from rankup.node_launchers.scripted import choose
+from rankup.node_launchers.agents import choose
 from rankup.schedulers.pbs import directives as pbs
 from rankup.schedulers.slurm import directives as slurm
 from rankup.script.environment import environment

@@ -8,7 +8,8 @@ from typing import cast
 from rankup.core.registry import lookup
 from rankup.launchers import SCRIPTED
 from rankup.launchers.base import ScriptLauncher, Start
-from rankup.node_launchers import scripted
+from rankup.node_launchers.agents import choose, node_launcher
+from rankup.node_launchers.base import Agents
 from rankup.script.environment import PREFIX, variables
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
@@ -57,7 +58,7 @@ def _start(spec: JobSpec, site: Site) -> list[str]:
     if _alone(spec):
         world = "export RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1 # what it reads who was made for torchrun"
         return [heading, world, *written]
-    fanout = scripted.choose(spec.fanout, site.scheduler) if spec.launcher == "torchrun" else ""
+    fanout = choose(spec.fanout, site.scheduler) if spec.launcher == "torchrun" else ""
     by_mpi = spec.launcher == "mpirun" or fanout == "mpiexec"
     if by_mpi and site.scheduler == "pbs" and site.mpi.kind == "openmpi" and spec.nodes > 1:
         heading = "\n".join(
@@ -72,15 +73,9 @@ def _start(spec: JobSpec, site: Site) -> list[str]:
         "# shellcheck disable=SC2016 # torchrun fills this in",
         f"export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE={PREFIX}",
     ]
-    agents = scripted.lines(
-        fanout,
-        written,
-        nodes=spec.nodes,
-        cpus=spec.agent_cpus,
-        given=variables(spec, site),
-        mpi=site.mpi.kind,
-    )
-    return [heading, *prefix, *agents]
+    start_agents = node_launcher(spec.fanout, site.scheduler, nodes=spec.nodes, mpi=site.mpi.kind)
+    agents = Agents(tuple(written), spec.nodes, spec.agent_cpus, variables(spec, site))
+    return [heading, *prefix, *start_agents(agents)]
 
 
 def rank_command(spec: JobSpec) -> tuple[str, ...]:
