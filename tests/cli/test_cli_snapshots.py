@@ -56,7 +56,7 @@ def test_ls_shows_what_was_set_aside_and_what_cannot_be_read(run, capsys):
 
 
 def test_a_run_without_snapshots_is_no_error_and_no_directory_is(tmp_path, capsys):
-    assert call(capsys, "ls", tmp_path)[:2] == (0, f"no snapshot in {tmp_path}\n")
+    assert call(capsys, "ls", tmp_path)[:2] == (0, f"no snapshots in {tmp_path}\n")
     code, _, err = call(capsys, "ls", tmp_path / "nothing")
     assert code == 2 and "[no-such-directory]" in err
 
@@ -93,7 +93,7 @@ def test_ls_and_verify_work_where_there_is_no_torch(run):
 
 def test_diff_names_what_differs_and_by_how_much(run, capsys):
     first, second = run / "snapshots" / "step-1", run / "snapshots" / "step-2"
-    assert call(capsys, "diff", first, first)[:2] == (0, "no difference\n")
+    assert call(capsys, "diff", first, first)[:2] == (0, "no differences\n")
     code, out, _ = call(capsys, "diff", first, run)
     lines = out.splitlines()
     assert code == 1
