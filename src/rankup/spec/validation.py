@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
 
+from rankup.core.nearest import did_you_mean
 from rankup.errors import RankupError
-
-# Flags that are repeated are called in the singular; a secret is an --env without a value.
-_FLAGS = {
-    "queue": "--queue",
-    "modules": "--module",
-    "binds": "--bind",
-    "directives": "--directive",
-    "secrets": "--env",
-}
+from rankup.spec.flag import Flag
+from rankup.spec.jobspec import JobSpec
 
 
-def flag(key: str) -> str:
-    """The flag that sets a key of ``JobSpec``: ``--cpus-per-task``."""
-    return _FLAGS.get(key, "--" + key.partition(".")[0].replace("_", "-"))
+def flag(key: str, of: str = "submit") -> str:
+    """The flag that sets a key of ``JobSpec`` in commands of this kind (see ``Flag``): ``--cpus-per-task``."""
+    key = key.partition(".")[0].replace("secrets", "env")  # a secret is an --env without a value
+    field = JobSpec.model_fields.get(key)
+    flags = [flag for flag in (field.metadata if field else ()) if isinstance(flag, Flag) and of in flag.of]
+    return next((flag.names[0] for flag in flags if flag.names), f"--{key.replace('_', '-')}")
 
 
 def check_keys(given: Iterable[str], known: Iterable[str], *, where: str) -> None:
@@ -30,10 +26,9 @@ def check_keys(given: Iterable[str], known: Iterable[str], *, where: str) -> Non
     known = list(known)
     for key in given:
         if key not in known:
-            close = get_close_matches(key.replace("-", "_"), known, n=1)
             raise RankupError(
                 "unknown-key",
-                f"there is no key {key!r}" + (f"; did you mean {close[0]!r}?" if close else ""),
+                f"there is no key {key!r}{did_you_mean(key.replace('-', '_'), known)}",
                 context=where,
                 hint=f"one of: {', '.join(known)}",
             )
@@ -61,10 +56,7 @@ def describe_error(error: ValidationError) -> tuple[str, str, str]:
 
 def _choice(value: Any, expected: str) -> tuple[str, str]:
     words = [word for word in expected.replace(" or ", ", ").replace("'", "").split(", ") if word]
-    close = get_close_matches(str(value), words, n=1)
-    return f"there is no {value!r}" + (
-        f"; did you mean {close[0]!r}?" if close else ""
-    ), f"one of: {', '.join(words)}"
+    return f"there is no {value!r}{did_you_mean(str(value), words)}", f"one of: {', '.join(words)}"
 
 
 def _quoted(value: Any) -> str:
