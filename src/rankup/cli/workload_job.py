@@ -7,10 +7,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rankup.cli.options import process_count
 from rankup.core.registry import target_of
 from rankup.errors import RankupError
-from rankup.run.execute import LocalJob
+from rankup.resolve.here import resolve_here
+from rankup.resolve.resolved import Resolved
 from rankup.train.options import TrainOptions
 from rankup.workloads import WORKLOADS
 
@@ -24,39 +24,28 @@ def require_torch() -> None:
         )
 
 
-def workload_job(
-    workload: str,
-    nproc_per_node: str,
-    *,
-    options: Mapping[str, Any],
-    name: str = "",
-    runs_root: Path = Path("runs"),
-    threads: int | None = None,
-    env: Mapping[str, str] | None = None,
-) -> tuple[LocalJob, TrainOptions]:
-    """The job that trains ``workload`` (a built-in name or ``module:Class``).
+def training_of(workload: str, options: Mapping[str, Any]) -> TrainOptions:
+    """How ``workload`` (a built-in name or ``module:Class``) is trained.
 
     ``options``: fields of ``TrainOptions`` as they were asked for; the workload's defaults fill in the others, in the
     ranks, where the workload is imported.
     """
     target = workload if ":" in workload else target_of("workload", workload, WORKLOADS)
-    short = workload.partition(":")[2] or workload
-    chosen = TrainOptions.asked(target, short, options)
-    nproc = process_count(nproc_per_node)
-    if nproc is None and chosen.strategy in ("none", "dp"):
+    return TrainOptions.asked(target, workload.partition(":")[2] or workload, options)
+
+
+def workload_job(training: TrainOptions, flags: Mapping[str, Any], file: Path | None = None) -> Resolved:
+    """The job that runs ``training``; ``flags`` by the keys of ``JobSpec``, over those of ``file``, a job.toml."""
+    nproc = flags.get("nproc_per_node")
+    if nproc is None and training.strategy in ("none", "dp"):
         nproc = 1  # whatever the number of GPUs: they are for one process
-    if nproc is not None and "global_batch" in options and chosen.global_batch < nproc:
+    if nproc is not None and "global_batch" in training.given and training.global_batch < nproc:
         raise RankupError(
             "global-batch-too-small",
-            f"a global batch of {chosen.global_batch} leaves nothing for some of {nproc} processes",
+            f"a global batch of {training.global_batch} leaves nothing for some of {nproc} processes",
             hint=f"--global-batch is the batch of all processes together: at least {nproc}",
         )
-    job = LocalJob(
-        command=("-m", "rankup.train", chosen.to_json()),
-        name=name or short,
-        nproc=nproc,
-        runs_root=runs_root,
-        threads=threads,
-        env=env or {},
-    )
-    return job, chosen
+    asked = dict(flags) if nproc is None else {**flags, "nproc_per_node": nproc}
+    if file is None:
+        asked.setdefault("name", training.name)
+    return resolve_here(asked, command=("-m", "rankup.train", training.to_json()), file=file)

@@ -25,11 +25,7 @@ def meets(spec: JobSpec) -> bool:
 
 
 def _alone(spec: JobSpec) -> bool:
-    return spec.launcher == "single" and _is_python(spec)
-
-
-def _is_python(spec: JobSpec) -> bool:
-    return spec.command[0] == "-m" or spec.command[0].endswith(".py")
+    return spec.launcher == "single" and spec.is_python
 
 
 def start(spec: JobSpec, site: Site) -> list[str]:
@@ -40,8 +36,8 @@ def start(spec: JobSpec, site: Site) -> list[str]:
 def _start(spec: JobSpec, site: Site) -> list[str]:
     how = Start(
         scheduler=site.scheduler,
-        command=rank_command(spec),
-        python=_python(spec),
+        command=spec.rank_command,
+        python=spec.interpreter,
         torchrun=site.containers.torchrun if spec.container else "torchrun",
         inside=_inside(spec, site),
         nodes=spec.nodes,
@@ -83,11 +79,6 @@ def _start(spec: JobSpec, site: Site) -> list[str]:
     return [heading, *prefix, *agents]
 
 
-def rank_command(spec: JobSpec) -> tuple[str, ...]:
-    """What one rank executes: Python for ``*.py`` and ``-m``, anything else as it is."""
-    return (_python(spec), *spec.command) if _is_python(spec) else spec.command
-
-
 def _ending(spec: JobSpec, site: Site) -> list[str]:
     """How this script tells the ranks to end, and whether they have been TOLD whenever it has been told itself."""
     if site.scheduler != "slurm" or spec.launcher == "mpirun":
@@ -98,12 +89,6 @@ def _ending(spec: JobSpec, site: Site) -> list[str]:
         'end_ranks() { scancel --signal=TERM "$SLURM_JOB_ID" || kill -TERM "$workers"; }',
         "TOLD=yes",
     ]
-
-
-def _python(spec: JobSpec) -> str:
-    """A virtual environment is activated outside of a container; inside it is its Python that makes it one."""
-    inside = spec.container and spec.venv and spec.python == "python"
-    return f"{spec.venv}/bin/python" if inside else spec.python
 
 
 def sampler(spec: JobSpec, site: Site) -> list[str]:

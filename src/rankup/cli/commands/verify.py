@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rankup.cli import console
+from rankup.cli.job_options import SCRIPT_LAST, flags_from, some_job_options
 from rankup.cli.options import JsonOption
+from rankup.cli.shared_options import taking
 from rankup.cli.target_parser import script_or_workload_job
 from rankup.cli.workload_job import require_torch
 from rankup.core.rundir import RunDir
@@ -22,8 +23,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 # Options end at the script or workload: everything after it is its own.
-@app.command("verify", context_settings={"allow_interspersed_args": False})
+@app.command("verify", context_settings=SCRIPT_LAST)
+@taking(some_job_options("run", "threads", "runs_root"))
 def verify_command(
+    context: typer.Context,
     command: Annotated[
         list[str], typer.Argument(metavar="SCRIPT|WORKLOAD [ARGS…]", help="as for rankup run, rankup train")
     ],
@@ -36,17 +39,15 @@ def verify_command(
     ] = "",
     nproc_per_node: Annotated[int, typer.Option(min=1, help="processes of the training")] = 1,
     seed: Annotated[int, typer.Option(help="chooses where to interrupt")] = 0,
-    threads: Annotated[int | None, typer.Option(help="per process; default: cores / processes")] = None,
-    runs_root: Annotated[Path, typer.Option(help="where run directories are made")] = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
     """Train twice uninterrupted, once with kills, once on other numbers of processes; name what differs, and why."""
     require_torch()
     worlds = _worlds(world)
-    job = script_or_workload_job(command, threads, runs_root)
-    folder = RunDir.create(runs_root, f"verify-{job.name}").path
+    job = script_or_workload_job(command, flags_from(context, but="nproc_per_node"))
+    folder = RunDir.create(job.spec.runs_root, f"verify-{job.spec.name}").path
     plan = VerifyPlan(nproc_per_node, kills, worlds, steps, seed)
-    proof = verify(Attempts(job, folder, Lines()), plan, python=job.python)
+    proof = verify(Attempts(job, folder, Lines()), plan, python=job.spec.python)
     if as_json:
         console.print_json(as_dict(proof, str(folder)))
     else:
