@@ -15,6 +15,7 @@ from pathlib import Path
 from rankup.core.files import make_folder
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
+from rankup.findings.text import text_lines
 from rankup.resolve.resolved import FLAG, Resolved
 from rankup.run import handshake
 from rankup.run.agents import run_agents
@@ -144,7 +145,7 @@ class _Execution:
         except RankupError as error:
             write_outcome(run, "failed", {"outcome": "failed", **error.as_dict()})
             raise
-        for line in agreement.notes:
+        for line in text_lines(agreement.findings):
             note(line)
         if run is None:
             run = _shared_or_own(spec.runs_root / spec.name / agreement.run_id)
