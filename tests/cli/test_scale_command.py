@@ -104,8 +104,8 @@ def trains(runs: Path, number: int) -> bool:
         (["--nproc-per-node", "2"], "nothing-to-compare"),
         (["--precision", "fp8"], "bad-option"),
         (["--set", "dropout"], "bad-setting"),
-        (["--name", "../elsewhere"], "bad-run-name"),
-        (["--threads", "0"], "bad-thread-count"),
+        (["--name", "../elsewhere"], "bad-name"),
+        (["--threads", "0"], "bad-threads"),
     ],
 )
 def test_a_mistake_is_one_error_before_anything_runs(args, code, tmp_path, capsys):

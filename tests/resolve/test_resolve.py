@@ -8,7 +8,7 @@ import pytest
 
 from asking import ask
 from rankup.errors import RankupError
-from rankup.spec.jobspec import JobSpec
+from rankup.spec.jobspec import BY_HAND, JobSpec
 
 
 def test_each_source_wins_over_the_next_and_is_named(tmp_path):
@@ -29,7 +29,7 @@ def test_each_source_wins_over_the_next_and_is_named(tmp_path):
 
 def test_every_value_has_an_origin_and_nothing_else_has(tmp_path):
     resolved = ask(tmp_path, site="local")
-    assert set(resolved.origin) == {"site", *JobSpec.model_fields} - {"env"}
+    assert set(resolved.origin) == {"site", *JobSpec.model_fields} - {"env", *BY_HAND}
 
 
 def test_variables_are_merged_by_name_and_lists_are_replaced(tmp_path):
@@ -202,5 +202,5 @@ def test_conda_and_a_container_are_two_pythons(tmp_path):
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path):
-    with pytest.raises(RankupError, match="not valid UTF-8"):
+    with pytest.raises(RankupError, match="not UTF-8"):
         ask(tmp_path, "train.py", "caf\udce9")

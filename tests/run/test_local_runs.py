@@ -68,7 +68,7 @@ def test_a_killed_run_goes_on_in_its_directory_as_it_was_asked_for(folder, capfd
     assert (code, out) == (0, "rank 0 start 2\n"), err
     assert first.run_dir == path  # there is one run directory still
     assert (path / "starts").read_text() == "a b --lr 1\n" * 2
-    assert "threads_per_process = 3\n" in (path / "job.toml").read_text()
+    assert "threads = 3\n" in (path / "job.toml").read_text()
     assert (path / "outcome").read_text() == "done\n"
     shown = (path / "logs" / "rank-0.out").read_text().splitlines()
     assert (shown[0], shown[-1]) == ("rank 0 start 1", "rank 0 start 2")

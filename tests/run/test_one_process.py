@@ -12,7 +12,8 @@ import time
 
 import pytest
 
-from rankup.run.execute import LocalJob, SilentView, execute
+from rankup.resolve.here import resolve_here
+from rankup.run.execute import SilentView, execute
 from rankup_process import Started, processes_mentioning, script
 
 pytestmark = pytest.mark.usefixtures("warm_python")
@@ -182,14 +183,8 @@ def test_execute_gives_lines_ticks_and_a_result(tmp_path):
 
     script(tmp_path, "import os; print(os.environ['EXTRA'])")
     screen = Screen()
-    job = LocalJob(
-        (str(tmp_path / "script.py"),),
-        name="x",
-        nproc=1,
-        nnodes=1,
-        runs_root=tmp_path / "r",
-        env={"EXTRA": "7"},
-    )
+    flags = {"name": "x", "nproc_per_node": 1, "nodes": 1, "runs_root": tmp_path / "r", "env": {"EXTRA": "7"}}
+    job = resolve_here(flags, command=(str(tmp_path / "script.py"),))
     result = execute(job, screen)
     assert (result.code, result.error, result.failed_rank, result.worker_code) == (0, None, None, None)
     assert screen.lines == [(None, "out", "7")]

@@ -14,7 +14,7 @@ from rankup.core.arrays import indices, task_folder, task_id
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.resolve.job_toml import read_job_file
-from rankup.run.attempts import attempts, table
+from rankup.run.attempts import attempts
 from rankup.spec.jobspec import JobSpec
 
 # 123, 123_4, 123.head, 123[4].head, 123;cluster
@@ -80,19 +80,6 @@ class LocalRun(SubmittedRun):
         return [words[1:2] for words in attempts(self.run) if len(words) > 1]
 
 
-def load_local(path: Path) -> LocalRun:
-    """The run of ``rankup run`` in the directory ``path``."""
-    job = table(path, "job")
-    command = tuple(map(str, job.get("command", ()))) or ("?",)
-    launcher = str(job.get("launcher", "single"))
-    # Not validated: it has run, and may be more than a job may have.
-    spec = JobSpec.model_construct(
-        command=command, name=str(job.get("name", path.parent.name)), folder=Path(str(job.get("folder", "/"))),
-        launcher=launcher, nproc_per_node=int(job.get("nproc_per_node", 1)),
-    )  # fmt: skip
-    return LocalRun(RunDir(path.absolute()), spec, "run", "")
-
-
 def load(path: Path) -> SubmittedRun:
     """The run in the directory ``path``. Raises ``RankupError`` if no job was submitted from it."""
     path = path.absolute()
@@ -102,9 +89,8 @@ def load(path: Path) -> SubmittedRun:
             f"no permission to read the run directory {str(path)!r}",
             hint="only the owner of a run may read it; `ls -ld` shows the owner",
         )
-    if is_local(path):
-        return load_local(path)
-    if not (path / "jobs").exists() or not (path / "job.toml").exists():
+    local = is_local(path)
+    if not local and not ((path / "jobs").exists() and (path / "job.toml").exists()):
         raise RankupError(
             "not-submitted",
             f"no job was submitted from {str(path)!r}",
@@ -114,6 +100,8 @@ def load(path: Path) -> SubmittedRun:
     try:
         # "" in the file means that no value was given.
         spec = JobSpec(**{key: value for key, value in tables["job"].items() if value != ""})
+        if local:
+            return LocalRun(RunDir(path), spec, "run", "")
         site = tables["site"]
         return SubmittedRun(RunDir(path), spec, site["scheduler"], site["name"])
     except (ValidationError, KeyError) as error:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import model_validator
 
 from rankup.findings.engine import FactMissing
+from rankup.resolve.layers import Layer
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
 
@@ -22,6 +23,10 @@ class JobFacts:
     site: Site
     origin: Mapping[str, str]
     env: Mapping[str, str]
+
+    @classmethod
+    def of(cls, spec: JobSpec, site: Site, values: Layer, env: Mapping[str, str]) -> JobFacts:
+        return cls(spec, site, {key: origin for key, (_, origin) in values.items()}, env)
 
 
 class PartialJob(JobSpec):

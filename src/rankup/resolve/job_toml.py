@@ -1,7 +1,8 @@
 """``job.toml``: a job as a file, written into every run directory, and read where one is given.
 
 ``[job]`` holds the keys of ``JobSpec``; ``script`` and ``args`` are a friendlier ``command``. ``[job.env]`` holds
-variables, ``[site]`` the site's name, and ``[origin]``, which only rankup writes, where each value came from.
+variables, ``[site]`` the site's name, and ``[origin]``, which only rankup writes, where each value came from. That of
+``rankup run`` has no site, and no keys that are nothing to such a run.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ def job_toml(resolved: Resolved) -> str:
     spec = resolved.spec
     job: dict[str, Any] = {}
     for key in JobSpec.model_fields:
+        if key not in resolved.origin and key != "env":
+            continue
         value = getattr(spec, key)
         if key in DURATIONS:
             job[key] = "" if value is None else clock(value)  # "": none, whatever the site's default
@@ -77,8 +80,8 @@ def job_toml(resolved: Resolved) -> str:
             job[key] = "" if value is None else size(value)
         elif key != "env":
             job[key] = str(value) if isinstance(value, Path) else value
-    site = {"name": resolved.site.name, "scheduler": resolved.site.scheduler}
-    tables: dict[str, Mapping[str, Any]] = {
-        "job": job, "job.env": spec.env, "site": site, "origin": resolved.origin
-    }  # fmt: skip
+    tables: dict[str, Mapping[str, Any]] = {"job": job, "job.env": spec.env}
+    if resolved.site.name:
+        tables["site"] = {"name": resolved.site.name, "scheduler": resolved.site.scheduler}
+    tables["origin"] = resolved.origin
     return "\n".join(toml_table(name, values) for name, values in tables.items())

@@ -13,9 +13,9 @@ import shutil
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 
+from rankup.core.nearest import nearest
 from rankup.findings.engine import Source
 from rankup.findings.finding import Finding, Severity
 from rankup.resolve.facts import JobFacts
@@ -38,7 +38,7 @@ def _script(facts: JobFacts) -> Iterator[Finding]:
     yield Finding(
         "script-not-found",
         Severity.ERROR,
-        f"there is no script {first!r}{did_you_mean(Path(first), spec.folder)}",
+        f"there is no script {first!r}{nearest_script(Path(first), spec.folder)}",
         place=f"looked in {path.parent}",
     )
 
@@ -69,15 +69,33 @@ def _module(facts: JobFacts) -> Iterator[Finding]:
             )
 
 
-PROGRAM: Mapping[str, Source[JobFacts]] = {"script-not-found": _script, "module-not-found": _module}
+def _text(facts: JobFacts) -> Iterator[Finding]:
+    """A script and a job.toml are UTF-8; ``rankup run`` takes any bytes."""
+    spec = facts.spec
+    paths = (str(spec.folder), str(spec.runs_root))
+    for text in (*spec.command, *spec.env.values(), *spec.pre, spec.python, *paths):
+        if any(0xD800 <= ord(c) < 0xE000 for c in text):
+            yield Finding(
+                "bad-text",
+                Severity.ERROR,
+                f"{text!r} is not UTF-8, which a job's script and its job.toml must be",
+                fix="give it another name; rankup run takes it as it is",
+            )
 
 
-def did_you_mean(script: Path, folder: Path) -> str:
-    """ "; did you mean 'train.py'?" for the file beside ``script`` with the nearest name; "" if none is near."""
+PROGRAM: Mapping[str, Source[JobFacts]] = {
+    "script-not-found": _script,
+    "module-not-found": _module,
+    "bad-text": _text,
+}
+
+
+def nearest_script(script: Path, folder: Path) -> str:
+    """``"; did you mean 'train.py'?"`` for the file beside ``script`` with the nearest name; "" if none is near."""
     beside = (folder / script).parent
     names = [path.name for path in beside.iterdir() if path.is_file()] if beside.is_dir() else []
-    close = get_close_matches(script.name, names, n=1)
-    return f"; did you mean {str(script.with_name(close[0]))!r}?" if close else ""
+    close = nearest(script.name, names)
+    return f"; did you mean {str(script.with_name(close))!r}?" if close else ""
 
 
 def has_module(name: str, path: Iterable[str]) -> bool:

@@ -11,7 +11,8 @@ from typing import Protocol
 from rankup.errors import RankupError
 from rankup.findings.error import findings_of
 from rankup.findings.finding import Finding
-from rankup.run.execute import LocalJob, Result, View, execute
+from rankup.resolve.resolved import Resolved
+from rankup.run.execute import Result, View, execute
 from rankup.scale.grid import Trial, count_of
 from rankup.scale.measured import Measured, read_run
 
@@ -35,10 +36,10 @@ class Study:
 
 def measure(
     turns: Sequence[Trial],
-    job_of: Callable[[Trial], LocalJob],
+    job_of: Callable[[Trial], Resolved],
     progress: StudyView,
     *,
-    execute: Callable[[LocalJob, View], Result] = execute,
+    execute: Callable[[Resolved, View], Result] = execute,
 ) -> Study:
     """Run all ``turns`` in order, and stop at the first run that fails.
 

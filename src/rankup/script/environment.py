@@ -8,6 +8,7 @@ from __future__ import annotations
 from rankup.launchers.base import code, path_code
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
+from rankup.spec.variables import variables as ours
 
 # torchrun puts this before each line of a rank; the rank is the global one.
 PREFIX = "'[rank ${rank}] '"
@@ -38,18 +39,8 @@ class _Own(str):
 
 def variables(spec: JobSpec, site: Site) -> dict[str, str]:
     """What the ranks find in their environment; the job's words win over the site's, and both over ours."""
-    ours = {"PYTHONUNBUFFERED": "1"}  # a log that is empty until the end is no log
-    if spec.cpus_per_task:
-        ours["OMP_NUM_THREADS"] = str(spec.cpus_per_task)  # torchrun would say 1
-    if spec.gpus_per_node == 0 and spec.world_size > 1:
-        # Without it Accelerate and Hugging Face's Trainer find no GPU, and make each rank a world of its own.
-        ours["ACCELERATE_USE_CPU"] = "1"
-    if site.node.interface:
-        ours["NCCL_SOCKET_IFNAME"] = ours["GLOO_SOCKET_IFNAME"] = site.node.interface
-    if spec.nccl_debug:
-        ours["NCCL_DEBUG"] = "INFO"
-        ours["NCCL_DEBUG_SUBSYS"] = "INIT,NET,ENV"
-    return {**ours, **site.env, **spec.env}
+    interface = dict.fromkeys(("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"), site.node.interface)
+    return {**ours(spec, gpus=spec.gpus_per_node, interface=interface), **site.env, **spec.env}
 
 
 def _threads(spec: JobSpec, site: Site) -> list[str]:

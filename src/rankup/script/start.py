@@ -26,19 +26,15 @@ def meets(spec: JobSpec) -> bool:
 
 
 def _alone(spec: JobSpec) -> bool:
-    return spec.launcher == "single" and _is_python(spec)
-
-
-def _is_python(spec: JobSpec) -> bool:
-    return spec.command[0] == "-m" or spec.command[0].endswith(".py")
+    return spec.launcher == "single" and spec.is_python
 
 
 def start(spec: JobSpec, site: Site) -> AgentsScript:
     """Bash that starts all ranks in the background, and sets ``workers``."""
     how = Start(
         scheduler=site.scheduler,
-        command=rank_command(spec),
-        python=_python(spec),
+        command=spec.rank_command,
+        python=spec.interpreter,
         torchrun=site.containers.torchrun if spec.container else "torchrun",
         inside=_inside(spec, site),
         nodes=spec.nodes,
@@ -72,17 +68,6 @@ def uses_pbs_rsh(spec: JobSpec, site: Site) -> bool:
     fanout = choose(spec.fanout, site.scheduler) if spec.launcher == "torchrun" else ""
     by_mpi = spec.launcher == "mpirun" or fanout == "mpiexec"
     return by_mpi and site.scheduler == "pbs" and site.mpi.kind == "openmpi" and spec.nodes > 1
-
-
-def rank_command(spec: JobSpec) -> tuple[str, ...]:
-    """What one rank executes: Python for ``*.py`` and ``-m``, anything else as it is."""
-    return (_python(spec), *spec.command) if _is_python(spec) else spec.command
-
-
-def _python(spec: JobSpec) -> str:
-    """A virtual environment is activated outside of a container; inside it is its Python that makes it one."""
-    inside = spec.container and spec.venv and spec.python == "python"
-    return f"{spec.venv}/bin/python" if inside else spec.python
 
 
 def sampler(spec: JobSpec, site: Site) -> list[str]:

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
 
+from rankup.core.nearest import did_you_mean
 from rankup.findings.error import raise_errors
 from rankup.findings.finding import Finding, Severity
-from rankup.spec.jobspec import ContradictionError
-
-# Flags that are repeated are called in the singular; a secret is an --env without a value.
-_FLAGS = {
-    "queue": "--queue",
-    "modules": "--module",
-    "binds": "--bind",
-    "directives": "--directive",
-    "secrets": "--env",
-}
+from rankup.spec.flag import Flag
+from rankup.spec.jobspec import ContradictionError, JobSpec
 
 
-def flag(key: str) -> str:
-    """The flag that sets a key of ``JobSpec``: ``--cpus-per-task``."""
-    return _FLAGS.get(key, "--" + key.partition(".")[0].replace("_", "-"))
+def flag(key: str, of: str = "submit") -> str:
+    """The flag that sets a key of ``JobSpec`` in commands of this kind (see ``Flag``): ``--cpus-per-task``."""
+    key = key.partition(".")[0].replace("secrets", "env")  # a secret is an --env without a value
+    field = JobSpec.model_fields.get(key)
+    flags = [flag for flag in (field.metadata if field else ()) if isinstance(flag, Flag) and of in flag.of]
+    return next((flag.names[0] for flag in flags if flag.names), f"--{key.replace('_', '-')}")
 
 
 def unknown_keys(given: Iterable[str], known: Iterable[str], *, where: str) -> Iterator[Finding]:
@@ -32,11 +27,10 @@ def unknown_keys(given: Iterable[str], known: Iterable[str], *, where: str) -> I
     known = list(known)
     for key in given:
         if key not in known:
-            close = get_close_matches(key.replace("-", "_"), known, n=1)
             yield Finding(
                 "unknown-key",
                 Severity.ERROR,
-                f"unknown key {key!r}" + (f"; did you mean {close[0]!r}?" if close else ""),
+                f"unknown key {key!r}{did_you_mean(key.replace('-', '_'), known)}",
                 place=where,
                 fix=f"one of: {', '.join(known)}",
             )
@@ -89,10 +83,7 @@ def _describe(first: dict[str, Any]) -> tuple[str, str, str]:
 
 def _choice(value: Any, expected: str) -> tuple[str, str]:
     words = [word for word in expected.replace(" or ", ", ").replace("'", "").split(", ") if word]
-    close = get_close_matches(str(value), words, n=1)
-    return f"unknown value {value!r}" + (
-        f"; did you mean {close[0]!r}?" if close else ""
-    ), f"one of: {', '.join(words)}"
+    return f"unknown value {value!r}{did_you_mean(str(value), words)}", f"one of: {', '.join(words)}"
 
 
 def _quoted(value: Any) -> str:

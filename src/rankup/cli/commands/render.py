@@ -18,7 +18,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command("render", context_settings=SCRIPT_LAST)
-@job_options
+@job_options("submit")
 def render_command(
     context: typer.Context,
     run_dir: Annotated[

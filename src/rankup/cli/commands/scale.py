@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rankup.cli import console
+from rankup.cli.job_options import flags_from
 from rankup.cli.log_view import LineView
 from rankup.cli.options import JsonOption
+from rankup.cli.target_parser import training_asked
 from rankup.cli.training_options import training_from, training_options
 from rankup.cli.workload_job import require_torch, workload_job
 from rankup.core.units import duration
@@ -28,9 +29,6 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def scale(
     context: typer.Context,
     workload: str,
-    threads: int | None,
-    name: str,
-    runs_root: Path,
     nproc_per_node: Annotated[
         str, typer.Option(metavar="N,N,…", help="numbers of processes; the smallest is the baseline")
     ] = "1,2",
@@ -46,18 +44,11 @@ def scale(
     require_torch()
     counts = parse_process_counts(nproc_per_node)
     order = trials(counts, repeats)
-    options = training_from(context)
-    jobs = {
-        turn: workload_job(
-            workload,
-            str(turn.processes),
-            name=name,
-            runs_root=runs_root,
-            threads=threads,
-            options={**options, "dry_run": turn.repeat == 0, "snapshot_every": "off"},
-        )[0]
-        for turn in order
-    }
+    flags, jobs = flags_from(context, but="nproc_per_node"), {}
+    for turn in order:
+        asked = {**training_from(context), "dry_run": turn.repeat == 0, "snapshot_every": "off"}
+        training, file = training_asked(workload, asked)
+        jobs[turn] = workload_job(training, {**flags, "nproc_per_node": turn.processes}, file)
     here = Machine.here()
     study = measure(order, jobs.__getitem__, TrialLines())
     made = report(study, here)

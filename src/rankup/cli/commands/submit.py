@@ -26,7 +26,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command("submit", context_settings=SCRIPT_LAST)
-@job_options
+@job_options("submit")
 def submit_command(
     context: typer.Context,
     follow: Annotated[bool, typer.Option("--follow", help="print the log until the job has ended")] = False,

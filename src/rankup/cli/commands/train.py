@@ -12,8 +12,11 @@ from typing import Annotated
 import typer
 
 from rankup.cli import console
-from rankup.cli.options import JsonOption, NprocOption, ResumeWithOption, resume_variables
+from rankup.cli.job_options import RESUME_WITH, flags_from, some_job_options
+from rankup.cli.options import JsonOption
 from rankup.cli.resume_options import end_lines
+from rankup.cli.shared_options import taking
+from rankup.cli.target_parser import training_asked
 from rankup.cli.training_options import training_from, training_options
 from rankup.cli.workload_job import require_torch, workload_job
 from rankup.core.records import read_records
@@ -26,14 +29,11 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()
+@taking([*some_job_options("run", "nproc_per_node"), RESUME_WITH])
 @training_options
 def train(
     context: typer.Context,
     workload: str,
-    threads: int | None,
-    name: str,
-    runs_root: Path,
-    nproc_per_node: NprocOption = "auto",
     target_accuracy: Annotated[
         float | None,
         typer.Option(
@@ -62,7 +62,6 @@ def train(
         Path | None, typer.Option(metavar="FILE", help="write the state_dict to this file at the end")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="train and test one batch only")] = False,
-    resume_with: ResumeWithOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train a workload, evaluate it after each epoch, and print a summary at the end.
@@ -75,21 +74,14 @@ def train(
             "no-tensorboard", "tensorboard is not installed", hint="pip install 'rankup[report]'"
         )
     bar = sys.stdout.isatty() and not as_json
-    job, options = workload_job(
-        workload,
-        nproc_per_node,
-        name=name,
-        runs_root=runs_root,
-        threads=threads,
-        env=resume_variables(resume_with),
-        options={**training_from(context), "bar": bar},
-    )
+    options, file = training_asked(workload, {**training_from(context), "bar": bar})
     # A launcher has started us once per rank already, or a job's script has: then its run directory is ours.
     if World.detect().world_size > 1 or os.environ.get(RUN_DIR_VARIABLE):
         from rankup.train.__main__ import work
 
         work(options)
         return
+    job = workload_job(options, flags_from(context), file)
     from rankup.cli.progress import BarView, PlainView
 
     with ExitStack() as stack:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rankup.cli import console
+from rankup.cli.job_options import SCRIPT_LAST, flags_from, some_job_options
 from rankup.cli.options import JsonOption
+from rankup.cli.shared_options import taking
 from rankup.cli.target_parser import script_or_workload_job
 from rankup.cli.workload_job import require_torch
+from rankup.core.arrays import parse_numbers
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.verify.attempts import Attempts
@@ -22,8 +25,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 # Options end at the script or workload: everything after it is its own.
-@app.command("verify", context_settings={"allow_interspersed_args": False})
+@app.command("verify", context_settings=SCRIPT_LAST)
+@taking(some_job_options("run", "threads", "runs_root"))
 def verify_command(
+    context: typer.Context,
     command: Annotated[
         list[str],
         typer.Argument(
@@ -45,12 +50,6 @@ def verify_command(
     ] = "",
     nproc_per_node: Annotated[int, typer.Option(min=1, metavar="P", help="processes of the training")] = 1,
     seed: Annotated[int, typer.Option(metavar="S", help="seed of the points where it is interrupted")] = 0,
-    threads: Annotated[
-        int | None, typer.Option(metavar="T", help="threads per process; default: cores / processes")
-    ] = None,
-    runs_root: Annotated[Path, typer.Option(metavar="DIR", help="directory of the run directories")] = Path(
-        "runs"
-    ),
     as_json: JsonOption = False,
 ) -> None:
     """Prove that a training resumes exactly: train it, kill it, resume it, compare every step.
@@ -60,10 +59,10 @@ def verify_command(
     """
     require_torch()
     worlds = _worlds(world)
-    job = script_or_workload_job(command, threads, runs_root)
-    folder = RunDir.create(runs_root, f"verify-{job.name}").path
+    job = script_or_workload_job(command, flags_from(context, but="nproc_per_node"))
+    folder = RunDir.create(job.spec.runs_root, f"verify-{job.spec.name}").path
     plan = VerifyPlan(nproc_per_node, kills, worlds, steps, seed)
-    proof = verify(Attempts(job, folder, Lines()), plan, python=job.python)
+    proof = verify(Attempts(job, folder, Lines()), plan, python=job.spec.python)
     if as_json:
         console.print_json(as_dict(proof, str(folder)))
     else:
@@ -73,14 +72,17 @@ def verify_command(
 
 
 def _worlds(text: str) -> tuple[int, ...]:
-    counts = [part.strip() for part in text.split(",")] if text else []
-    if any(not count.isdecimal() or int(count) < 1 for count in counts) or len(counts) == 1:
-        raise RankupError(
-            "bad-world",
-            f"--world must be at least two numbers of processes, got {text!r}",
-            hint="e.g. --world 1,2 starts on one process, stops, and resumes on two",
-        )
-    return tuple(map(int, counts))
+    if not text:
+        return ()
+    with contextlib.suppress(ValueError):
+        counts = parse_numbers(text)
+        if len(counts) > 1:
+            return tuple(counts)
+    raise RankupError(
+        "bad-world",
+        f"--world must be at least two numbers of processes, got {text!r}",
+        hint="e.g. --world 1,2 starts on one process, stops, and resumes on two",
+    )
 
 
 class Lines:
