@@ -7,14 +7,14 @@ import typer
 
 from rankup.cli.job_options import SCRIPT_LAST, explain, flags_from, job_options, resolved_from
 from rankup.errors import RankupError
-from rankup.spec.jobspec import JobSpec
+from rankup.spec.jobspec import BY_HAND, JobSpec
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 answers = []
 
 
 @app.command(context_settings=SCRIPT_LAST)
-@job_options
+@job_options("submit")
 def command(context: typer.Context, mine: bool = False, run: bool = True) -> None:
     """A command with options of its own."""
     answers.append((flags_from(context), mine, resolved_from(context) if run else None))
@@ -72,6 +72,7 @@ GIVEN = {
     "python": (["--python", "python3.12"], "python3.12"),
     "max_requeues": (["--max-requeues", "0"], 0),
     "stop_before": (["--stop-before", "10m"], "10m"),
+    "threads": (["--threads", "4"], 4),
     "mail": (["--mail", "a@b.c"], "a@b.c"),
     "after": (["--after", "12", "--after", "13"], ("12", "13")),
     "array": (["--array", "0-9%2"], "0-9%2"),
@@ -90,7 +91,7 @@ def test_every_option_is_the_key_of_its_name(key):
 
 def test_every_key_of_a_job_has_an_option_but_for_its_place_and_command(folder):
     flags, *_ = ask("--no-run", "--runs-root", "r", "train.py")
-    assert JobSpec.model_fields.keys() - GIVEN.keys() - flags.keys() == {"command", "folder"}
+    assert JobSpec.model_fields.keys() - GIVEN.keys() - flags.keys() == {"command", "folder", *BY_HAND}
 
 
 def test_an_empty_value_asks_for_none():
@@ -102,7 +103,8 @@ def test_a_command_keeps_its_own_options():
     assert ask("--mine", "train.py")[1] is True
 
 
-def test_m_names_a_module():
+def test_m_names_a_module(folder):
+    (folder / "pkg").mkdir()
     assert ask("-m", "pkg.job", "--lr", "1")[2].spec.command == ("-m", "pkg.job", "--lr", "1")
 
 
@@ -133,4 +135,4 @@ def test_explain_says_where_each_value_came_from():
     assert rows["time"].endswith("flag")
     assert rows["conda"].endswith("site della")
     assert "'b c'" in rows["env.A"]
-    assert rows.keys() >= JobSpec.model_fields.keys() - {"env"}
+    assert rows.keys() >= JobSpec.model_fields.keys() - {"env", *BY_HAND}

@@ -36,7 +36,7 @@ def folder(tmp_path, monkeypatch):
         (["--node-rank", "1", "script.py"], "incomplete-nodes"),
         (["--nnodes", "2", "--node-rank", "0", "--rdzv-endpoint", "host", "script.py"], "bad-endpoint"),
         (["--runs-root", "script.py/runs", "script.py"], "unwritable-directory"),
-        (["--name", "../x", "script.py"], "bad-run-name"),
+        (["--name", "../x", "script.py"], "bad-name"),
         ([], "no-script"),
     ],
 )

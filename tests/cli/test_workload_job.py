@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from rankup.cli.workload_job import workload_job
+from rankup.cli.workload_job import training_of, workload_job
+from rankup.resolve import here
 
 
 @pytest.mark.parametrize(
     ("strategy", "asked", "processes"),
-    [("none", "auto", 1), ("dp", "auto", 1), ("ddp", "auto", None), ("dp", "2", 2)],
+    [("none", {}, 1), ("dp", {}, 1), ("ddp", {}, 4), ("dp", {"nproc_per_node": 2}, 2)],
 )
-def test_strategies_of_one_process_get_one_however_many_gpus_there_are(strategy, asked, processes):
-    job, _ = workload_job("mnist-cnn", asked, options={"strategy": strategy})
-    assert job.nproc == processes
+def test_strategies_of_one_process_get_one_however_many_gpus_there_are(
+    monkeypatch, strategy, asked, processes
+):
+    monkeypatch.setattr(here, "count_gpus", lambda env: 4)
+    job = workload_job(training_of("mnist-cnn", {"strategy": strategy}), asked)
+    assert job.spec.nproc_per_node == processes

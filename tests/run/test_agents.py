@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from rankup.core.rundir import RunDir
 from rankup.node_launchers.base import NODE_RANK, AgentLaunch
+from rankup.resolve.here import resolve_here
 from rankup.run import agents
 from rankup.run.allocation import Allocation
-from rankup.run.job import LocalJob
 from rankup_process import Started, script
+
+pytestmark = pytest.mark.usefixtures("warm_python")
 
 SRUN = """#!/bin/bash
 echo "$@" >srun-arguments
@@ -131,8 +134,11 @@ def test_asking_to_be_requeued_is_no_failure_to_srun(tmp_path):
     assert "--cpus-per-task=2" in (tmp_path / "srun-arguments").read_text()
 
 
-def test_an_agent_is_rankup_run_by_hand():
-    job = LocalJob(("train.py", "--nnodes", "9"), nproc=4, max_restarts=1, python="/py", threads=2)
+def test_an_agent_is_rankup_run_by_hand(tmp_path, monkeypatch):
+    (tmp_path / "train.py").touch()
+    monkeypatch.setattr(sys, "executable", "/py")
+    flags = {"nproc_per_node": 4, "max_restarts": 1, "threads": 2}
+    job = resolve_here(flags, command=("train.py", "--nnodes", "9"), folder=tmp_path)
     allocation = Allocation("slurm", "7", ("a", "b"), inside=False)
     assert agents.agent_command(job, allocation, RunDir(Path("/runs/x"))) == (
         *("/py", "-m", "rankup", "run", "--nnodes=2", "--node-rank", NODE_RANK),

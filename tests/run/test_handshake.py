@@ -8,10 +8,10 @@ import threading
 import pytest
 
 from rankup.errors import RankupError
+from rankup.findings.finding import Severity
 from rankup.run import handshake
 from rankup.run.disagreement import NodeInfo
 from rankup.run.interrupts import Interrupted
-from rankup.run.wire import send
 
 
 def hello(node_rank, nnodes=2, **fields):
@@ -82,20 +82,27 @@ def test_different_numbers_of_nodes_are_an_error_on_both_sides(endpoint):
 def test_nodes_that_do_not_come_are_named_to_those_that_did(endpoint):
     results, _ = meet(endpoint, hello(0, 3), hello(2, 3), timeout=1.0)
     assert [error.code for error in results] == ["nodes-missing"] * 2
-    assert all("of 3 nodes, node 1 did not come within 1 s" in error.message for error in results)
+    assert all("of 3 nodes, node 1 did not join within 1 s" in error.message for error in results)
     assert results[0].exit_code == 1
+
+
+def test_all_that_is_wrong_with_a_node_is_said_on_both_sides(endpoint):
+    results, _ = meet(endpoint, hello(0, 2), hello(0, 3, host="twin"))
+    for error in results:
+        assert [finding.code for finding in error.findings] == ["nodes-disagree", "equal-node-ranks"]
 
 
 def test_another_minor_version_of_torch_is_a_warning_for_all(endpoint):
     results, _ = meet(endpoint, hello(0), hello(1, torch="2.7.1"))
-    assert [r.notes for r in results] == [
-        ("warning: the nodes have different versions of torch: 2.6 on node 0, 2.7 on node 1",)
-    ] * 2
+    for agreement in results:
+        [finding] = agreement.findings
+        assert (finding.code, finding.severity) == ("torch-differs", Severity.WARNING)
+        assert finding.message.endswith("versions of torch: 2.6 on node 0, 2.7 on node 1")
 
 
 def test_a_patch_version_is_none(endpoint):
     results, _ = meet(endpoint, hello(0), hello(1, torch="2.6.1"))
-    assert results[0].notes == ()
+    assert results[0].findings == ()
 
 
 @pytest.mark.parametrize(
@@ -116,7 +123,7 @@ def test_strangers_at_the_port_are_passed_over(endpoint, noise):
 def test_a_node_that_was_stopped_may_come_again(endpoint):
     def stopped_then_started():
         with socket.create_connection(endpoint) as connection:
-            send(connection, {"hello": vars(hello(1, 3))})
+            handshake.send(connection, {"hello": vars(hello(1, 3))})
         again.start()
         handshake.join(hello(2, 3), endpoint, 10, print, lambda: None)
 

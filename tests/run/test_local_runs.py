@@ -17,6 +17,8 @@ from rankup.cli.resume_options import with_value
 from rankup_process import Started, script
 from snapshot_faults import saved
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 # Counts its starts in the run directory; the first one waits to be ended.
 COUNTING = """
 import os, pathlib, sys, time
@@ -66,7 +68,7 @@ def test_a_killed_run_goes_on_in_its_directory_as_it_was_asked_for(folder, capfd
     assert (code, out) == (0, "rank 0 start 2\n"), err
     assert first.run_dir == path  # there is one run directory still
     assert (path / "starts").read_text() == "a b --lr 1\n" * 2
-    assert "threads_per_process = 3\n" in (path / "job.toml").read_text()
+    assert "threads = 3\n" in (path / "job.toml").read_text()
     assert (path / "outcome").read_text() == "done\n"
     shown = (path / "logs" / "rank-0.out").read_text().splitlines()
     assert (shown[0], shown[-1]) == ("rank 0 start 1", "rank 0 start 2")
@@ -182,7 +184,7 @@ def test_a_run_in_another_terminal_is_seen_and_cancelled_as_by_ctrl_c(folder, ca
     assert (run.code, run.outcome["outcome"]) == (130, "cancelled")
     assert "told" in run.out
     assert "cancelled" in call(capfd, "status", "x")[1]
-    assert "had ended already" in call(capfd, "cancel", "x")[1]
+    assert "has already ended" in call(capfd, "cancel", "x")[1]
 
 
 def test_logs_print_what_the_terminal_showed_and_one_ranks_lines(folder, capfd):

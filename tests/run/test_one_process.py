@@ -12,8 +12,11 @@ import time
 
 import pytest
 
-from rankup.run.execute import LocalJob, Silent, execute
+from rankup.resolve.here import resolve_here
+from rankup.run.execute import SilentView, execute
 from rankup_process import Started, processes_mentioning, script
+
+pytestmark = pytest.mark.usefixtures("warm_python")
 
 
 def test_arguments_output_and_logs(tmp_path):
@@ -91,6 +94,7 @@ def test_a_run_that_asks_to_be_requeued_ends_with_75(tmp_path):
     assert (run.run_dir / "outcome").read_text() == "requeue\n"
 
 
+@pytest.mark.own_python
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_it_with_its_children(tmp_path, signum, code):
     mark = f"sleep-{tmp_path.name}"
@@ -115,6 +119,7 @@ def test_a_signal_ends_it_with_its_children(tmp_path, signum, code):
     assert run.outcome["outcome"] == "failed"
 
 
+@pytest.mark.own_python
 def test_killed_outright_it_takes_the_script_with_it(tmp_path):
     name = script(
         tmp_path, "import pathlib, time; pathlib.Path('ready').touch(); time.sleep(99)", f"{tmp_path.name}.py"
@@ -167,7 +172,7 @@ def test_job_sh_does_it_again(tmp_path):
 
 
 def test_execute_gives_lines_ticks_and_a_result(tmp_path):
-    class Screen(Silent):
+    class Screen(SilentView):
         lines, ticks = [], 0
 
         def line(self, rank, stream, text):
@@ -178,14 +183,8 @@ def test_execute_gives_lines_ticks_and_a_result(tmp_path):
 
     script(tmp_path, "import os; print(os.environ['EXTRA'])")
     screen = Screen()
-    job = LocalJob(
-        (str(tmp_path / "script.py"),),
-        name="x",
-        nproc=1,
-        nnodes=1,
-        runs_root=tmp_path / "r",
-        env={"EXTRA": "7"},
-    )
+    flags = {"name": "x", "nproc_per_node": 1, "nodes": 1, "runs_root": tmp_path / "r", "env": {"EXTRA": "7"}}
+    job = resolve_here(flags, command=(str(tmp_path / "script.py"),))
     result = execute(job, screen)
     assert (result.code, result.error, result.failed_rank, result.worker_code) == (0, None, None, None)
     assert screen.lines == [(None, "out", "7")]

@@ -8,14 +8,16 @@ import pytest
 
 from rankup.core.rundir import default_name
 from rankup.errors import RankupError
-from rankup.run import resolve as module
-from rankup.run.job import LocalJob
-from rankup.run.resolve import parse_endpoint, resolve
+from rankup.findings.error import FindingsError
+from rankup.resolve import here as module
+from rankup.resolve.here import changed, resolve_here
+from rankup.run import environment
+from rankup.run.endpoint import given_endpoint, parse_endpoint
 
 
 @pytest.fixture(autouse=True)
 def four_cores_and_no_gpu(monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "cpu_affinity", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr(environment, "cpu_affinity", lambda: [0, 1, 2, 3])
     monkeypatch.setattr(module, "count_gpus", lambda env: int(env.get("GPUS", 0)))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("")
@@ -24,29 +26,46 @@ def four_cores_and_no_gpu(monkeypatch, tmp_path):
     (tmp_path / "pkg" / "__main__.py").write_text("")
 
 
+def ask(*command, here=None, **flags):
+    """The job of these flags, in the environment ``here``."""
+    return resolve_here(flags, command=command or ("train.py",), env=here or {})
+
+
 @pytest.mark.parametrize(
-    ("job", "code", "words"),
+    ("command", "flags", "code", "words"),
     [
-        (LocalJob(()), "no-script", "nothing to run"),
-        (LocalJob(("-m",)), "no-script", "name of a module"),
-        (LocalJob(("trian.py",)), "script-not-found", "did you mean 'train.py'"),
-        (LocalJob(("-m", "nosuch.module")), "module-not-found", "nosuch.module"),
-        (LocalJob(("./notes.txt",)), "script-not-executable", "neither a Python script nor executable"),
-        (LocalJob(("train.py",), nproc=0), "bad-process-count", "--nproc-per-node is 0"),
-        (LocalJob(("train.py",), max_restarts=-1), "bad-restart-count", "-1"),
-        (LocalJob(("train.py",), threads=0), "bad-thread-count", "0"),
-        (LocalJob(("train.py",), nnodes=0), "bad-node-count", "--nnodes is 0"),
-        (LocalJob(("train.py",), node_rank=1), "incomplete-nodes", "--nnodes and --rdzv-endpoint"),
-        (LocalJob(("train.py",), nnodes=2, node_rank=0), "incomplete-nodes", "--rdzv-endpoint"),
-        (LocalJob(("train.py",), nnodes=2, node_rank=2, endpoint="h:1"), "bad-node-rank", "between 0 and 1"),
-        (LocalJob(("train.py",), nnodes=2, node_rank=0, endpoint="h"), "bad-endpoint", "HOST:PORT"),
+        (("-m",), {}, "no-script", "name of a module"),
+        (("trian.py",), {}, "script-not-found", "did you mean 'train.py'"),
+        (("-m", "nosuch.module"), {}, "module-not-found", "nosuch.module"),
+        (("./notes.txt",), {}, "script-not-executable", "neither a Python script nor executable"),
+        ((), {"nproc_per_node": 0}, "bad-nproc-per-node", "--nproc-per-node must be at least 1, got 0"),
+        ((), {"max_restarts": -1}, "bad-max-restarts", "-1"),
+        ((), {"threads": 0}, "bad-threads", "--threads must be at least 1, got 0"),
+        ((), {"nodes": 0}, "bad-nodes", "0"),
+        ((), {"node_rank": 1}, "incomplete-nodes", "--nnodes and --rdzv-endpoint"),
+        ((), {"nodes": 2, "node_rank": 0}, "incomplete-nodes", "--rdzv-endpoint"),
+        ((), {"nodes": 2, "node_rank": 2, "rdzv_endpoint": "h:1"}, "bad-node-rank", "between 0 and 1"),
+        ((), {"nodes": 2, "node_rank": 0, "rdzv_endpoint": "h"}, "bad-endpoint", "HOST:PORT"),
     ],
 )
-def test_a_mistake_is_one_clear_error(job, code, words):
+def test_a_mistake_is_one_clear_error(command, flags, code, words):
     with pytest.raises(RankupError, match=words) as caught:
-        resolve(job, {})
+        given_endpoint(ask(*command, **flags), agent=False)
     assert caught.value.code == code
     assert caught.value.exit_code == 2
+
+
+def test_all_mistakes_of_a_run_are_found_at_once():
+    with pytest.raises(FindingsError) as caught:
+        ask("trian.py", threads=0, max_restarts=-1, secrets=("TOKEN",))
+    codes = [finding.code for finding in caught.value.findings]
+    assert sorted(codes) == ["bad-max-restarts", "bad-threads", "script-not-found", "unset-secret"]
+    assert "--threads must be at least 1, got 0" in str(caught.value)
+
+
+def test_nothing_to_run_is_said():
+    with pytest.raises(RankupError, match="nothing to run"):
+        resolve_here({})
 
 
 @pytest.mark.parametrize(
@@ -76,41 +95,47 @@ def test_what_is_an_endpoint(text, endpoint):
     ],
 )
 def test_what_a_rank_executes(command, argv):
-    assert resolve(LocalJob(command), {}).argv == argv
+    assert ask(*command).spec.rank_command == argv
 
 
 @pytest.mark.parametrize(
     ("gpus", "nproc", "launcher"), [(0, 1, "single"), (1, 1, "single"), (8, 8, "torchrun")]
 )
 def test_auto_is_one_process_per_gpu_else_one(gpus, nproc, launcher):
-    resolved = resolve(LocalJob(("train.py",)), {"GPUS": str(gpus)})
-    assert (resolved.nproc, resolved.launcher) == (nproc, launcher)
+    spec = ask(here={"GPUS": str(gpus)}).spec
+    assert (spec.nproc_per_node, spec.launcher) == (nproc, launcher)
 
 
 @pytest.mark.parametrize(
-    ("job", "env", "threads"),
+    ("flags", "env", "threads"),
     [
-        (LocalJob(("train.py",), nproc=1), {}, 4),
-        (LocalJob(("train.py",), nproc=2), {}, 2),
-        (LocalJob(("train.py",), nproc=9), {}, 1),
-        (LocalJob(("train.py",), nproc=2), {"OMP_NUM_THREADS": "7"}, None),
-        (LocalJob(("train.py",), nproc=2, env={"OMP_NUM_THREADS": "7"}), {}, None),
-        (LocalJob(("train.py",), nproc=2, threads=3), {"OMP_NUM_THREADS": "7"}, 3),
+        ({"nproc_per_node": 1}, {}, 4),
+        ({"nproc_per_node": 2}, {}, 2),
+        ({"nproc_per_node": 9}, {}, 1),
+        ({"nproc_per_node": 2}, {"OMP_NUM_THREADS": "7"}, None),
+        ({"nproc_per_node": 2, "env": {"OMP_NUM_THREADS": "7"}}, {}, None),
+        ({"nproc_per_node": 2, "threads": 3}, {"OMP_NUM_THREADS": "7"}, 3),
     ],
 )
-def test_threads_are_cores_by_processes_unless_the_user_has_said_so(job, env, threads):
-    assert resolve(job, env).threads == threads
+def test_threads_are_cores_by_processes_unless_the_user_has_said_so(flags, env, threads):
+    assert environment.threads_of(ask(**flags).spec, env) == threads
 
 
 def test_restarts_need_torchrun_also_for_one_process():
-    assert resolve(LocalJob(("train.py",), max_restarts=1), {}).launcher == "torchrun"
+    assert ask(max_restarts=1).spec.launcher == "torchrun"
+
+
+def test_a_change_decides_anew_what_followed_and_keeps_what_was_asked():
+    job = changed(ask(threads=3), nproc_per_node=2)
+    assert (job.spec.launcher, job.spec.threads, job.origin["threads"]) == ("torchrun", 3, "flag")
+    assert changed(job, nproc_per_node=1).spec.launcher == "single"
 
 
 def test_several_processes_need_torch_and_one_does_not(monkeypatch):
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
-    assert resolve(LocalJob(("train.py",), nproc=1), {}).launcher == "single"
-    with pytest.raises(RankupError, match="need torch") as caught:
-        resolve(LocalJob(("train.py",), nproc=2), {})
+    assert ask(nproc_per_node=1).spec.launcher == "single"
+    with pytest.raises(RankupError, match="require torch") as caught:
+        ask(nproc_per_node=2)
     assert caught.value.code == "torch-missing"
     assert caught.value.context == sys.executable
 

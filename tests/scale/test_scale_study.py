@@ -12,7 +12,8 @@ from studies import IDLE, run
 from rankup.core.records import RecordWriter
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.run.execute import LocalJob, Result
+from rankup.resolve.here import resolve_here
+from rankup.run.execute import Result
 from rankup.scale.grid import Trial, trials
 from rankup.scale.measured import read_run
 from rankup.scale.report import report, write
@@ -42,20 +43,26 @@ def study_of(tmp_path, outcomes=(), repeats=2, progress=None, **facts):
     """Measure 1 and 2 processes; ``outcomes`` maps the number of a run to (code, error) or a function to call."""
     order, outcomes = trials([1, 2], repeats), dict(outcomes)
     jobs = {
-        turn: LocalJob(("true",), name="study", nproc=turn.processes, runs_root=tmp_path) for turn in order
+        turn: resolve_here(
+            {"name": "study", "nproc_per_node": turn.processes, "runs_root": tmp_path}, command=("true",)
+        )
+        for turn in order
     }
     started = []
 
     def execute(job, view):
-        folder = RunDir.create(job.runs_root, job.name)
-        started.append(job.nproc)
+        spec = job.spec
+        folder = RunDir.create(spec.runs_root, spec.name)
+        started.append(spec.nproc_per_node)
         outcome = outcomes.get(len(started), (0, None))
         if callable(outcome):
             outcome = outcome()
         if outcome[0] == 0:
             with RecordWriter(folder.records / "epochs.jsonl") as records:
                 records.write("epoch", steps=23)
-                records.write("summary", **run(job.nproc, 10 / job.nproc, **facts).summary)
+                records.write(
+                    "summary", **run(spec.nproc_per_node, 10 / spec.nproc_per_node, **facts).summary
+                )
         return Result(outcome[0], folder, None, None, 1.0, outcome[1])
 
     return measure(order, jobs.__getitem__, progress or Quiet(), execute=execute), started

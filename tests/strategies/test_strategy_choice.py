@@ -114,7 +114,7 @@ def asked(**options) -> TrainOptions:
 @pytest.mark.parametrize(("name", "member"), [("tp", "tensor_parallel_plan"), ("pp", "pipeline_stages")])
 def test_a_workload_without_the_member_is_refused_and_one_with_it_is_not(name, member):
     with pytest.raises(
-        rankup.RankupError, match=f"thing cannot be trained with strategy {name}: it has no {member}"
+        rankup.RankupError, match=f"the strategy {name} cannot train thing: the workload has no {member}"
     ):
         strategy_for(asked(strategy=name), Linear())
     assert strategy_for(asked(strategy=name), MnistCnn()).name == name

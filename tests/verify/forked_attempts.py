@@ -1,6 +1,6 @@
 """`rankup verify` without the launcher: ranks forked from a server that has torch, so that a whole proof costs seconds.
 
-``execute`` takes the place of ``jobs.local.execute``. What it leaves in the run directory is what verify reads of it.
+``execute`` takes the place of ``run.execute.execute``. What it leaves in the run directory is what verify reads of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from typing import Any
 from ranks import context, free_port
 from rankup.core.rundir import RUN_DIR_VARIABLE, RunDir
 from rankup.errors import RankupError
-from rankup.run.execute import LocalJob, Result, View
+from rankup.resolve.here import resolve_here
+from rankup.resolve.resolved import Resolved
+from rankup.run.execute import Result, View
 from rankup.verify.attempts import Attempts
 from rankup.verify.proof import Proof, VerifyPlan, verify
 
@@ -55,19 +57,20 @@ def _rank(env: dict[str, str], script: str, arguments: tuple[str, ...], folder: 
     os._exit(code)
 
 
-def execute(job: LocalJob, view: View) -> Result:
+def execute(job: Resolved, view: View) -> Result:
     """``job`` on this machine, watched until every rank has ended."""
     began = time.monotonic()
-    run = RunDir.create(job.runs_root, job.name)
-    count = job.nproc or 1
+    spec = job.spec
+    run = RunDir.create(spec.runs_root, spec.name)
+    count = spec.nproc_per_node
     env = {
-        **job.env,
+        **spec.env,
         RUN_DIR_VARIABLE: str(run.path),
         "WORLD_SIZE": str(count),
         "LOCAL_WORLD_SIZE": str(count),
     }
     env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    script, *arguments = job.command
+    script, *arguments = spec.command
     processes = []
     for rank in range(count):
         own = {**env, "RANK": str(rank), "LOCAL_RANK": str(rank)}
@@ -119,6 +122,7 @@ class Quiet:
 
 def prove(script: Path, plan: VerifyPlan) -> Proof:
     """What verify says of ``script``; its traces are beside it."""
-    job = LocalJob((str(script),), name=script.stem, runs_root=script.parent / "runs")
+    flags = {"name": script.stem, "runs_root": script.parent / "runs"}
+    job = resolve_here(flags, command=(str(script),))
     folder = RunDir.create(script.parent / "runs", f"verify-{script.stem}").path
     return verify(Attempts(job, folder, Quiet(), execute=execute), plan, python=sys.executable)

@@ -10,7 +10,9 @@ import pytest
 
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.run.execute import LocalJob, Result, View
+from rankup.resolve.here import resolve_here
+from rankup.resolve.resolved import Resolved
+from rankup.run.execute import Result, View
 from rankup.verify.attempts import Attempts, AttemptSpec
 
 
@@ -33,21 +35,23 @@ def attempts(
     signal: int | None = None,
 ):
     """Attempts of a job that ends with ``code`` at once; and the job that was started."""
-    started: list[LocalJob] = []
+    started: list[Resolved] = []
 
-    def execute(job: LocalJob, view: View) -> Result:
+    def execute(job: Resolved, view: View) -> Result:
         started.append(job)
         if traced:
             records = [{"kind": "begin", "step": 0, "world_size": 1}]
             records += [{"kind": "exit", "step": 20}] if ended else []
             text = "".join(json.dumps(record) + "\n" for record in records)
-            Path(job.env["RANKUP_TRACE"], "rank-0.jsonl").write_text(text)
-        run = RunDir.create(job.runs_root, job.name)
+            Path(job.spec.env["RANKUP_TRACE"], "rank-0.jsonl").write_text(text)
+        run = RunDir.create(job.spec.runs_root, job.spec.name)
         if code == 75:
             run.write_outcome("requeue", {"stop": stop})
         return Result(code, run, None, None, 0.1, error, signal)
 
-    return Attempts(LocalJob(("train.py",), env={"MINE": "1"}), tmp_path, Quiet(), execute=execute), started
+    (tmp_path / "train.py").touch()
+    job = resolve_here({"env": {"MINE": "1"}}, command=("train.py",), folder=tmp_path)
+    return Attempts(job, tmp_path, Quiet(), execute=execute), started
 
 
 def ask(tmp_path: Path, **other: object) -> AttemptSpec:
@@ -59,12 +63,12 @@ def test_a_run_is_told_where_to_trace_and_save_how_often_and_what_ends_it(tmp_pa
     runner, started = attempts(tmp_path, 0)
     runner.run(ask(tmp_path))
     runner.run(ask(tmp_path))
-    first, second = (job.env for job in started)
+    first, second = (job.spec.env for job in started)
     assert first["RANKUP_INTERRUPT"] == "step 4 1;stop 20 0"
     assert (first["RANKUP_SNAPSHOT_STEPS"], first["MINE"]) == ("3,7", "1")
     assert first["RANKUP_SNAPSHOT_DIR"] == second["RANKUP_SNAPSHOT_DIR"]
     assert first["RANKUP_TRACE"] != second["RANKUP_TRACE"]
-    assert (started[0].nproc, started[0].nnodes) == (2, 1)
+    assert (started[0].spec.nproc_per_node, started[0].spec.nodes) == (2, 1)
 
 
 @pytest.mark.parametrize("code", [0, 75])

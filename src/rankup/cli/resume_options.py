@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +13,13 @@ import typer
 from typer.core import TyperCommand
 
 from rankup.batch.store import LocalRun, SubmittedRun, all_runs, find
-from rankup.cli.run_targets import shown
+from rankup.cli.run_targets import RUNS_ROOT, shown
 from rankup.core.rundir import RunDir, default_name
 from rankup.core.units import duration
 from rankup.errors import RankupError
-from rankup.run.attempts import (
-    end_reason,
-    folder_of,
-    job_of,
-    living_process,
-    newest_snapshot,
-    with_earlier_options,
-)
-from rankup.run.job import LocalJob, Result
+from rankup.run.attempts import end_reason, living_process, newest_snapshot
 from rankup.run.markers import read_markers
-from rankup.run.outcome import REQUEUE_CODE
+from rankup.run.outcome import REQUEUE_CODE, Result
 
 # The first snapshot of a training that does not say otherwise (rankup.Snapshots), and the variable that does.
 _FIRST_SNAPSHOT, _EVERY = "10m", "RANKUP_SNAPSHOT_EVERY"
@@ -67,13 +58,13 @@ def _is_script(text: str) -> bool:
     return path.suffix in (".py", ".pyz", ".sh") or ("/" in text and path.is_file())
 
 
-def resumed(job: LocalJob, target: str) -> LocalJob:
-    """``job`` as another attempt of the run that ``target`` means; "" or "last": the latest, of the script if one is
-    given. If its command is taken from the run, this process moves to the folder where the run was started."""
-    wanted = target if target not in ("", "last") else job.name
-    if not wanted and job.command:
-        wanted = default_name(job.command)
-    run = find(wanted or "last", job.runs_root)
+def run_to_resume(target: str, flags: Mapping[str, Any], command: tuple[str, ...]) -> Path:
+    """The directory of the run that ``target`` means; "" or "last": the latest, of the name or script if given."""
+    root = Path(flags.get("runs_root", RUNS_ROOT))
+    wanted = target if target not in ("", "last") else flags.get("name", "")
+    if not wanted and command:
+        wanted = default_name(command)
+    run = find(wanted or "last", root)
     if not isinstance(run, LocalRun):
         raise RankupError(
             "submitted-run",
@@ -81,15 +72,9 @@ def resumed(job: LocalJob, target: str) -> LocalJob:
             context=f"job {' '.join(run.ids())}",
             hint=f"rankup resume {shown(run.run.path)}",
         )
-    path = run.run.path
-    if read_markers(path).outcome == "done":
-        raise _done(run, job.runs_root)
-    if job.command:
-        before = replace(job_of(run.run), command=job.command)
-    else:
-        before = job_of(run.run)
-        os.chdir(folder_of(run.run))
-    return with_earlier_options(before, job)
+    if read_markers(run.run.path).outcome == "done":
+        raise _done(run, root)
+    return run.run.path
 
 
 def _done(run: SubmittedRun, root: Path) -> RankupError:
@@ -111,18 +96,19 @@ def _unfinished(run: RunDir) -> bool:
     return not by_itself or newest_snapshot(run) is not None
 
 
-def ask_about_namesake(job: LocalJob) -> LocalJob:
-    """``job``, whose name was given; if the last run of that name has not finished, whether to go on with it.
+def ask_about_namesake(flags: Mapping[str, Any]) -> Path | None:
+    """The directory of the last run of the name that was given, if it has not finished and is to be gone on with.
 
     That is asked on a terminal, and is an error elsewhere.
     """
-    runs = [r for r in all_runs(job.runs_root) if isinstance(r, LocalRun) and r.spec.name == job.name]
+    name, root = flags["name"], Path(flags.get("runs_root", RUNS_ROOT))
+    runs = [r for r in all_runs(root) if isinstance(r, LocalRun) and r.spec.name == name]
     if not runs or not _unfinished(runs[-1].run):
-        return job
+        return None
     run = runs[-1].run
     snapshot = newest_snapshot(run)
     reached = f"its last snapshot is {snapshot.name}" if snapshot else "without a snapshot"
-    state = f"the run {job.name!r} has not finished ({end_reason(run, read_markers(run.path))}; {reached})"
+    state = f"the run {name!r} has not finished ({end_reason(run, read_markers(run.path))}; {reached})"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise RankupError(
             "unfinished-run",
@@ -132,8 +118,8 @@ def ask_about_namesake(job: LocalJob) -> LocalJob:
         )
     print(f"rankup: {state}: {shown(run.path)}", file=sys.stderr)
     if not typer.confirm("go on with it? (n: begin anew beside it)", default=True, err=True):
-        return job
-    return with_earlier_options(job_of(run), job)
+        return None
+    return run.path
 
 
 def end_lines(result: Result, node_rank: int = 0) -> list[str]:

@@ -1,43 +1,70 @@
-"""A script or a workload with its words, where another command takes them over: ``rankup verify mnist-cnn --lr 1``."""
+"""Reads a script or a workload with its own options inside another command: ``rankup verify mnist-cnn --lr 1``."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import typer
 
-from rankup.cli.training_options import given, training_from
-from rankup.cli.workload_job import workload_job
-from rankup.core.rundir import default_name
+from rankup.cli.shared_options import given
+from rankup.cli.training_options import training_from
+from rankup.cli.workload_job import training_of, workload_job
 from rankup.errors import RankupError
-from rankup.run.execute import LocalJob
-from rankup.run.resolve import rank_command
+from rankup.resolve.here import resolve_here
+from rankup.resolve.job_toml import read_job_file
+from rankup.resolve.resolved import Resolved
+from rankup.train.options import TrainOptions
 from rankup.workloads import WORKLOADS
 
-# Options of the command that runs the training, not of the training.
+# Options of `rankup train` that the other command sets itself.
 _NOT_HERE = ("nproc_per_node", "threads", "name", "runs_root", "as_json", "save_model", "log")
 
 
-def script_or_workload_job(command: Sequence[str], threads: int | None, runs_root: Path) -> LocalJob:
+def script_or_workload_job(command: Sequence[str], flags: Mapping[str, Any]) -> Resolved:
     """``("train.py", "--lr", "1")`` as ``rankup run`` would start it, ``("mnist-cnn", "--lr", "1")`` as ``rankup
-    train``. A workload is a built-in name or ``module:Class``."""
+    train``, ``("job.toml",)`` as that job says. A workload is a built-in name or ``module:Class``."""
     first, *words = command
+    if first.endswith(".toml"):
+        if words:
+            raise RankupError(
+                "options-after-file",
+                f"{first} has its own arguments; these would be a script's",
+                context=" ".join(words),
+                hint="options of this command stand before the file",
+            )
+        return resolve_here(flags, file=Path(first))
     if first in WORKLOADS or (":" in first and not Path(first).exists()):
-        options = options_from_words(first, words)
-        return workload_job(first, "auto", options=options, threads=threads, runs_root=runs_root)[0]
-    whole = tuple(command)
-    rank_command(whole, sys.executable)  # a mistake is said before a directory is made
-    return LocalJob(whole, name=default_name(whole), threads=threads, runs_root=runs_root)
+        return workload_job(training_of(first, options_from_words(first, words)), flags)
+    return resolve_here(flags, command=tuple(command))
+
+
+def training_asked(workload: str, options: Mapping[str, Any]) -> tuple[TrainOptions, Path | None]:
+    """How ``workload`` is trained, and the file if it is the job.toml of a training: ``options`` win over that."""
+    if not workload.endswith(".toml"):
+        return training_of(workload, options), None
+    file = Path(workload)
+    command = [str(word) for word in read_job_file(file)["job"].get("command", ())]
+    if command[:2] == ["-m", "rankup.train"] and len(command) == 3:
+        before = TrainOptions.from_json(command[2])
+        asked = {name: getattr(before, name) for name in before.given}
+        return TrainOptions.asked(before.workload, before.name, {**asked, **options}), file
+    if command[:3] == ["-m", "rankup", "train"] and len(command) > 3:
+        return training_of(command[3], {**options_from_words(command[3], command[4:]), **options}), file
+    raise RankupError(
+        "no-training",
+        f"the job of {workload} is no training of `rankup train`",
+        context=" ".join(command),
+        hint=f"rankup run {workload}",
+    )
 
 
 def options_from_words(workload: str, words: Sequence[str]) -> dict[str, Any]:
-    """Fields of ``TrainOptions`` that ``words`` ask for, as ``rankup train WORKLOAD WORDS`` reads them."""
+    """Fields of ``TrainOptions`` that ``words`` set, as ``rankup train WORKLOAD WORDS`` reads them."""
     from rankup.cli.commands.train import app
 
-    # A word that it does not know is a usage error of `rankup train`, and is drawn as such.
+    # An unknown word is reported as a usage error of `rankup train`.
     context = cast(
         typer.Context, typer.main.get_command(app).make_context("rankup train", [workload, *words])
     )
@@ -45,8 +72,8 @@ def options_from_words(workload: str, words: Sequence[str]) -> dict[str, Any]:
         if given(context, name):
             raise RankupError(
                 "misplaced-option",
-                f"--{name.removeprefix('as_').replace('_', '-')} is not for the training that is examined here",
+                f"--{name.removeprefix('as_').replace('_', '-')} is not an option of the workload here",
                 context=f"after {workload}",
-                hint="options of this command stand before the workload",
+                hint="options of the command itself go before the workload",
             )
     return training_from(context)

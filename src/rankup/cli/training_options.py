@@ -1,93 +1,82 @@
-"""The options that say what is trained and how, declared once for ``rankup train`` and ``rankup scale``.
+"""The options of a training, made from the fields of ``TrainOptions``, for ``rankup train`` and ``rankup scale``.
 
-A command takes them by the decorator ``training_options``; ``training_from(context)`` is what was asked for, by the
+A command takes them by the decorator ``training_options``; ``training_from(context)`` returns the given ones, by the
 fields of ``TrainOptions``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, get_type_hints
 
 import typer
 
-from rankup.cli.shared_options import taking
+from rankup.cli.job_options import some_job_options
+from rankup.cli.shared_options import given, parameter, taking
 from rankup.errors import RankupError
 from rankup.strategies import STRATEGIES
 from rankup.train.options import TrainOptions
 from rankup.workloads import WORKLOADS
 
-
-def _declared(
-    context: typer.Context,
-    workload: Annotated[str, typer.Argument(help=f"{', '.join(WORKLOADS)}, or module:Class of your own")],
-    data: Annotated[
-        str, typer.Option(help="digits, fashion-mnist, mnist, cifar100, synthetic, or a directory")
-    ] = "digits",
-    epochs: Annotated[int, typer.Option()] = 5,
-    global_batch: Annotated[int, typer.Option(help="samples per step over all processes")] = 64,
-    test_batch: Annotated[int, typer.Option(help="the same, in evaluations")] = 1000,
-    lr: Annotated[float, typer.Option()] = 1e-3,
-    optimizer: Annotated[str, typer.Option(help="adam, adadelta or sgd")] = "adam",
-    momentum: Annotated[float, typer.Option(help="of sgd")] = 0.9,
-    weight_decay: Annotated[float, typer.Option()] = 0.0,
-    nesterov: Annotated[bool, typer.Option("--nesterov", help="for sgd")] = False,
-    gamma: Annotated[float, typer.Option(help="factor on the learning rate after each epoch")] = 0.7,
-    seed: Annotated[int, typer.Option()] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    precision: Annotated[str, typer.Option(help="fp32, tf32, bf16, fp16 or fp64")] = "fp32",
-    strategy: Annotated[str, typer.Option(help=", ".join(("auto", *STRATEGIES)))] = "auto",
-    accumulate: Annotated[int, typer.Option(metavar="N", help="micro-batches per step")] = 1,
-    clip: Annotated[float | None, typer.Option(metavar="NORM", help="largest norm of the gradient")] = None,
-    lr_rule: Annotated[
-        str, typer.Option(help="none, linear or sqrt: scale --lr with the global batch")
-    ] = "none",
-    base_batch: Annotated[
-        int | None, typer.Option(metavar="N", help="global batch that --lr was chosen for; with --lr-rule")
-    ] = None,
-    warmup: Annotated[int, typer.Option(metavar="STEPS", help="the learning rate rises over so many")] = 0,
-    fused: Annotated[
-        bool, typer.Option("--fused/--no-fused", help="optimizer kernels over all parameters")
-    ] = True,
-    deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="kernels that give the same bits in every run")
-    ] = False,
-    compile: Annotated[bool, typer.Option("--compile", help="torch.compile")] = False,
-    channels_last: Annotated[
-        bool, typer.Option("--channels-last", help="memory format of convolutions")
-    ] = False,
-    sync_batchnorm: Annotated[
-        bool, typer.Option("--sync-batchnorm", help="over all processes; GPUs only")
-    ] = False,
-    static_graph: Annotated[
-        bool, typer.Option("--static-graph", help="ddp: every step uses the same parameters")
-    ] = False,
-    exact: Annotated[
-        str, typer.Option(help="same-world, or any-world: the same bits on any number of processes")
-    ] = "same-world",
-    virtual_shards: Annotated[
-        int, typer.Option(metavar="N", help="any-world: parts of a global batch; as many processes at most")
-    ] = 4,
-    shard_size: Annotated[
-        int, typer.Option(metavar="N", help="fsdp: processes that share one copy; 0: all of them")
-    ] = 0,
-    microbatches: Annotated[
-        int, typer.Option(metavar="N", help="pp: per batch, at most; 0: two per stage")
-    ] = 0,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="for the workload; may be repeated"),
-    ] = None,
-    threads: Annotated[int | None, typer.Option(help="per process; default: cores / processes")] = None,
-    name: Annotated[str, typer.Option(help="of the run; default: the workload's")] = "",
-    runs_root: Annotated[Path, typer.Option(help="where run directories are made")] = Path("runs"),
-) -> None:
-    """Its signature is all that matters: fields of ``TrainOptions``, and how and where a run of it starts."""
+_DATA, _OPTIMIZER, _SCALING, _KERNELS = "Data", "Optimizer", "Processes and strategy", "Precision and kernels"
+# Field of ``TrainOptions`` → (group, help, metavar).
+_OPTIONS: dict[str, tuple[str, str, str]] = {
+    "data": (_DATA, "digits, fashion-mnist, mnist, cifar100, synthetic, or a directory", "DATA|DIR"),
+    "epochs": (_DATA, "number of epochs", "N"),
+    "global_batch": (_DATA, "samples per step over all processes", "N"),
+    "test_batch": (_DATA, "samples per batch of an evaluation, over all processes", "N"),
+    "lr": (_OPTIMIZER, "learning rate", ""),
+    "optimizer": (_OPTIMIZER, "the optimizer", "adam|adadelta|sgd"),
+    "momentum": (_OPTIMIZER, "momentum of sgd", "M"),
+    "weight_decay": (_OPTIMIZER, "weight decay", "W"),
+    "nesterov": (_OPTIMIZER, "Nesterov momentum, for sgd", ""),
+    "gamma": (_OPTIMIZER, "multiply the learning rate by this after each epoch", "G"),
+    "seed": (_DATA, "seed of weights, sample order and random numbers", "S"),
+    "device": (_SCALING, "where to train", "auto|cpu|cuda"),
+    "precision": (_KERNELS, "number format of the computation", "fp32|tf32|bf16|fp16|fp64"),
+    "strategy": (
+        _SCALING,
+        "how processes share the work (dp and deepspeed: experimental)",
+        "|".join(("auto", *STRATEGIES)),
+    ),
+    "accumulate": (_OPTIMIZER, "micro-batches per step", "N"),
+    "clip": (_OPTIMIZER, "clip the norm of the gradient at NORM", "NORM"),
+    "lr_rule": (_OPTIMIZER, "scale --lr with the global batch", "none|linear|sqrt"),
+    "base_batch": (_OPTIMIZER, "with --lr-rule: the global batch that --lr was chosen for", "N"),
+    "warmup": (_OPTIMIZER, "raise the learning rate over the first steps", "STEPS"),
+    "fused": (_KERNELS, "fused optimizer kernels", ""),
+    "deterministic": (_KERNELS, "only kernels that give the same bits in every run", ""),
+    "compile": (_KERNELS, "use torch.compile", ""),
+    "channels_last": (_KERNELS, "channels-last memory format for convolutions", ""),
+    "sync_batchnorm": (_SCALING, "BatchNorm over all processes; GPUs only", ""),
+    "static_graph": (_SCALING, "ddp: every step uses the same parameters", ""),
+    "exact": (_SCALING, "any-world gives the same bits on any number of processes", "same-world|any-world"),
+    "virtual_shards": (_SCALING, "any-world: parts of a global batch; at most N processes", "N"),
+    "shard_size": (_SCALING, "fsdp: processes that share one copy; 0: all", "N"),
+    "microbatches": (_SCALING, "pp: micro-batches per batch, at most; 0: two per stage", "N"),
+    "settings": (_DATA, "an option of the workload; may be repeated", "KEY=VALUE"),
+}
+_NAMES = {"settings": ("--set",), "fused": ("--fused/--no-fused",)}
 
 
-training_options = taking(_declared)
+def _declared() -> Iterator[inspect.Parameter]:
+    what = f"{', '.join(WORKLOADS)}, module:Class of your own, or the job.toml of such a training"
+    # Without a default: it has to be given.
+    yield parameter("workload", str, typer.Argument(help=what), inspect.Parameter.empty)
+    kinds = get_type_hints(TrainOptions)
+    defaults = {field.name: field.default for field in fields(TrainOptions)}
+    for key, (group, help_text, metavar) in _OPTIONS.items():
+        several = key == "settings"
+        kind = list[str] | None if several else kinds[key]
+        names = _NAMES.get(key, (f"--{key.replace('_', '-')}",))
+        option = typer.Option(*names, help=help_text, metavar=metavar or None, rich_help_panel=group)
+        yield parameter(key, kind, option, None if several else defaults[key])
+    yield from some_job_options("run", "threads", "name", "runs_root")
+
+
+training_options = taking(_declared())
 
 # The name of a run is not that of a workload, which ``TrainOptions`` has.
 _FIELDS = {field.name for field in fields(TrainOptions)} - {"workload", "name"}
@@ -105,18 +94,12 @@ def training_from(context: typer.Context) -> dict[str, Any]:
     return asked
 
 
-def given(context: typer.Context, name: str) -> bool:
-    """Whether the parameter stands on the command line, or in a variable."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name != "DEFAULT"
-
-
 def _settings(pairs: Sequence[str]) -> dict[str, str]:
     """``["dropout=off"]`` → ``{"dropout": "off"}``."""
     settings = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.isidentifier():
-            raise RankupError("bad-setting", f"--set {pair} cannot be", hint="--set KEY=VALUE")
+            raise RankupError("bad-setting", f"invalid --set {pair}", hint="use --set KEY=VALUE")
         settings[key] = value
     return settings

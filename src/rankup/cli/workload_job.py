@@ -1,4 +1,4 @@
-"""From the words of ``rankup train`` and ``rankup scale`` to a job of ``python -m rankup.train``."""
+"""From the options of ``rankup train`` and ``rankup scale`` to a job of ``python -m rankup.train``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rankup.cli.options import process_count
 from rankup.core.registry import target_of
 from rankup.errors import RankupError
-from rankup.run.execute import LocalJob
+from rankup.resolve.here import resolve_here
+from rankup.resolve.resolved import Resolved
 from rankup.strategies import STRATEGIES
 from rankup.train.options import TrainOptions
 from rankup.workloads import WORKLOADS
@@ -21,44 +21,33 @@ def require_torch() -> None:
         raise RankupError(
             "no-torch",
             "torch is not installed in this Python",
-            hint="pip install torch, load the cluster's module, or run rankup from the environment that has it",
+            hint="pip install torch, load the cluster's module, or run rankup from an environment with torch",
         )
 
 
-def workload_job(
-    workload: str,
-    nproc_per_node: str,
-    *,
-    options: Mapping[str, Any],
-    name: str = "",
-    runs_root: Path = Path("runs"),
-    threads: int | None = None,
-    env: Mapping[str, str] | None = None,
-) -> tuple[LocalJob, TrainOptions]:
-    """The job that trains ``workload`` (a built-in name or ``module:Class``).
+def training_of(workload: str, options: Mapping[str, Any]) -> TrainOptions:
+    """How ``workload`` (a built-in name or ``module:Class``) is trained.
 
-    ``options``: fields of ``TrainOptions`` as they were asked for; the workload's defaults fill in the others, in the
-    ranks, where the workload is imported.
+    ``options``: fields of ``TrainOptions`` given as flags; the ranks, which import the workload, fill in its defaults
+    for the others.
     """
     target = workload if ":" in workload else target_of("workload", workload, WORKLOADS)
-    short = workload.partition(":")[2] or workload
-    chosen = TrainOptions.asked(target, short, options)
-    nproc = process_count(nproc_per_node)
-    row = STRATEGIES.get(chosen.strategy)  # none of "auto"
+    return TrainOptions.asked(target, workload.partition(":")[2] or workload, options)
+
+
+def workload_job(training: TrainOptions, flags: Mapping[str, Any], file: Path | None = None) -> Resolved:
+    """The job that runs ``training``; ``flags`` by the keys of ``JobSpec``, over those of ``file``, a job.toml."""
+    nproc = flags.get("nproc_per_node")
+    row = STRATEGIES.get(training.strategy)  # none of "auto"
     if nproc is None and row is not None and row.one_process:
-        nproc = 1  # whatever the number of GPUs: they are for one process
-    if nproc is not None and "global_batch" in options and chosen.global_batch < nproc:
+        nproc = 1  # the strategy uses all GPUs from one process, or one GPU
+    if nproc is not None and "global_batch" in training.given and training.global_batch < nproc:
         raise RankupError(
             "global-batch-too-small",
-            f"a global batch of {chosen.global_batch} leaves nothing for some of {nproc} processes",
-            hint=f"--global-batch is the batch of all processes together: at least {nproc}",
+            f"--global-batch must be at least the number of processes, {nproc}; got {training.global_batch}",
+            hint="the global batch is shared out over all processes",
         )
-    job = LocalJob(
-        command=("-m", "rankup.train", chosen.to_json()),
-        name=name or short,
-        nproc=nproc,
-        runs_root=runs_root,
-        threads=threads,
-        env=env or {},
-    )
-    return job, chosen
+    asked = dict(flags) if nproc is None else {**flags, "nproc_per_node": nproc}
+    if file is None:
+        asked.setdefault("name", training.name)
+    return resolve_here(asked, command=("-m", "rankup.train", training.to_json()), file=file)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from difflib import get_close_matches
 
+from rankup.core.nearest import did_you_mean
 from rankup.errors import RankupError
 
 
@@ -18,10 +18,9 @@ def load(target: str) -> object:
 def target_of(kind: str, name: str, table: Mapping[str, str]) -> str:
     """What ``name`` stands for in ``table``, or an error that lists what there is."""
     if name not in table:
-        close = get_close_matches(name, table, n=1)
         raise RankupError(
             f"unknown-{kind}",
-            f"there is no {kind} called {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""),
+            f"there is no {kind} called {name!r}{did_you_mean(name, table)}",
             hint=f"one of: {', '.join(table)}",
         )
     return table[name]

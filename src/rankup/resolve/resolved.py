@@ -8,14 +8,29 @@ from dataclasses import dataclass
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
 
+FLAG = "flag"
+# Origins of values that nobody asked for: they follow from the rest of the job, and from where it runs.
+_FOLLOWS = ("default", "derived", "allocation")
+
+
+def follows(origin: str) -> bool:
+    """Whether a value of this origin is decided anew when the job is changed or goes to another place."""
+    return origin in _FOLLOWS or origin.startswith("site ")
+
 
 @dataclass(frozen=True)
 class Resolved:
     """A job at a site. ``origin`` says in words where each value came from.
 
-    Its keys are those of ``JobSpec``, ``env.NAME`` for each variable, and ``site``.
+    Its keys are those of ``JobSpec``, ``env.NAME`` for each variable, and ``site``. The site of ``rankup run`` has no
+    name; ``notes`` are what a job asks for and a run here does not do, in words.
     """
 
     spec: JobSpec
     site: Site
     origin: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+    def asked(self, key: str) -> bool:
+        """Whether somebody asked for this value."""
+        return not follows(self.origin.get(key, "default"))

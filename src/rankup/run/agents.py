@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -15,12 +16,13 @@ from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
 from rankup.core.tail import Tail, size_of
 from rankup.node_launchers.base import NODE_RANK, OWN, AgentLaunch, fanout_named
+from rankup.resolve.resolved import Resolved
 from rankup.run.allocation import Allocation
 from rankup.run.endpoint import forget
 from rankup.run.interrupts import Interrupts
-from rankup.run.job import LocalJob, View
 from rankup.run.node import SAVING
 from rankup.run.process_cleanup import MARK, kill_processes, new_process_mark
+from rankup.run.view import View
 
 # An agent ends its own processes within this after a signal; then we end the agents.
 GRACE = 8.0
@@ -48,29 +50,32 @@ def choose_fanout(allocation: Allocation) -> str:
     return "mpiexec" if "Open MPI" in shell.run(["mpiexec", "--version"]).out else "pals"
 
 
-def agent_command(job: LocalJob, allocation: Allocation, run: RunDir) -> tuple[str, ...]:
-    """``rankup run`` as each node executes it."""
-    nproc = [] if job.nproc is None else [f"--nproc-per-node={job.nproc}"]
-    threads = [] if job.threads is None else [f"--threads={job.threads}"]
+def agent_command(job: Resolved, allocation: Allocation, run: RunDir) -> tuple[str, ...]:
+    """``rankup run`` as each node executes it; what nobody asked for is decided there, by its own GPUs and cores."""
+    spec = job.spec
+    nproc = [f"--nproc-per-node={spec.nproc_per_node}"] if job.asked("nproc_per_node") else []
+    threads = [] if spec.threads is None else [f"--threads={spec.threads}"]
+    python = [] if spec.python == sys.executable else [f"--python={spec.python}"]
     return (
-        *(job.python, "-m", "rankup", "run"),
+        *(sys.executable, "-m", "rankup", "run"),
         *(f"--nnodes={len(allocation.hosts)}", "--node-rank", NODE_RANK),
         f"--rdzv-endpoint={allocation.endpoint()}",
-        f"--rdzv-timeout={job.rdzv_timeout:g}",
-        f"--max-restarts={job.max_restarts}",
+        f"--rdzv-timeout={spec.rdzv_timeout:g}",
+        f"--max-restarts={spec.max_restarts}",
         *nproc,
         *threads,
+        *python,
         f"--run-dir={run.path}",
         "--",
-        *job.command,
+        *spec.command,
     )
 
 
-def run_agents(job: LocalJob, allocation: Allocation, run: RunDir, interrupts: Interrupts, view: View) -> int:
+def run_agents(job: Resolved, allocation: Allocation, run: RunDir, interrupts: Interrupts, view: View) -> int:
     """Start the agents, show what they print, and return 0 if all of them ended well, else a code that is not 0."""
     forget(run.path)
     mark = new_process_mark(os.environ)
-    env = {**os.environ, **job.env, MARK: mark}
+    env = {**os.environ, **job.spec.env, MARK: mark}
     plan = AgentLaunch(
         hosts=allocation.hosts,
         agent=agent_command(job, allocation, run),
@@ -82,7 +87,7 @@ def run_agents(job: LocalJob, allocation: Allocation, run: RunDir, interrupts: I
         env["SRUN_CPUS_PER_TASK"] = str(plan.cpus)
     name = choose_fanout(allocation)
     if name != "srun":
-        write_scripts(plan, env, os.getcwd(), given=job.env)  # noqa: PTH109
+        write_scripts(plan, env, str(job.spec.folder), given=job.spec.env)
     logs = {stream: run.logs / f"{name}.{stream}" for stream in ("out", "err")}
     tails = {stream: Tail(path, size_of(path)) for stream, path in logs.items()}
     with logs["out"].open("ab") as out, logs["err"].open("ab") as err:
@@ -90,6 +95,7 @@ def run_agents(job: LocalJob, allocation: Allocation, run: RunDir, interrupts: I
             shell.start(
                 tokens,
                 env=env,
+                cwd=job.spec.folder,
                 stdin=shell.DEVNULL,
                 stdout=out,
                 stderr=err,

@@ -12,36 +12,22 @@ import shutil
 import signal
 import socket
 import time
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from rankup.core.files import locked
 from rankup.core.rundir import RunDir
-from rankup.core.toml_file import read_toml
 from rankup.errors import RankupError
 from rankup.run.failure import ATTEMPT
-from rankup.run.job import LocalJob
-from rankup.run.job_files import FLAG_OF
 from rankup.run.markers import RESET_MARKERS, Markers, read_markers
 from rankup.schedulers.local.process import elsewhere, find
 from rankup.snapshots.layout import Entry, entries, trainings
+from rankup.spec.jobspec import JobSpec
 
 ATTEMPTS = "attempts"
 # What an attempt leaves and the next one must not find; snapshots, records and logs go on.
 _OF_ONE_ATTEMPT = (*RESET_MARKERS, "error.json", "listening", "init-file")
-# Fields of a LocalJob that a later attempt inherits, and the names by which they are asked for.
-_FLAGS = {
-    "command": "command",
-    "nproc": "nproc_per_node",
-    "max_restarts": "max_restarts",
-    "nnodes": "nnodes",
-    "node_rank": "node_rank",
-    "endpoint": "rdzv_endpoint",
-    "threads": "threads",
-}
 
 
 def attempts(run: RunDir) -> list[list[str]]:
@@ -85,52 +71,17 @@ def newest_snapshot(run: RunDir) -> Entry | None:
         return None
 
 
-def job_of(run: RunDir) -> LocalJob:
-    """The job with the options that the run was started with. Options that were not given stay at their defaults."""
-    job, origin = table(run.path, "job"), table(run.path, "origin")
-
-    def given(key: str) -> Any:
-        return job.get(key) if origin.get(key) == "flag" else None
-
-    return LocalJob(
-        command=tuple(map(str, job.get("command", ()))),
-        name=str(job["name"]),
-        nproc=given("nproc_per_node"),
-        max_restarts=given("max_restarts") or 0,
-        nnodes=given("nnodes"),
-        node_rank=given("node_rank"),
-        endpoint=given("rdzv_endpoint"),
-        threads=given("threads_per_process"),
-        runs_root=run.path.parents[1],
-        resume=run.path,
-        origin={FLAG_OF.get(key, key): "flag" for key, whence in origin.items() if whence == "flag"},
-    )
-
-
-def folder_of(run: RunDir) -> Path:
-    """Where the run's command was started: its paths are meant from there."""
-    folder = Path(str(table(run.path, "job").get("folder", "")))
-    if not folder.is_dir():
-        raise RankupError(
-            "no-such-folder",
-            f"the run was started in {str(folder)!r}, which is not there",
-            context=str(run.path / "job.toml"),
-            hint="name the script: rankup run --resume RUN script.py …",
-        )
-    return folder
-
-
-def begin_attempt(job: LocalJob, name: str) -> RunDir:
-    """The directory of a new run, or that of ``job.resume`` ready for another attempt; the attempt is noted in it."""
-    run = RunDir.create(job.runs_root, name) if job.resume is None else RunDir(job.resume.absolute())
+def begin_attempt(spec: JobSpec, resume: Path | None) -> RunDir:
+    """The directory of a new run, or ``resume``, that of one, ready for another attempt; the attempt is noted in it."""
+    run = RunDir.create(spec.runs_root, spec.name) if resume is None else RunDir(resume.absolute())
     try:
         with locked(run.path / ATTEMPTS):
-            if job.resume is not None:
+            if resume is not None:
                 _check_over(run)
                 _clear(run)
             _note(run)
     except OSError as error:
-        if job.resume is None:
+        if resume is None:
             shutil.rmtree(run.path, ignore_errors=True)
         raise unwritable_error(run, error) from error
     return run
@@ -186,26 +137,3 @@ def _note(run: RunDir) -> None:
         host, pid = socket.gethostname(), os.getpid()
         started = int(psutil.Process().create_time())
         file.write(f"{number} {pid}.{started}@{host} {int(time.time())} {host}\n")
-
-
-def table(path: Path, name: str) -> dict[str, Any]:
-    table = read_toml(path / "job.toml", "job file").get(name)
-    if not isinstance(table, dict):
-        raise RankupError(
-            "bad-job-file",
-            "the run's job.toml is not as it was written",
-            context=str(path / "job.toml"),
-            hint="name the script: rankup run --resume RUN script.py …",
-        )
-    return table
-
-
-def with_earlier_options(before: LocalJob, asked: LocalJob) -> LocalJob:
-    """``asked`` as another attempt of the run of ``before``: options that are not given are those of ``before``."""
-    kept = {field: getattr(before, field) for field, flag in _FLAGS.items() if flag not in asked.origin}
-    if asked.command:
-        kept.pop("command", None)
-    origin = {**before.origin, **asked.origin}
-    return replace(
-        asked, **kept, runs_root=before.runs_root, resume=before.resume, name=before.name, origin=origin
-    )

@@ -1,20 +1,80 @@
-"""Where the nodes of an allocation meet: node 0 takes a port that nobody else has, and says so in the run directory."""
+"""Where several nodes meet: as given by hand; in an allocation node 0 takes a port that nobody else has, and says so in
+the run directory."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rankup.core.files import write_atomic
 from rankup.errors import RankupError
+from rankup.resolve.resolved import Resolved
 from rankup.world.ports import hold_port
 
 # Stands in an agent's --rdzv-endpoint for the port that node 0 will take.
 TO_BE_CHOSEN = 0
 _NAME = "rendezvous-port"
+
+
+def given_endpoint(job: Resolved, *, agent: bool) -> tuple[str, int] | None:
+    """The endpoint of nodes that were started by hand, or by our head (``agent``); None for one node.
+
+    Raises ``RankupError`` where the flags that say who is who are not complete.
+    """
+    spec = job.spec
+    endpoint = (
+        parse_endpoint(spec.rdzv_endpoint, TO_BE_CHOSEN if agent else 1) if spec.rdzv_endpoint else None
+    )
+    if spec.nodes == 1 and spec.node_rank == 0:
+        return None
+    given = {
+        "--nnodes": job.asked("nodes"),
+        "--node-rank": job.asked("node_rank"),
+        "--rdzv-endpoint": endpoint is not None,
+    }
+    if not all(given.values()) or endpoint is None:
+        by_file = job.origin.get("nodes", "").endswith(".toml")
+        raise RankupError(
+            "incomplete-nodes",
+            f"nodes started by hand need {' and '.join(flag for flag, there in given.items() if not there)} as well",
+            context=f"{spec.nodes} nodes: {job.origin['nodes']}",
+            hint="--nnodes 1 runs on this machine alone; rankup submit takes it to a cluster"
+            if by_file
+            else "on each machine: rankup run --nnodes 2 --node-rank 0|1 --rdzv-endpoint HOST:PORT script.py, "
+            "HOST being the machine of node rank 0",
+        )
+    if spec.node_rank >= spec.nodes:
+        raise RankupError(
+            "bad-node-rank",
+            f"--node-rank {spec.node_rank} is not between 0 and {spec.nodes - 1}",
+            context=f"--nnodes {spec.nodes}",
+        )
+    return endpoint
+
+
+def parse_endpoint(text: str, least: int = 1) -> tuple[str, int]:
+    """``HOST:PORT`` or ``[IPV6]:PORT``."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not re.fullmatch(r"\d{1,5}", port) or not least <= int(port) < 65536:
+        raise RankupError(
+            "bad-endpoint",
+            f"{text!r} is not HOST:PORT",
+            context="--rdzv-endpoint",
+            hint="the address of node 0 and a free port on it, such as 10.0.0.1:29400",
+        )
+    host = host.strip("[]")
+    if host in ("0.0.0.0", "::", "*"):
+        raise RankupError(
+            "bad-endpoint",
+            f"{host!r} is no address that another node can reach",
+            context="--rdzv-endpoint",
+            hint="give the address of node 0 on the network that the nodes share",
+        )
+    return host, int(port)
 
 
 @contextlib.contextmanager

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from rankup.core.rundir import RUN_DIR_VARIABLE, RunDir
 from rankup.launchers.torchrun import OWN_STORE
 from rankup.run.process_cleanup import MARK
-from rankup.run.resolve import Resolved
 from rankup.run.separate_models import with_torch_hook
+from rankup.spec.jobspec import JobSpec
+from rankup.spec.variables import WORLD_OF_ONE, variables
 from rankup.world.address import interface_of, route_to
+from rankup.world.devices import count_gpus, cpu_affinity
 from rankup.world.ports import hold_port
 
 # Who a process is, is what we decide: values that a shell or an outer run left behind would contradict it.
@@ -23,42 +27,52 @@ INIT_FILE = "RANKUP_INIT_FILE"
 
 
 def for_processes(
-    base: Mapping[str, str], extra: Mapping[str, str], resolved: Resolved, run: RunDir, mark: str
+    base: Mapping[str, str], spec: JobSpec, endpoint: tuple[str, int] | None, run: RunDir, mark: str
 ) -> dict[str, str]:
     """The environment of this node's launcher, which its ranks inherit."""
     env = {k: v for k, v in base.items() if k not in IDENTITY and not k.startswith("TORCHELASTIC_")}
-    env |= extra
-    env[RUN_DIR_VARIABLE] = str(run.path)
-    env[MARK] = mark
-    env[INIT_FILE] = str(run.path / "init-file")
-    env.setdefault("PYTHONUNBUFFERED", "1")  # a log that lags behind hides why a rank hangs
-    if resolved.threads is not None:
-        env["OMP_NUM_THREADS"] = str(resolved.threads)
-    if resolved.nproc * resolved.nnodes > 1:
+    env |= spec.env
+    if spec.venv and not spec.container:
+        bin_folder = Path(spec.python).parent
+        env |= {
+            "VIRTUAL_ENV": str(bin_folder.parent),
+            "PATH": f"{bin_folder}{os.pathsep}{env.get('PATH', '')}",
+        }
+    env |= {RUN_DIR_VARIABLE: str(run.path), MARK: mark, INIT_FILE: str(run.path / "init-file")}
+    threads = threads_of(spec, env)
+    if threads is not None:
+        env["OMP_NUM_THREADS"] = str(threads)
+    gpus = count_gpus(env) if spec.world_size > 1 else 0
+    interface = gloo_interface(endpoint) or ""
+    for name, value in variables(spec, gpus=gpus, interface={"GLOO_SOCKET_IFNAME": interface}).items():
+        env.setdefault(name, value)
+    if spec.world_size > 1:
         env |= with_torch_hook(env)
-    if resolved.nproc * resolved.nnodes > 1 and resolved.gpus == 0:
-        # Without it Accelerate and Hugging Face's Trainer find no GPU, and make each rank a world of its own.
-        env.setdefault("ACCELERATE_USE_CPU", "1")
-    if resolved.max_restarts:
+    if spec.max_restarts:
         env |= OWN_STORE
-    interface = gloo_interface(resolved)
-    if interface:
-        env.setdefault("GLOO_SOCKET_IFNAME", interface)
-    if resolved.launcher == "single":
+    if spec.launcher == "single":
         # A plain torchrun-style script reads these, and expects a world of one.
-        env |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
-        env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+        env |= {**WORLD_OF_ONE, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
         if "SLURM_JOB_ID" not in env:
             # And one that was written for srun these. Not SLURM_NTASKS: by it Lightning believes that srun started it.
             env |= {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "NODE_RANK": "0"}
     return env
 
 
-def gloo_interface(resolved: Resolved) -> str | None:
+def threads_of(spec: JobSpec, env: Mapping[str, str]) -> int | None:
+    """Threads per process: as asked for, else cores / processes; None where the user has set OMP_NUM_THREADS."""
+    if spec.threads is not None:
+        return spec.threads
+    if "OMP_NUM_THREADS" in {**env, **spec.env}:
+        return None
+    return spec.cpus_per_task or max(1, len(cpu_affinity()) // spec.nproc_per_node)
+
+
+def gloo_interface(endpoint: tuple[str, int] | None) -> str | None:
     """The network interface that gloo should use: it asks the resolver otherwise, which often says 127.0.1.1."""
-    if resolved.endpoint is None:
+    if endpoint is None:
         return _LOOPBACK
-    return interface_of(route_to(resolved.endpoint[0]))
+    return interface_of(route_to(endpoint[0]))
 
 
 def _free_port() -> int:

@@ -1,45 +1,60 @@
-"""Nodes that were started one by one find each other and compare notes, before torchrun takes the port.
+"""Nodes that were started one by one find each other and compare their settings, before torchrun takes the port.
 
-torchrun waits ten minutes for a node that does not come, and a wrong ``--nnodes`` or two equal node ranks end in
-the same silence. Here node 0 listens on the endpoint for a moment, hears from every other node, and answers all of
-them: with what they share, or with what is wrong. It listens on the endpoint's own address and on no other.
+torchrun waits ten minutes for a node that does not come, and a wrong ``--nnodes`` or two equal node ranks end in the
+same silence. Here node 0 listens on the endpoint, hears from every other node, and answers all of them: with what they
+share, or with everything that is wrong (``disagreement``). It listens on the endpoint's own address and on no other.
+A message is one line of JSON, and so is its answer.
 """
 
 from __future__ import annotations
 
+import json
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rankup.errors import RankupError
+from rankup.findings.engine import collect
+from rankup.findings.error import FindingsError
+from rankup.findings.finding import Finding
 from rankup.run.disagreement import (
+    NODE_DIFFERENCES,
+    NODE_PROBLEMS,
+    Meeting,
     NodeInfo,
     cannot_bind,
-    differences,
     endpoint_text,
     node_lost,
     nodes_missing,
-    problem_with,
 )
-from rankup.run.wire import receive, send
 
-_PATIENCE = 5.0  # seconds for one connection to say what it has to say
+PROTOCOL = 1
+_LONGEST = 65536  # bytes of a line: enough for the process counts of some ten thousand nodes
+_PATIENCE = 5.0  # seconds for the line of one connection
 _LINGER = 3.0  # seconds in which node 0 tells late nodes that something is wrong
-_REMIND = 10.0  # seconds between two notes that we are waiting
+_REMIND = 10.0  # seconds between two notes that this node waits
 
 Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """What all nodes know afterwards: the run's id, and how many processes each node has, by node rank."""
+    """What all nodes know afterwards: the run's id, how many processes each node has, by node rank, and warnings."""
 
     run_id: str
     nproc: tuple[int, ...]
-    notes: tuple[str, ...] = field(default=())
+    findings: tuple[Finding, ...] = field(default=())
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**vars(self), "findings": [finding.as_dict() for finding in self.findings]}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Agreement:
+        found = map(Finding.from_dict, values["findings"])
+        return cls(values["run_id"], tuple(values["nproc"]), tuple(found))
 
 
 def host(
@@ -75,18 +90,17 @@ def host(
             if hello is None:
                 connection.close()  # a port scanner, or a node that gave up
                 continue
-            problem = problem_with(hello, joined)
-            if problem is not None:
+            if problems := collect(NODE_PROBLEMS, Meeting(hello, joined)):
+                problem = FindingsError(problems)
                 told = [*lines.values(), connection]
                 _tell_latecomers(listener, me.nnodes - 1 - len(told), problem)
                 raise _told(told, problem)
             joined[hello.node_rank], lines[hello.node_rank] = hello, connection
-        agreement = Agreement(
-            run_id, tuple(joined[rank].nproc for rank in range(me.nnodes)), tuple(differences(joined))
-        )
+        nproc = tuple(joined[rank].nproc for rank in range(me.nnodes))
+        agreement = Agreement(run_id, nproc, tuple(collect(NODE_DIFFERENCES, joined)))
         for rank, line in lines.items():
             try:
-                send(line, {"agreement": asdict(agreement)})
+                send(line, {"agreement": agreement.as_dict()})
             except OSError as error:
                 raise _told(lines.values(), node_lost(joined[rank], error)) from error
         _wait_until_closed(lines.values(), check)
@@ -111,7 +125,7 @@ def join(
         "nodes-missing",
         f"node 0 did not answer at {endpoint_text(endpoint)} within {timeout:g} s",
         context=f"this is node {me.node_rank} of {me.nnodes}, on {me.host}",
-        hint="start --node-rank 0 on that machine, and see that no firewall closes the port",
+        hint="start --node-rank 0 on that machine, and check that no firewall closes the port",
         exit_code=1,
     )
 
@@ -142,7 +156,7 @@ def _hello(message: dict[str, Any] | None) -> NodeInfo | None:
 
 
 def _told(others: Iterable[socket.socket], error: RankupError) -> RankupError:
-    """``error``, after every node that is connected has heard of it."""
+    """``error``, after every connected node has been sent it."""
     for connection in others:
         with suppress(OSError):
             send(connection, {"error": error.as_dict()})
@@ -193,9 +207,8 @@ def _ask(
 
 def _understood(answer: dict[str, Any]) -> Agreement:
     if "error" in answer:
-        raise RankupError.from_dict(answer["error"])
-    a = answer["agreement"]
-    return Agreement(a["run_id"], tuple(a["nproc"]), tuple(a["notes"]))
+        raise FindingsError.from_dict(answer["error"])
+    return Agreement.from_dict(answer["agreement"])
 
 
 def _addresses(endpoint: tuple[str, int]) -> list[Any]:
@@ -210,8 +223,39 @@ def _addresses(endpoint: tuple[str, int]) -> list[Any]:
         ) from error
 
 
+def send(connection: socket.socket, message: Mapping[str, Any]) -> None:
+    connection.sendall(json.dumps({"rankup": PROTOCOL, **message}).encode() + b"\n")
+
+
+def receive(connection: socket.socket, deadline: float, check: Callable[[], None]) -> dict[str, Any] | None:
+    """The other side's message; None if it is not one of ours, too long, cut off, or has not come by ``deadline``.
+
+    ``deadline`` as of ``time.monotonic``; ``check`` is called while waiting and may raise.
+    """
+    data = b""
+    connection.settimeout(0.2)
+    while not data.endswith(b"\n"):
+        check()
+        if time.monotonic() > deadline or len(data) > _LONGEST:
+            return None
+        try:
+            more = connection.recv(4096)
+        except TimeoutError:
+            continue
+        except OSError:
+            return None
+        if not more:
+            return None
+        data += more
+    try:
+        message = json.loads(data)
+    except ValueError:
+        return None
+    return message if isinstance(message, dict) and message.get("rankup") == PROTOCOL else None
+
+
 class _Reminder:
-    """Says that we are waiting: when we begin to, and then every ten seconds."""
+    """Says that this node waits: at once, and then every ten seconds."""
 
     def __init__(self, note: Note) -> None:
         self._note, self._next = note, time.monotonic()

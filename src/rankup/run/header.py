@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from rankup.run.resolve import Resolved
-from rankup.world.devices import cpu_affinity
+from rankup.run.environment import threads_of
+from rankup.spec.jobspec import JobSpec
+from rankup.world.devices import count_gpus, cpu_affinity
 
 
-def header(resolved: Resolved, env: Mapping[str, str] = os.environ) -> str:
+def header(spec: JobSpec, env: Mapping[str, str] = os.environ) -> str:
     """``2 processes on 2 GPUs, 4 threads each``."""
-    threads = resolved.threads or env.get("OMP_NUM_THREADS", "")
-    each = " each" if resolved.nproc > 1 else ""
+    threads = threads_of(spec, env) or env.get("OMP_NUM_THREADS", "")
+    gpus = count_gpus({**env, **spec.env})
+    each = " each" if spec.nproc_per_node > 1 else ""
     cores = len(cpu_affinity())
-    devices = _count(resolved.gpus, "GPU") if resolved.gpus else f"the CPU ({_count(cores, 'core')})"
-    node = f"node {resolved.node_rank} of {resolved.nnodes}: " if resolved.nnodes > 1 else ""
-    said = f"{node}{_count(resolved.nproc, 'process')} on {devices}"
+    devices = _count(gpus, "GPU") if gpus else f"the CPU ({_count(cores, 'core')})"
+    node = f"node {spec.node_rank} of {spec.nodes}: " if spec.nodes > 1 else ""
+    said = f"{node}{_count(spec.nproc_per_node, 'process')} on {devices}"
     return f"{said}, {_count(threads, 'thread')}{each}" if threads else said
 
 

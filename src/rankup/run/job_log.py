@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rankup.core.rundir import RunDir
-from rankup.run.job import View
+from rankup.run.view import View
 
 
 @contextlib.contextmanager

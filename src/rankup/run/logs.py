@@ -24,7 +24,7 @@ from rankup.run.failure import (
     last_exception,
     reason,
 )
-from rankup.run.job import View
+from rankup.run.view import View
 
 _QUIET = 0.3  # seconds without another line end a traceback
 _HELD = 3.0  # seconds that a consequence waits for its cause

@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -22,11 +23,11 @@ from rankup.run import separate_models
 from rankup.run.environment import INIT_FILE, for_processes
 from rankup.run.failure import Exit, Logs, first_failure, left_early
 from rankup.run.interrupts import Interrupts
-from rankup.run.job import LocalJob, View
 from rankup.run.logs import Output
 from rankup.run.process_cleanup import kill_processes, new_process_mark
-from rankup.run.resolve import Resolved
 from rankup.run.terminal import TerminalOutput
+from rankup.run.view import View
+from rankup.spec.jobspec import JobSpec
 
 POLL = 0.05  # seconds
 # How long ranks may go on after one of them has failed, or after an interrupt: enough for a handler to write
@@ -53,27 +54,28 @@ class NodeOutcome:
 
 
 def run_node(
-    job: LocalJob,
-    resolved: Resolved,
+    spec: JobSpec,
+    endpoint: tuple[str, int] | None,
     run: RunDir,
     run_id: str,
     interrupts: Interrupts,
     view: View,
     *,
+    terminal: bool,
     debug: bool,
 ) -> NodeOutcome:
-    """Run this node's share to its end; nothing of it is alive afterwards."""
+    """Run this node's share to its end; nothing of it is alive afterwards. Several nodes meet at ``endpoint``."""
     mark = new_process_mark(os.environ)
-    env = for_processes(os.environ, job.env, resolved, run, mark)
-    on_terminal = job.terminal and resolved.launcher == "single"
-    suffix = f"-node-{resolved.node_rank}" if resolved.nnodes > 1 else ""
+    env = for_processes(os.environ, spec, endpoint, run, mark)
+    on_terminal = terminal and spec.launcher == "single"
+    suffix = f"-node-{spec.node_rank}" if spec.nodes > 1 else ""
     log = run.logs / f"torchrun{suffix}.err"
     events = run.logs / f"events{suffix}.jsonl"
     output: Output | TerminalOutput
     spare = None
     if on_terminal:
         output = TerminalOutput(run.logs)
-        process = output.start(resolved.argv, env)
+        process = output.start(spec.rank_command, env, spec.folder)
     else:
         # On this machine's own disk; a rank makes it that needs it.
         spare = Path(tempfile.gettempdir(), f"rankup-{secrets.token_hex(8)}")
@@ -82,11 +84,11 @@ def run_node(
             events,
             view,
             spare=spare,
-            alone=resolved.nproc * resolved.nnodes == 1,
+            alone=spec.world_size == 1,
             chatter=log if debug else None,
         )
-        process = _start(job, resolved, run, run_id, events, spare, log, env)
-    watch = _Watch(process, output, interrupts, resolved, mark)
+        process = _start(spec, endpoint, run, run_id, events, spare, log, env)
+    watch = _Watch(process, output, interrupts, spec, mark)
     try:
         code = watch.until_end(run, view)
     finally:
@@ -103,8 +105,8 @@ def run_node(
 
 
 def _start(
-    job: LocalJob,
-    resolved: Resolved,
+    spec: JobSpec,
+    endpoint: tuple[str, int] | None,
     run: RunDir,
     run_id: str,
     events: Path,
@@ -112,24 +114,33 @@ def _start(
     log: Path,
     env: Mapping[str, str],
 ) -> shell.Process[bytes]:
-    guard = (job.python, "-I", "-S", str(Path(rank_guard.__file__)), str(run.logs), str(events), str(spare))
+    guard = (
+        sys.executable,
+        "-I",
+        "-S",
+        str(Path(rank_guard.__file__)),
+        str(run.logs),
+        str(events),
+        str(spare),
+    )
     launch = Launch(
-        command=(*guard, *resolved.argv),
-        python=job.python,
-        nproc=resolved.nproc,
-        nnodes=resolved.nnodes,
-        node_rank=resolved.node_rank,
-        max_restarts=resolved.max_restarts,
-        endpoint=resolved.endpoint,
+        command=(*guard, *spec.rank_command),
+        python=spec.python,
+        nproc=spec.nproc_per_node,
+        nnodes=spec.nodes,
+        node_rank=spec.node_rank,
+        max_restarts=spec.max_restarts,
+        endpoint=endpoint,
         run_id=run_id,
     )
-    tokens = launcher_named(resolved.launcher)(launch)
+    tokens = launcher_named(spec.launcher)(launch)
     with _opened(log) as chatter:
         # A session of its own: the terminal's Ctrl-C then reaches us alone, and we pass it on once.
-        stdin = None if resolved.launcher == "single" else shell.DEVNULL
+        stdin = None if spec.launcher == "single" else shell.DEVNULL
         return shell.start(
             tokens,
             env=env,
+            cwd=spec.folder,
             stdin=stdin,
             stdout=chatter,
             stderr=chatter,
@@ -153,11 +164,11 @@ class _Watch:
         process: shell.Process[bytes],
         output: Output | TerminalOutput,
         interrupts: Interrupts,
-        resolved: Resolved,
+        spec: JobSpec,
         mark: str,
     ) -> None:
         self._process, self._output, self._interrupts = process, output, interrupts
-        self._resolved, self._mark = resolved, mark
+        self._spec, self._mark = spec, mark
         self._deadline: float | None = None  # after an interrupt
         self._said_alone = False
         self._failed_at: dict[int, float] = {}  # attempt → when it was seen to fail
@@ -181,9 +192,7 @@ class _Watch:
 
     def say_who_trains_alone(self, run: RunDir, view: View, *, ended: bool) -> None:
         self._said_alone = True
-        said = (
-            separate_models.count_separate_models(run, ended=ended) if self._resolved.node_rank == 0 else ""
-        )
+        said = separate_models.count_separate_models(run, ended=ended) if self._spec.node_rank == 0 else ""
         if said and self._interrupts.first is None:
             view.line(None, "err", said)
 
@@ -210,7 +219,7 @@ class _Watch:
         with contextlib.suppress(ProcessLookupError):
             if isinstance(self._output, TerminalOutput):
                 self._process.send_signal(signum)
-            elif self._resolved.launcher == "single":
+            elif self._spec.launcher == "single":
                 os.killpg(self._process.pid, signum)
             else:
                 self._process.send_signal(signum)  # torchrun passes it on to its ranks
@@ -225,5 +234,5 @@ class _Watch:
             for rank in list(self._output.running):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._output.running.pop(rank), signal.SIGKILL)
-        if now > since + 2 * GRACE and self._output.restarts >= self._resolved.max_restarts:
+        if now > since + 2 * GRACE and self._output.restarts >= self._spec.max_restarts:
             kill_processes(self._mark)

@@ -6,6 +6,7 @@ import json
 import re
 import signal
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rankup.core.files import write_atomic
@@ -14,9 +15,8 @@ from rankup.errors import RankupError
 from rankup.run.allocation import Allocation
 from rankup.run.failure import Logs, last_exception, last_lines, reason
 from rankup.run.interrupts import Interrupts
-from rankup.run.job import LocalJob, Result
 from rankup.run.node import NodeOutcome
-from rankup.run.resolve import Resolved
+from rankup.spec.jobspec import JobSpec
 
 REQUEUE_CODE = 75
 # Where in gloo's source a connection was closed, and its advice.
@@ -25,14 +25,34 @@ _WRITTEN_FOR_SRUN = re.compile(r"KeyError: '(SLURM_\w+|GPUS_PER_NODE)'")
 _CODES = {"done": 0, "requeue": REQUEUE_CODE, "failed": 1, "cancelled": 143}
 
 
+@dataclass(frozen=True)
+class Result:
+    """How it ended. ``code`` is the exit code of ``rankup run``: 0, 1, 75, or 128 + a signal that was sent to us.
+
+    ``worker_code`` is the code of the rank that failed first (negative: a signal), None where none failed or it is
+    not known; ``error`` is what to tell the user where ``code`` is 1; ``seconds`` is wall time, start-up included;
+    ``signal`` is the first one that was sent to us, None if there was none. ``lost`` is what the run directory could
+    not take (a full disk, or it was deleted), which changes nothing of the rest.
+    """
+
+    code: int
+    run: RunDir
+    worker_code: int | None
+    failed_rank: int | None
+    seconds: float
+    error: RankupError | None = None
+    signal: int | None = None
+    lost: RankupError | None = None
+
+
 def of_node(
-    job: LocalJob, resolved: Resolved, run: RunDir, ended: NodeOutcome, interrupts: Interrupts, seconds: float
+    spec: JobSpec, run: RunDir, ended: NodeOutcome, interrupts: Interrupts, seconds: float, *, agent: bool
 ) -> Result:
     """How this node ended. Node 0 writes the run's outcome; an agent of an allocation leaves that to its head."""
     failure, error = ended.failure, None
     word, code = _word_and_code(run, ended.code, interrupts)
     if code == 1:
-        error = _worker_error(run, ended, resolved) if failure or ended.code == 0 else _launcher_error(ended)
+        error = _worker_error(run, ended, spec) if failure or ended.code == 0 else _launcher_error(ended)
     details: dict[str, Any] = {
         "outcome": word,
         "exit_code": code,
@@ -41,20 +61,20 @@ def of_node(
         "seconds": round(seconds, 3),
         "message": error.message if error else "",
         "restarts": ended.restarts,
-        "nproc_per_node": resolved.nproc,
-        "nnodes": resolved.nnodes,
+        "nproc_per_node": spec.nproc_per_node,
+        "nnodes": spec.nodes,
     }
     lost = _lost(run, ended.logs) if ended.logs.spare else None
-    if job.run_dir is not None:
+    if agent:
         # 75 would be a failed task to srun, which then kills the nodes that still write.
         code = 0 if code == REQUEUE_CODE else code
         reported = {**details, "time": failure.time if failure else None}
-        path = run.path / f"node-{resolved.node_rank}.json"
+        path = run.path / f"node-{spec.node_rank}.json"
         try:
             write_atomic(path, json.dumps(reported) + "\n", mode=0o600)
         except OSError as trouble:
             lost = _lost(run, ended.logs, trouble)
-    elif resolved.node_rank == 0:
+    elif spec.node_rank == 0:
         lost = write_outcome(run, word, details, ended.logs) or lost
     worker, rank = details["worker_code"], details["failed_rank"]
     return Result(code, run, worker, rank, seconds, error, interrupts.first, lost)
@@ -143,7 +163,7 @@ def _word_and_code(run: RunDir, code: int, interrupts: Interrupts) -> tuple[str,
     return "failed", 1
 
 
-def _worker_error(run: RunDir, ended: NodeOutcome, resolved: Resolved) -> RankupError:
+def _worker_error(run: RunDir, ended: NodeOutcome, spec: JobSpec) -> RankupError:
     failure = ended.failure
     if failure is None:
         return RankupError(
@@ -153,7 +173,7 @@ def _worker_error(run: RunDir, ended: NodeOutcome, resolved: Resolved) -> Rankup
             exit_code=1,
         )
     said, hint = reason(failure, ended.logs), ""
-    who = f"rank {failure.rank} failed first" if resolved.nproc * resolved.nnodes > 1 else "the script failed"
+    who = f"rank {failure.rank} failed first" if spec.world_size > 1 else "the script failed"
     if ended.left_early:
         gone = ended.left_early
         who = f"rank{'s' if len(gone) > 1 else ''} {', '.join(map(str, gone))} ended early, with exit code 0"
@@ -162,7 +182,7 @@ def _worker_error(run: RunDir, ended: NodeOutcome, resolved: Resolved) -> Rankup
         hint = "all ranks have to take as many steps; look for a return or sys.exit() that some ranks reach"
     elif _WRITTEN_FOR_SRUN.search(said):
         hint = "written for srun? read RANK, LOCAL_RANK and WORLD_SIZE, or `rankup submit --launcher srun`"
-    where = f" on node {resolved.node_rank}" if resolved.nnodes > 1 else ""
+    where = f" on node {spec.node_rank}" if spec.nodes > 1 else ""
     return RankupError(
         "worker-failed",
         f"{who}{where}: {said}",

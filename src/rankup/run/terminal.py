@@ -36,10 +36,12 @@ class TerminalOutput:
         self._copies: dict[int, tuple[int, BinaryIO]] = {}  # what we read → where it is shown, and the log
         self._process: shell.Process[bytes] | None = None
 
-    def start(self, argv: Sequence[str], env: Mapping[str, str]) -> shell.Process[bytes]:
+    def start(self, argv: Sequence[str], env: Mapping[str, str], folder: Path) -> shell.Process[bytes]:
         out, err = self._channel(sys.stdout.fileno(), "out"), self._channel(sys.stderr.fileno(), "err")
         try:
-            self._process = shell.start(argv, env=env, stdout=out, stderr=err, die_with_parent=True)
+            self._process = shell.start(
+                argv, env=env, cwd=folder, stdout=out, stderr=err, die_with_parent=True
+            )
         finally:
             os.close(out)
             os.close(err)

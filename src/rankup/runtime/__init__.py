@@ -1,4 +1,4 @@
-"""Floor 3: the three-line library. ``rankup.init()`` gives a ``Run``, which a training loop calls.
+"""The three-line library. ``rankup.init()`` gives a ``Run``, which a training loop calls.
 
 - ``api``: ``rankup.init`` and ``Run``, what users call; nothing imports it back
 - ``context``: the state of one run that all parts share

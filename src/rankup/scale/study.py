@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Protocol
 
 from rankup.errors import RankupError
-from rankup.findings.finding import Finding, Severity
-from rankup.run.execute import LocalJob, Result, View, execute
+from rankup.findings.error import findings_of
+from rankup.findings.finding import Finding
+from rankup.resolve.resolved import Resolved
+from rankup.run.execute import Result, View, execute
 from rankup.scale.grid import Trial, count_of
 from rankup.scale.measured import Measured, read_run
 
@@ -34,10 +36,10 @@ class Study:
 
 def measure(
     turns: Sequence[Trial],
-    job_of: Callable[[Trial], LocalJob],
+    job_of: Callable[[Trial], Resolved],
     progress: StudyView,
     *,
-    execute: Callable[[LocalJob, View], Result] = execute,
+    execute: Callable[[Resolved, View], Result] = execute,
 ) -> Study:
     """Run all ``turns`` in order, and stop at the first run that fails.
 
@@ -60,7 +62,7 @@ def measure(
             except RankupError as error:
                 if turn.repeat == 0:
                     raise
-                return Study(runs, _finding(error), folder)
+                return Study(runs, findings_of(error)[0], folder)
             progress.ended(measured)
             done += 1
             if turn.repeat > 0:
@@ -83,10 +85,6 @@ def _measured(turn: Trial, result: Result) -> Measured:
         hint=error.hint,
         exit_code=error.exit_code,
     )
-
-
-def _finding(error: RankupError) -> Finding:
-    return Finding(error.code, Severity.ERROR, error.message, place=error.context, fix=error.hint)
 
 
 def _interrupted(signum: int, done: int, total: int) -> RankupError:

@@ -1,12 +1,14 @@
 """``JobSpec``: one job, described once, with nothing left to decide.
 
-Every field is a flag of ``rankup submit``, a key of ``job.toml`` and a key of a site's ``[defaults]``, by the same name
-with dashes or underscores.
+Every field is a flag, a key of ``job.toml`` and a key of a site's ``[defaults]``, by the same name with dashes or
+underscores. The flag is declared beside the field (``Flag``), and nowhere else.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,9 +16,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from rankup.core.rundir import LONGEST_NAME
 from rankup.core.units import parse_duration, parse_size
+from rankup.findings.engine import FactMissing
+from rankup.spec.flag import AROUND, ENVIRONMENT, EVERYWHERE, LAUNCH, RESOURCES, TIME_LIMIT, WHAT, Flag
 
 LAUNCHERS = ("single", "torchrun", "srun", "mpirun")
 FANOUTS = ("auto", "srun", "pbsdsh", "mpiexec", "pbs_tmrsh", "ssh")
+# Fields of machines that are started by hand: in the job.toml of such a run, and nothing to a scheduler.
+BY_HAND = ("node_rank", "rdzv_endpoint", "rdzv_timeout")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _JOB_ID = re.compile(r"\d+(_\d+|\[\d*\])?([.;][\w.-]+)?", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -38,7 +44,7 @@ OF_THE_SCRIPT = frozenset(
             "RUNS",
             "STOP_BEFORE",
         ),
-        *("SUCCESSOR", "RANKUP_RUN", "RANKUP_RUN_DIR", "RANKUP_SUCCESSOR", "RANKUP_TASK"),
+        *("RANKUP_RUN", "RANKUP_RUN_DIR", "RANKUP_SUCCESSOR", "RANKUP_TASK"),
         *(
             "address",
             "called",
@@ -73,51 +79,137 @@ class JobSpec(BaseModel):
 
     # What runs: "train.py --lr 1" as tokens; "-m package.module …"; or an executable.
     command: tuple[str, ...] = Field(min_length=1)
-    name: str
+    name: Annotated[str, Flag(WHAT, "of the run; default: the script's", of=EVERYWHERE)]
     folder: Path  # where the command runs: absolute, seen by all nodes
 
-    # Resources
-    nodes: Count = 1
-    gpus_per_node: Annotated[int, Field(ge=0)] = 0
-    gpu_type: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$")] = ""  # as SLURM calls it: a100
-    nproc_per_node: Count = 1
-    cpus_per_task: Count | None = None
-    mem: MiB | None = None
-    time: Seconds | None = None
-    queue: str = ""  # SLURM calls it a partition
-    account: str = ""
-    exclusive: bool = False
-    directives: tuple[str, ...] = ()  # raw ones, as they stand behind #SBATCH or #PBS
+    nodes: Annotated[
+        Count,
+        Flag(RESOURCES, "number of nodes", "N"),
+        Flag(
+            LAUNCH,
+            "machines started by hand; default: the allocation, else this one",
+            "N",
+            ("--nnodes",),
+            ("run",),
+        ),
+    ] = 1
+    gpus_per_node: Annotated[int, Field(ge=0), Flag(RESOURCES, "0: a job without GPUs", "G")] = 0
+    gpu_type: Annotated[
+        str, Field(pattern=r"^[A-Za-z0-9_.-]*$"), Flag(RESOURCES, "SLURM's name of them, as a100", "NAME")
+    ] = ""
+    nproc_per_node: Annotated[
+        Count, Flag(RESOURCES, "processes; auto: one per GPU, else 1", "N|auto", of=EVERYWHERE)
+    ] = 1
+    cpus_per_task: Annotated[Count | None, Flag(RESOURCES, "cores of each process", "C")] = None
+    mem: Annotated[MiB | None, Flag(RESOURCES, "per node: 32G", "SIZE")] = None
+    time: Annotated[Seconds | None, Flag(RESOURCES, "90m, 24h, 1d12h or HH:MM:SS", "TIME")] = None
+    # SLURM calls it a partition
+    queue: Annotated[str, Flag(RESOURCES, "where to wait", names=("--queue", "--partition"))] = ""
+    account: Annotated[str, Flag(RESOURCES, "the project that pays")] = ""
+    exclusive: Annotated[bool, Flag(RESOURCES, "whole nodes")] = False
+    directives: Annotated[
+        tuple[str, ...],
+        Flag(RESOURCES, "as behind #SBATCH or #PBS; may be repeated", "TEXT", ("--directive",)),
+    ] = ()
 
     # Who forms the ranks, and who reaches the nodes
-    launcher: Literal["single", "torchrun", "srun", "mpirun"] = "single"
-    fanout: Literal["auto", "srun", "pbsdsh", "mpiexec", "pbs_tmrsh", "ssh"] = "auto"
-    max_restarts: Annotated[int, Field(ge=0)] = 0  # torchrun's, within one job
+    launcher: Annotated[
+        Literal["single", "torchrun", "srun", "mpirun"],
+        Flag(LAUNCH, "who forms the ranks", "|".join(LAUNCHERS)),
+    ] = "single"
+    fanout: Annotated[
+        Literal["auto", "srun", "pbsdsh", "mpiexec", "pbs_tmrsh", "ssh"],
+        Flag(LAUNCH, "who reaches the nodes", "|".join(FANOUTS)),
+    ] = "auto"
+    # torchrun's, within one job
+    max_restarts: Annotated[
+        int,
+        Field(ge=0),
+        Flag(LAUNCH, "start all processes again after a failure, K times", "K", of=EVERYWHERE),
+    ] = 0
+    # Machines by hand: a job's script works these out itself.
+    node_rank: Annotated[
+        int,
+        Field(ge=0),
+        Flag(LAUNCH, "of machines by hand: which one this is, from 0", "I", of=("run",)),
+    ] = 0
+    rdzv_endpoint: Annotated[
+        str, Flag(LAUNCH, "of machines by hand: where node 0 is", "HOST:PORT", of=("run",))
+    ] = ""
+    rdzv_timeout: Annotated[
+        float,
+        Field(gt=0),
+        Flag(LAUNCH, "how long machines wait for each other; default: 300", "SECONDS", of=("run",)),
+    ] = 300.0
 
     # The environment of the ranks, in the order in which it is set up
-    pre_modules: tuple[str, ...] = ()  # lines of bash before the modules
-    module_purge: bool = False  # first forget what the login shell had loaded
-    modules: tuple[str, ...] = ()
-    venv: str = ""
-    conda: str = ""  # an environment's name or path
-    container: str = ""  # an Apptainer image
-    binds: tuple[str, ...] = ()  # SOURCE[:TARGET[:ro]] for the container
-    env: dict[str, str] = Field(default_factory=dict)
-    secrets: tuple[str, ...] = ()  # names of variables whose values travel in a file of mode 0600
-    pre: tuple[str, ...] = ()  # lines of bash before the start, the user's own words
-    python: str = "python"  # what runs a *.py
+    pre_modules: Annotated[
+        tuple[str, ...], Flag(ENVIRONMENT, "a line before the modules; may be repeated", "BASH")
+    ] = ()
+    module_purge: Annotated[bool, Flag(ENVIRONMENT, "unload all modules first")] = False
+    modules: Annotated[
+        tuple[str, ...],
+        Flag(ENVIRONMENT, "to load, in this order; may be repeated", "MODULE", ("--module",)),
+    ] = ()
+    venv: Annotated[str, Flag(ENVIRONMENT, "a virtual environment", "DIR")] = ""
+    conda: Annotated[str, Flag(ENVIRONMENT, "a conda environment", "NAME|DIR")] = ""
+    container: Annotated[str, Flag(ENVIRONMENT, "an Apptainer image", "IMAGE")] = ""
+    binds: Annotated[
+        tuple[str, ...],
+        Flag(ENVIRONMENT, "into the container; may be repeated", "SRC[:DST[:ro]]", ("--bind",)),
+    ] = ()
+    env: Annotated[
+        dict[str, str],
+        Flag(ENVIRONMENT, "a variable; NAME alone: your value of it, passed as a secret", "K=V|NAME"),
+    ] = Field(default_factory=dict)
+    secrets: tuple[str, ...] = ()  # names of variables whose values travel in a file of mode 0600: --env NAME
+    pre: Annotated[
+        tuple[str, ...], Flag(ENVIRONMENT, "a line to run first; may be repeated", "BASH")
+    ] = ()  # the user's own words
+    python: Annotated[str, Flag(ENVIRONMENT, "what runs *.py", "EXE", of=EVERYWHERE)] = "python"
+    threads: Annotated[
+        Count | None, Flag(ENVIRONMENT, "of each process; default: cores / processes", "N", of=EVERYWHERE)
+    ] = None
 
-    # When time runs out
-    max_requeues: Annotated[int, Field(ge=0)] = 10
-    stop_before: Seconds | None = None  # how long before the end the ranks are asked to save; see ``lead``
+    max_requeues: Annotated[int, Field(ge=0), Flag(TIME_LIMIT, "go on in at most K further jobs", "K")] = 10
+    # How long before the end the ranks are asked to save; see ``lead``.
+    stop_before: Annotated[Seconds | None, Flag(TIME_LIMIT, "ask to save so long before the end", "TIME")] = (
+        None
+    )
 
-    # Around the job
-    mail: str = ""
-    after: tuple[str, ...] = ()  # ids of jobs that have to end well first
-    array: str = ""  # "0-9", "1,3,7", "0-99%4"
-    runs_root: Path = Path("runs")
-    nccl_debug: bool = False
-    sample_gpus: Annotated[int, Field(ge=0)] = 0  # every so many seconds; 0: never
+    mail: Annotated[str, Flag(AROUND, "for the begin, the end and failures", "ADDRESS")] = ""
+    after: Annotated[
+        tuple[str, ...], Flag(AROUND, "once this job ended well; may be repeated", "ID")
+    ] = ()  # ids of jobs
+    array: Annotated[str, Flag(AROUND, "a job for each index", "0-9[%4]")] = ""
+    runs_root: Annotated[
+        Path, Flag(AROUND, "where run directories are made; default: runs", "DIR", of=EVERYWHERE)
+    ] = Path("runs")
+    nccl_debug: Annotated[bool, Flag(AROUND, "NCCL says what it does")] = False
+    sample_gpus: Annotated[int, Field(ge=0), Flag(AROUND, "log the GPUs' use so often", "SECONDS")] = (
+        0  # 0: never
+    )
+
+    @property
+    def is_python(self) -> bool:
+        """Whether Python runs the command: a script, an archive, a folder with a ``__main__.py``, or ``-m``."""
+        first = self.command[0]
+        return (
+            first == "-m"
+            or first.endswith((".py", ".pyz", ".pyzw"))
+            or (self.folder / first / "__main__.py").is_file()
+        )
+
+    @property
+    def interpreter(self) -> str:
+        """A virtual environment is activated outside of a container; inside it is its Python that makes it one."""
+        inside = self.container and self.venv and self.python == "python"
+        return f"{self.venv}/bin/python" if inside else self.python
+
+    @property
+    def rank_command(self) -> tuple[str, ...]:
+        """What one rank executes."""
+        return (self.interpreter, *self.command) if self.is_python else self.command
 
     @property
     def world_size(self) -> int:
@@ -193,18 +285,18 @@ class JobSpec(BaseModel):
         for text in texts if isinstance(texts, (list, tuple)) else [str(texts)]:
             if "\0" in text:
                 raise ValueError("a null character cannot be passed to a process")
-            if any(0xD800 <= ord(c) < 0xE000 for c in text):  # bytes of the command line that are no text
-                raise ValueError(f"{text!r} is no UTF-8, which job.toml has to be")
         return value
 
     @field_validator("array")
     @classmethod
     def _indices(cls, array: str) -> str:
         if array and not re.fullmatch(r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?", array):
-            raise ValueError(f"{array!r} is no array: 0-9, 1,3,7 or 0-99%4")
+            raise ValueError(f"{array!r} is not a list of indices: use 0-9, 1,3,7 or 0-99%4")
         for first, last, step in re.findall(r"(\d+)(?:-(\d+))?(?::(\d+))?", array.partition("%")[0]):
             if int(last or first) < int(first) or int(step or 1) == 0:
-                raise ValueError(f"{array!r} is no array: from low to high, and by steps of 1 or more")
+                raise ValueError(
+                    f"{array!r} is not a list of indices: from low to high, in steps of at least 1"
+                )
         return array
 
     @field_validator("queue", "account", "mail", "after", "venv", "conda", "container", "modules")
@@ -226,22 +318,67 @@ class JobSpec(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> JobSpec:
-        if self.launcher == "single" and self.world_size > 1:
-            raise ValueError(f"the launcher single starts one process, and {self.world_size} were asked for")
-        if self.max_restarts and self.launcher != "torchrun":
-            raise ValueError(f"max_restarts is torchrun's, and the launcher is {self.launcher}")
-        if self.time and self.stop_before and self.stop_before >= self.time:
-            raise ValueError(f"a stop {self.stop_before} s before the end is none in a job of {self.time} s")
-        environments = [n for n in ("venv", "conda", "container") if getattr(self, n)]
-        if "venv" in environments and "conda" in environments:
-            raise ValueError("venv and conda are two environments: choose one")
-        if "conda" in environments and "container" in environments:
-            raise ValueError("a container has its own Python, and not conda's: --conda '' or --container ''")
-        if self.gpus_per_node and self.nproc_per_node > self.gpus_per_node:
-            raise ValueError(
-                f"{self.nproc_per_node} processes would share {self.gpus_per_node} GPUs on each node"
-            )
+        if reasons := contradictions(self):
+            raise ContradictionError(reasons)
         return self
+
+
+class ContradictionError(ValueError):
+    """Values of a job, each valid, that do not fit together; ``reasons`` has a sentence for each contradiction."""
+
+    def __init__(self, reasons: list[str]) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons = reasons
+
+
+def contradictions(job: JobSpec) -> list[str]:
+    """What in a job does not fit together. Of a job with missing values: what the others contradict."""
+    reasons = []
+    for rule in _RULES:
+        with suppress(FactMissing):
+            reasons.append(rule(job))
+    return [reason for reason in reasons if reason]
+
+
+def _one_process(job: JobSpec) -> str:
+    if job.launcher == "single" and job.world_size > 1:
+        return f"the launcher single starts one process, but the job has {job.world_size}"
+    return ""
+
+
+def _restarts(job: JobSpec) -> str:
+    if job.max_restarts and job.launcher != "torchrun":
+        return f"max_restarts requires the launcher torchrun, and the launcher is {job.launcher}"
+    return ""
+
+
+def _stop_before_end(job: JobSpec) -> str:
+    if job.time and job.stop_before and job.stop_before >= job.time:
+        return f"--stop-before ({job.stop_before} s) must be shorter than --time ({job.time} s)"
+    return ""
+
+
+def _one_environment(job: JobSpec) -> str:
+    if job.conda and job.venv:
+        return "venv and conda are two environments: choose one"
+    if job.conda and job.container:
+        return "a container has its own Python, and not conda's: --conda '' or --container ''"
+    return ""
+
+
+def _gpus_each(job: JobSpec) -> str:
+    if job.gpus_per_node and job.nproc_per_node > job.gpus_per_node:
+        return f"{job.nproc_per_node} processes would share {job.gpus_per_node} GPUs on each node"
+    return ""
+
+
+_RULES: tuple[Callable[[JobSpec], str], ...] = (
+    _one_process,
+    _restarts,
+    _stop_before_end,
+    _one_environment,
+    _gpus_each,
+)
 
 
 def _check_variable(name: str) -> None:

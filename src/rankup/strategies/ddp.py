@@ -9,7 +9,7 @@ Three things differ from a bare ``DistributedDataParallel(model)``, both for exa
   (``buckets.py``).
 - Buffers are not broadcast from rank 0 in every forward. That would be a collective inside evaluation, where ranks
   hold different numbers of batches, and it throws away what the other ranks' batch statistics saw. The runtime
-  averages them when an epoch ends and before an evaluation instead (``runtime/buffers.py``).
+  averages them when an epoch ends and before an evaluation instead (``runtime/distributed/buffers.py``).
 """
 
 from __future__ import annotations

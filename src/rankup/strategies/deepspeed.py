@@ -46,7 +46,7 @@ class DeepSpeed(Strategy):
         except ImportError as error:
             raise RankupError(
                 "no-deepspeed",
-                f"strategy deepspeed needs the package deepspeed, which cannot be imported: {error}",
+                f"the strategy deepspeed requires the package deepspeed, which failed to import: {error}",
                 hint="pip install deepspeed; or --strategy fsdp, which shards with torch alone",
             ) from error
         self._weight = 1.0

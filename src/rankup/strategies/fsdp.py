@@ -91,7 +91,7 @@ class FSDP(Strategy):
         if size < 1 or ranks % size:
             raise RankupError(
                 "bad-shard-size",
-                f"{ranks} processes cannot be cut into groups of {size}",
+                f"{ranks} processes cannot be divided into groups of {size}",
                 hint="--shard-size divides the number of processes: the processes of a node, mostly",
             )
         return init_device_mesh(device.type, (ranks // size, size), mesh_dim_names=("replicate", "shard"))

@@ -188,7 +188,7 @@ class Pipeline(nn.Module):
             raise RankupError(
                 "too-few-microbatches",
                 f"a batch of {len(x)} samples is cut into {count} equal micro-batches, and torch "
-                f"{torch.__version__} wants one for each of the {stages} stages",
+                f"{torch.__version__} requires at least one per stage, and there are {stages} stages",
                 hint="a newer torch; or batches, the last one too, that as many as there are stages divide",
                 exit_code=1,
             ) from error

@@ -192,7 +192,7 @@ def _takes(row: StrategyRow, option: str, value: object) -> bool:
 
 def _require(right: bool, flag: str, value: object, allowed: str) -> None:
     if not right:
-        raise RankupError("bad-option", f"{flag} {value} cannot be", hint=f"{flag} is {allowed}")
+        raise RankupError("bad-option", f"invalid {flag} {value}", hint=f"{flag} must be {allowed}")
 
 
 def _check_writable(path: Path) -> None:
@@ -200,6 +200,6 @@ def _check_writable(path: Path) -> None:
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise RankupError(
             "unwritable-model",
-            f"--save-model {path} cannot be written",
+            f"cannot write --save-model {path}",
             hint="a file in a directory that exists",
         )

@@ -24,7 +24,7 @@ def _member(workload: Workload, member: str, options: TrainOptions) -> Callable[
     if not callable(found):
         raise RankupError(
             "strategy-not-supported",
-            f"{options.name} cannot be trained with strategy {options.strategy}: it has no {member}",
+            f"the strategy {options.strategy} cannot train {options.name}: the workload has no {member}",
             hint=f"another strategy, or a member {member} (docs/reference/strategies.md)",
         )
     made: Callable[..., Any] = found

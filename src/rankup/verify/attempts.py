@@ -7,14 +7,16 @@ import json
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from rankup.core.records import read_records
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.run.execute import LocalJob, Result, View, execute
+from rankup.resolve.here import changed
+from rankup.resolve.resolved import Resolved
+from rankup.run.execute import Result, View, execute
 from rankup.verify.trace_reader import FROZEN, AttemptTrace, read_attempt
 
 # Snapshots that are due at the end alone: what trains uninterrupted is not to be changed by saving, either.
@@ -58,11 +60,11 @@ class Attempts:
 
     def __init__(
         self,
-        job: LocalJob,
+        job: Resolved,
         folder: Path,
         progress: AttemptView,
         *,
-        execute: Callable[[LocalJob, View], Result] = execute,
+        execute: Callable[[Resolved, View], Result] = execute,
     ) -> None:
         self._job = job
         self.folder = folder
@@ -81,7 +83,6 @@ class Attempts:
         self._progress.begins(ask.what, ask.processes)
         stop = f";stop {ask.steps} 0" if ask.steps is not None else ""
         env = {
-            **self._job.env,
             "RANKUP_TRACE": str(trace),
             "RANKUP_INTERRUPT": ask.interrupt + stop,
             "RANKUP_SNAPSHOT_DIR": str(ask.snapshots),
@@ -89,8 +90,8 @@ class Attempts:
             "RANKUP_SNAPSHOT_STEPS": ",".join(map(str, ask.saves)),
         }
         killer = Killer(trace / FROZEN)
-        job = replace(
-            self._job, name="attempts", nproc=ask.processes, nnodes=1, env=env, runs_root=self.folder
+        job = changed(
+            self._job, name="attempts", nproc_per_node=ask.processes, nodes=1, env=env, runs_root=self.folder
         )
         result = self._execute(job, killer)
         self._check(result, ask, killed=killer.killed)

@@ -67,7 +67,7 @@ def _refuse_stale(env: Mapping[str, str], name: str, field: str, world: World) -
     else:
         source = world.sources.get(field, f"the {field.replace('_', ' ')} under {world.launcher}")
         message = f"{name} is {value}, but {source} {'say' if ',' in source else 'is'} {expected}"
-        hint = f"{name} was left behind by something else: unset {name}"
+        hint = f"{name} is left over from an earlier command: unset {name}"
     raise RankupError(
         "contradictory-environment",
         message,

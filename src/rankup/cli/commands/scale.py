@@ -1,16 +1,17 @@
-"""``rankup scale``: the same work on 1, 2, … processes, and what that brought, if it can be said honestly."""
+"""``rankup scale``: measure the same work on 1, 2, … processes."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rankup.cli import console
+from rankup.cli.job_options import flags_from
 from rankup.cli.log_view import LineView
 from rankup.cli.options import JsonOption
+from rankup.cli.target_parser import training_asked
 from rankup.cli.training_options import training_from, training_options
 from rankup.cli.workload_job import require_torch, workload_job
 from rankup.core.units import duration
@@ -28,29 +29,26 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def scale(
     context: typer.Context,
     workload: str,
-    threads: int | None,
-    name: str,
-    runs_root: Path,
-    nproc_per_node: Annotated[str, typer.Option(metavar="N,N,…", help="the fewest are the baseline")] = "1,2",
-    repeats: Annotated[int, typer.Option(help="measured runs of each, after a warm-up")] = 3,
+    nproc_per_node: Annotated[
+        str, typer.Option(metavar="N,N,…", help="numbers of processes; the smallest is the baseline")
+    ] = "1,2",
+    repeats: Annotated[
+        int, typer.Option(metavar="R", help="measured runs of each number, after a warm-up")
+    ] = 3,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure the same work on 1, 2, … processes: an honest speed-up table, or the reason why there is none."""
+    """Measure the same work on 1, 2, … processes and print a speed-up table.
+
+    If the runs did not do the same work, it prints the reason instead of a table, and the exit code is 1.
+    """
     require_torch()
     counts = parse_process_counts(nproc_per_node)
     order = trials(counts, repeats)
-    options = training_from(context)
-    jobs = {
-        turn: workload_job(
-            workload,
-            str(turn.processes),
-            name=name,
-            runs_root=runs_root,
-            threads=threads,
-            options={**options, "dry_run": turn.repeat == 0, "snapshot_every": "off"},
-        )[0]
-        for turn in order
-    }
+    flags, jobs = flags_from(context, but="nproc_per_node"), {}
+    for turn in order:
+        asked = {**training_from(context), "dry_run": turn.repeat == 0, "snapshot_every": "off"}
+        training, file = training_asked(workload, asked)
+        jobs[turn] = workload_job(training, {**flags, "nproc_per_node": turn.processes}, file)
     here = Machine.here()
     study = measure(order, jobs.__getitem__, TrialLines())
     made = report(study, here)
@@ -64,7 +62,7 @@ def scale(
 
 
 class TrialLines(LineView):
-    """A line per run on stderr; of what the ranks print, only their errors: a table is to come."""
+    """A line per run on stderr; of the ranks' output only stderr."""
 
     def begins(self, number: int, total: int, turn: Trial) -> None:
         what = f"repeat {turn.repeat}" if turn.repeat else "warm-up"

@@ -6,7 +6,7 @@ through; ``run.batches`` ``asks`` as it evaluates.
 
 Where the code behind the inner loop is interrupted (an evaluation, mostly), the state to go on from is that of the
 moment before it began, so that all of it runs again, and none of it twice: that state is held when the epoch's
-batches are through (``held.py``), and written only if it is needed. Where that code has changed the weights, it is
+batches are through (``epoch_end.py``), and written only if it is needed. Where that code has changed the weights, it is
 carried out to its end first.
 
 A run may have several loops. One that begins when more has been prepared than for the one before is another *stage*

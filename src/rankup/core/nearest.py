@@ -1,0 +1,17 @@
+"""The nearest name that is known, for errors about one that is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The name among ``known`` that ``name`` was probably meant to be; "" if none is near."""
+    return next(iter(get_close_matches(name, list(known), n=1)), "")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``"; did you mean 'train.py'?"``, to be put after the sentence that names the mistake; "" if none is near."""
+    close = nearest(name, known)
+    return f"; did you mean {close!r}?" if close else ""
