@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
+from rankup.core.arrays import parse_array
 from rankup.core.units import parse_size, size
 from rankup.errors import RankupError
 from rankup.sites.site import Site
@@ -45,10 +45,7 @@ def check_fits(spec: JobSpec, site: Site, origin: Mapping[str, str]) -> None:
             context=f"site {site.name}",
             hint="--site NAME, where sbatch or qsub is; rankup sites list",
         )
-    tasks = sum(
-        (int(last or first) - int(first)) // int(step or 1) + 1
-        for first, last, step in re.findall(r"(\d+)(?:-(\d+))?(?::(\d+))?", spec.array.partition("%")[0])
-    )
+    tasks = sum(map(len, parse_array(spec.array)))
     if tasks > _MOST_TASKS:
         raise RankupError(
             "bad-array",

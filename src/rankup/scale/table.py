@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import wrap
 
+from rankup.core.columns import aligned
 from rankup.findings.finding import Finding
 from rankup.scale.grid import count_of
 from rankup.scale.measured import Measured
@@ -118,15 +119,8 @@ def finding_lines(findings: Sequence[Finding]) -> list[str]:
 
 def _aligned(cells: Sequence[dict[str, str]]) -> list[str]:
     names = list(cells[0])
-    table = [dict(zip(names, names, strict=True)), *cells]
-    widths = {name: max(len(row[name]) for row in table) for name in names}
-    return [
-        "  ".join(
-            row[name].ljust(widths[name]) if name in _LEFT else row[name].rjust(widths[name])
-            for name in names
-        ).rstrip()
-        for row in table
-    ]
+    numbers = [number for number, name in enumerate(names) if name not in _LEFT]
+    return aligned([names, *([row[name] for name in names] for row in cells)], right=numbers)
 
 
 def _digits(seconds: Sequence[float]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from rankup.cli.options import JsonOption
 from rankup.cli.shared_options import taking
 from rankup.cli.target_parser import script_or_workload_job
 from rankup.cli.workload_job import require_torch
+from rankup.core.arrays import parse_numbers
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.verify.attempts import Attempts
@@ -57,14 +59,17 @@ def verify_command(
 
 
 def _worlds(text: str) -> tuple[int, ...]:
-    counts = [part.strip() for part in text.split(",")] if text else []
-    if any(not count.isdecimal() or int(count) < 1 for count in counts) or len(counts) == 1:
-        raise RankupError(
-            "bad-world",
-            f"--world {text} cannot be",
-            hint="two numbers of processes or more, as 1,2: started on the first, stopped, and on with the next",
-        )
-    return tuple(map(int, counts))
+    if not text:
+        return ()
+    with contextlib.suppress(ValueError):
+        counts = parse_numbers(text)
+        if len(counts) > 1:
+            return tuple(counts)
+    raise RankupError(
+        "bad-world",
+        f"--world must be two numbers of processes or more, got {text!r}",
+        hint="--world 1,2 starts on one process, stops, and goes on with two",
+    )
 
 
 class Lines:
