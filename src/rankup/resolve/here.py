@@ -17,18 +17,8 @@ from typing import Any
 from rankup.core.nearest import nearest
 from rankup.core.resume_with import VARIABLE as RESUME_WITH
 from rankup.errors import RankupError
-from rankup.resolve.defaults import fill_defaults
 from rankup.resolve.job_toml import read_job_file
-from rankup.resolve.layers import (
-    Layer,
-    file_layer,
-    in_order,
-    layer,
-    one_of_each,
-    our_defaults,
-    spec_of,
-    undecided,
-)
+from rankup.resolve.layers import Layer, complete, file_layer, in_order, layer, our_defaults
 from rankup.resolve.resolved import FLAG, Resolved
 from rankup.resolve.site_limits import check_secrets
 from rankup.sites.site import Site
@@ -99,16 +89,12 @@ def _resolve(asked: Layer, env: Mapping[str, str], folder: Path) -> Resolved:
     notes = _not_done(asked)
     asked.pop("launcher", None)  # several processes of a run here are torchrun's
     values = our_defaults() | asked
-    one_of_each(values)
     _processes(values, env)
-    values |= fill_defaults({key: value for key, (value, _) in values.items()}, undecided(values), HERE)
     if values["python"][1] != FLAG:
         values["python"] = _python(values)
-    spec = spec_of(values, command="rankup run", where="rankup run")
+    spec = complete(values, HERE, command="rankup run", where="rankup run")
     check_secrets(spec.secrets, env)
-    _check_folder(spec, values["folder"][1])
-    _check_command(spec, env)
-    _check_torch(spec)
+    _check_command(spec, env, values["folder"][1])
     keys = [k for k in in_order(spec) if k in _OURS or values[k][1] != "default"]
     return Resolved(spec, HERE, {key: values[key][1] for key in keys}, notes)
 
@@ -146,7 +132,7 @@ def _processes(values: Layer, env: Mapping[str, str]) -> None:
 
 def _python(values: Layer) -> tuple[str, str]:
     """The job's virtual environment's, else the one that runs rankup: what a site said of it holds there alone."""
-    venv = os.path.expandvars(values["venv"][0])
+    venv = os.path.expandvars(str(values["venv"][0]))
     if venv and not values["container"][0]:
         return str(values["folder"][0] / Path(venv).expanduser() / "bin" / "python"), "derived"
     python, origin = values["python"]
@@ -160,17 +146,15 @@ def _python(values: Layer) -> tuple[str, str]:
     return python, origin
 
 
-def _check_folder(spec: JobSpec, origin: str) -> None:
+def _check_command(spec: JobSpec, env: Mapping[str, str], said: str) -> None:
+    """That the command and its folder (which ``said`` names) are there, and torch if several processes need it."""
     if not spec.folder.is_dir():
         raise RankupError(
             "no-such-folder",
             f"the job runs in {str(spec.folder)!r}, which is not there",
-            context=origin,
+            context=said,
             hint="name the script: rankup run [--resume RUN] script.py …",
         )
-
-
-def _check_command(spec: JobSpec, env: Mapping[str, str]) -> None:
     first = spec.command[0]
     path = spec.folder / first
     if first == "-m":
@@ -185,6 +169,18 @@ def _check_command(spec: JobSpec, env: Mapping[str, str]) -> None:
             "script-not-executable",
             f"{first!r} is neither a Python script nor executable",
             hint=f"chmod +x {first}, or name the program that runs it",
+        )
+    if (
+        spec.launcher == "torchrun"
+        and spec.python == sys.executable
+        and not importlib.util.find_spec("torch")
+    ):
+        raise RankupError(
+            "torch-missing",
+            "several processes need torch (torchrun starts them), and this Python has none",
+            context=spec.python,
+            hint="pip install 'rankup[train]', or install rankup into the environment that has torch; "
+            "one process runs without",
         )
 
 
@@ -212,18 +208,3 @@ def _not_found(path: Path, first: str) -> RankupError:
         + (f"; did you mean {str(Path(first).with_name(close))!r}?" if close else ""),
         context=f"looked in {path.parent}",
     )
-
-
-def _check_torch(spec: JobSpec) -> None:
-    if (
-        spec.launcher == "torchrun"
-        and spec.python == sys.executable
-        and not importlib.util.find_spec("torch")
-    ):
-        raise RankupError(
-            "torch-missing",
-            "several processes need torch (torchrun starts them), and this Python has none",
-            context=spec.python,
-            hint="pip install 'rankup[train]', or install rankup into the environment that has torch; "
-            "one process runs without",
-        )

@@ -8,8 +8,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from rankup.errors import RankupError
-from rankup.resolve.defaults import absolute_paths
+from rankup.resolve.defaults import absolute_paths, fill_defaults
 from rankup.resolve.resolved import FLAG, follows
+from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
 from rankup.spec.validation import describe_error, flag
 
@@ -49,29 +50,27 @@ def file_layer(tables: Mapping[str, Any], path: str, *, changed: bool) -> Layer:
     return made
 
 
-def undecided(values: Layer) -> frozenset[str]:
-    """The keys that nobody has decided."""
-    return frozenset(JobSpec.model_fields) - {k for k, (_, origin) in values.items() if origin != "default"}
-
-
 def in_order(spec: JobSpec) -> list[str]:
     """The keys of ``origin``, in the order of the fields."""
     keys = [key for key in JobSpec.model_fields if key != "env"]
     return [*keys, *(f"env.{name}" for name in spec.env)]
 
 
-def one_of_each(values: Layer) -> None:
-    """A variable is plain or secret: a flag decides against whatever was said before, in place."""
+def complete(values: Layer, site: Site, *, command: str, where: str) -> JobSpec:
+    """The job of these values; what nobody has decided is derived, and added to ``values``.
+
+    ``command`` is the one that asks, ``where`` the context of a job that cannot be.
+    """
     secrets, origin = values["secrets"]
     for name in [name for name in secrets if f"env.{name}" in values]:
+        # A variable is plain or secret: a flag decides against whatever was said before.
         if values[f"env.{name}"][1] == FLAG:
             values["secrets"] = (tuple(s for s in values["secrets"][0] if s != name), origin)
         else:
             del values[f"env.{name}"]
-
-
-def spec_of(values: Layer, *, command: str, where: str) -> JobSpec:
-    """The job of these values. ``command`` is the one that asks, ``where`` the context of a job that cannot be."""
+    decided = {key for key, (_, origin) in values.items() if origin != "default"}
+    undecided = frozenset(JobSpec.model_fields) - decided
+    values |= fill_defaults({key: value for key, (value, _) in values.items()}, undecided, site)
     if "command" not in values:
         raise RankupError(
             "no-script", "there is nothing to run", hint=f"{command} [OPTIONS] script.py [ARGUMENTS]"

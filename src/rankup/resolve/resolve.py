@@ -10,18 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from rankup.errors import RankupError
-from rankup.resolve.defaults import fill_defaults
 from rankup.resolve.job_toml import read_job_file
-from rankup.resolve.layers import (
-    Layer,
-    file_layer,
-    in_order,
-    layer,
-    one_of_each,
-    our_defaults,
-    spec_of,
-    undecided,
-)
+from rankup.resolve.layers import Layer, complete, file_layer, in_order, layer, our_defaults
 from rankup.resolve.program import check_program
 from rankup.resolve.resolved import FLAG, Resolved
 from rankup.resolve.site_limits import check_fits, check_secrets
@@ -58,9 +48,7 @@ def resolve(
     inside, said = asked.get("folder", ("", "current directory"))
     asked["folder"] = (folder / inside, said)
     values = _over_site(chosen, asked)
-    one_of_each(values)
-    values |= fill_defaults({key: value for key, (value, _) in values.items()}, undecided(values), chosen)
-    spec = spec_of(values, command="rankup submit", where=f"site {chosen.name}")
+    spec = complete(values, chosen, command="rankup submit", where=f"site {chosen.name}")
     _check_text(spec)
     origin = {"site": why} | {key: values[key][1] for key in in_order(spec) if key not in BY_HAND}
     check_fits(spec, chosen, origin)
@@ -76,10 +64,7 @@ def check_defaults(site: Site) -> None:
         for nodes in (1,) if site.scheduler == "local" else (1, 2):
             shape = {"command": ("true",), "folder": Path("/"), "gpus_per_node": gpus, "nodes": nodes}
             values = _over_site(site, layer(shape, "trial"))
-            values |= fill_defaults(
-                {key: value for key, (value, _) in values.items()}, undecided(values), site
-            )
-            spec = spec_of(values, command="rankup submit", where=f"site {site.name}")
+            spec = complete(values, site, command="rankup submit", where=f"site {site.name}")
             check_fits(spec, site, {"launcher": values["launcher"][1]})
 
 
