@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankup.cli import console
+from rankup.core.columns import aligned
 from rankup.core.units import duration
 from rankup.errors import RankupError
 from rankup.snapshots.integrity import verify
@@ -53,8 +54,7 @@ def listing(rows: Sequence[dict[str, Any]], root: Path) -> list[str]:
     if not rows:
         return [f"no snapshots in {root}"]
     cells = [_HEAD, *(_cells(each) for each in rows)]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(_HEAD))]
-    lines = ["  ".join(t.ljust(w) for t, w in zip(line, widths, strict=True)).rstrip() for line in cells]
+    lines = aligned(cells)
     return [lines[0], *(_painted(line, each["state"]) for line, each in zip(lines[1:], rows, strict=True))]
 
 

@@ -12,6 +12,7 @@ from rankup.batch.store import SubmittedRun, all_runs, find
 from rankup.cli import console
 from rankup.cli.options import JsonOption
 from rankup.cli.run_targets import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, shown
+from rankup.core.columns import aligned
 from rankup.core.units import duration
 from rankup.schedulers.base import JobState
 
@@ -57,13 +58,12 @@ def status(
 def _table(runs: list[tuple[SubmittedRun, RunStatus]]) -> list[str]:
     rows = [_row(job, standing) for job, standing in runs]
     head = ("job", "name", "state", "time", "nodes or reason", "run directory")
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(5)]
-    lines = []
-    for row, state in zip((head, *rows), (None, *(s.state for _, s in runs)), strict=True):
-        cells = [text.ljust(width) for text, width in zip(row, widths, strict=False)]
-        if state in _COLOURS:
-            cells[2] = console.paint(cells[2], _COLOURS[state])
-        lines.append("  ".join((*cells, row[5])))
+    lines = aligned([head, *rows])
+    begin, end = lines[0].index("state"), lines[0].index("  time")
+    for number, (_, standing) in enumerate(runs, start=1):
+        if colour := _COLOURS.get(standing.state):
+            line = lines[number]
+            lines[number] = line[:begin] + console.paint(line[begin:end], colour) + line[end:]
     return lines
 
 
