@@ -75,19 +75,17 @@ def _settled(leaked: Callable[[], object], seconds: float = 5.0) -> bool:
 @pytest.fixture(scope="session")
 def forkserver() -> None:
     """The server that ``ranks.run_ranks`` forks from: started before any test counts its children."""
-    ours = ["rankup.runtime.api", "rankup.train.loop", "rankup.strategies.fsdp", "rankup.strategies.tp"]
-    ranks.context.set_forkserver_preload(
-        [
-            "torch",
-            *ours,
-            "rankup.strategies.pp",
-            "torch._dynamo",
-        ]  # the last one is what any optimizer imports
-    )
-    warm = ranks.context.Process(target=int)
-    warm.start()
-    warm.join()
-    warm.close()
+    ranks.context.set_forkserver_preload(["preload"])
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+    first = ranks.context.Process(target=int)
+    first.start()
+    if before is None:
+        del os.environ["PYTHONPATH"]
+    else:
+        os.environ["PYTHONPATH"] = before
+    first.join()
+    first.close()
 
 
 @pytest.fixture(scope="session")

@@ -171,7 +171,7 @@ def test_job_sh_does_it_again(tmp_path):
 
 
 def test_execute_gives_lines_ticks_and_a_result(tmp_path):
-    class Screen(Silent):
+    class Screen(SilentView):
         lines, ticks = [], 0
 
         def line(self, rank, stream, text):

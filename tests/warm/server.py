@@ -31,16 +31,6 @@ from typing import Any
 SOCKET, EXECUTABLE = sys.argv[1:]
 # Before any import that keeps it: what a child starts as "this Python" is to be warm as well.
 sys.executable = EXECUTABLE
-PRELOAD = (
-    *("torch", "torch._dynamo", "torch.distributed.run", "torch.distributed.fsdp", "numpy.random"),
-    *(
-        "torch.distributed.elastic.rendezvous.c10d_rendezvous_backend",
-        "torch.utils.data",
-        "torch.optim.swa_utils",
-    ),
-    *("torch.distributed.elastic.rendezvous.dynamic_rendezvous", "torch.distributed.checkpoint"),
-    *("rankup", "rankup.cli.app", "rankup.train.__main__"),
-)
 Request = dict[str, Any]
 
 
@@ -304,13 +294,11 @@ def named(text: Any, name: str, mode: str) -> Any:
     return text
 
 
-del sys.path[0]
 _AFFINITY = os.sched_getaffinity(0)
-for _name in PRELOAD:
-    importlib.import_module(_name)
+sys.path[0] = os.path.dirname(sys.path[0])  # noqa: PTH120
+importlib.import_module("preload")
+del sys.path[0]
 assert len(os.listdir("/proc/self/task")) == 1, "a server with threads cannot fork"  # noqa: PTH208
-gc.collect()
-gc.freeze()  # a child that collects would copy the memory of all that is imported
 _request = serve()
 if _request is None:
     os._exit(0)

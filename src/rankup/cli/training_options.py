@@ -15,6 +15,7 @@ import typer
 
 from rankup.cli.shared_options import taking
 from rankup.errors import RankupError
+from rankup.strategies import STRATEGIES
 from rankup.train.options import TrainOptions
 from rankup.workloads import WORKLOADS
 
@@ -59,7 +60,7 @@ def _declared(
         _option(
             _SCALING,
             "how processes share the work (dp and deepspeed: experimental)",
-            metavar="auto|none|dp|ddp|fsdp|tp|pp|deepspeed",
+            metavar="|".join(("auto", *STRATEGIES)),
         ),
     ] = "auto",
     accumulate: Annotated[int, _option(_OPTIMIZER, "micro-batches per step", metavar="N")] = 1,

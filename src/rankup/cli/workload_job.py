@@ -11,6 +11,7 @@ from rankup.cli.options import process_count
 from rankup.core.registry import target_of
 from rankup.errors import RankupError
 from rankup.run.execute import LocalJob
+from rankup.strategies import STRATEGIES
 from rankup.train.options import TrainOptions
 from rankup.workloads import WORKLOADS
 
@@ -43,8 +44,9 @@ def workload_job(
     short = workload.partition(":")[2] or workload
     chosen = TrainOptions.asked(target, short, options)
     nproc = process_count(nproc_per_node)
-    if nproc is None and chosen.strategy in ("none", "dp"):
-        nproc = 1  # these strategies use all GPUs from one process, or one GPU
+    row = STRATEGIES.get(chosen.strategy)  # none of "auto"
+    if nproc is None and row is not None and row.one_process:
+        nproc = 1  # the strategy uses all GPUs from one process, or one GPU
     if nproc is not None and "global_batch" in options and chosen.global_batch < nproc:
         raise RankupError(
             "global-batch-too-small",

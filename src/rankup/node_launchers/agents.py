@@ -13,7 +13,7 @@ from typing import cast
 from rankup.core.registry import lookup
 from rankup.errors import RankupError
 from rankup.node_launchers import SCRIPTED
-from rankup.node_launchers.base import OWN, Agents, NodeLauncher
+from rankup.node_launchers.base import OWN, Agents, AgentsScript, NodeLauncher
 
 
 def node_launcher(fanout: str, scheduler: str, *, nodes: int = 1, mpi: str = "openmpi") -> NodeLauncher:
@@ -40,37 +40,42 @@ def choose(fanout: str, scheduler: str) -> str:
     return fanout
 
 
-def on_this_node(agents: Agents) -> list[str]:
-    return [*_function(agents), *part("agent.sh"), "start_agent", "workers=$!"]
+def on_this_node(agents: Agents) -> AgentsScript:
+    return AgentsScript(("start_agent", "workers=$!"), _function(agents), (_HEADING, *part("agent.sh")))
 
 
-def one_by_one(agents: Agents, reach: list[str]) -> list[str]:
+def one_by_one(agents: Agents, reach: list[str]) -> AgentsScript:
     """``reach`` are the lines of a function that starts ``$RUN/agent-$1.sh`` on node ``$1``."""
-    own = ["reach() {", *(f"  {line}" for line in reach), "}"]
-    return [*_scripts(agents), *own, *part("each.sh"), "fan_out &", "workers=$!"]
+    function = ("reach() { # NODE", *(f"  {line}" for line in reach), "}")
+    return AgentsScript(
+        ("write_agent_scripts to-logs", "fan_out &", "workers=$!"),
+        _function(agents),
+        (*_scripts(agents), *function, *part("each.sh")),
+    )
 
 
-def all_at_once(agents: Agents, command: list[str]) -> list[str]:
+def all_at_once(agents: Agents, command: list[str]) -> AgentsScript:
     """``command`` starts one process per line of ``$RUN/hosts``, and brings back what they print."""
-    scripts = [
-        line.replace(" >>%q 2>&1", "").replace(' "$RUN/logs/node-$i.log"', "") for line in _scripts(agents)
-    ]
-    hosts = 'printf "%s\\n" "${HOSTS[@]}" >"$RUN/hosts"'
-    return [*scripts, hosts, *command, "workers=$!"]
+    return AgentsScript(
+        ("write_agent_scripts to-stdout", *command, "workers=$!"), _function(agents), tuple(_scripts(agents))
+    )
 
 
 def part(name: str) -> list[str]:
     return files("rankup.node_launchers").joinpath(name).read_text().rstrip("\n").split("\n")
 
 
-def _function(agents: Agents) -> list[str]:
-    called = "# shellcheck disable=SC2317,SC2329 # it is called by another shell"
-    return [called, "agent() {", *(f"  {line}" for line in agents.agent), "}"]
+_HEADING = "# ---- The agents ".ljust(118, "-")
+
+
+def _function(agents: Agents) -> tuple[str, ...]:
+    called = ("# On each node:", "# shellcheck disable=SC2317,SC2329 # it is called by another shell")
+    return (*called, "agent() {", *(f"  {line}" for line in agents.agent), "}")
 
 
 def _scripts(agents: Agents) -> list[str]:
     own = [
         "# What a node has of its own, such as the GPUs that a hook of PBS has given it, or this script alone.",
-        f"OWN='{'|'.join(name for name in OWN if name not in agents.given)}'",
+        f"own_names() {{ echo '{'|'.join(name for name in OWN if name not in agents.given)}'; }}",
     ]
-    return [*_function(agents), *part("agent.sh"), *own, *part("agents.sh")]
+    return [_HEADING, *part("agent.sh"), *own, *part("agents.sh")]

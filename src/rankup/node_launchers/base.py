@@ -36,8 +36,20 @@ class Agents:
     given: Collection[str] = ()
 
 
-# Bash that starts the agents in the background, and sets ``workers`` to the process that ends with them.
-NodeLauncher = Callable[[Agents], list[str]]
+@dataclass(frozen=True)
+class AgentsScript:
+    """Bash that starts the agents in the background, and sets ``workers`` to the process that ends with them.
+
+    ``start`` are the commands, ``own`` the functions that this job alone has, ``fixed`` those that every job has that
+    is started in the same way.
+    """
+
+    start: tuple[str, ...]
+    own: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+
+
+NodeLauncher = Callable[[Agents], AgentsScript]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rankup.core import shell
 from rankup.node_launchers.agents import all_at_once
-from rankup.node_launchers.base import AgentLaunch, Agents
+from rankup.node_launchers.base import AgentLaunch, Agents, AgentsScript
 
 
 def commands(plan: AgentLaunch) -> list[list[str]]:
@@ -22,7 +22,7 @@ def commands(plan: AgentLaunch) -> list[list[str]]:
     ]
 
 
-def start(agents: Agents) -> list[str]:
+def start(agents: Agents) -> AgentsScript:
     return all_at_once(
         agents,
         [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rankup.node_launchers.agents import one_by_one
-from rankup.node_launchers.base import Agents
+from rankup.node_launchers.base import Agents, AgentsScript
 
 
-def start(agents: Agents) -> list[str]:
+def start(agents: Agents) -> AgentsScript:
     return one_by_one(agents, ['exec pbs_tmrsh "${HOSTS[$1]}" bash "$RUN/agent-$1.sh"'])

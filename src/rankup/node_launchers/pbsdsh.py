@@ -7,7 +7,7 @@ brings the former along, and leaves the code in a file.
 from __future__ import annotations
 
 from rankup.node_launchers.agents import one_by_one
-from rankup.node_launchers.base import AgentLaunch, Agents
+from rankup.node_launchers.base import AgentLaunch, Agents, AgentsScript
 
 
 def commands(plan: AgentLaunch) -> list[list[str]]:
@@ -17,7 +17,7 @@ def commands(plan: AgentLaunch) -> list[list[str]]:
     ]
 
 
-def start(agents: Agents) -> list[str]:
+def start(agents: Agents) -> AgentsScript:
     return one_by_one(
         agents,
         [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankup.core import shell
-from rankup.node_launchers.base import NODE_RANK, AgentLaunch, Agents
+from rankup.node_launchers.base import NODE_RANK, AgentLaunch, Agents, AgentsScript
 
 
 def commands(plan: AgentLaunch) -> list[list[str]]:
@@ -27,16 +27,19 @@ def commands(plan: AgentLaunch) -> list[list[str]]:
     ]
 
 
-def start(agents: Agents) -> list[str]:
+def start(agents: Agents) -> AgentsScript:
     nodes = agents.nodes
     options = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]
     options += [f"--cpus-per-task={agents.cpus}"] if agents.cpus else []  # since 22.05 not taken from the job
     options += ["--cpu-bind=none", "--kill-on-bad-exit=1", "--mpi=none"]
     own = ["NODE_RANK=$SLURM_NODEID"] if nodes > 1 else []
-    script = "\n  ".join(["", *own, *agents.agent])
-    return [
-        "# One agent per node; each starts the ranks of its node. The single quotes matter: here, outside of srun,",
-        "# SLURM_NODEID is 0 for everyone.",
-        f"srun {' '.join(options)} \\\n  bash -c {shell.quote([script])} &",
-        "workers=$!",
-    ]
+    script = "\n      ".join(["", *own, *agents.agent])
+    return AgentsScript(
+        (
+            "# One agent per node; each starts the ranks of its node. The single quotes matter: here, outside of",
+            "# srun, SLURM_NODEID is 0 for everyone.",
+            f"srun {' '.join(options)} \\",
+            f"  bash -c {shell.quote([script])} &",
+            "workers=$!",
+        )
+    )

@@ -38,7 +38,7 @@ OF_THE_SCRIPT = frozenset(
             "RUNS",
             "STOP_BEFORE",
         ),
-        *("SUCCESSOR", "RANKUP_RUN", "RANKUP_RUN_DIR", "RANKUP_SUCCESSOR", "RANKUP_TASK"),
+        *("RANKUP_RUN", "RANKUP_RUN_DIR", "RANKUP_SUCCESSOR", "RANKUP_TASK"),
         *(
             "address",
             "called",
