@@ -6,11 +6,17 @@ import contextlib
 import json
 import os
 import sys
-from typing import Any, TextIO
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rankup.errors import RankupError
 
+if TYPE_CHECKING:  # `rankup --help` does not need it
+    from rankup.findings.finding import Finding
+
 _STYLES = {"red": "31;1", "green": "32", "yellow": "33", "cyan": "36", "bold": "1", "dim": "2"}
+_SEVERITY_STYLES = {"error: ": "red", "warning: ": "yellow", "note: ": "cyan"}
+_WIDEST = 120  # columns: longer lines are hard to read
 
 
 def colours(stream: TextIO) -> bool:
@@ -63,24 +69,27 @@ def draw_error(error: RankupError) -> None:
     if _json:
         print_json(error.as_dict())
         return
-    first, *rest = (_wrapped(line) for line in error.lines())
-    say("\n".join([paint("error: ", "red", sys.stderr) + first, *rest]))
+    from rankup.findings.error import FindingsError, findings_of
+
+    draw_findings(findings_of(error))
+    if isinstance(error, FindingsError) and (len(error.findings) > 1 or error.conclusion):
+        say(f"rankup: {error.summary()}")
 
 
-def _wrapped(line: str) -> str:
-    """``line`` broken at words to the width of the terminal, with what follows ``  hint:  `` indented below it."""
-    if not sys.stderr.isatty():
-        return line
-    import shutil  # imported only here: `rankup --help` needs neither
-    import textwrap
+def draw_findings(findings: Sequence[Finding]) -> None:
+    """To stderr, as they come: the engine has put them in order."""
+    import shutil
 
-    width = shutil.get_terminal_size().columns
-    label = "" if not line.startswith("  ") else line[: line.index(":") + 1].ljust(9)
-    return textwrap.fill(
-        line.removeprefix(label),
-        width if label else width - len("error: "),
-        initial_indent=label,
-        subsequent_indent=" " * len(label or "error: "),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    from rankup.findings.text import text_lines
+
+    # A terminal gets lines of its width; a file or a pipe whole ones, which grep finds.
+    width = min(shutil.get_terminal_size().columns, _WIDEST) if sys.stderr.isatty() else None
+    for line in text_lines(findings, width):
+        say(_coloured_severity(line))
+
+
+def _coloured_severity(line: str) -> str:
+    for head, style in _SEVERITY_STYLES.items():
+        if line.startswith(head):
+            return paint(head, style, sys.stderr) + line.removeprefix(head)
+    return line
