@@ -97,7 +97,9 @@ CASES = (
 )
 FILES = {
     "train.py": "print('training')\n",
-    ".rankup/sites/mycluster.toml": 'extends = "slurm"\ntitle = "My cluster"\nrequired = ["account"]\n[node]\ngpus = 4\n',
+    ".rankup/sites/mycluster.toml": (
+        'extends = "slurm"\ntitle = "My cluster"\nrequired = ["account"]\n[node]\ngpus = 4\n'
+    ),
     "job.toml": '[job]\ncommand = ["train.py"]\nnode = 2\n',
     # A run named bert that has printed something.
     "runs/bert/20260301-101500-a1b2/job.toml": '[job]\ncommand = ["train.py"]\nname = "bert"\n',
