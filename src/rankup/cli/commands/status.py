@@ -11,13 +11,14 @@ from rankup.batch.status import RunStatus
 from rankup.batch.store import SubmittedRun, all_runs, find
 from rankup.cli import console
 from rankup.cli.options import JsonOption
+from rankup.cli.output.table import Cell, print_table
 from rankup.cli.run_targets import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, shown
-from rankup.core.columns import aligned
 from rankup.core.units import duration
 from rankup.schedulers.base import JobState
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 _RECENT = 10
+_HEAD = ("job", "name", "state", "time", "nodes or reason", "run directory")
 _COLOURS = {JobState.RUNNING: "green", JobState.PENDING: "yellow", JobState.FAILED: "red"}
 
 
@@ -46,7 +47,7 @@ def status(
     elif target:
         print("\n".join(_details(*runs[0])))
     elif runs:
-        print("\n".join(_table(runs)))
+        print_table(_HEAD, [_row(*run) for run in runs], fold=("name", "nodes or reason", "run directory"))
     else:
         print(f"no runs in {runs_root}")
     for error in silent:
@@ -55,21 +56,10 @@ def status(
         raise typer.Exit(error.exit_code)
 
 
-def _table(runs: list[tuple[SubmittedRun, RunStatus]]) -> list[str]:
-    rows = [_row(job, standing) for job, standing in runs]
-    head = ("job", "name", "state", "time", "nodes or reason", "run directory")
-    lines = aligned([head, *rows])
-    begin, end = lines[0].index("state"), lines[0].index("  time")
-    for number, (_, standing) in enumerate(runs, start=1):
-        if colour := _COLOURS.get(standing.state):
-            line = lines[number]
-            lines[number] = line[:begin] + console.paint(line[begin:end], colour) + line[end:]
-    return lines
-
-
-def _row(job: SubmittedRun, s: RunStatus) -> tuple[str, ...]:
+def _row(job: SubmittedRun, s: RunStatus) -> tuple[Cell, ...]:
     ident = "local" if job.scheduler == "run" else s.id
-    return ident, job.spec.name, s.word, _time(s), _where_or_why(s), shown(job.run.path)
+    state: Cell = (s.word, _COLOURS[s.state]) if s.state in _COLOURS else s.word
+    return ident, job.spec.name, state, _time(s), _where_or_why(s), shown(job.run.path)
 
 
 def _details(job: SubmittedRun, standing: RunStatus) -> list[str]:
