@@ -33,7 +33,17 @@ _LISTED = re.compile(r"^(?:\||-|\*) *((?:``[\w./]+``(?:, )?)+)", re.M)  # a row 
 _FILE = re.compile(r"(?<![\w./*$-])(?:[a-z_]+/)*[a-z_]+\.(?:py|sh)\b(?!\()")
 _MODULE = re.compile(r"\brankup(?:\.[a-z_]+)+")
 #: Files of users and of run directories, which documents name as well.
-_THEIRS = {"train.py", "script.py", "job.sh", "rank.sh", "signal.py", "conda.sh", "eval.py"}
+_THEIRS = {
+    "train.py",
+    "trian.py",
+    "script.py",
+    "job.sh",
+    "rank.sh",
+    "signal.py",
+    "conda.sh",
+    "eval.py",
+    "rankup.fish",
+}
 
 
 def floors() -> dict[str, int]:
@@ -94,7 +104,7 @@ def stale(text: str) -> list[str]:
         for name in _FILE.findall(text)
         if name not in _THEIRS and not any(f"/{path}".endswith(f"/{name}") for path in ours())
     ]
-    return files + [name for name in _MODULE.findall(text) if not importable(name)]
+    return files + [name for name in _MODULE.findall(text) if name not in _THEIRS and not importable(name)]
 
 
 def importable(name: str) -> bool:

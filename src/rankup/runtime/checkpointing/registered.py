@@ -11,7 +11,6 @@ Everything has the protocol of the first row in the end (``Stateful``): the othe
 
 from __future__ import annotations
 
-import difflib
 import random
 import sys
 from collections import deque
@@ -19,6 +18,7 @@ from typing import Any
 
 import torch
 
+from rankup.core.nearest import nearest
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.adapters import (
     SIMPLE,
@@ -68,12 +68,12 @@ class Values:
 
     def _check(self, name: str) -> None:
         if name not in self._values:
-            near = difflib.get_close_matches(name, self._values, 1)
+            near = nearest(name, self._values)
             known = ", ".join(sorted(self._values)) or "nothing yet"
             raise RankupError(
                 "not-registered",
                 f"run.values has no {name!r}; registered: {known}",
-                hint=f"run.values.{near[0]}" if near else f"run.register({name}=0.0), before the loop",
+                hint=f"run.values.{near}" if near else f"run.register({name}=0.0), before the loop",
                 exit_code=1,
             )
         self._untouched.discard(name)
