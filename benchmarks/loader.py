@@ -104,7 +104,7 @@ def ours_batched(samples: int, batch: int) -> Play:
 
 
 def ours_resident(samples: int, batch: int) -> Play:
-    from rankup.runtime.data import ResidentData
+    from rankup.runtime.data.resident import ResidentData
 
     def transform(columns: tuple[torch.Tensor, ...], random: object) -> tuple[torch.Tensor, ...]:
         return normalised(columns[0]), columns[1]
@@ -113,7 +113,7 @@ def ours_resident(samples: int, batch: int) -> Play:
 
 
 def _ours(dataset: Any, batch: int, transform: Callable[[torch.Tensor], torch.Tensor], **loader: Any) -> Play:
-    from rankup.runtime.run import init
+    from rankup.runtime.api import init
 
     run = init(device="cpu")
     unused = nn.Linear(1, 1)

@@ -52,7 +52,7 @@ def ours(phase: str, folder: Path) -> Weights:
     run = rankup.init(seed=SEED, device="cpu", snapshots=snapshots)
     model, opt, data = run.prepare(network(), adam, dataset(), global_batch=BATCH)
     for x, y in run.steps(data, epochs=1):
-        if phase == "half1" and run.steps_done == SAVED_AFTER:
+        if phase == "half1" and run.global_step == SAVED_AFTER:
             break
         F.cross_entropy(model(x), y).backward()
         opt.step()

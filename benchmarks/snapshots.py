@@ -30,7 +30,7 @@ from benchmarks.worker import Play
 from rankup.snapshots.layout import entries
 from rankup.snapshots.saver import Saver
 from rankup.snapshots.shards import as_bytes
-from rankup.snapshots.state import State
+from rankup.snapshots.state import SnapshotState
 from rankup.world import World
 
 
@@ -109,7 +109,7 @@ def ours(whole: bool, asynchronous: bool = True, **size: int) -> Play:
     tensors = state(**size)
     # A third weights, the rest Adam's moments: these last until the optimizer steps.
     moments = list(tensors.values())[len(tensors) // 3 :]
-    saved = State(tensors, lasting=frozenset(map(id, moments)))
+    saved = SnapshotState(tensors, lasting=frozenset(map(id, moments)))
     left, right = torch.randn(600, 600), torch.randn(600, 600)
 
     def compute() -> float:
@@ -164,7 +164,7 @@ def dcp_load(**size: int) -> Play:
 
 
 def our_load(**size: int) -> Play:
-    saved = State(state(**size))
+    saved = SnapshotState(state(**size))
     saver = Saver(_kept(), World(), asynchronous=False)
     saver.save(1, saved)
 

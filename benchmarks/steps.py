@@ -80,13 +80,13 @@ def ours_loader(steps: int) -> Play:
 
 
 def ours_resident(steps: int) -> Play:
-    from rankup.runtime.data import ResidentData
+    from rankup.runtime.data.resident import ResidentData
 
     return _ours(ResidentData(*tensors(steps)))
 
 
 def _ours(dataset: Any) -> Play:
-    from rankup.runtime.run import init
+    from rankup.runtime.api import init
 
     run = init(device="cpu")
     model, optimizer, data = run.prepare(network(), sgd, dataset, global_batch=BATCH)

@@ -65,8 +65,8 @@ def play(
     steps: int,
     workers: int,
 ) -> Play:
-    from rankup.runtime.data import ResidentData
-    from rankup.runtime.run import init
+    from rankup.runtime.api import init
+    from rankup.runtime.data.resident import ResidentData
     from rankup.train.optimizers import optimizer_for
     from rankup.train.options import TrainOptions
     from rankup.train.workload import defaults_of, make_workload

@@ -24,13 +24,13 @@ from benchmarks.contender import Contender
 from benchmarks.contest import Claim, Result, Rounds, contest
 from benchmarks.mnist import images
 from benchmarks.worker import Play
-from rankup.runtime.data import ResidentData
-from rankup.runtime.run import init
+from rankup.runtime.api import init
+from rankup.runtime.data.resident import ResidentData
 from rankup.runtime.seed import SampleRandom
 from rankup.train.loop import train
-from rankup.train.metrics import Result as Trained
+from rankup.train.metrics import EvaluationResult as Trained
 from rankup.train.options import TrainOptions
-from rankup.train.report import Report
+from rankup.train.report import TrainingReport
 from rankup.workloads.data import is_present
 from rankup.workloads.mnist_cnn import MnistCnn, normalised
 from rankup.workloads.resnet50_mnist import Resnet50Mnist
@@ -95,7 +95,7 @@ def trainer(workload: str, source: str, batch: int, steps: int) -> Play:
     return play
 
 
-class Clock(Report):
+class Clock(TrainingReport):
     """``seconds``: of the last epoch's training."""
 
     def epoch_trained(self, trained: Trained) -> None:

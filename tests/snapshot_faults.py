@@ -12,10 +12,10 @@ import torch
 
 from ranks import context
 from rankup.snapshots import disk
-from rankup.snapshots.found import Found
-from rankup.snapshots.prune import Keep
+from rankup.snapshots.prune import Retention
 from rankup.snapshots.saver import Saver
-from rankup.snapshots.state import State
+from rankup.snapshots.snapshot import Snapshot
+from rankup.snapshots.state import SnapshotState
 from rankup.world import World
 
 ALONE = World()
@@ -32,12 +32,12 @@ def tensors(step: int) -> dict[str, Any]:
     }
 
 
-def state(step: int) -> State:
+def state(step: int) -> SnapshotState:
     own = {"rng": torch.full((8,), step, dtype=torch.uint8), "last": (step, None)}
-    return State(tensors(step), own, {"step": step, "metrics": {"loss": 1 / (step + 1)}})
+    return SnapshotState(tensors(step), own, {"step": step, "metrics": {"loss": 1 / (step + 1)}})
 
 
-def loaded(found: Found) -> int:
+def loaded(found: Snapshot) -> int:
     """The step whose state ``found`` holds, all of it and nothing else; fails where it is a mixture."""
     into = tensors(0)
     found.load_tensors(into)
@@ -59,7 +59,7 @@ def resumed(root: Path, world: World = ALONE) -> int | None:
 
 def saved(root: Path, *steps: int, keep: int = 2) -> Path:
     """Save the states of ``steps``, one after the other."""
-    with Saver(root, ALONE, keep=Keep(last=keep)) as saver:
+    with Saver(root, ALONE, keep=Retention(last=keep)) as saver:
         for step in steps:
             saver.save(step, state(step))
     return root
@@ -85,7 +85,7 @@ class At:
 def operations(root: Path, step: int, keep: int) -> list[tuple[str, Path]]:
     """Save one more step, and what was done on disk for it."""
     at = At()
-    with Saver(root, ALONE, keep=Keep(last=keep)) as saver:
+    with Saver(root, ALONE, keep=Retention(last=keep)) as saver:
         disk.before = at
         try:
             saver.save(step, state(step))
@@ -100,7 +100,7 @@ def save_with(root: Path, step: int, keep: int, hook: At) -> None:
     world = World.detect()
     if world.world_size > 1 and not torch.distributed.is_initialized():
         torch.distributed.init_process_group("gloo")
-    saver = Saver(root, world, keep=Keep(last=keep))
+    saver = Saver(root, world, keep=Retention(last=keep))
     disk.before = hook
     saver.save(step, state(step))
     saver.wait()

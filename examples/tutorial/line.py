@@ -15,7 +15,7 @@ parser.add_argument("--pause", type=float, default=0.0, help="seconds per step")
 args = parser.parse_args()
 
 run = rankup.init(
-    seed=1, precision="fp64", snapshots=rankup.Snapshots(every="50 steps", keep=rankup.Keep(last=3))
+    seed=1, precision="fp64", snapshots=rankup.Snapshots(every="50 steps", keep=rankup.Retention(last=3))
 )
 x = torch.randn(1000, 20)
 line = torch.linspace(-2, 2, 20)[:, None]

@@ -13,32 +13,32 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from rankup.errors import RankupError as RankupError
-    from rankup.runtime.data import ResidentData as ResidentData
-    from rankup.runtime.meter import Meter as Meter
-    from rankup.runtime.run import Run as Run
-    from rankup.runtime.run import init as init
-    from rankup.runtime.stop import should_stop as should_stop
-    from rankup.runtime.survival import Snapshots as Snapshots
-    from rankup.snapshots.prune import Keep as Keep
+    from rankup.runtime.api import Run as Run
+    from rankup.runtime.api import init as init
+    from rankup.runtime.checkpointing.checkpointing import Snapshots as Snapshots
+    from rankup.runtime.checkpointing.stop import should_stop as should_stop
+    from rankup.runtime.data.resident import ResidentData as ResidentData
+    from rankup.runtime.loop.meter import Meter as Meter
+    from rankup.snapshots.prune import Retention as Retention
     from rankup.world import World as World
 
 _PUBLIC = {
-    "Keep": "rankup.snapshots.prune:Keep",
-    "Meter": "rankup.runtime.meter:Meter",
+    "Retention": "rankup.snapshots.prune:Retention",
+    "Meter": "rankup.runtime.loop.meter:Meter",
     "RankupError": "rankup.errors:RankupError",
-    "ResidentData": "rankup.runtime.data:ResidentData",
-    "Run": "rankup.runtime.run:Run",
-    "Snapshots": "rankup.runtime.survival:Snapshots",
+    "ResidentData": "rankup.runtime.data.resident:ResidentData",
+    "Run": "rankup.runtime.api:Run",
+    "Snapshots": "rankup.runtime.checkpointing.checkpointing:Snapshots",
     "World": "rankup.world:World",
-    "init": "rankup.runtime.run:init",
-    "should_stop": "rankup.runtime.stop:should_stop",
+    "init": "rankup.runtime.api:init",
+    "should_stop": "rankup.runtime.checkpointing.stop:should_stop",
 }
 
 __all__ = [
-    "Keep",
     "Meter",
     "RankupError",
     "ResidentData",
+    "Retention",
     "Run",
     "Snapshots",
     "World",

@@ -19,8 +19,8 @@ import torch
 from torch import nn
 
 import rankup
-from rankup.runtime import stop
-from rankup.runtime.digest import digest
+from rankup.runtime.checkpointing import stop
+from rankup.runtime.tracing.digest import digest
 
 EPOCHS, SAMPLES, BATCH = 10, 40, 4
 stop.AGREE_EVERY_S = 0.0  # at every step: a step here takes a few milliseconds
@@ -77,9 +77,9 @@ for epoch in run.epochs(EPOCHS, data):
         opt.step()
         opt.zero_grad()
         steps += 1
-        note(step=run.steps_done + 1, loss=loss.item().hex())
+        note(step=run.global_step + 1, loss=loss.item().hex())
     schedule.step()
     for _ in run.batches(Points(), global_batch=8, num_workers=2):
         ask("evaluation")
     ask("behind the evaluation")
-note(ended=digest(run.models[0].state_dict()))
+note(ended=digest(run._context.models[0].state_dict()))

@@ -24,7 +24,7 @@ import torch
 from ranks import run_ranks
 from rankup.errors import RankupError
 from rankup.snapshots import disk
-from rankup.snapshots.prune import Keep
+from rankup.snapshots.prune import Retention
 from rankup.snapshots.saver import Saver
 from rankup.world import World
 from snapshot_faults import (
@@ -127,7 +127,7 @@ def refusals(place: Path, failure: int) -> Cases:
     seen = [what for what, _ in operations(Path(shutil.copytree(root, place / "probe", symlinks=True)), 3, 1)]
     for number, copy in enumerate(copies(root, place, len(seen))):
         code = "no error"
-        with Saver(copy, ALONE, keep=Keep(last=1)) as saver:
+        with Saver(copy, ALONE, keep=Retention(last=1)) as saver:
             disk.before = At(number, failure)
             try:
                 saver.save(3, state(3))
@@ -189,7 +189,7 @@ def small_disks(place: Path) -> Cases:
         subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(root)], check=True)
         try:
             reached, code = 0, "none"
-            with contextlib.suppress(RankupError), Saver(root, ALONE, keep=Keep(last=9)) as saver:
+            with contextlib.suppress(RankupError), Saver(root, ALONE, keep=Retention(last=9)) as saver:
                 for step in range(1, 99):
                     try:
                         saver.save(step, state(step))

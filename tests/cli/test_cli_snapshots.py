@@ -13,7 +13,7 @@ import torch
 from rankup.cli.app import main
 from rankup.snapshots.layout import entries
 from rankup.snapshots.saver import Saver
-from rankup.snapshots.state import State
+from rankup.snapshots.state import SnapshotState
 from snapshot_faults import ALONE, flip, resumed, saved, tensors
 
 
@@ -56,7 +56,7 @@ def test_ls_shows_what_was_set_aside_and_what_cannot_be_read(run, capsys):
 
 
 def test_a_run_without_snapshots_is_no_error_and_no_directory_is(tmp_path, capsys):
-    assert call(capsys, "ls", tmp_path)[:2] == (0, f"no snapshot in {tmp_path}\n")
+    assert call(capsys, "ls", tmp_path)[:2] == (0, f"no snapshots in {tmp_path}\n")
     code, _, err = call(capsys, "ls", tmp_path / "nothing")
     assert code == 2 and "[no-such-directory]" in err
 
@@ -70,7 +70,7 @@ def test_verify_says_which_are_good_and_changes_nothing(run, capsys):
         ("step-1", False),
         ("step-2", True),
     ]
-    assert "step-1          damaged: tensors-0.bin has another SHA-256" in call(capsys, "verify", run)[1]
+    assert "step-1          damaged: the SHA-256 of tensors-0.bin" in call(capsys, "verify", run)[1]
     assert [entry.name for entry in entries(run / "snapshots")] == ["step-1", "step-2"]
 
 
@@ -93,7 +93,7 @@ def test_ls_and_verify_work_where_there_is_no_torch(run):
 
 def test_diff_names_what_differs_and_by_how_much(run, capsys):
     first, second = run / "snapshots" / "step-1", run / "snapshots" / "step-2"
-    assert call(capsys, "diff", first, first)[:2] == (0, "no difference\n")
+    assert call(capsys, "diff", first, first)[:2] == (0, "no differences\n")
     code, out, _ = call(capsys, "diff", first, run)
     lines = out.splitlines()
     assert code == 1
@@ -115,8 +115,8 @@ def test_diff_names_what_differs_and_by_how_much(run, capsys):
 )
 def test_diff_of_numbers_that_are_none(tmp_path, capsys, left, right, largest):
     with Saver(tmp_path, ALONE) as saver:
-        saver.save(1, State({"x": torch.tensor(left)}))
-        saver.save(2, State({"x": torch.tensor(right)}))
+        saver.save(1, SnapshotState({"x": torch.tensor(left)}))
+        saver.save(2, SnapshotState({"x": torch.tensor(right)}))
     code, out, _ = call(capsys, "diff", tmp_path / "step-1", tmp_path / "step-2", "--json")
     assert code == (0 if largest is None else 1)
     assert [row["largest"] for row in json.loads(out)] == ([] if largest is None else [largest])
@@ -124,8 +124,8 @@ def test_diff_of_numbers_that_are_none(tmp_path, capsys, left, right, largest):
 
 def test_diff_of_other_shapes_and_other_names(tmp_path, capsys):
     with Saver(tmp_path, ALONE) as saver:
-        saver.save(1, State({"x": torch.zeros(2), "y": torch.zeros(1)}))
-        saver.save(2, State({"x": torch.zeros(3), "z": torch.zeros(1)}))
+        saver.save(1, SnapshotState({"x": torch.zeros(2), "y": torch.zeros(1)}))
+        saver.save(2, SnapshotState({"x": torch.zeros(3), "z": torch.zeros(1)}))
     out = call(capsys, "diff", tmp_path / "step-1", tmp_path / "step-2")[1]
     assert "  x: float32[2] | float32[3]" in out
     assert "  y: float32[1] | nothing" in out and "  z: nothing | float32[1]" in out
@@ -167,7 +167,7 @@ def test_an_export_is_read_by_safetensors_itself(tmp_path, capsys):
         "c": torch.tensor(True),
     }
     with Saver(tmp_path, ALONE) as saver:
-        saver.save(1, State({"model": model}))
+        saver.save(1, SnapshotState({"model": model}))
     call(capsys, "export", tmp_path, tmp_path / "x.safetensors")
     exported = library.load_file(tmp_path / "x.safetensors")
     assert all(torch.equal(exported[name], model[name]) for name in model)
@@ -175,7 +175,7 @@ def test_an_export_is_read_by_safetensors_itself(tmp_path, capsys):
 
 def test_export_says_what_parts_there_are(run, capsys, tmp_path):
     code, _, err = call(capsys, "export", run, tmp_path / "x", "--part", "teacher")
-    assert code == 2 and "holds no tensors called teacher/…" in err and "model, optimizer" in err
+    assert code == 2 and "has no part named teacher" in err and "model, optimizer" in err
     assert call(capsys, "export", run, tmp_path / "x", "--part", "optimizer/state")[0] == 0
 
 
@@ -183,11 +183,11 @@ def test_export_finds_the_one_model_of_a_run_and_asks_which_of_several(tmp_path,
     """A run names its parts 0/model, 0/optimizer, 1/model, …"""
     model = {"model": {"w": torch.ones(2)}, "optimizer": {"state": {"w": {"m": torch.zeros(2)}}}}
     with Saver(tmp_path, ALONE) as saver:
-        saver.save(1, State({"0": model}))
+        saver.save(1, SnapshotState({"0": model}))
     assert call(capsys, "export", tmp_path, tmp_path / "one.safetensors")[0] == 0
     assert read_safetensors(tmp_path / "one.safetensors").keys() == {"w"}
     with Saver(tmp_path, ALONE) as saver:
-        saver.save(2, State({"0": model, "1": model}))
+        saver.save(2, SnapshotState({"0": model, "1": model}))
     code, _, err = call(capsys, "export", tmp_path, tmp_path / "two.safetensors")
     assert code == 2 and "[several-parts]" in err and "0/model, 1/model" in err
     assert call(capsys, "export", tmp_path, tmp_path / "two.safetensors", "--part", "1/model")[0] == 0
@@ -206,13 +206,13 @@ def test_a_damaged_snapshot_is_neither_compared_nor_exported(run, capsys, comman
     monkeypatch.chdir(run)
     flip(run / "snapshots" / "step-2" / "tensors-0.bin", 99)
     code, _, err = call(capsys, command[0], run, *command[1:])
-    assert code == 1 and "the snapshot is damaged: tensors-0.bin has another SHA-256" in err
+    assert code == 1 and "the snapshot is damaged: the SHA-256 of tensors-0.bin" in err
 
 
 def test_those_of_every_training_and_stage_are_listed_and_the_last_one_is_taken(tmp_path, capsys):
     for folder, step in ((tmp_path, 3), (tmp_path / "fold-2", 5), (tmp_path / "fold-2" / "stage-2", 4)):
         with Saver(folder, ALONE) as saver:
-            saver.save(step, State({"model": {"w": torch.full((2,), float(step))}}))
+            saver.save(step, SnapshotState({"model": {"w": torch.full((2,), float(step))}}))
     rows = json.loads(call(capsys, "ls", tmp_path, "--json")[1])
     assert [row["snapshot"] for row in rows] == ["step-3", "fold-2/step-5", "fold-2/stage-2/step-4"]
     assert "tensors of step 4" in call(capsys, "export", tmp_path, tmp_path / "out.safetensors")[1]

@@ -117,8 +117,8 @@ def test_interactive_without_the_scheduler_is_one_error(slurm, capfd, monkeypatc
 
 
 def test_a_followed_job_gives_its_own_code(slurm, capfd, monkeypatch):
-    monkeypatch.setattr("rankup.jobs.follow.LOOK_AT_FILES_S", 0.01)
-    monkeypatch.setattr("rankup.jobs.follow.LAST_LINES_S", 0.01)
+    monkeypatch.setattr("rankup.batch.follow.LOOK_AT_FILES_S", 0.01)
+    monkeypatch.setattr("rankup.batch.follow.LAST_LINES_S", 0.01)
     # The job runs when it is submitted: what its script would have left.
     sbatch = slurm.folder / "sbatch"
     sbatch.write_text(

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from rankup.cli.app import main
-from rankup.cli.lines import LineView
+from rankup.cli.log_view import LineView
 
 
 def run(capfd, *args):

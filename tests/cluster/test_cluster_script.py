@@ -10,9 +10,9 @@ from lab import Lab
 
 from flaky import aborts_at_exit
 from rankup.core.rundir import RunDir
-from rankup.jobs.script import render
+from rankup.script.render import render
+from rankup.sites.lookup import find_site
 from rankup.spec.jobspec import JobSpec
-from rankup.spec.sites import find_site
 
 pytestmark = pytest.mark.cluster
 

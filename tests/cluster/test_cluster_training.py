@@ -78,9 +78,9 @@ model, opt, data = run.prepare(net, lambda p: torch.optim.SGD(p, lr=.1, momentum
                                rankup.ResidentData(x, (x @ torch.ones(20, 5)).sin()), global_batch=17)
 begin = None
 for a, b in run.steps(data, epochs=3):
-    begin = run.steps_done if begin is None else begin
+    begin = run.global_step if begin is None else begin
     loss = (model(a) - b).square().mean(); loss.backward(); opt.step(); opt.zero_grad()
-    if begin == 0 and str(run.steps_done) == sys.argv[1] and run.world.rank == 2:
+    if begin == 0 and str(run.global_step) == sys.argv[1] and run.world.rank == 2:
         os.kill(os.getpid(), signal.SIGKILL)
 digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in net.parameters())).hexdigest()
 print(f"rank {run.world.rank} began at {begin} and has {digest}", flush=True)

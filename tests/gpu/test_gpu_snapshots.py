@@ -13,11 +13,11 @@ from torch.nn import functional as F
 
 import rankup
 from ranks import run_ranks
-from rankup.runtime import stop
+from rankup.runtime.checkpointing import stop
+from rankup.runtime.checkpointing.checkpointing import Snapshots
 from rankup.runtime.device import deterministic_kernels
-from rankup.runtime.survival import Snapshots
 from rankup.snapshots.saver import Saver
-from rankup.snapshots.state import State
+from rankup.snapshots.state import SnapshotState
 from snapshot_faults import ALONE
 
 
@@ -27,7 +27,7 @@ def staged(directory: str) -> tuple[bool, list[bool]]:
     right = []
     with Saver(Path(directory), ALONE) as saver:
         for step in (1, 2):
-            saver.save(step, State(live, own={"rng": torch.cuda.get_rng_state()}))
+            saver.save(step, SnapshotState(live, own={"rng": torch.cuda.get_rng_state()}))
             for tensor in live.values():
                 tensor.add_(1)
             found = saver.newest()
@@ -56,15 +56,19 @@ def attempt(directory: str, stop_at: int | None, precision: str, device: str = G
     first: dict[str, torch.Tensor] = {}
     try:
         for x, y in run.steps(feed, epochs=3):
-            first = first or {n: t.detach().cpu().clone() for n, t in run.models[0].named_parameters()}
+            first = first or {
+                n: t.detach().cpu().clone() for n, t in run._context.models[0].named_parameters()
+            }
             loss, _ = run.forward_backward(model, F.cross_entropy, x, y)
             run.step(opt)
-            losses[run.steps_done] = loss.item()
-            if run.steps_done == stop_at:
+            losses[run.global_step] = loss.item()
+            if run.global_step == stop_at:
                 (Path(directory) / "STOP").write_text("user 0\n")
     except SystemExit:
         (Path(directory) / "STOP").unlink()
-    weights = {name: tensor.detach().cpu().clone() for name, tensor in run.models[0].named_parameters()}
+    weights = {
+        name: tensor.detach().cpu().clone() for name, tensor in run._context.models[0].named_parameters()
+    }
     return {"losses": losses, "first": first, "weights": weights}
 
 

@@ -23,10 +23,10 @@ def stepped(name: str) -> dict[str, torch.Tensor]:
     strategy, net = make_strategy(name), Net().to(device)
     model = strategy.wrap(net, device, find_unused_parameters=False)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    model, optimizer = strategy.finish(model, optimizer, None)
+    model, optimizer = strategy.setup_optimizer(model, optimizer, None)
     x, y = (column.to(device) for column in images())
     for weight in (1.0, 0.5):
-        strategy.weigh(weight)
+        strategy.set_gradient_scale(weight)
         strategy.backward(F.cross_entropy(model(x), y))
         strategy.clip(list(net.parameters()), 0.5)
         strategy.step(optimizer)

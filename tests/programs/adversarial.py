@@ -105,7 +105,7 @@ class WganGp(Program):
         critic, opt_c, _ = run.prepare(second, sgd)
         for x, noise, mix in run.steps(data, epochs=self.epochs):
             self.critic_step(x, noise, mix, generator, critic, opt_c)
-            if (run.steps_done + 1) % 3 == 0:
+            if (run.global_step + 1) % 3 == 0:
                 self.generator_step(noise, generator, critic, opt_g)
         return weights(generator, critic)
 

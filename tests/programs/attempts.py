@@ -18,7 +18,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from programs.program import How, Program, Result
 from ranks import context, free_port
 from rankup.errors import RankupError
-from rankup.runtime import survival
+from rankup.runtime.checkpointing import checkpointing
 
 TIMEOUT_S = 150.0
 PATIENCE_S = 15.0  # for the others, when one rank was refused
@@ -37,7 +37,7 @@ class Attempt:
 def _rank(pipe: Connection, env: dict[str, str], program: type[Program], how: How, kill_at: int) -> None:
     os.environ.update(env)
     torch.set_num_threads(1)
-    survival.WINDOW_PATIENCE = 2  # trainings here are a dozen steps long
+    checkpointing.WINDOW_PATIENCE = 2  # trainings here are a dozen steps long
     steps = 0
 
     def stepped(*_: Any) -> None:

@@ -162,6 +162,6 @@ class Lookahead(Program):
         run.register(slow=slow)
         for x, y in run.steps(data, epochs=self.epochs):
             run.backward(F.mse_loss(model(x), y))
-            if run.step(opt) and (run.steps_done + 1) % self.every == 0:
+            if run.step(opt) and (run.global_step + 1) % self.every == 0:
                 self.look(slow.values, model)
         return weights(model)

@@ -158,13 +158,13 @@ class EvaluationInside(Program):
             opt.zero_grad()
             F.mse_loss(model(x), y).backward()
             opt.step()
-            if (run.steps_done + 1) % 3 == 0:
+            if (run.global_step + 1) % 3 == 0:
                 losses.append(evaluated(run, model, points(9)))
         return weights(model) | {f"loss.{number}": loss for number, loss in enumerate(losses)}
 
 
 class BreakAtSteps(Program):
-    """A loop that is left by a break at run.steps_done, after run.save()."""
+    """A loop that is left by a break at run.global_step, after run.save()."""
 
     resumes = False  # of a loop that ended by a break nothing is left to do: see TransformerSteps
 
@@ -187,7 +187,7 @@ class BreakAtSteps(Program):
         )
         for x, y in run.steps(data, epochs=self.epochs):
             run.backward(F.mse_loss(model(x), y))
-            if run.step(opt) and run.steps_done + 1 >= 7:
+            if run.step(opt) and run.global_step + 1 >= 7:
                 break
         return weights(model)
 

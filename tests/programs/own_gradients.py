@@ -61,7 +61,7 @@ class OneLoop(Program):
             self.network(), self.optimizer, rankup.ResidentData(*points()), global_batch=self.batch
         )
         for x, y in run.steps(data, epochs=self.epochs):
-            self.body(model, opt, x, y, run.steps_done)
+            self.body(model, opt, x, y, run.global_step)
         return weights(model)
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import rankup
-from rankup.runtime.shard import Sharding
+from rankup.runtime.data.sharding import Sharding
 
 Result = dict[str, Any]
 

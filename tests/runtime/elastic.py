@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import rankup
-from rankup.runtime.digest import digest
+from rankup.runtime.tracing.digest import digest
 
 folder = Path(sys.argv[1])
 snapshots = rankup.Snapshots(every="2 steps", directory=folder / "snapshots", asynchronous=False)
@@ -34,12 +34,12 @@ me = f"rank {run.world.rank} of {run.world.world_size}"
 kill = folder / f"kill-{run.world.rank}"
 for inputs, targets in run.steps(data, epochs=2):
     run.backward(F.mse_loss(model(inputs), targets))
-    if not run.step(opt) or run.steps_done + 1 < 7:
+    if not run.step(opt) or run.global_step + 1 < 7:
         continue
-    print(f"{me}, process {os.getpid()}, is behind step {run.steps_done + 1}.", flush=True)
+    print(f"{me}, process {os.getpid()}, is behind step {run.global_step + 1}.", flush=True)
     if kill.exists():
         kill.unlink()
         os.kill(os.getpid(), signal.SIGKILL)
     while (folder / "wait").exists() and not rankup.should_stop():
         time.sleep(0.02)
-print(f"{me} ends with {digest(run.models[0].state_dict())}.", flush=True)
+print(f"{me} ends with {digest(run._context.models[0].state_dict())}.", flush=True)

@@ -13,8 +13,8 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 import rankup
 from rankup.errors import RankupError
-from rankup.runtime.precision import make_precision
-from rankup.runtime.stream import StreamFeed
+from rankup.runtime.data.stream import StreamFeed
+from rankup.runtime.loop.precision import make_precision
 
 LENGTH = 48
 CPU = torch.device("cpu")
@@ -179,7 +179,7 @@ def feed_of(run: rankup.Run, dataset, sharded, workers: int, *, training: bool, 
         1,
         CPU,
         make_precision("fp32", CPU),
-        run._control,
+        run._context.control,
         fill=training,
         sharded=sharded,
         loader=loader,

@@ -11,7 +11,7 @@ import torch
 
 import rankup
 from ranks import run_ranks
-from rankup.runtime import stop
+from rankup.runtime.checkpointing import stop
 
 
 def reductions() -> dict:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from rankup.runtime.alive import objects_of
+from rankup.runtime.live_objects import objects_of
 
 
 class Wanted:

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import rankup
 from ranks import run_ranks
-from rankup.runtime.digest import digest
+from rankup.runtime.tracing.digest import digest
 
 WORLDS = (1, 2, 3, 4)
 
@@ -69,12 +69,12 @@ def trained(
         for x, y in epoch:
             loss = F.mse_loss(model(x), y)
             run.backward(loss)
-            if run.step(opt) and run.steps_done + 1 == until:
+            if run.step(opt) and run.global_step + 1 == until:
                 return {}
         with torch.no_grad():  # behind the loop, too, all ranks draw alike
             drawn = torch.rand(3)
     seen = run.sum(sum(len(x) for x, _ in run.batches(data(samples, augmented=False), global_batch=8)))
-    weights = {name: tensor.clone() for name, tensor in run.models[0].state_dict().items()}
+    weights = {name: tensor.clone() for name, tensor in run._context.models[0].state_dict().items()}
     moments = [sorted(held.items()) for held in opt.state_dict()["state"].values()]
     return {
         "weights": weights,

@@ -22,7 +22,7 @@ from ranks import run_ranks
         (lambda: rankup.init(seed=True), "seed must be int, got bool"),
         (lambda: rankup.init(snapshots="10m"), "snapshots must be Snapshots or None, got str"),  # type: ignore[arg-type]
         (lambda: rankup.Snapshots(every=10), "every must be str, got int"),  # type: ignore[arg-type]
-        (lambda: rankup.Snapshots(keep=2), "keep must be Keep, got int"),  # type: ignore[arg-type]
+        (lambda: rankup.Snapshots(keep=2), "keep must be Retention, got int"),  # type: ignore[arg-type]
         (
             lambda: rankup.init().prepare(nn.Linear(1, 1), None, global_batch="8"),
             "global_batch must be int or None",
@@ -48,7 +48,7 @@ def trained(how: str) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for x in run.steps(feed, epochs=1):
-            bad = run.steps_done == 2 and run.world.rank == 1 and "nothing" not in how
+            bad = run.global_step == 2 and run.world.rank == 1 and "nothing" not in how
             loss = model(x).mean() * (float("nan") if bad or run.samples == 0 else 1.0)
             if "backward" in how:
                 run.backward(loss)
@@ -87,7 +87,7 @@ def loop(run: Any) -> None:
         model(x).mean().backward()
         opt.step()
         opt.zero_grad()
-        if run.steps_done == 0:
+        if run.global_step == 0:
             run.save()
 
 

@@ -16,7 +16,7 @@ from torch import nn
 
 import rankup
 from ranks import run_ranks
-from rankup.runtime import waiting
+from rankup.runtime.distributed import waiting
 
 
 def attempt(do: Any) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset, TensorDataset
 import rankup
 from ranks import run_ranks
 from rankup.errors import RankupError
-from rankup.runtime.data_identity import identify
+from rankup.runtime.data.identity import identify
 
 
 class Made(Dataset[Any]):

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 import rankup
 from ranks import free_port, run_ranks
-from rankup.runtime import group, open_files
+from rankup.runtime.distributed import groups, open_files
 from rankup.world import World
 
 SOFT, HARD = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -66,11 +66,11 @@ def test_a_limit_that_gloo_meets_on_the_way_is_named(monkeypatch):
     def full(*args: object) -> None:
         raise RuntimeError("[enforce fail at gloo/transport/tcp/device.cc] socket: Too many open files")
 
-    monkeypatch.setattr(group, "_init_default", full)
+    monkeypatch.setattr(groups, "_init_default", full)
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     world = World(0, 0, 2, 2, 0, 1, ("here",), "torchrun", None, 0)
     with pytest.raises(rankup.RankupError, match="need more open files") as caught:
-        group.start_groups(world, torch.device("cpu"), group.PATIENCE)
+        groups.start_groups(world, torch.device("cpu"), groups.PATIENCE)
     assert caught.value.code == "too-few-files"
 
 

@@ -15,7 +15,7 @@ from torch import nn
 
 import rankup
 from ranks import run_ranks
-from rankup.runtime import stop
+from rankup.runtime.checkpointing import stop
 from rankup.snapshots.layout import entries
 
 

@@ -64,7 +64,7 @@ def test_an_epoch_left_by_a_named_iterator_ends_like_a_break():
     del iterator
     gc.collect()
     assert seen == [0, 1, 2, 3]
-    assert run.steps_done == 4
+    assert run.global_step == 4
     assert run.batch is None
     assert (data.position.epoch, data.position.step) == (4, 0)
 
@@ -149,7 +149,7 @@ def test_an_exception_while_a_save_is_in_flight_leaves_the_directory_to_the_next
     def body() -> None:
         for x in run.steps(data, epochs=2):
             step(model, opt, x)
-            if run.steps_done == 2:
+            if run.global_step == 2:
                 raise Boom
 
     with pytest.raises(Boom):
@@ -163,7 +163,7 @@ def test_a_save_in_the_body_counts_its_step(tmp_path: Path):
     run, model, opt, data = prepared(tmp_path)
     for x in run.steps(data, epochs=1):
         step(model, opt, x)
-        if run.steps_done == 1:
+        if run.global_step == 1:
             run.save()
             taken = run.state_dict()
     assert entries(tmp_path)[-1].step == 2
@@ -174,7 +174,7 @@ def by_steps(folder: Path, steps: int, killed: int | None) -> tuple[int, list[fl
     run, model, opt, data = prepared(folder, "2 steps")
     count = 0
     for x in run.steps(data, steps=steps):
-        if killed == run.steps_done:
+        if killed == run.global_step:
             return count, [], (0, 0)
         step(model, opt, x)
         count += 1
@@ -227,7 +227,7 @@ def behind_the_loop(folder: Path, changes: bool, when: int) -> tuple[list[str], 
     import os
     import signal
 
-    from rankup.runtime import stop
+    from rankup.runtime.checkpointing import stop
 
     stop.AGREE_EVERY_S = 0.0
     run = rankup.init(
@@ -273,7 +273,7 @@ def saved_twice(folder: Path) -> list[str]:
     run, model, opt, data = prepared(folder, "3 steps")
     for x in run.steps(data, epochs=2):
         step(model, opt, x)
-        if run.steps_done == 5:
+        if run.global_step == 5:
             run.save()
     return [entry.name for entry in entries(folder)]
 
@@ -304,7 +304,7 @@ def behind_without_its_body(folder: Path, killed: int | None) -> list[str]:
     said = []
     for epoch in run.epochs(3):
         for x in epoch:
-            if killed == run.steps_done:
+            if killed == run.global_step:
                 return said
             step(model, opt, x)
             loss = float(x.sum())

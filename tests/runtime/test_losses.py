@@ -78,7 +78,7 @@ def plain(names: list[str], *, clip: float = 0.0) -> list[torch.Tensor]:
 
 
 def order_of(epoch: int) -> torch.Tensor:
-    from rankup.runtime.shard import Sharding
+    from rankup.runtime.data.sharding import Sharding
 
     return Sharding(SAMPLES, BATCH, 0, 1, 3, True).order(epoch)
 
@@ -107,7 +107,7 @@ def trained(
         if clip:
             nn.utils.clip_grad_norm_(model.parameters(), clip)
         run.step(opt)
-    tensors = run.strategy.tensors(run.models[0]).values()
+    tensors = run._context.strategy.tensors(run._context.models[0]).values()
     return [p.full_tensor() if hasattr(p, "full_tensor") else p.detach() for p in tensors], nothing
 
 
@@ -187,7 +187,7 @@ def misused(how: str, exact: str) -> str:
             if how == "gradients-changed":
                 nn.utils.clip_grad_norm_(model.parameters(), 0.1)
             if how == "setter":
-                opt.param_groups[0]["lr"] = 0.1 / (1 + run.steps_done)
+                opt.param_groups[0]["lr"] = 0.1 / (1 + run.global_step)
             run.step(opt)
             if how == "scheduler-per-micro-batch":
                 schedule.step()

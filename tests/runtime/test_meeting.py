@@ -11,7 +11,7 @@ import pytest
 import torch.distributed as dist
 
 from ranks import run_ranks
-from rankup.runtime.meeting import meet
+from rankup.runtime.distributed.rendezvous import meet
 from rankup.world import World
 from rankup.world.address import rendezvous
 

@@ -46,7 +46,7 @@ def measured(directory: str, kill_after: int) -> list[tuple[Any, Any]]:
             big = (x > 0.5).sum()
             run.meter.add(big=x[x > 0.5].mean() if big else nothing, count=big)  # NaN of 0
             run.meter.add(total=x.sum(), reduction="sum")
-            if run.steps_done + 1 == kill_after:
+            if run.global_step + 1 == kill_after:
                 run.save()
                 raise Killed
         trained = run.meter.means()

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch.nn.utils.rnn import pack_sequence
 
-from rankup.runtime.loaders import mover
-from rankup.runtime.nested import map_tensors
-from rankup.runtime.precision import make_precision
+from rankup.runtime.data.loaders import mover
+from rankup.runtime.loop.precision import make_precision
+from rankup.runtime.pytree import map_tensors
 
 Pair = namedtuple("Pair", "a b")
 

@@ -20,7 +20,7 @@ from torch.utils.data import (
 import rankup
 from ranks import run_ranks
 from rankup.errors import RankupError
-from rankup.runtime.generators import Generators
+from rankup.runtime.data.generators import Generators
 from rankup.runtime.seed import derive
 
 LENGTH = 23

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import ranks
-from rankup.runtime import parting
+from rankup.runtime.distributed import shutdown
 
 RAISES = """
 import threading, time, torch, rankup
@@ -76,10 +76,10 @@ def test_ranks_that_end_well_leave_no_complaint(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the states of threads are in Linux's /proc")
 def test_leaving_waits_for_a_thread_that_works_outside_of_the_interpreter(monkeypatch):
-    monkeypatch.setattr(parting, "SETTLE_S", 60)
+    monkeypatch.setattr(shutdown, "SETTLE_S", 60)
     work = threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 300_000))  # lets the GIL go
     work.start()
-    while not parting._others_running():
+    while not shutdown._others_running():
         time.sleep(0.001)
-    parting.settle()
+    shutdown.settle()
     assert not work.is_alive()

@@ -17,7 +17,7 @@ from torch import nn
 import rankup
 from ranks import run_ranks
 from rankup.errors import RankupError
-from rankup.runtime.survival import Snapshots
+from rankup.runtime.checkpointing.checkpointing import Snapshots
 from rankup.snapshots.layout import entries
 from rankup.strategies import make_strategy
 
@@ -350,7 +350,7 @@ def experts_by_turns(step_of: int) -> tuple[str, int]:
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             inner = self.first(x)
-            if run.steps_done == step_of:
+            if run.global_step == step_of:
                 return self.experts[run.world.rank](inner)
             return self.experts[0](inner) + self.experts[1](inner)
 
@@ -359,13 +359,13 @@ def experts_by_turns(step_of: int) -> tuple[str, int]:
     model, opt, feed = run.prepare(Model(), lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=4)
     try:
         for x in run.steps(feed, epochs=2):
-            reached = run.steps_done
+            reached = run.global_step
             opt.zero_grad()
             (model(x) - x).square().mean().backward()
             opt.step()
     except rankup.RankupError as error:
         return error.code, reached
-    return "nothing", run.steps_done
+    return "nothing", run.global_step
 
 
 @pytest.mark.parametrize("step_of", [0, 2, 3])

@@ -37,7 +37,7 @@ def trained(folder: str, strategy: str) -> dict[str, list[float]]:
         opt.zero_grad()
         F.mse_loss(model(a), b).backward()
         opt.step()
-        if run.steps_done == 2:
+        if run.global_step == 2:
             run.save_model(f"{folder}/middle.pt")
     for name in ("new/model.pt", "model.safetensors"):
         run.save_model(Path(folder) / name, model)
@@ -75,7 +75,7 @@ def middle_changes_nothing(folder: str, save: bool) -> list[float]:
         opt.zero_grad()
         F.mse_loss(model(a), b).backward()
         opt.step()
-        if save and run.steps_done == 2:
+        if save and run.global_step == 2:
             run.save_model(f"{folder}/middle.pt")
     return [value for tensor in model.state_dict().values() for value in tensor.flatten().tolist()]
 

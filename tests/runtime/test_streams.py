@@ -16,7 +16,15 @@ from torch.utils.data import DataLoader
 import rankup
 from ranks import run_ranks
 from rankup.errors import RankupError
-from rankup.runtime.stream_split import End, Look, Reader, Split, check_pass, check_sharded, decide
+from rankup.runtime.data.stream_split import (
+    Reader,
+    Split,
+    StreamEnd,
+    StreamStart,
+    check_pass,
+    check_sharded,
+    decide,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:an IterableDataset has no order")
 
@@ -174,10 +182,12 @@ def test_a_length_that_was_not_handed_out_is_warned_of():
 # ---------------------------------------------------------------- the decision
 
 
-def looks(*first: str, workers: int = 1, **fields) -> list[Look]:
+def looks(*first: str, workers: int = 1, **fields) -> list[StreamStart]:
     ranks = len(first) // workers
     return [
-        Look(Reader(i // workers, ranks, i % workers, workers), fields.get("asked", True), tuple(begin))
+        StreamStart(
+            Reader(i // workers, ranks, i % workers, workers), fields.get("asked", True), tuple(begin)
+        )
         for i, begin in enumerate(first)
     ]
 
@@ -198,7 +208,7 @@ def test_equal_samples_prove_nothing():
 
 
 def test_the_end_of_a_pass_says_how_many_are_missing():
-    ends = [End(Reader(rank, 2, 0, 1), 48, "x", False) for rank in range(2)]
+    ends = [StreamEnd(Reader(rank, 2, 0, 1), 48, "x", False) for rank in range(2)]
     check_pass(Split.STRIPE, ends, 48, None)
     with pytest.raises(RankupError, match="48 samples, and 46 were handed out over all ranks: 2 are missing"):
         check_pass(Split.STRIPE, ends, 46, None)

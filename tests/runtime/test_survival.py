@@ -18,8 +18,8 @@ from torch import nn
 
 import rankup
 from ranks import run_ranks
-from rankup.runtime import stop
-from rankup.runtime.survival import Snapshots
+from rankup.runtime.checkpointing import stop
+from rankup.runtime.checkpointing.checkpointing import Snapshots
 from rankup.snapshots.layout import entries, own_file
 from rankup.snapshots.saver import Saver
 from snapshot_faults import ALONE
@@ -68,12 +68,12 @@ def train(directory: str, when: str, every: str = "off") -> dict[str, Any]:
     try:
         for epoch in run.epochs(EPOCHS, data):
             for batch in epoch:
-                ask("step", run.steps_done)
+                ask("step", run.global_step)
                 loss = (model(batch) - batch.sum(1, keepdim=True)).square().mean()
                 loss.backward()
                 opt.step()
                 opt.zero_grad()
-                said["losses"][run.steps_done] = loss.item()
+                said["losses"][run.global_step] = loss.item()
                 ema.add(run.mean(loss.item()))
             schedule.step()
             net.eval()
@@ -185,7 +185,7 @@ def terminated(directory: str, workers: int) -> tuple[int | str | None, bool]:
     hit = False
     try:
         for (x,) in run.steps(feed, epochs=10):
-            if run.steps_done == 3 and run.world.rank == run.world.world_size - 1:
+            if run.global_step == 3 and run.world.rank == run.world.world_size - 1:
                 children = multiprocessing.active_children()
                 hit = len(children) == workers
                 for pid in [*(child.pid for child in children if child.pid), os.getpid()]:
@@ -214,7 +214,7 @@ def test_a_script_that_leaves_its_loop_ends_well_and_with_a_whole_snapshot(tmp_p
         "model, opt, data = run.prepare(torch.nn.Linear(4000, 4000), lambda p: torch.optim.SGD(p, lr=.1),\n"
         "                               rankup.ResidentData(torch.zeros(8, 4000)), global_batch=2)\n"
         "for x in run.steps(data, epochs=1):\n"
-        "    if run.steps_done == 1:\n"
+        "    if run.global_step == 1:\n"
         "        break\n"
         "    model(x).sum().backward(); opt.step(); opt.zero_grad()\n"
     )

@@ -18,10 +18,10 @@ from torch.optim.swa_utils import AveragedModel
 import rankup
 from ranks import run_ranks
 from rankup.core.records import read_records
-from rankup.runtime.digest import digest, rows
-from rankup.runtime.interruption import FROZEN, Interruption
-from rankup.runtime.survival import Snapshots
-from rankup.runtime.untracked_state import UntrackedWatch, find_untracked, state_of
+from rankup.runtime.checkpointing.checkpointing import Snapshots
+from rankup.runtime.checkpointing.untracked_state import UntrackedWatch, find_untracked, state_of
+from rankup.runtime.tracing.digest import digest, rows
+from rankup.runtime.tracing.fault_injection import FROZEN, FaultInjection
 from rankup.snapshots import disk
 from rankup.snapshots.layout import entries
 
@@ -107,7 +107,9 @@ def test_a_bad_interval_in_the_environment_is_one_error(monkeypatch: pytest.Monk
 def frozen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Signals that this process would have sent itself."""
     sent: list[int] = []
-    monkeypatch.setattr("rankup.runtime.interruption.os.kill", lambda pid, number: sent.append(number))
+    monkeypatch.setattr(
+        "rankup.runtime.tracing.fault_injection.os.kill", lambda pid, number: sent.append(number)
+    )
     monkeypatch.setattr(disk, "before", None)
     return sent
 
@@ -116,7 +118,7 @@ def test_a_process_freezes_after_the_step_when_what_it_saves_is_durable_and_says
     tmp_path: Path, frozen: list[int]
 ):
     said: list[str] = []
-    interruption = Interruption("step 9 0", 0, tmp_path, lambda: said.append("durable"))
+    interruption = FaultInjection("step 9 0", 0, tmp_path, lambda: said.append("durable"))
     interruption.step(8)
     assert not frozen and not (tmp_path / FROZEN).exists()
     interruption.step(9)
@@ -125,7 +127,7 @@ def test_a_process_freezes_after_the_step_when_what_it_saves_is_durable_and_says
 
 
 def test_a_process_freezes_behind_the_epoch_that_was_meant_or_the_next_one(tmp_path: Path, frozen: list[int]):
-    interruption = Interruption("behind 6 0", 0, tmp_path)
+    interruption = FaultInjection("behind 6 0", 0, tmp_path)
     interruption.step(6)
     interruption.behind(3)
     assert not frozen
@@ -134,7 +136,7 @@ def test_a_process_freezes_behind_the_epoch_that_was_meant_or_the_next_one(tmp_p
 
 
 def test_a_process_freezes_after_the_batch_of_an_evaluation_that_was_meant(tmp_path: Path, frozen: list[int]):
-    interruption = Interruption("evaluation 6 0 2", 0, tmp_path)
+    interruption = FaultInjection("evaluation 6 0 2", 0, tmp_path)
     for done in (3, 3, 3, 6):
         interruption.evaluation(done)
     assert not frozen
@@ -143,7 +145,7 @@ def test_a_process_freezes_after_the_batch_of_an_evaluation_that_was_meant(tmp_p
 
 
 def test_a_process_freezes_before_the_change_on_disk_that_was_meant(tmp_path: Path, frozen: list[int]):
-    Interruption("save 3 0", 0, tmp_path)
+    FaultInjection("save 3 0", 0, tmp_path)
     disk.make_folder(tmp_path / "a")
     disk.make_folder(tmp_path / "b")
     assert not frozen
@@ -152,7 +154,7 @@ def test_a_process_freezes_before_the_change_on_disk_that_was_meant(tmp_path: Pa
 
 
 def test_another_rank_goes_on(tmp_path: Path, frozen: list[int]):
-    interruption = Interruption("step 1 1;save 1 1", 0, tmp_path)
+    interruption = FaultInjection("step 1 1;save 1 1", 0, tmp_path)
     interruption.step(1)
     disk.make_folder(tmp_path / "a")
     assert not frozen

@@ -12,7 +12,7 @@ from torch import nn
 import rankup
 from ranks import run_ranks
 from rankup.errors import RankupError
-from rankup.runtime.training_folder import check_name
+from rankup.runtime.checkpointing.training_folder import check_name
 from rankup.snapshots.layout import entries
 
 X = torch.linspace(-1, 1, 10, dtype=torch.float64)[:, None]
@@ -48,7 +48,7 @@ def sweep(folder: Path, names: tuple[str, ...], killed: tuple[int, int] | None) 
             global_batch=4,
         )
         for x in run.steps(data, epochs=2):
-            if killed == (number, run.steps_done):
+            if killed == (number, run.global_step):
                 return ends
             (model(x) - 3 * x).square().mean().backward()
             opt.step()
@@ -59,7 +59,7 @@ def sweep(folder: Path, names: tuple[str, ...], killed: tuple[int, int] | None) 
 
 def plain_sweep() -> list[list[float]]:
     """Without rankup, but for the order of the samples."""
-    from rankup.runtime.shard import Sharding
+    from rankup.runtime.data.sharding import Sharding
 
     ends = []
     for lr in (0.1, 0.01, 0.001):
@@ -145,7 +145,7 @@ def stages(folder: Path, killed: tuple[str, int] | None, reuse: bool) -> tuple[l
         (model(x) - 3 * x).square().mean().backward()
         opt.step()
         opt.zero_grad()
-        did.append(f"one {run.steps_done}")
+        did.append(f"one {run.global_step}")
     did.append(f"between {weights(body)[0]:.9f}")
     whole = body if reuse else nn.Sequential(body, nn.Linear(1, 1))
     if not reuse:
@@ -155,12 +155,12 @@ def stages(folder: Path, killed: tuple[str, int] | None, reuse: bool) -> tuple[l
     )
     for epoch in run.epochs(2, small):
         for x in epoch:
-            if killed == ("two", run.steps_done):
+            if killed == ("two", run.global_step):
                 return did, []
             (tuned(x) + x).square().mean().backward()
             tuning.step()
             tuning.zero_grad()
-            did.append(f"two {run.steps_done}")
+            did.append(f"two {run.global_step}")
     return did, weights(whole)
 
 
@@ -187,7 +187,7 @@ def hand_accumulated(folder: Path, killed: int | None, exact: bool) -> tuple[lis
         line(), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.5), rankup.ResidentData(X), global_batch=3
     )
     for x in run.steps(data, epochs=4):
-        number = run.steps_done
+        number = run.global_step
         if killed == number:
             return [], []
         ((model(x) - 3 * x).square().mean() / 4).backward()
@@ -232,7 +232,7 @@ def never_cleared(folder: Path, killed: int | None) -> list[float]:
         line(), lambda p: torch.optim.SGD(p, lr=0.01), rankup.ResidentData(X), global_batch=3
     )
     for x in run.steps(data, epochs=2):
-        if killed == run.steps_done:
+        if killed == run.global_step:
             return []
         (model(x) - 3 * x).square().mean().backward()
         opt.step()
@@ -273,14 +273,17 @@ def averaging(folder: Path, killed: int | None) -> dict[str, Any]:
         Averaging(), lambda p: torch.optim.SGD(p, lr=0.1), rankup.ResidentData(X), global_batch=4
     )
     for x in run.steps(data, epochs=3):
-        if killed == run.steps_done:
+        if killed == run.global_step:
             return {}
         (model(x) - 3 * x).square().mean().backward()
         opt.step()
         opt.zero_grad()
     return {
         name: value.tolist()
-        for name, value in (*run.models[0].named_buffers(), *run.models[0].named_parameters())
+        for name, value in (
+            *run._context.models[0].named_buffers(),
+            *run._context.models[0].named_parameters(),
+        )
     }
 
 
@@ -300,7 +303,7 @@ def onto_one(folder: Path) -> float:
         Averaging(), lambda p: torch.optim.SGD(p, lr=0.1), rankup.ResidentData(X), global_batch=4
     )
     for _ in run.steps(data, epochs=2):
-        return float(run.models[0].mean)
+        return float(run._context.models[0].mean)
     return 0.0
 
 
@@ -319,7 +322,7 @@ def gan(folder: Path, killed: int | None) -> tuple[list[float], list[int]]:
     )
     maker, tune_maker, _ = run.prepare(line(), lambda p: torch.optim.Adam(p, lr=0.1))
     for x in run.steps(data, epochs=4):
-        if killed == run.steps_done:
+        if killed == run.global_step:
             return [], [entry.step for entry in entries(folder)]
         tune_critic.zero_grad()
         (critic(x) - critic(maker(x).detach())).square().mean().backward()
@@ -327,7 +330,7 @@ def gan(folder: Path, killed: int | None) -> tuple[list[float], list[int]]:
         tune_maker.zero_grad()
         critic(maker(x)).square().mean().backward()
         tune_maker.step()
-    return weights(run.models[0]) + weights(run.models[1]), []
+    return weights(run._context.models[0]) + weights(run._context.models[1]), []
 
 
 @pytest.mark.filterwarnings("error:gradients are never cleared")

@@ -14,8 +14,8 @@ from torch import nn
 import rankup
 from ranks import run_ranks
 from rankup.errors import RankupError
-from rankup.runtime import stop
-from rankup.runtime.survival import Snapshots
+from rankup.runtime.checkpointing import stop
+from rankup.runtime.checkpointing.checkpointing import Snapshots
 from rankup.strategies import make_strategy
 
 SAMPLES, BATCH, WIDTH, EPOCHS = 22, 6, 5, 4
@@ -75,16 +75,16 @@ def train(directory: str, stop_at: int, name: str, spoil: bool = False) -> Any:
     )
     try:
         for epoch in run.epochs(EPOCHS, feed):
-            unfreeze(run.models[0], opt, epoch.index)
+            unfreeze(run._context.models[0], opt, epoch.index)
             for x in epoch:
                 step(wrapped, opt, x)
-                if run.steps_done + 1 == stop_at and run.is_main:
+                if run.global_step + 1 == stop_at and run.is_main:
                     (Path(directory) / "STOP").write_text("user 0\n")
     except SystemExit:
         return None
     except RankupError as error:
         return error.code
-    whole = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in run.models[0].parameters()]
+    whole = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in run._context.models[0].parameters()]
     return [parameter.detach() for parameter in whole]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rankup.scale.grid import Turn
+from rankup.scale.grid import Trial
 from rankup.scale.machine import Machine
 from rankup.scale.measured import Measured
 
@@ -39,7 +39,7 @@ def run(processes: int, seconds: float = 10.0, *, repeat: int = 1, steps: int = 
         **facts,
     }
     path = Path(f"runs/mnist-cnn/{processes}-{repeat}")
-    return Measured(Turn(processes, repeat), summary, steps, path)
+    return Measured(Trial(processes, repeat), summary, steps, path)
 
 
 def repeats(processes: int, *seconds: float, **facts: Any) -> list[Measured]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from studies import repeats, run
 
-from rankup.scale.compare import compare
+from rankup.scale.rows import compare
 
 
 def test_medians_are_compared_and_ranges_kept():

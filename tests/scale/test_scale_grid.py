@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankup.errors import RankupError
-from rankup.scale.grid import Turn, parse_process_counts, turns
+from rankup.scale.grid import Trial, parse_process_counts, trials
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_malformed_list_is_an_error_that_names_the_entry_and_the_option(text, 
 
 
 def test_warm_ups_come_first_and_every_other_round_runs_backwards():
-    assert [(t.processes, t.repeat) for t in turns([1, 2, 4], 2)] == [
+    assert [(t.processes, t.repeat) for t in trials([1, 2, 4], 2)] == [
         *[(1, 0), (2, 0), (4, 0)],
         *[(1, 1), (2, 1), (4, 1)],
         *[(4, 2), (2, 2), (1, 2)],
@@ -49,9 +49,9 @@ def test_warm_ups_come_first_and_every_other_round_runs_backwards():
 
 @given(st.integers(1, 8))
 def test_a_steady_drift_favours_nobody_over_an_even_number_of_rounds(pairs):
-    order = turns([1, 2, 3], 2 * pairs)
+    order = trials([1, 2, 3], 2 * pairs)
     places = {
-        n: sum(i for i, turn in enumerate(order) if turn == Turn(n, turn.repeat) and turn.repeat)
+        n: sum(i for i, turn in enumerate(order) if turn == Trial(n, turn.repeat) and turn.repeat)
         for n in (1, 2, 3)
     }
     assert places[1] == places[2] == places[3]
@@ -60,5 +60,5 @@ def test_a_steady_drift_favours_nobody_over_an_even_number_of_rounds(pairs):
 @pytest.mark.parametrize("repeats", [0, -1])
 def test_no_repeats_are_an_error(repeats):
     with pytest.raises(RankupError, match="--repeats is") as caught:
-        turns([1, 2], repeats)
+        trials([1, 2], repeats)
     assert caught.value.code == "bad-repeats"

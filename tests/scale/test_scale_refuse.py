@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from studies import IDLE, repeats, run
 
-from rankup.core.findings import Severity
-from rankup.scale.refuse import EQUAL, judge
+from rankup.findings.finding import Severity
+from rankup.scale.comparability import EQUAL, judge
 
 
 def codes(findings, severity=None):

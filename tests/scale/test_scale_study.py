@@ -12,8 +12,8 @@ from studies import IDLE, run
 from rankup.core.records import RecordWriter
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.jobs.local import LocalJob, Result
-from rankup.scale.grid import Turn, turns
+from rankup.run.execute import LocalJob, Result
+from rankup.scale.grid import Trial, trials
 from rankup.scale.measured import read_run
 from rankup.scale.report import report, write
 from rankup.scale.study import measure
@@ -40,7 +40,7 @@ class Quiet:
 
 def study_of(tmp_path, outcomes=(), repeats=2, progress=None, **facts):
     """Measure 1 and 2 processes; ``outcomes`` maps the number of a run to (code, error) or a function to call."""
-    order, outcomes = turns([1, 2], repeats), dict(outcomes)
+    order, outcomes = trials([1, 2], repeats), dict(outcomes)
     jobs = {
         turn: LocalJob(("true",), name="study", nproc=turn.processes, runs_root=tmp_path) for turn in order
     }
@@ -121,7 +121,7 @@ def test_an_interrupt_between_two_runs_is_heeded_as_well(tmp_path):
 def test_a_run_that_ended_well_without_its_records_is_an_error(tmp_path):
     path = RunDir.create(tmp_path, "study")
     with pytest.raises(RankupError, match="left 0 summaries") as caught:
-        read_run(Turn(1, 1), path)
+        read_run(Trial(1, 1), path)
     assert (caught.value.code, caught.value.exit_code) == ("no-summary", 1)
 
 

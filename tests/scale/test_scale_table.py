@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from studies import repeats, run
 
-from rankup.core.findings import Finding, Severity
-from rankup.scale.compare import compare
+from rankup.findings.finding import Finding, Severity
+from rankup.scale.rows import compare
 from rankup.scale.table import finding_lines, heading, ratio_table, run_table
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from rankup.core.shell import Completed
+from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
-from rankup.spec.site import Site
 
 SCRIPT = Path("/scratch/runs/demo/1/job.sh")
 SITE = Site(name="here", scheduler="slurm")

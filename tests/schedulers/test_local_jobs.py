@@ -15,8 +15,8 @@ from scheduler_samples import SITE, job, said
 
 from rankup.core import shell
 from rankup.errors import RankupError
-from rankup.schedulers.base import State, scheduler_named
-from rankup.schedulers.local_process import find
+from rankup.schedulers.base import JobState, scheduler_named
+from rankup.schedulers.local.process import find
 
 LOCAL = scheduler_named("local")
 HOST = socket.gethostname()
@@ -58,7 +58,7 @@ def test_a_job_runs_on_after_the_command_that_submitted_it(submit, tmp_path: Pat
     log = tmp_path / "logs" / "job.log"
     until(lambda: log.read_text() == "begun\noops\n")
     found = status_of(ident)
-    assert (found.state, found.nodes, found.id) == (State.RUNNING, HOST, ident)
+    assert (found.state, found.nodes, found.id) == (JobState.RUNNING, HOST, ident)
     assert found.elapsed >= 0
     pid = int(ident.split(".")[0])
     assert os.getsid(pid) == pid  # neither the shell's Ctrl-C nor its end reaches it
@@ -100,13 +100,13 @@ def test_a_process_id_that_is_used_again_is_another_job(submit):
     before = f"{pid}.{int(rest.split('@')[0]) - 60}@{HOST}"
     assert status_of(before) is None
     LOCAL.read_cancel(shell.run(LOCAL.cancel_command([before])))
-    assert status_of(ident).state is State.RUNNING
+    assert status_of(ident).state is JobState.RUNNING
 
 
 def test_another_machine_cannot_tell_and_says_so():
     ident = "12.1795226706@elsewhere"
     found = status_of(ident)
-    assert found.state is State.RUNNING
+    assert found.state is JobState.RUNNING
     assert "started on elsewhere" in found.reason
     with pytest.raises(RankupError, match="only on the machine") as error:
         LOCAL.read_cancel(shell.run(LOCAL.cancel_command([ident])))
@@ -115,7 +115,7 @@ def test_another_machine_cannot_tell_and_says_so():
 
 def test_files_in_the_jobs_folder_are_not_mistaken_for_pythons(submit, tmp_path: Path):
     (tmp_path / "psutil.py").write_text("raise SystemExit('the wrong one')")
-    assert status_of(submit("exec sleep 100")).state is State.RUNNING
+    assert status_of(submit("exec sleep 100")).state is JobState.RUNNING
 
 
 def test_a_run_directory_without_logs_is_an_error(tmp_path: Path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler_samples import said
 
 from rankup.errors import RankupError
-from rankup.schedulers.base import JobStatus, State, scheduler_named
+from rankup.schedulers.base import JobState, JobStatus, scheduler_named
 
 PBS = scheduler_named("pbs")
 STIME = "Sat Nov 21 02:05:03 2026"
@@ -71,7 +71,7 @@ def test_a_running_job():
         comment="Job run at…",
     )
     assert found == JobStatus(
-        "12.head", State.RUNNING, "R", "", None, "workq", "node[1-2]", 25 * 3600 + 61, "demo"
+        "12.head", JobState.RUNNING, "R", "", None, "workq", "node[1-2]", 25 * 3600 + 61, "demo"
     )
 
 
@@ -106,7 +106,7 @@ def test_a_running_job():
 )
 def test_a_waiting_job_says_why(values: dict[str, Any], words: str):
     found = status(**values)
-    assert found.state is State.PENDING
+    assert found.state is JobState.PENDING
     assert words in found.reason
     assert bool(found.reason) == bool(words)
 
@@ -114,25 +114,25 @@ def test_a_waiting_job_says_why(values: dict[str, Any], words: str):
 @pytest.mark.parametrize(
     ("values", "state", "code", "words"),
     [
-        ({"Exit_status": 0, "substate": 92, "stime": STIME}, State.DONE, 0, ""),
-        ({"Exit_status": 3, "substate": 93, "stime": STIME}, State.FAILED, 3, ""),
-        ({"Exit_status": 75, "substate": 93, "stime": STIME}, State.FAILED, 75, ""),
-        ({"Exit_status": 265, "substate": 93, "stime": STIME}, State.FAILED, 137, "signal 9"),
-        ({"Exit_status": 137, "substate": 93, "stime": STIME}, State.FAILED, 137, ""),
-        ({"Exit_status": -29, "substate": 93, "stime": STIME}, State.FAILED, None, "time limit"),
-        ({"Exit_status": -29, "substate": 91, "stime": STIME}, State.FAILED, None, "time limit"),
-        ({"Exit_status": -27, "substate": 93, "stime": STIME}, State.FAILED, None, "--mem"),
-        ({"Exit_status": -3, "substate": 93, "stime": STIME}, State.FAILED, None, "could not start it"),
+        ({"Exit_status": 0, "substate": 92, "stime": STIME}, JobState.DONE, 0, ""),
+        ({"Exit_status": 3, "substate": 93, "stime": STIME}, JobState.FAILED, 3, ""),
+        ({"Exit_status": 75, "substate": 93, "stime": STIME}, JobState.FAILED, 75, ""),
+        ({"Exit_status": 265, "substate": 93, "stime": STIME}, JobState.FAILED, 137, "signal 9"),
+        ({"Exit_status": 137, "substate": 93, "stime": STIME}, JobState.FAILED, 137, ""),
+        ({"Exit_status": -29, "substate": 93, "stime": STIME}, JobState.FAILED, None, "time limit"),
+        ({"Exit_status": -29, "substate": 91, "stime": STIME}, JobState.FAILED, None, "time limit"),
+        ({"Exit_status": -27, "substate": 93, "stime": STIME}, JobState.FAILED, None, "--mem"),
+        ({"Exit_status": -3, "substate": 93, "stime": STIME}, JobState.FAILED, None, "could not start it"),
         # 271 also where the script trapped TERM and ended with 0.
-        ({"Exit_status": 271, "substate": 93, "stime": STIME}, State.FAILED, 143, "ended by TERM"),
-        ({"Exit_status": 271, "substate": 91, "stime": STIME}, State.CANCELLED, 143, "cancelled"),
+        ({"Exit_status": 271, "substate": 93, "stime": STIME}, JobState.FAILED, 143, "ended by TERM"),
+        ({"Exit_status": 271, "substate": 91, "stime": STIME}, JobState.CANCELLED, 143, "cancelled"),
         # Deleted in the queue, or a dependency on a job that did not end well, or does not exist.
-        ({"substate": 92}, State.CANCELLED, None, "never started"),
-        ({"substate": 91}, State.CANCELLED, None, "never started"),
-        ({"substate": 92, "stime": STIME}, State.FAILED, None, "does not say"),
+        ({"substate": 92}, JobState.CANCELLED, None, "never started"),
+        ({"substate": 91}, JobState.CANCELLED, None, "never started"),
+        ({"substate": 92, "stime": STIME}, JobState.FAILED, None, "does not say"),
     ],
 )
-def test_how_a_job_ended(values: dict[str, Any], state: State, code: int | None, words: str):
+def test_how_a_job_ended(values: dict[str, Any], state: JobState, code: int | None, words: str):
     found = status(job_state="F", **values)
     assert (found.state, found.code) == (state, code)
     assert words in found.reason
@@ -148,9 +148,9 @@ def test_an_array_and_its_tasks():
     out = answer(**{"job53[]": {"job_state": "B", "substate": 70}, **tasks})
     found = PBS.read_status(said(out), ["53[].head"])
     assert {job: one.state for job, one in found.items()} == {
-        "53[].head": State.RUNNING,
-        "53[0].head": State.DONE,
-        "53[1].head": State.RUNNING,
+        "53[].head": JobState.RUNNING,
+        "53[0].head": JobState.DONE,
+        "53[1].head": JobState.RUNNING,
     }
 
 
@@ -206,7 +206,7 @@ def test_text_is_read_where_json_came_out_wrong():
     assert PBS.read_status(said(broken), ["12.head"]) == {}
     found = PBS.read_status(said(TEXT), ["12.head", "13.head"])
     assert found["12.head"] == JobStatus(
-        "12.head", State.FAILED, "F", "", 2, "workq", "node[1-2]", 62, "demo"
+        "12.head", JobState.FAILED, "F", "", 2, "workq", "node[1-2]", 62, "demo"
     )
     assert found["13.head"].reason == "waits: Not enough free nodes available"
 
@@ -214,14 +214,14 @@ def test_text_is_read_where_json_came_out_wrong():
 @pytest.mark.parametrize(
     ("exit_status", "state", "code", "words"),
     [
-        ("0", State.DONE, 0, ""),
-        ("1", State.FAILED, 1, ""),
-        ("-11", State.FAILED, None, "time limit"),
-        ("-10", State.FAILED, None, "--mem"),
-        ("271", State.FAILED, 143, "ended by TERM"),
+        ("0", JobState.DONE, 0, ""),
+        ("1", JobState.FAILED, 1, ""),
+        ("-11", JobState.FAILED, None, "time limit"),
+        ("-10", JobState.FAILED, None, "--mem"),
+        ("271", JobState.FAILED, 143, "ended by TERM"),
     ],
 )
-def test_torque_says_it_in_its_own_words(exit_status: str, state: State, code: int | None, words: str):
+def test_torque_says_it_in_its_own_words(exit_status: str, state: JobState, code: int | None, words: str):
     out = TORQUE.format(exit_status=exit_status)
     found = PBS.read_status(said(out), ["2502414.mgt-mgmt"])["2502414.mgt-mgmt"]
     assert (found.state, found.code, found.nodes, found.native) == (state, code, "node7", "C")

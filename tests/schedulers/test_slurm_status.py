@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scheduler_samples import said
 
 from rankup.errors import RankupError
-from rankup.schedulers.base import JobStatus, State, scheduler_named
-from rankup.schedulers.slurm_states import STATE_OF, reason_of, state_of
+from rankup.schedulers.base import JobState, JobStatus, scheduler_named
+from rankup.schedulers.slurm.states import STATE_OF, reason_of, state_of
 
 SLURM = scheduler_named("slurm")
 ODD_NAME = 'a b|c\n"x"; UserId=0(0) JobState=FAILED é%T'
@@ -52,7 +52,7 @@ def test_jobs_of_another_cluster_are_asked_for_there():
     ]
     assert SLURM.read_status(said(squeue("13", "PENDING", "None", "main", "", "0:00", "n")), ["13;east"])[
         "13;east"
-    ] == JobStatus("13;east", State.PENDING, "PENDING", queue="main", name="n")
+    ] == JobStatus("13;east", JobState.PENDING, "PENDING", queue="main", name="n")
 
 
 def test_without_ids_all_live_jobs_of_the_user():
@@ -62,22 +62,24 @@ def test_without_ids_all_live_jobs_of_the_user():
         "13", "PENDING", "Priority", "main", "", "0:00", "b"
     )
     assert {job: status.state for job, status in SLURM.read_status(said(answer), []).items()} == {
-        "12": State.RUNNING,
-        "13": State.PENDING,
+        "12": JobState.RUNNING,
+        "13": JobState.PENDING,
     }
 
 
 def test_a_running_job_with_an_odd_name():  # *
     answer = squeue("18", "RUNNING", "None", "main", "node[1-2]", "1-00:02:03", ODD_NAME)
     assert SLURM.read_status(said(answer), ["18"]) == {
-        "18": JobStatus("18", State.RUNNING, "RUNNING", "", None, "main", "node[1-2]", 86400 + 123, ODD_NAME)
+        "18": JobStatus(
+            "18", JobState.RUNNING, "RUNNING", "", None, "main", "node[1-2]", 86400 + 123, ODD_NAME
+        )
     }
 
 
 def test_a_waiting_job_says_why():  # *
     answer = squeue("20", "PENDING", "DependencyNeverSatisfied", "main", "", "0:00", "ok.sh")
     status = SLURM.read_status(said(answer), ["20"])["20"]
-    assert status.state is State.PENDING
+    assert status.state is JobState.PENDING
     assert status.reason.startswith("will never start: a job of --after did not end well")
     assert status.elapsed is None
 
@@ -87,9 +89,9 @@ def test_tasks_of_an_array_are_told_apart_and_summed_up():  # *
         "19_4", "PENDING", "JobArrayTaskLimit", "main", "", "0:00", "long.sh"
     )
     found = SLURM.read_status(said(answer), ["19"])
-    assert found["19_0"].state is State.RUNNING
-    assert found["19_4"].state is State.PENDING
-    assert (found["19"].state, found["19"].native) == (State.RUNNING, "RUNNING")
+    assert found["19_0"].state is JobState.RUNNING
+    assert found["19_4"].state is JobState.PENDING
+    assert (found["19"].state, found["19"].native) == (JobState.RUNNING, "RUNNING")
     assert found["19"].reason == "1 running, 1 pending"
 
 
@@ -122,20 +124,20 @@ def test_a_job_is_not_mistaken_for_one_with_a_longer_id():
 @pytest.mark.parametrize(
     ("state", "code", "expected"),
     [
-        ("COMPLETED", "0:0", (State.DONE, 0, "")),
-        ("FAILED", "3:0", (State.FAILED, 3, "")),
-        ("FAILED", "0:9", (State.FAILED, 137, "")),
-        ("TIMEOUT", "0:0", (State.FAILED, None, "ran out of its time limit (--time)")),
-        ("OUT_OF_MEMORY", "0:125", (State.FAILED, 253, "used more memory than it asked for (--mem)")),
-        ("NODE_FAIL", "0:0", (State.FAILED, None, "one of its nodes failed")),
-        ("PREEMPTED", "0:0", (State.FAILED, None, "preempted by a job with a higher priority")),
-        ("CANCELLED by 1000", "0:15", (State.CANCELLED, 143, "cancelled by user 1000")),
-        ("CANCELLED", "0:0", (State.CANCELLED, None, "")),
-        ("RUNNING", "0:0", (State.RUNNING, None, "")),
+        ("COMPLETED", "0:0", (JobState.DONE, 0, "")),
+        ("FAILED", "3:0", (JobState.FAILED, 3, "")),
+        ("FAILED", "0:9", (JobState.FAILED, 137, "")),
+        ("TIMEOUT", "0:0", (JobState.FAILED, None, "ran out of its time limit (--time)")),
+        ("OUT_OF_MEMORY", "0:125", (JobState.FAILED, 253, "used more memory than requested (--mem)")),
+        ("NODE_FAIL", "0:0", (JobState.FAILED, None, "one of its nodes failed")),
+        ("PREEMPTED", "0:0", (JobState.FAILED, None, "preempted by a job with a higher priority")),
+        ("CANCELLED by 1000", "0:15", (JobState.CANCELLED, 143, "cancelled by user 1000")),
+        ("CANCELLED", "0:0", (JobState.CANCELLED, None, "")),
+        ("RUNNING", "0:0", (JobState.RUNNING, None, "")),
     ],
 )
 def test_how_a_job_ended_stands_in_the_accounts(
-    state: str, code: str, expected: tuple[State, int | None, str]
+    state: str, code: str, expected: tuple[JobState, int | None, str]
 ):
     answer = sacct(("12", state, code, "main", "node1", "61", "two\nlines"))
     status = SLURM.read_status(said(answer), ["12"])["12"]
@@ -150,9 +152,9 @@ def test_an_array_is_as_good_as_its_worst_task():
         ("12_[2-3]", "CANCELLED by 0", "0:0", "main", "None assigned", "0", "n"),
     )
     found = SLURM.read_status(said(answer), ["12"])
-    assert (found["12"].state, found["12"].code) == (State.FAILED, 2)
+    assert (found["12"].state, found["12"].code) == (JobState.FAILED, 2)
     assert found["12_3"] == JobStatus(
-        "12_3", State.CANCELLED, "CANCELLED", "cancelled by user 0", None, "main", "", 0, "n"
+        "12_3", JobState.CANCELLED, "CANCELLED", "cancelled by user 0", None, "main", "", 0, "n"
     )
 
 
@@ -160,7 +162,7 @@ def test_the_controller_remembers_for_some_minutes():  # *
     head = "JobId=24"
     done = scontrol(head, "JobState=FAILED Reason=NonZeroExitCode", "ExitCode=3:0 RunTime=00:01:02")
     assert SLURM.read_status(said(done), ["24"]) == {
-        "24": JobStatus("24", State.FAILED, "FAILED", "", 3, "main", "node1", 62, "f.sh")
+        "24": JobStatus("24", JobState.FAILED, "FAILED", "", 3, "main", "node1", 62, "f.sh")
     }
 
 
@@ -169,7 +171,7 @@ def test_a_job_that_never_started_did_not_run_since_1970():  # *
         "JobId=2", "JobState=CANCELLED Reason=DependencyNeverSatisfied", "ExitCode=0:0 RunTime=20778-07:00:59"
     ).replace("NodeList=node1", "NodeList=")
     status = SLURM.read_status(said(answer), ["2"])["2"]
-    assert (status.state, status.code, status.elapsed) == (State.CANCELLED, None, None)
+    assert (status.state, status.code, status.elapsed) == (JobState.CANCELLED, None, None)
     assert status.reason.startswith("never started: a job of --after did not end well")
 
 
@@ -184,7 +186,7 @@ def test_the_controller_tells_a_jobs_name_from_its_state():  # *
         "JobId=25", "JobState=COMPLETED Reason=None", "ExitCode=0:0 RunTime=00:00:02", name=ODD_NAME
     )
     status = SLURM.read_status(said(killed), ["25"])["25"]
-    assert (status.state, status.name) == (State.DONE, ODD_NAME)
+    assert (status.state, status.name) == (JobState.DONE, ODD_NAME)
 
 
 def test_the_controller_prints_a_line_for_each_task():  # *
@@ -193,7 +195,7 @@ def test_the_controller_prints_a_line_for_each_task():  # *
     both += scontrol("JobId=27 ArrayJobId=26 ArrayTaskId=0", "JobState=COMPLETED Reason=None", task)
     found = SLURM.read_status(said(both), ["26"])
     assert set(found) == {"26", "26_0", "26_1"}
-    assert (found["26"].state, found["26"].code) == (State.DONE, 0)
+    assert (found["26"].state, found["26"].code) == (JobState.DONE, 0)
 
 
 @pytest.mark.parametrize(
@@ -233,10 +235,10 @@ def test_silence_is_not_taken_for_the_end_of_a_job(err: str, code: int, expected
 
 
 def test_every_state_means_something_and_a_new_one_means_that_the_job_lives():
-    assert STATE_OF["COMPLETED"] is State.DONE
-    assert {state for word, state in STATE_OF.items() if word.endswith("_FAIL")} == {State.FAILED}
-    assert state_of("CANCELLED+") is State.CANCELLED  # cut to a column's width
-    assert state_of("TELEPORTING") is State.RUNNING
+    assert STATE_OF["COMPLETED"] is JobState.DONE
+    assert {state for word, state in STATE_OF.items() if word.endswith("_FAIL")} == {JobState.FAILED}
+    assert state_of("CANCELLED+") is JobState.CANCELLED  # cut to a column's width
+    assert state_of("TELEPORTING") is JobState.RUNNING
 
 
 @pytest.mark.parametrize(

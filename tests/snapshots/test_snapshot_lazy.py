@@ -11,12 +11,12 @@ import torch
 
 import rankup
 from rankup.errors import RankupError
-from rankup.snapshots.compare import load_tensor
+from rankup.snapshots.diff import load_tensor
 from rankup.snapshots.layout import entries
 from rankup.snapshots.manifest import read_manifest
 from rankup.snapshots.saver import Saver
 from rankup.snapshots.staging import Staged
-from rankup.snapshots.state import State
+from rankup.snapshots.state import SnapshotState
 from rankup.world import World
 
 
@@ -30,9 +30,9 @@ def slow_copies(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.3) -> None:
     monkeypatch.setattr(Staged, "finish", late)
 
 
-def saved(folder: Path, moments: torch.Tensor) -> tuple[Saver, State]:
+def saved(folder: Path, moments: torch.Tensor) -> tuple[Saver, SnapshotState]:
     saver = Saver(folder, World())
-    return saver, State({"m": moments}, lasting=frozenset([id(moments)]))
+    return saver, SnapshotState({"m": moments}, lasting=frozenset([id(moments)]))
 
 
 def loaded(saver: Saver) -> torch.Tensor:
@@ -77,7 +77,7 @@ def test_in_a_run_the_optimizer_waits_with_its_step(tmp_path: Path, monkeypatch:
     """Every snapshot of a training in which each copy is late holds the moments of its own step."""
     slow_copies(monkeypatch, 0.05)
     moments: dict[int, torch.Tensor] = {}
-    keep = rankup.Keep(last=10)
+    keep = rankup.Retention(last=10)
     run = rankup.init(snapshots=rankup.Snapshots(every="1 steps", directory=tmp_path, keep=keep))
     model, opt, data = run.prepare(
         torch.nn.Linear(3, 1),
@@ -89,7 +89,7 @@ def test_in_a_run_the_optimizer_waits_with_its_step(tmp_path: Path, monkeypatch:
         model(x).sum().backward()
         opt.step()
         opt.zero_grad()
-        moments[run.steps_done + 1] = opt.state[run.models[0].weight]["exp_avg"].clone()
+        moments[run.global_step + 1] = opt.state[run._context.models[0].weight]["exp_avg"].clone()
     assert sorted(moments) == [1, 2, 3, 4]
     taken = {entry.step: entry for entry in entries(tmp_path)}
     for step, expected in moments.items():

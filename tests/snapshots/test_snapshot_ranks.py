@@ -15,7 +15,7 @@ from rankup.errors import RankupError
 from rankup.snapshots.layout import damaged, entries
 from rankup.snapshots.manifest import read_manifest
 from rankup.snapshots.saver import Saver
-from rankup.snapshots.state import State
+from rankup.snapshots.state import SnapshotState
 from rankup.world import World
 from snapshot_faults import ALONE, flip, resumed, saved, state, tensors
 
@@ -38,7 +38,7 @@ def replicas(root: Path) -> tuple:
     world = join()
     with Saver(root, world) as saver:
         for step in (1, 2):
-            saver.save(step, State(tensors(step), {"rank": world.rank}, {"step": step}))
+            saver.save(step, SnapshotState(tensors(step), {"rank": world.rank}, {"step": step}))
         found = saver.newest()
         assert found is not None
         into = tensors(0)
@@ -88,7 +88,7 @@ def whole(live: dict) -> dict:
 def save_shards(root: Path) -> None:
     world = join()
     with Saver(root, world) as saver:
-        saver.save(1, State(spread(LAYOUTS, filled=True)))
+        saver.save(1, SnapshotState(spread(LAYOUTS, filled=True)))
 
 
 def load_shards(root: Path) -> list[bool]:
@@ -122,7 +122,7 @@ def test_shards_are_read_into_any_other_sharding_and_into_whole_tensors(tmp_path
 
 def test_what_one_process_saved_is_read_by_shards(tmp_path):
     with Saver(tmp_path, ALONE) as saver:
-        saver.save(1, State(dict(WHOLE)))
+        saver.save(1, SnapshotState(dict(WHOLE)))
     for same in run_ranks(load_shards, 2, tmp_path):
         assert same == [True] * 15
 
@@ -133,17 +133,17 @@ def disagree(root: Path) -> list[str]:
     codes = []
     with Saver(root, world) as saver:
         for wrong in (
-            State({"x": torch.zeros(2 + odd)}),
-            State({"x": torch.zeros(2, dtype=torch.int32 if odd else torch.int64)}),
-            State({"x": torch.zeros(2), "lr": 0.1 + odd}),
+            SnapshotState({"x": torch.zeros(2 + odd)}),
+            SnapshotState({"x": torch.zeros(2, dtype=torch.int32 if odd else torch.int64)}),
+            SnapshotState({"x": torch.zeros(2), "lr": 0.1 + odd}),
         ):
             saver.save(1, wrong)
             codes.append(refusal(saver.wait))
         mesh = init_device_mesh("cpu", (2,))
         part = distribute_tensor(torch.zeros(4), mesh, [Shard(0)])
-        saver.save(1, State({"x": torch.zeros(4) if odd else part}))
+        saver.save(1, SnapshotState({"x": torch.zeros(4) if odd else part}))
         codes.append(refusal(saver.wait))
-        saver.save(2, State({"x": torch.zeros(2), "lr": float("nan")}))
+        saver.save(2, SnapshotState({"x": torch.zeros(2), "lr": float("nan")}))
     return codes
 
 
@@ -186,7 +186,7 @@ def one_node_each(roots: list[Path], swapped: bool = False) -> tuple:
         if swapped:
             return (refusal(saver.newest),)
         for step in (1, 2):
-            saver.save(step, State(spread(LAYOUTS, filled=True), {"rank": rank}, {"step": step}))
+            saver.save(step, SnapshotState(spread(LAYOUTS, filled=True), {"rank": rank}, {"step": step}))
         saver.wait()
         if rank == 1:
             flip(roots[1] / "step-2" / "rank-1.pt", 100)
@@ -196,7 +196,7 @@ def one_node_each(roots: list[Path], swapped: bool = False) -> tuple:
         into = spread(LAYOUTS, filled=False)
         found.load_tensors(into)
         same = all(torch.equal(tensor, WHOLE[name]) for name, tensor in whole(into).items())
-        saver.save(2, State(spread(LAYOUTS, filled=True)))
+        saver.save(2, SnapshotState(spread(LAYOUTS, filled=True)))
         return saver.shared, found.step, found.own(), same
 
 
@@ -209,7 +209,7 @@ def test_nodes_with_directories_of_their_own_agree_on_the_newest_that_is_whole_o
         assert [path.name for path in damaged(root)] == ["step-2.damaged"]
     assert "rank-0.pt" not in read_manifest(roots[1] / "step-1").files
     assert run_ranks(one_node_each, 2, roots[::-1], True) == [("scattered-snapshot",)] * 2
-    with pytest.raises(RankupError, match="each in a directory of its own"), Saver(roots[0], ALONE) as saver:
+    with pytest.raises(RankupError, match="each to its own directory"), Saver(roots[0], ALONE) as saver:
         saver.newest()
 
 

@@ -11,9 +11,9 @@ import torch
 from rankup.errors import RankupError
 from rankup.snapshots import disk
 from rankup.snapshots.layout import entries
-from rankup.snapshots.prune import Keep
+from rankup.snapshots.prune import Retention
 from rankup.snapshots.saver import Saver
-from rankup.snapshots.state import State
+from rankup.snapshots.state import SnapshotState
 from snapshot_faults import ALONE, loaded, operations, resumed, saved, state, tensors
 
 
@@ -47,7 +47,7 @@ def test_the_training_may_go_on_while_a_snapshot_is_written(tmp_path):
 
 
 def test_buffers_are_reused_and_a_second_save_does_not_disturb_the_first(tmp_path):
-    with Saver(tmp_path, ALONE, keep=Keep(last=5)) as saver:
+    with Saver(tmp_path, ALONE, keep=Retention(last=5)) as saver:
         for step in range(1, 4):
             saver.save(step, state(step))
         places = [buffer.data_ptr() for buffer in saver._staging._buffers.values()]
@@ -85,7 +85,7 @@ def test_every_dtype_shape_and_layout_comes_back_bit_for_bit(tmp_path):
     }
     into = {name: torch.zeros_like(tensor) for name, tensor in odd.items()}
     with Saver(tmp_path, ALONE) as saver:
-        saver.save(1, State(odd))
+        saver.save(1, SnapshotState(odd))
         found = saver.newest()
         assert found is not None
         found.load_tensors(into)
@@ -97,9 +97,9 @@ def test_every_dtype_shape_and_layout_comes_back_bit_for_bit(tmp_path):
 
 def test_the_same_step_saved_again_is_the_newer_one_and_takes_no_other_steps_place(tmp_path):
     with Saver(tmp_path, ALONE) as saver:
-        saver.save(4, State({"x": torch.zeros(1)}))
-        saver.save(5, State({"x": torch.zeros(1)}))
-        saver.save(5, State({"x": torch.ones(1)}))
+        saver.save(4, SnapshotState({"x": torch.zeros(1)}))
+        saver.save(5, SnapshotState({"x": torch.zeros(1)}))
+        saver.save(5, SnapshotState({"x": torch.ones(1)}))
         found = saver.newest()
         assert found is not None and found.path.name == "step-5-2"
         into = {"x": torch.zeros(1)}
@@ -121,26 +121,26 @@ def test_steps_are_ordered_as_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("keep", "stays"),
     [
-        (Keep(last=1), [8]),
-        (Keep(last=3), [6, 7, 8]),
-        (Keep(last=1, every=3), [3, 6, 8]),
-        (Keep(last=1, best=2, metric="loss"), [2, 5, 8]),
-        (Keep(last=1, best=2, metric="loss", largest=True), [1, 7, 8]),
-        (Keep(last=1, best=2, metric="unknown"), [8]),
+        (Retention(last=1), [8]),
+        (Retention(last=3), [6, 7, 8]),
+        (Retention(last=1, every=3), [3, 6, 8]),
+        (Retention(last=1, best=2, metric="loss"), [2, 5, 8]),
+        (Retention(last=1, best=2, metric="loss", mode="max"), [1, 7, 8]),
+        (Retention(last=1, best=2, metric="unknown"), [8]),
     ],
 )
 def test_what_is_kept(tmp_path, keep, stays):
     losses = [9, 1, 3, math.nan, 2, 4, 8, 5]
     with Saver(tmp_path, ALONE, keep=keep) as saver:
         for step, loss in enumerate(losses, 1):
-            saver.save(step, State({"x": torch.tensor(step)}, facts={"metrics": {"loss": loss}}))
+            saver.save(step, SnapshotState({"x": torch.tensor(step)}, facts={"metrics": {"loss": loss}}))
     assert [entry.step for entry in entries(tmp_path)] == stays
 
 
-@pytest.mark.parametrize("wrong", [{"last": 0}, {"best": -1}, {"best": 1}])
+@pytest.mark.parametrize("wrong", [{"last": 0}, {"best": -1}, {"best": 1}, {"mode": "largest"}])
 def test_a_rule_that_cannot_be_is_refused(wrong):
-    with pytest.raises(RankupError, match="snapshots to keep"):
-        Keep(**wrong)
+    with pytest.raises(RankupError, match="is invalid"):
+        Retention(**wrong)
 
 
 def test_every_file_and_name_is_durable_before_the_next_thing_relies_on_it(tmp_path):
@@ -167,15 +167,15 @@ def test_what_no_load_would_accept_is_refused_when_it_is_saved(tmp_path, place):
     trees = {"tensors": {"x": torch.zeros(1)}, "own": {}}
     trees[place]["deep"] = {"er": Thing()}
     with Saver(tmp_path, ALONE) as saver:
-        with pytest.raises(RankupError, match=r"deep/er is a .*Thing, which a snapshot cannot hold"):
-            saver.save(1, State(**trees))
+        with pytest.raises(RankupError, match=r"deep/er is a .*Thing, which a snapshot cannot contain"):
+            saver.save(1, SnapshotState(**trees))
         saver.save(2, state(2))
     assert resumed(tmp_path) == 2
 
 
 def test_two_names_that_would_be_one_are_refused(tmp_path):
-    with Saver(tmp_path, ALONE) as saver, pytest.raises(RankupError, match="would both be called 'a/b'"):
-        saver.save(1, State({"a/b": torch.zeros(1), "a": {"b": torch.ones(1)}}))
+    with Saver(tmp_path, ALONE) as saver, pytest.raises(RankupError, match="have the same name 'a/b'"):
+        saver.save(1, SnapshotState({"a/b": torch.zeros(1), "a": {"b": torch.ones(1)}}))
 
 
 def test_kept_things_of_the_usual_kinds_come_back_as_they_were(tmp_path):
@@ -188,7 +188,7 @@ def test_kept_things_of_the_usual_kinds_come_back_as_they_were(tmp_path):
     kept = {str(number): schedule.state_dict() for number, schedule in enumerate(schedules)}
     numpy = pytest.importorskip("numpy")
     with Saver(tmp_path, ALONE) as saver:
-        saver.save(1, State({}, own={"kept": kept, "number": numpy.float64(0.1)}))
+        saver.save(1, SnapshotState({}, own={"kept": kept, "number": numpy.float64(0.1)}))
         found = saver.newest()
         assert found is not None
         assert found.own() == {"kept": kept, "number": 0.1}

@@ -72,7 +72,7 @@ def steps(body: Any) -> dict[str, list[float]]:
     model, opt, data = run.prepare(net, sgd, rankup.ResidentData(*points()), global_batch=BATCH)
     for x, y in run.steps(data, epochs=2):
         opt.zero_grad()
-        body(model, net, x, y, run.steps_done).backward()
+        body(model, net, x, y, run.global_step).backward()
         opt.step()
     return weights(model)
 

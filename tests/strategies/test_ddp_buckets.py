@@ -81,7 +81,7 @@ class Case:
             for model, opt in pairs:
                 run.backward(model(x).square().mean())
                 stepped = run.step(opt)
-            if stepped and saved is None and run.steps_done == self.at - 1:
+            if stepped and saved is None and run.global_step == self.at - 1:
                 state = _copy(run.state_dict())
         return [_whole(p).clone() for net in nets for p in net.parameters()], state
 

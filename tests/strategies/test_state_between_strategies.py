@@ -14,7 +14,7 @@ from toy import adam, everywhere, largest_difference, prepared, strategy
 
 import rankup
 from ranks import run_ranks
-from rankup.strategies.single import Single
+from rankup.strategies.none import NoStrategy
 from rankup.strategies.state import load_state, state, target, whole_weights
 
 
@@ -23,12 +23,12 @@ def begun(name: str, folder: Path | None, steps: int) -> dict[str, Any]:
     warnings.simplefilter("ignore")  # dcp's words about the CPU
     run = rankup.init(seed=2, precision="fp64", strategy=strategy(name))
     model, opt, feed = prepared(run, 40, adam)
-    inner = run.models[0]
+    inner = run._context.models[0]
     if folder is not None and any(folder.iterdir()):
         described = dcp.FileSystemReader(folder).read_metadata().state_dict_metadata
-        made = target(run.strategy, inner, opt, unflatten(described))
+        made = target(run._context.strategy, inner, opt, unflatten(described))
         dcp.load(made, checkpoint_id=folder)
-        load_state(run.strategy, inner, opt, made)
+        load_state(run._context.strategy, inner, opt, made)
         feed.position.step = 3
     for done, (x, y) in enumerate(run.steps(feed, epochs=1), start=feed.position.step + 1):
         run.forward_backward(model, F.mse_loss, x, y)
@@ -36,9 +36,9 @@ def begun(name: str, folder: Path | None, steps: int) -> dict[str, Any]:
         if done == steps:
             break
     if steps == 3:
-        dcp.save(state(run.strategy, inner, opt), checkpoint_id=folder)
+        dcp.save(state(run._context.strategy, inner, opt), checkpoint_id=folder)
     counts = {str(fields["step"].item()) for fields in opt.state.values()}
-    return {"weights": everywhere(whole_weights(run.strategy, inner), name), "adam": counts}
+    return {"weights": everywhere(whole_weights(run._context.strategy, inner), name), "adam": counts}
 
 
 def unflatten(described: dict[str, Any]) -> dict[str, Any]:
@@ -76,12 +76,12 @@ def test_a_state_of_two_ranks_is_read_by_one_process(tmp_path, uninterrupted):
 def before_the_first_step() -> tuple[int, int, str]:
     run = rankup.init(precision="fp64", strategy=strategy("fsdp"))
     _, opt, _ = prepared(run, 8, adam)
-    inner = run.models[0]
-    saved = state(run.strategy, inner, opt)
-    load_state(run.strategy, inner, opt, saved)
+    inner = run._context.models[0]
+    saved = state(run._context.strategy, inner, opt)
+    load_state(run._context.strategy, inner, opt, saved)
     renamed = {**saved, "model": {name.replace("blocks", "layers"): t for name, t in saved["model"].items()}}
     try:
-        load_state(run.strategy, inner, opt, renamed)
+        load_state(run._context.strategy, inner, opt, renamed)
     except rankup.RankupError as error:
         return len(saved["optimizer"]["state"]), len(opt.state), error.code
     return -1, -1, "nothing"
@@ -100,10 +100,10 @@ def test_an_optimizers_fields_lie_where_its_kernels_want_them(counts_on_device):
     trained.step()
     for fields in trained.state.values():
         fields["rows"] = torch.ones(2)  # as Adafactor has: of no parameter's shape
-    saved = state(Single(), one, trained)
+    saved = state(NoStrategy(), one, trained)
     for options in saved["optimizer"]["groups"].values():
         options["capturable"] = counts_on_device
-    load_state(Single(), other, opt, saved)
+    load_state(NoStrategy(), other, opt, saved)
     for fields in opt.state.values():
         found = {name: value.device.type for name, value in fields.items()}
         counter = "meta" if counts_on_device else "cpu"
@@ -120,7 +120,7 @@ class Extra(torch.nn.Linear):
 
 def test_what_no_snapshot_would_hold_is_an_error():
     with pytest.raises(rankup.RankupError) as caught:
-        state(Single(), Extra(1, 1), None)
+        state(NoStrategy(), Extra(1, 1), None)
     assert caught.value.code == "extra-state"
 
 
@@ -135,7 +135,7 @@ def test_moments_take_the_memory_order_of_the_weights_that_they_are_loaded_besid
 
     plain, before = made(torch.contiguous_format)
     turned, after = made(torch.channels_last)
-    load_state(Single(), turned, after, state(Single(), plain, before))
+    load_state(NoStrategy(), turned, after, state(NoStrategy(), plain, before))
     assert after.state[turned.weight]["exp_avg"].stride() == turned.weight.stride()
     for optimizer in (before, after):
         optimizer.step()  # by the gradients that are there still

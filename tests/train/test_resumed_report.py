@@ -11,11 +11,11 @@ import pytest
 import rankup
 from ranks import run_ranks
 from rankup.core.records import read_records
-from rankup.runtime import stop
+from rankup.runtime.checkpointing import stop
 from rankup.train import report as report_module
 from rankup.train.loop import train
 from rankup.train.options import TrainOptions
-from rankup.train.report import Report
+from rankup.train.report import TrainingReport
 from rankup.workloads.linear import Linear
 
 STEPS, BATCH, SAMPLES = 8, 16, 120  # the last batch has 8
@@ -45,7 +45,7 @@ def attempt(directory: str, until: int) -> dict[str, Any]:
     options = TrainOptions(
         "", "linear", data="synthetic", epochs=3, global_batch=BATCH, optimizer="sgd", lr=0.01, log_interval=1
     )
-    report = Report(run, options, work)
+    report = TrainingReport(run, options, work)
     try:
         train(run, work, options, report)
     except SystemExit:

@@ -20,9 +20,9 @@ from typing import Any
 from ranks import context, free_port
 from rankup.core.rundir import RUN_DIR_VARIABLE, RunDir
 from rankup.errors import RankupError
-from rankup.jobs.local import LocalJob, Result, View
+from rankup.run.execute import LocalJob, Result, View
 from rankup.verify.attempts import Attempts
-from rankup.verify.verify import Plan, Proof, verify
+from rankup.verify.proof import Proof, VerifyPlan, verify
 
 TIMEOUT_S = 240
 STOPPED = 75
@@ -117,7 +117,7 @@ class Quiet:
         pass
 
 
-def prove(script: Path, plan: Plan) -> Proof:
+def prove(script: Path, plan: VerifyPlan) -> Proof:
     """What verify says of ``script``; its traces are beside it."""
     job = LocalJob((str(script),), name=script.stem, runs_root=script.parent / "runs")
     folder = RunDir.create(script.parent / "runs", f"verify-{script.stem}").path

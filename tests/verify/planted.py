@@ -361,7 +361,7 @@ RIGHT = [
     Planted(
         "generator_seeded_by_the_step",
         before="noise = torch.Generator()",
-        pre="noise.manual_seed(run.steps_done)\n" + NOISY,
+        pre="noise.manual_seed(run.global_step)\n" + NOISY,
     ),
     Planted(
         "generator_registered",
@@ -370,7 +370,7 @@ RIGHT = [
     ),
     Planted(
         "break_by_the_step",
-        loop="for x, y in run.steps(data, epochs=3):\n{flat}\n    if run.steps_done == 13:\n        break",
+        loop="for x, y in run.steps(data, epochs=3):\n{flat}\n    if run.global_step == 13:\n        break",
     ),
     Planted("break_by_the_epoch", behind="if epoch.index == 1:\n    break"),
     Planted(
@@ -403,7 +403,7 @@ RIGHT = [
     Planted("evaluation", behind="model.eval()\n" + EVALUATION, post="run.metrics['loss'] = loss.item()"),
     Planted(
         "evaluation_within_a_step",
-        pre="if run.steps_done % 5 == 4:\n"
+        pre="if run.global_step % 5 == 4:\n"
         "    for a, b in run.batches(dataset, global_batch=8):\n        model(a)",
     ),
     Planted(
@@ -428,7 +428,7 @@ RIGHT = [
     Planted(
         "accumulated_by_hand",
         body="((model(x) - y).square().mean() / 3).backward()\n"
-        "if run.steps_done % 3 == 2:\n    opt.step()\n    opt.zero_grad()",
+        "if run.global_step % 3 == 2:\n    opt.step()\n    opt.zero_grad()",
     ),
     Planted(
         "accumulated_by_prepare",

@@ -9,7 +9,7 @@ from forked_attempts import prove
 from planted import FAULTS, RIGHT, Planted
 
 from rankup.errors import RankupError
-from rankup.verify.verify import Plan
+from rankup.verify.proof import VerifyPlan
 
 # The others run in a campaign (tests/campaign/test_planted_campaign.py).
 FEW_FAULTS = (
@@ -30,7 +30,7 @@ def verdict(planted: Planted, folder: Path, seed: int = 0) -> str:
     script = folder / f"{planted.name}.py"
     script.write_text(planted.text)
     try:
-        proof = prove(script, Plan(planted.processes, seed=seed))
+        proof = prove(script, VerifyPlan(planted.processes, seed=seed))
     except RankupError as error:
         return error.code
     codes = [scenario.finding.code for scenario in proof.scenarios if scenario.finding is not None]

@@ -10,8 +10,8 @@ import pytest
 
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.jobs.local import LocalJob, Result, View
-from rankup.verify.attempts import Ask, Attempts
+from rankup.run.execute import LocalJob, Result, View
+from rankup.verify.attempts import Attempts, AttemptSpec
 
 
 class Quiet:
@@ -50,9 +50,9 @@ def attempts(
     return Attempts(LocalJob(("train.py",), env={"MINE": "1"}), tmp_path, Quiet(), execute=execute), started
 
 
-def ask(tmp_path: Path, **other: object) -> Ask:
+def ask(tmp_path: Path, **other: object) -> AttemptSpec:
     given = {"steps": 20, "saves": (3, 7), "interrupt": "step 4 1", **other}
-    return Ask("uninterrupted", 2, tmp_path / "snapshots", **given)  # type: ignore[arg-type]
+    return AttemptSpec("uninterrupted", 2, tmp_path / "snapshots", **given)  # type: ignore[arg-type]
 
 
 def test_a_run_is_told_where_to_trace_and_save_how_often_and_what_ends_it(tmp_path: Path):

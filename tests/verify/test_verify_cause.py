@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from verify_records import attempt, steady, step
 
-from rankup.core.findings import Finding
-from rankup.verify.cause import of_end, of_reference, of_resume, of_untracked
-from rankup.verify.compare import first_difference
-from rankup.verify.recorded import Attempt, Record
+from rankup.findings.finding import Finding
+from rankup.verify.diagnosis import of_end, of_reference, of_resume, of_untracked
+from rankup.verify.first_difference import first_difference
+from rankup.verify.trace_reader import AttemptTrace, Record
 
 
 def of_repeat(*steps: Record) -> Finding:
@@ -18,7 +18,7 @@ def of_repeat(*steps: Record) -> Finding:
     return of_reference(steady(), other, difference)
 
 
-def after_resume(other: Attempt, reference: Attempt | None = None) -> Finding:
+def after_resume(other: AttemptTrace, reference: AttemptTrace | None = None) -> Finding:
     reference = reference or steady()
     difference = first_difference(reference, [other])
     assert difference is not None
@@ -126,7 +126,7 @@ def test_another_number_of_steps_is_laid_to_what_decides_the_end():
     assert found.message == "the training ends after step 8 instead of 6"
 
 
-def ring(**other: object) -> tuple[Attempt, Attempt]:
+def ring(**other: object) -> tuple[AttemptTrace, AttemptTrace]:
     """A training of three ranks, and one whose first step after its resume leaves other weights."""
     made = []
     for attempt_ in (steady(size=100.0), attempt(step(4, state={"model/w": "else"}, **other), resumed_at=3)):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from verify_records import attempt, steady, step
 
-from rankup.verify.compare import (
+from rankup.verify.first_difference import (
     INPUTS,
     LOSS,
     RANDOM,
@@ -18,7 +18,7 @@ from rankup.verify.compare import (
     same_samples,
     unsteady,
 )
-from rankup.verify.recorded import Attempt, read_attempt
+from rankup.verify.trace_reader import AttemptTrace, read_attempt
 
 
 def test_equal_steps_of_all_attempts_are_no_difference_and_are_all_counted():
@@ -82,7 +82,7 @@ def test_what_the_code_behind_the_last_step_left_is_compared():
 
 def test_samples_are_compared_over_all_ranks_whatever_their_number():
     reference = attempt(step(1, rows=["a", "b", "c"]))
-    two = Attempt(Path("trace"), {}, {1: {1: step(1, rows=["c"]), 0: step(1, rows=["a", "b"])}}, {})
+    two = AttemptTrace(Path("trace"), {}, {1: {1: step(1, rows=["c"]), 0: step(1, rows=["a", "b"])}}, {})
     assert same_samples(reference, two)
     two.steps[1][1] = step(1, rows=["d"])
     assert not same_samples(reference, two)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rankup.core.findings import Finding, Severity
+from rankup.findings.finding import Finding, Severity
+from rankup.verify.proof import Proof, Scenario
 from rankup.verify.table import as_dict, text
-from rankup.verify.verify import Proof, Scenario
 
 ONCE = Scenario("uninterrupted, twice", "2", 2, 0, 20, "identical", True)
 KILLED = Scenario(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from verify_records import attempt, step
 
-from rankup.verify.recorded import Attempt
+from rankup.verify.trace_reader import AttemptTrace
 from rankup.verify.untracked import changing, never_restored, renewed
 
 
-def training(first: int = 1, last: int = 6, offset: int = 0, **other: object) -> Attempt:
+def training(first: int = 1, last: int = 6, offset: int = 0, **other: object) -> AttemptTrace:
     steps = (step(n, unkept={"StepLR": f"s-{n - offset}", "Teacher": "t"}) for n in range(first, last + 1))
     begin = {"unkept": {"StepLR": f"s-{first - 1 - offset}", "Teacher": "t"}}
     return attempt(*steps, resumed_at=first - 1, begin=begin, **other)  # type: ignore[arg-type]

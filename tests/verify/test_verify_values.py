@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rankup.verify.compare import Difference
+from rankup.verify.first_difference import Difference
+from rankup.verify.proof import judge_any_world, judge_worlds
 from rankup.verify.values import judge
-from rankup.verify.verify import judge_any_world, judge_worlds
 
 
 def apart(largest: float | None, kind: str = "float64[3]", name: str = "0/model/w") -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rankup.verify.recorded import Attempt, Record
+from rankup.verify.trace_reader import AttemptTrace, Record
 
 
 def step(number: int, **other: Any) -> Record:
@@ -34,10 +34,10 @@ def attempt(
     epochs: list[Record] | None = None,
     behind: list[Record] | None = None,
     frozen: str = "",
-) -> Attempt:
+) -> AttemptTrace:
     """Of one rank; what it found at its beginning is what the steady training has there, but for ``begin``."""
     found = {**step(resumed_at), "world_size": 1, **(begin or {})}
-    return Attempt(
+    return AttemptTrace(
         Path("trace"),
         {0: found},
         {record["step"]: {0: record} for record in steps},
@@ -49,6 +49,6 @@ def attempt(
     )
 
 
-def steady(first: int = 1, last: int = 6, **other: Any) -> Attempt:
+def steady(first: int = 1, last: int = 6, **other: Any) -> AttemptTrace:
     """Steps ``first`` to ``last`` without any difference; it resumed at the one before."""
     return attempt(*(step(number, **other) for number in range(first, last + 1)), resumed_at=first - 1)

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from rankup.cli.console import paint
-from rankup.core.findings import Finding, Severity
 from rankup.errors import RankupError
+from rankup.findings.finding import Finding, Severity
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 

@@ -27,8 +27,8 @@ from rankup.cli.options import ResumeWithOption, resume_variables
 from rankup.cli.shared_options import taking
 from rankup.core.units import clock, size
 from rankup.errors import RankupError
+from rankup.resolve.resolve import Resolved, resolve
 from rankup.spec.jobspec import FANOUTS, LAUNCHERS, JobSpec
-from rankup.spec.resolve import Resolved, resolve
 
 # Options end at the script: everything after it is the script's.
 SCRIPT_LAST = {"allow_interspersed_args": False}

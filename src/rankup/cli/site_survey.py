@@ -1,4 +1,4 @@
-"""What this machine says of its cluster, for ``rankup sites new``: commands that only read, each asked once."""
+"""Reads facts about this cluster for ``rankup sites new``, by commands that change nothing, each run once."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 
 from rankup.core.shell import quote, run
 from rankup.errors import RankupError
-from rankup.spec.discovery import (
+from rankup.sites.discovery import (
     PBSNODES,
     QSTAT,
     SINFO,
+    ClusterFacts,
     Queue,
-    Seen,
     largest,
     profile,
     read_pbsnodes,
@@ -25,12 +25,14 @@ from rankup.world.devices import find_gpus
 
 
 def survey(name: str, env: Mapping[str, str]) -> str:
-    """The text of a profile called ``name``. Raises ``RankupError`` where the scheduler does not answer."""
+    """The text of a profile called ``name``. Raises ``RankupError`` if the scheduler does not answer."""
     path = env.get("PATH", "")
 
-    def seen(source: str) -> Seen:
+    def seen(source: str) -> ClusterFacts:
         modules = bool(env.get("LMOD_CMD") or env.get("MODULESHOME"))  # `module` itself is a shell function
-        return Seen(source, platform.machine(), shutil.which("mpirun", path=path) is not None, modules)
+        return ClusterFacts(
+            source, platform.machine(), shutil.which("mpirun", path=path) is not None, modules
+        )
 
     if shutil.which(SINFO[0], path=path):
         queues = read_sinfo(_ask(SINFO))
@@ -50,7 +52,7 @@ def _ask(tokens: Sequence[str]) -> str:
             "no-answer",
             f"{tokens[0]} failed with exit code {done.code}",
             context=(done.err or done.out).strip().partition("\n")[0],
-            hint=f"it has to work here: {quote(tokens)}",
+            hint=f"this command must work here: {quote(tokens)}",
             exit_code=1,
         )
     return done.out

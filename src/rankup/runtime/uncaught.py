@@ -13,7 +13,7 @@ from rankup.runtime.call_site import LIBRARIES
 _installed = False
 
 
-def show_own_lines() -> None:
+def install_error_display() -> None:
     """From now on, for a ``RankupError`` alone; with ``RANKUP_DEBUG`` all lines are shown."""
     global _installed
     if _installed or os.environ.get("RANKUP_DEBUG", "") not in ("", "0"):

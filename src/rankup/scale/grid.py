@@ -9,7 +9,7 @@ from rankup.errors import RankupError
 
 
 @dataclass(frozen=True)
-class Turn:
+class Trial:
     """One run of a study. ``processes`` is per node; ``repeat`` counts from 1, and 0 is the warm-up."""
 
     processes: int
@@ -24,7 +24,7 @@ def parse_process_counts(text: str) -> list[int]:
         if not (word.isascii() and word.isdecimal()) or int(word) < 1:
             raise RankupError(
                 "bad-process-count",
-                f"{word!r} is no number of processes",
+                f"{word!r} is not a number of processes",
                 context=f"--nproc-per-node {text}",
                 hint="numbers from 1 with commas between them, such as 1,2,4",
             )
@@ -33,7 +33,7 @@ def parse_process_counts(text: str) -> list[int]:
     if repeated:
         raise RankupError(
             "repeated-process-count",
-            f"{count_of(repeated[0])}: asked for more than once",
+            f"{count_of(repeated[0])}: given more than once",
             context=f"--nproc-per-node {text}",
             hint="each number once; --repeats says how often each of them runs",
         )
@@ -47,13 +47,13 @@ def parse_process_counts(text: str) -> list[int]:
     return sorted(counts)
 
 
-def turns(processes: Sequence[int], repeats: int) -> list[Turn]:
+def trials(processes: Sequence[int], repeats: int) -> list[Trial]:
     """A warm-up of each, then ``repeats`` rounds, every other one backwards, so that drift hits all alike."""
     if repeats < 1:
         raise RankupError("bad-repeats", f"--repeats is {repeats}", hint="1 or more; 3 or more tell a spread")
-    warm_ups = [Turn(count, 0) for count in processes]
+    warm_ups = [Trial(count, 0) for count in processes]
     rounds = [
-        Turn(count, repeat)
+        Trial(count, repeat)
         for repeat in range(1, repeats + 1)
         for count in (processes if repeat % 2 else reversed(processes))
     ]

@@ -10,14 +10,14 @@ from typing import Any
 from rankup.core.records import read_records
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.scale.grid import Turn
+from rankup.scale.grid import Trial
 
 
 @dataclass(frozen=True)
 class Measured:
     """``summary`` is the run's record of that kind; ``steps`` counts optimizer steps; ``path`` is its directory."""
 
-    turn: Turn
+    turn: Trial
     summary: Mapping[str, Any]
     steps: int
     path: Path
@@ -55,7 +55,7 @@ class Measured:
         return self.steps if name == "steps" else self.summary.get(name)
 
 
-def read_run(turn: Turn, run: RunDir) -> Measured:
+def read_run(turn: Trial, run: RunDir) -> Measured:
     """Read the records of a run that has ended well. Raises ``no-summary`` where they are not complete."""
     path = run.records / "epochs.jsonl"
     summaries = read_records(path, "summary")

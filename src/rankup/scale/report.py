@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from rankup.core.files import make_folder, write_atomic
-from rankup.core.findings import Severity
-from rankup.scale.compare import compare
+from rankup.findings.finding import Severity
+from rankup.scale.comparability import judge
 from rankup.scale.machine import Machine
-from rankup.scale.refuse import judge
+from rankup.scale.rows import compare
 from rankup.scale.study import Study
 from rankup.scale.table import finding_lines, heading, ratio_table, run_table
 
 
 @dataclass(frozen=True)
-class Report:
+class StudyReport:
     """``text`` is what to show, ``results`` what to keep; ``comparable`` whether there are ratios."""
 
     comparable: bool
@@ -25,7 +25,7 @@ class Report:
     results: dict[str, Any]
 
 
-def report(study: Study, machine: Machine) -> Report:
+def report(study: Study, machine: Machine) -> StudyReport:
     """Judge and compare what was measured on ``machine``."""
     runs = study.runs
     findings = [study.failure] if study.failure else []
@@ -55,10 +55,10 @@ def report(study: Study, machine: Machine) -> Report:
         ],
         "machine": {**asdict(machine), "torch": runs[0].summary["torch"] if runs else None},
     }
-    return Report(comparable, "\n\n".join(blocks) + "\n", results)
+    return StudyReport(comparable, "\n\n".join(blocks) + "\n", results)
 
 
-def write(report: Report, folder: Path) -> Path:
+def write(report: StudyReport, folder: Path) -> Path:
     """Keep both files in ``folder``, for their owner's eyes like the runs beside it; the path of the results."""
     make_folder(folder, mode=0o700, purpose="study directory")
     write_atomic(folder / "table.txt", report.text, mode=0o600)

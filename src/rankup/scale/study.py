@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from rankup.core.findings import Finding, Severity
 from rankup.errors import RankupError
-from rankup.jobs.local import LocalJob, Result, View, execute
-from rankup.scale.grid import Turn, count_of
+from rankup.findings.finding import Finding, Severity
+from rankup.run.execute import LocalJob, Result, View, execute
+from rankup.scale.grid import Trial, count_of
 from rankup.scale.measured import Measured, read_run
 
 
-class Progress(View, Protocol):
+class StudyView(View, Protocol):
     """Who looks on: told of each turn, and shown what the ranks print meanwhile."""
 
-    def begins(self, number: int, total: int, turn: Turn) -> None: ...
+    def begins(self, number: int, total: int, turn: Trial) -> None: ...
 
     def ended(self, measured: Measured) -> None: ...
 
@@ -33,9 +33,9 @@ class Study:
 
 
 def measure(
-    turns: Sequence[Turn],
-    job_of: Callable[[Turn], LocalJob],
-    progress: Progress,
+    turns: Sequence[Trial],
+    job_of: Callable[[Trial], LocalJob],
+    progress: StudyView,
     *,
     execute: Callable[[LocalJob, View], Result] = execute,
 ) -> Study:
@@ -70,7 +70,7 @@ def measure(
     return Study(runs, None, folder)
 
 
-def _measured(turn: Turn, result: Result) -> Measured:
+def _measured(turn: Trial, result: Result) -> Measured:
     if result.code == 0:
         return read_run(turn, result.run)
     which = f"repeat {turn.repeat}" if turn.repeat else "the warm-up"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import wrap
 
-from rankup.core.findings import Finding
-from rankup.scale.compare import Row, version_of
+from rankup.findings.finding import Finding
 from rankup.scale.grid import count_of
 from rankup.scale.measured import Measured
+from rankup.scale.rows import Row, version_of
 from rankup.scale.stats import chance_apart
 
 _NOTHING = "–"

@@ -1,10 +1,20 @@
-"""Schedulers: who gives nodes to jobs. They return commands and read answers, and never run anything."""
+"""Schedulers: who gives nodes to jobs. They return commands and read answers, and never run anything.
+
+| module | what |
+|---|---|
+| ``base`` | ``Scheduler``: what each of them can be asked; ``JobStatus`` |
+| ``slurm`` | SLURM |
+| ``pbs`` | OpenPBS, PBS Pro and Torque |
+| ``local`` | this machine, without a scheduler |
+| ``submit_environment`` | the environment of a submit from inside a job |
+| ``error_table`` | from a scheduler's error to one sentence that names the flag to change |
+"""
 
 from __future__ import annotations
 
 SCHEDULERS = {
-    "slurm": "rankup.schedulers.slurm:Slurm",
-    "pbs": "rankup.schedulers.pbs:Pbs",
-    "local": "rankup.schedulers.local:Local",
-    "run": "rankup.schedulers.local:Foreground",  # no site's: of runs that were not submitted
+    "slurm": "rankup.schedulers.slurm.commands:Slurm",
+    "pbs": "rankup.schedulers.pbs.commands:Pbs",
+    "local": "rankup.schedulers.local.commands:Local",
+    "run": "rankup.schedulers.local.commands:Foreground",  # no site's: of runs that were not submitted
 }

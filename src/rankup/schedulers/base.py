@@ -12,11 +12,11 @@ from typing import cast
 from rankup.core.registry import lookup
 from rankup.core.shell import Completed
 from rankup.schedulers import SCHEDULERS
+from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
-from rankup.spec.site import Site
 
 
-class State(str, Enum):
+class JobState(str, Enum):
     """A job's state, in one vocabulary for all schedulers."""
 
     PENDING = "pending"  # waits in the queue: also held, or for another job
@@ -28,7 +28,7 @@ class State(str, Enum):
 
     @property
     def ended(self) -> bool:
-        return self in (State.DONE, State.FAILED, State.CANCELLED)
+        return self in (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class JobStatus:
     """
 
     id: str
-    state: State
+    state: JobState
     native: str = ""
     reason: str = ""
     code: int | None = None

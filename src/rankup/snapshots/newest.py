@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rankup.errors import RankupError
-from rankup.snapshots.found import Found
+from rankup.snapshots.integrity import verify
 from rankup.snapshots.layout import Entry, entries, set_aside
 from rankup.snapshots.manifest import Damaged, Manifest
 from rankup.snapshots.peers import Peers
-from rankup.snapshots.verify import verify
+from rankup.snapshots.snapshot import Snapshot
 from rankup.world import World
 
 _NAMED = 3
 
 
-def newest(root: Path, peers: Peers, shared: bool) -> Found | None:
+def newest(root: Path, peers: Peers, shared: bool) -> Snapshot | None:
     """A collective. ``latest`` is not even looked at: it may be stale, the listing cannot."""
     leads = peers.leads(shared)
     listings = peers.each(lambda: entries(root) if leads else [])
@@ -28,7 +28,7 @@ def newest(root: Path, peers: Peers, shared: bool) -> Found | None:
         manifest, problems = _examined(path, peers, shared)
         if manifest is not None:
             _set_aside(root, candidates[:number], peers, leads)
-            return Found(path, manifest, peers.world)
+            return Snapshot(path, manifest, peers.world)
         wrong += [f"{entry.name}: {problem}" for problem in problems]
     if not candidates:
         return None
@@ -37,7 +37,7 @@ def newest(root: Path, peers: Peers, shared: bool) -> Found | None:
         "no-good-snapshot",
         f"every snapshot of this run is damaged: {'; '.join(wrong[:_NAMED])}{more}",
         context=str(root),
-        hint="restore one from a copy; to begin anew, move this directory away",
+        hint="restore one from a backup, or move this directory away to start again",
         exit_code=1,
     )
 
@@ -74,10 +74,10 @@ def _check_node(path: Path, manifest: Manifest, world: World) -> None:
         return
     raise RankupError(
         "scattered-snapshot",
-        f"the snapshot was saved by {manifest.nodes} nodes, each in a directory of its own; here node "
-        f"{world.node_rank} of {world.num_nodes} found the part of node {manifest.node}",
+        f"the snapshot was saved by {manifest.nodes} nodes, each to its own directory; "
+        f"node {world.node_rank} of {world.num_nodes} found the part of node {manifest.node}",
         context=str(path),
-        hint="go on with the same nodes in the same order, or save where all nodes share a directory",
+        hint="resume on the same nodes in the same order, or save to a directory that all nodes share",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from rankup.errors import RankupError
 from rankup.snapshots import disk
@@ -13,29 +14,34 @@ from rankup.snapshots.manifest import Damaged, read_manifest
 
 
 @dataclass(frozen=True)
-class Keep:
-    """Those of the last ``last`` steps; the ``best`` ones by ``facts["metrics"][metric]``, the smallest value or the
-    ``largest``; and every step that ``every`` divides. 0 turns a rule off; what no rule keeps is deleted."""
+class Retention:
+    """Which snapshots to keep: the ``last`` ones; the ``best`` ones by the metric ``metric``, where ``mode`` says
+    whether the smallest value ("min") or the largest ("max") is best; and each whose step is a multiple of ``every``.
+    0 turns a rule off. A snapshot that no rule keeps is deleted."""
 
     last: int = 2
     best: int = 0
     every: int = 0
     metric: str = ""
-    largest: bool = False
+    mode: Literal["min", "max"] = "min"
 
     def __post_init__(self) -> None:
         if self.last < 1 or self.best < 0 or self.every < 0 or (self.best > 0 and not self.metric):
             raise RankupError(
-                "bad-keep",
-                f"snapshots to keep: last={self.last}, best={self.best}, every={self.every}, metric={self.metric!r}",
-                hint="last from 1, the others from 0; best needs the name of a metric",
+                "bad-retention",
+                f"Retention(last={self.last}, best={self.best}, every={self.every}, metric={self.metric!r}) is invalid",
+                hint="last must be at least 1, best and every at least 0; best requires the name of a metric",
+            )
+        if self.mode not in ("min", "max"):
+            raise RankupError(
+                "bad-retention", f"Retention(mode={self.mode!r}) is invalid", hint='mode="min" or mode="max"'
             )
 
 
-KEEP = Keep()
+KEEP = Retention()
 
 
-def prune(root: Path, keep: Keep) -> None:
+def prune(root: Path, keep: Retention) -> None:
     """Delete what ``keep`` does not keep, oldest first. One that was set aside is never deleted."""
     there = entries(root)
     latest = {entry.step: entry for entry in there}  # a step that was saved again counts once, as it was last
@@ -53,7 +59,7 @@ def prune(root: Path, keep: Keep) -> None:
             disk.remove(doomed)
 
 
-def _value(entry: Entry, keep: Keep) -> float | None:
+def _value(entry: Entry, keep: Retention) -> float | None:
     """The metric of a snapshot, so that less is better; None where it has none."""
     try:
         value = read_manifest(entry.path).facts.get("metrics", {}).get(keep.metric)
@@ -61,4 +67,4 @@ def _value(entry: Entry, keep: Keep) -> float | None:
         return None
     if not isinstance(value, (int, float)) or math.isnan(value):
         return None
-    return -float(value) if keep.largest else float(value)
+    return -float(value) if keep.mode == "max" else float(value)

@@ -20,13 +20,13 @@ from pathlib import Path
 from types import TracebackType
 
 from rankup.snapshots import newest
-from rankup.snapshots.found import Found
 from rankup.snapshots.layout import clear_leftovers
 from rankup.snapshots.lock import Lock
 from rankup.snapshots.peers import Peers
-from rankup.snapshots.prune import KEEP, Keep
+from rankup.snapshots.prune import KEEP, Retention
+from rankup.snapshots.snapshot import Snapshot
 from rankup.snapshots.staging import Staging
-from rankup.snapshots.state import State
+from rankup.snapshots.state import SnapshotState
 from rankup.snapshots.writing import write
 from rankup.world import World
 
@@ -60,7 +60,7 @@ class Saver:
         world: World,
         *,
         peers: Peers | None = None,
-        keep: Keep = KEEP,
+        keep: Retention = KEEP,
         asynchronous: bool = True,
         patience: float = 10.0,
     ) -> None:
@@ -93,7 +93,7 @@ class Saver:
         """Whether this rank is the one that makes and renames directories: rank 0, or one per node."""
         return self._peers.leads(self.shared)
 
-    def newest(self) -> Found | None:
+    def newest(self) -> Snapshot | None:
         """The newest snapshot that is whole, on all nodes; None where there is none at all.
 
         Every file's size and SHA-256 is compared, the ranks sharing the work. What is damaged is renamed to
@@ -103,9 +103,9 @@ class Saver:
         self.wait()
         return newest.newest(self._root, self._peers, self.shared)
 
-    def save(self, step: int, state: State) -> None:
-        """Save ``state`` as of ``step``, and return when it is copied, but for ``State.lasting``: see ``settle``. With
-        ``asynchronous=False`` return when it is durable.
+    def save(self, step: int, state: SnapshotState) -> None:
+        """Save ``state`` as of ``step``, and return when it is copied, but for ``SnapshotState.lasting``: see
+        ``settle``. With ``asynchronous=False`` return when it is durable.
 
         A step that was saved before is not touched: the new snapshot is ``step-N-2``, and counts as newer.
         """

@@ -12,7 +12,7 @@ from rankup.errors import RankupError
 
 
 @dataclass(frozen=True)
-class State:
+class SnapshotState:
     """The state of a run at one step. The live objects: a save copies what it needs before it returns.
 
     ``tensors``  nested dicts and lists of tensors, DTensors and plain values; a replicated tensor or a value is the
@@ -46,8 +46,8 @@ def leaves(tree: dict[str, Any]) -> Iterator[Leaf]:
         if name in seen:  # {"a/b": …, "a": {"b": …}}
             raise RankupError(
                 "ambiguous-state",
-                f"two values of the state would both be called {name!r}",
-                hint="rename one: '/' in a key reads like a level of its own",
+                f"two values of the state have the same name {name!r}",
+                hint="rename one: '/' in a key separates levels",
                 exit_code=1,
             )
         seen.add(name)

@@ -35,7 +35,7 @@ from rankup.snapshots.layout import (
 )
 from rankup.snapshots.manifest import FORMAT, Chunk, Manifest, SavedTensor, sums_text
 from rankup.snapshots.peers import Peers
-from rankup.snapshots.prune import Keep, prune
+from rankup.snapshots.prune import Retention, prune
 from rankup.snapshots.shards import Part, as_bytes, divide, place
 from rankup.snapshots.staging import Staged
 from rankup.world import World
@@ -61,7 +61,7 @@ class _Written:
     chunks: dict[str, Chunk]
 
 
-def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, keep: Keep) -> None:
+def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, keep: Retention) -> None:
     """Write ``staged`` as the newest snapshot of ``step``. A collective; an error on one rank is raised on all."""
     world, leads = peers.world, peers.leads(shared)
     folder = root / f"step-{step}.tmp"
@@ -118,7 +118,7 @@ def _united(offers: Mapping[int, _Offer]) -> dict[str, Any]:
                 raise RankupError(
                     "ranks-differ",
                     f"{name} is {value!r} on rank {rank}, {values[name]!r} on another",
-                    hint="what differs between ranks belongs to each rank's own state",
+                    hint="values that differ between ranks must be saved per rank",
                     exit_code=1,
                 )
     return values
@@ -149,10 +149,10 @@ def _check_replicas(offers: Sequence[_Offer], step: int) -> None:
             if own != other:
                 raise RankupError(
                     "replicas-differ",
-                    f"{name} is not the same on rank {first} and rank {rank}: the snapshot of step {step} is not "
-                    "written, the earlier ones stay",
-                    hint="each rank has trained a model of its own: call the model that prepare returned, in every "
-                    "step; change weights by hand on all ranks alike",
+                    f"{name} differs between rank {first} and rank {rank}: the snapshot of step {step} is not "
+                    "written; earlier snapshots are kept",
+                    hint="the ranks have trained different models: call the model that prepare returned, in every "
+                    "step; make the same manual changes to weights on all ranks",
                     exit_code=1,
                 )
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
@@ -24,21 +24,22 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
-from rankup.strategies.base import Strategy
+from rankup.strategies.base import NO_LBFGS, NO_SHARED_PARAMETERS, Refusals, Strategy
 from rankup.strategies.fsdp_units import Units
 from rankup.strategies.replicas import start_equal, trainable
 from rankup.strategies.versions import require_torch
-from rankup.strategies.weights import Weighed
+from rankup.strategies.weights import GradientWeights
 
 
 class FSDP(Strategy):
     name = "fsdp"
+    refuses: ClassVar[Refusals] = {"shared_parameters": NO_SHARED_PARAMETERS, "lbfgs": NO_LBFGS}
     lockstep = True
 
     def __init__(self, *, shard_size: int = 0) -> None:
         """``shard_size``: ranks that share one copy of the model; 0 for all."""
         self._shard_size = shard_size
-        self._weighed = Weighed()  # of gathered parameters
+        self._weighed = GradientWeights()  # of gathered parameters
         self._models: list[Any] = []
         self._units: Units | None = None
 
@@ -69,7 +70,9 @@ class FSDP(Strategy):
         self._models.append(model)
         return model
 
-    def finish(self, model: nn.Module, optimizer: Optimizer, clip: float | None) -> tuple[nn.Module, Any]:
+    def setup_optimizer(
+        self, model: nn.Module, optimizer: Optimizer, clip: float | None
+    ) -> tuple[nn.Module, Any]:
         if self._units is not None:
             optimizer.register_step_pre_hook(self._before_step)
         return model, optimizer
@@ -88,12 +91,12 @@ class FSDP(Strategy):
         if size < 1 or ranks % size:
             raise RankupError(
                 "bad-shard-size",
-                f"{ranks} processes cannot be cut into groups of {size}",
+                f"{ranks} processes cannot be divided into groups of {size}",
                 hint="--shard-size divides the number of processes: the processes of a node, mostly",
             )
         return init_device_mesh(device.type, (ranks // size, size), mesh_dim_names=("replicate", "shard"))
 
-    def weigh(self, weight: float) -> None:
+    def set_gradient_scale(self, weight: float) -> None:
         self._weighed.weight = weight
 
     def _hook_gathered(self, module: nn.Module, args: Any) -> None:
@@ -102,7 +105,7 @@ class FSDP(Strategy):
                 self._weighed.add(parameter)
 
     @contextmanager
-    def deferred(self) -> Iterator[None]:
+    def no_sync(self) -> Iterator[None]:
         self._set_deferred(True)
         try:
             yield
@@ -111,7 +114,7 @@ class FSDP(Strategy):
 
     def _set_deferred(self, deferred: bool) -> None:
         if self._units is not None:
-            self._units.deferred = deferred
+            self._units.no_sync = deferred
         for model in self._models:
             model.set_requires_gradient_sync(not deferred)
 

@@ -69,7 +69,7 @@ class Units:
         self._touched: list[_Unit] = []  # roots with a part in it
         self._slots: list[_Slot] = []
         self._roots: list[_Unit] = []
-        self.deferred = False
+        self.no_sync = False
 
     def describe(self, model: nn.Module, blocks: list[nn.Module], *, join_unused: bool) -> _Unit:
         """The units of ``model``, before it is sharded."""
@@ -178,7 +178,7 @@ class Units:
         self._backward.next(event)
 
     def _before_reduction(self, unit: _Unit) -> None:
-        if self.deferred:
+        if self.no_sync:
             return
         unit.reduced = _task()
         missing = self._completed(unit)
@@ -187,10 +187,10 @@ class Units:
     def _ends(self) -> None:
         left = [unit for root in self._touched for unit in root.units if unit.reduced != self._task]
         touched, self._task = self._touched, -1
-        missing = [] if self.deferred else [name for unit in left for name in self._completed(unit)]
+        missing = [] if self.no_sync else [name for unit in left for name in self._completed(unit)]
         self._backward.next(f"the end of the backward{_without(missing)}")
         joined = [root for root in touched if root.join_unused]
-        if joined and not self.deferred:
+        if joined and not self.no_sync:
             slots = [slot for root in joined for unit in root.units for slot in unit.slots]
             used = torch.tensor([slot.used for slot in slots], dtype=torch.int32)
             dist.all_reduce(used, op=dist.ReduceOp.MAX, group=strategy_group())

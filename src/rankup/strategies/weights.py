@@ -8,7 +8,7 @@ import torch
 from torch.autograd.graph import get_gradient_edge
 
 
-class Weighed:
+class GradientWeights:
     """Scales what a backward pass adds to a parameter's ``.grad``, whole, before it is reduced.
 
     A hook on the parameter would scale what ``torch.autograd.grad`` returns, too: a penalty or a perturbation that is

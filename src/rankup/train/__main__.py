@@ -5,25 +5,22 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from pathlib import Path
 
 import torch
 
-from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
+from rankup.runtime.api import init
+from rankup.runtime.checkpointing.checkpointing import Snapshots
 from rankup.runtime.device import deterministic_kernels
-from rankup.runtime.run import init
-from rankup.runtime.survival import Snapshots
-from rankup.strategies.state import whole_weights
 from rankup.train.loop import train
 from rankup.train.options import TrainOptions
 from rankup.train.parallel import strategy_for
 from rankup.train.rates import describe_rate
-from rankup.train.report import Report
+from rankup.train.report import TrainingReport
 from rankup.train.workload import defaults_of, make_workload
 
 
@@ -46,14 +43,10 @@ def work(options: TrainOptions) -> None:
         deterministic_kernels()
     if said := describe_rate(options):
         run.print(said)
-    report = Report(run, options, workload)
+    report = TrainingReport(run, options, workload)
     train(run, workload, options, report)
     if options.save_model:
-        weights = whole_weights(run.strategy, run.models[0])  # from all ranks, where they hold pieces
-        if run.is_main:
-            buffer = io.BytesIO()
-            torch.save(weights, buffer)
-            write_atomic(Path(options.save_model), buffer.getvalue())
+        run.save_model(options.save_model)
     report.ends()
 
 

@@ -6,17 +6,17 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import StepLR
 
-from rankup.runtime.run import Run
+from rankup.runtime.api import Run
 from rankup.train.early_stop import EarlyStop
-from rankup.train.metrics import Result, measure
+from rankup.train.metrics import EvaluationResult, measure
 from rankup.train.optimizers import optimizer_for
 from rankup.train.options import TrainOptions
 from rankup.train.rates import warmup_for
-from rankup.train.report import Report
+from rankup.train.report import TrainingReport
 from rankup.train.workload import Data, Workload, ready_data
 
 
-def train(run: Run, workload: Workload, options: TrainOptions, report: Report) -> None:
+def train(run: Run, workload: Workload, options: TrainOptions, report: TrainingReport) -> None:
     """Train and evaluate ``options.epochs`` times, or until the target is met."""
     train_set, test_set = ready_data(run, workload, options.data)
     model, optimizer, data = run.prepare(
@@ -53,7 +53,7 @@ def train(run: Run, workload: Workload, options: TrainOptions, report: Report) -
             report.step()
             if options.dry_run and run.batch is not None and run.batch.last:
                 break
-        trained = Result.of(run.meter.means())  # waits for the device: the clock may be read
+        trained = EvaluationResult.of(run.meter.means())  # waits for the device: the clock may be read
         report.epoch_trained(trained)
         tested = evaluate(run, model, workload, test_set, options)
         early_stop.epoch_ended(tested.accuracy)
@@ -64,7 +64,9 @@ def train(run: Run, workload: Workload, options: TrainOptions, report: Report) -
 
 
 @torch.no_grad()
-def evaluate(run: Run, model: nn.Module, workload: Workload, test_set: Data, options: TrainOptions) -> Result:
+def evaluate(
+    run: Run, model: nn.Module, workload: Workload, test_set: Data, options: TrainOptions
+) -> EvaluationResult:
     """Each test sample once, over all ranks."""
     model.eval()
     for x, y in run.batches(test_set, global_batch=options.test_batch):
@@ -72,4 +74,4 @@ def evaluate(run: Run, model: nn.Module, workload: Workload, test_set: Data, opt
         measure(run, workload, workload.loss(output, y), output, y)
         if options.dry_run:
             break
-    return Result.of(run.meter.means())
+    return EvaluationResult.of(run.meter.means())

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rankup.runtime.meter import Means
-from rankup.runtime.run import Run
+from rankup.runtime.api import Run
+from rankup.runtime.loop.meter import Means
 from rankup.train.workload import Workload
 
 
 @dataclass(frozen=True)
-class Result:
+class EvaluationResult:
     """Over all ranks: mean loss, share of right answers in [0, 1], and the samples that were counted."""
 
     loss: float
@@ -19,7 +19,7 @@ class Result:
     samples: int
 
     @classmethod
-    def of(cls, means: Means) -> Result:
+    def of(cls, means: Means) -> EvaluationResult:
         return cls(means.get("loss", 0.0), means.get("accuracy", 0.0), means.counts.get("loss", 0))
 
 

@@ -15,9 +15,9 @@ import torch
 
 from rankup.core.records import RecordWriter
 from rankup.core.units import duration, rate
-from rankup.runtime.run import Run
-from rankup.runtime.steps import Epoch
-from rankup.train.metrics import Result
+from rankup.runtime.api import Run
+from rankup.runtime.loop.epochs import Epoch
+from rankup.train.metrics import EvaluationResult
 from rankup.train.options import TrainOptions
 from rankup.train.workload import Workload, note_on, unit_of
 
@@ -25,7 +25,7 @@ PROGRESS_EVERY_S = 0.5
 LINE_EVERY_S = 10.0
 
 
-class Report:
+class TrainingReport:
     """Times are wall-clock seconds; ``samples`` are those really seen, summed over ranks, not batches × sizes.
 
     What a workload has to say of its data (``data_note``) stands wherever a result does.
@@ -59,7 +59,7 @@ class Report:
             "seconds": self._seconds(),
             "train_seconds": self._train_seconds,
             "samples": self._samples,
-            "steps_done": self._steps_done,
+            "global_step": self._steps_done,
             "last": dict(self._last),
             "epoch_seconds": self._epoch_elapsed(),
             "epoch_samples": self._epoch_samples,
@@ -69,7 +69,7 @@ class Report:
         self._before = state_dict.get("seconds", 0.0)
         self._train_seconds = state_dict["train_seconds"]
         self._samples = state_dict["samples"]
-        self._steps_done = state_dict["steps_done"]
+        self._steps_done = state_dict["global_step"]
         self._last = dict(state_dict["last"])
         self._epoch_before = state_dict.get("epoch_seconds", 0.0)
         self._epoch_samples = state_dict.get("epoch_samples", 0)
@@ -107,7 +107,7 @@ class Report:
         if not seen or not (asked or now - self._spoke >= PROGRESS_EVERY_S):
             return
         self._spoke = now
-        here = Result.of(self._run.meter.here())  # rank 0's: near enough for a moving number
+        here = EvaluationResult.of(self._run.meter.here())  # rank 0's: near enough for a moving number
         elapsed = self._epoch_elapsed()
         pace = self._epoch_samples / elapsed
         fields = {
@@ -134,7 +134,7 @@ class Report:
                 f"left {duration(left)}{self._noted()}"
             )
 
-    def epoch_trained(self, trained: Result) -> None:
+    def epoch_trained(self, trained: EvaluationResult) -> None:
         """The training part of the epoch is over, on the device too."""
         self._epoch_seconds = self._epoch_elapsed()
         # A stop request in the evaluation saves the state as it was before: this runs again then.
@@ -142,7 +142,9 @@ class Report:
         self._train_seconds += self._epoch_seconds
         self._samples += trained.samples
 
-    def epoch_ends(self, trained: Result, tested: Result, *, target_reached: bool) -> None:
+    def epoch_ends(
+        self, trained: EvaluationResult, tested: EvaluationResult, *, target_reached: bool
+    ) -> None:
         pace = trained.samples / self._epoch_seconds
         self._last = {
             "epoch": self._epoch + 1,
@@ -182,7 +184,7 @@ class Report:
                 for k, v in asdict(self._options).items()
                 if k not in ("save_model", "log", "log_interval", "bar", "given")
             },
-            "strategy": self._run.strategy.name,
+            "strategy": self._run.strategy,
             "world_size": world.world_size,
             "nodes": world.num_nodes,
             "device": _device_name(self._run.device),

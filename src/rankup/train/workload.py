@@ -19,8 +19,8 @@ from torch.utils.data import Dataset
 
 from rankup.core.registry import load
 from rankup.errors import RankupError
-from rankup.runtime.data import ResidentData
-from rankup.runtime.run import Run
+from rankup.runtime.api import Run
+from rankup.runtime.data.resident import ResidentData
 
 Data = Dataset[Any] | ResidentData
 

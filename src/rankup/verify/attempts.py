@@ -14,15 +14,15 @@ from typing import Protocol
 from rankup.core.records import read_records
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.jobs.local import LocalJob, Result, View, execute
-from rankup.verify.recorded import FROZEN, Attempt, read_attempt
+from rankup.run.execute import LocalJob, Result, View, execute
+from rankup.verify.trace_reader import FROZEN, AttemptTrace, read_attempt
 
 # Snapshots that are due at the end alone: what trains uninterrupted is not to be changed by saving, either.
 AT_THE_END = f"{10**9} steps"
 STOPPED = 75  # the code of a run that has saved and ended before its training did
 
 
-class Progress(Protocol):
+class AttemptView(Protocol):
     """Who looks on; told before and after each attempt."""
 
     def begins(self, what: str, processes: int) -> None: ...
@@ -31,7 +31,7 @@ class Progress(Protocol):
 
 
 @dataclass(frozen=True)
-class Ask:
+class AttemptSpec:
     """What an attempt is for. ``saves``: the steps after which it saves, besides the end; ``interrupt`` in the words of
     ``verify.plan``; ``steps``: train to the end of this step, None: to the end."""
 
@@ -44,11 +44,11 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Ended:
+class AttemptEnd:
     """``attempt``: what it has traced, None if nothing; ``killed``: by verify; ``stopped``: by somebody else, so that
     another attempt has to go on."""
 
-    attempt: Attempt | None
+    attempt: AttemptTrace | None
     killed: bool = False
     stopped: str = ""
 
@@ -60,7 +60,7 @@ class Attempts:
         self,
         job: LocalJob,
         folder: Path,
-        progress: Progress,
+        progress: AttemptView,
         *,
         execute: Callable[[LocalJob, View], Result] = execute,
     ) -> None:
@@ -70,7 +70,7 @@ class Attempts:
         self._execute = execute
         self.count = 0
 
-    def run(self, ask: Ask) -> Ended:
+    def run(self, ask: AttemptSpec) -> AttemptEnd:
         """Run it until it ends, in one way or another.
 
         Raises RankupError where it failed by itself, where it traced no step, and where a signal ended it.
@@ -105,13 +105,13 @@ class Attempts:
         where = f"at step {attempt.final_step}" if attempt else "before its first step"
         if killer.killed:
             self._progress.ended(f"killed {where}")
-            return Ended(attempt, killed=True)
+            return AttemptEnd(attempt, killed=True)
         assert attempt is not None
         stopped = self._stopped(result, ask, attempt)
         self._progress.ended(f"stopped {where}" if stopped else f"ended {where}")
-        return Ended(attempt, stopped=stopped)
+        return AttemptEnd(attempt, stopped=stopped)
 
-    def _check(self, result: Result, ask: Ask, *, killed: bool) -> None:
+    def _check(self, result: Result, ask: AttemptSpec, *, killed: bool) -> None:
         number = result.signal or (result.code - 128 if result.code > 128 else None)
         if number is not None:
             raise RankupError(
@@ -131,7 +131,7 @@ class Attempts:
             exit_code=error.exit_code if error else 1,
         )
 
-    def _stopped(self, result: Result, ask: Ask, attempt: Attempt) -> str:
+    def _stopped(self, result: Result, ask: AttemptSpec, attempt: AttemptTrace) -> str:
         """Why it was stopped, where verify has not asked for that; "" if it came to its end."""
         if result.code == 0 or (ask.steps is not None and attempt.final_step >= ask.steps):
             if attempt.ended:

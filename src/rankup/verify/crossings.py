@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from rankup.verify.plan import Course
-from rankup.verify.recorded import Attempt
+from rankup.verify.trace_reader import AttemptTrace
 
 WORDS = {
     "epoch": "a resume in the second epoch or a later one",
@@ -26,7 +26,7 @@ def offered(course: Course) -> list[str]:
     return [name for name in WORDS if names.get(name, name in kinds)]
 
 
-def crossed(attempts: Sequence[Attempt], *, to_the_end: bool) -> list[str]:
+def crossed(attempts: Sequence[AttemptTrace], *, to_the_end: bool) -> list[str]:
     """``attempts`` are those of one training, in order; ``to_the_end``: no stop was asked for before."""
     found = {attempt.frozen for attempt in attempts} - {"step"}
     if any(attempt.resumed_at and attempt.resumed_epoch for attempt in attempts):

@@ -1,9 +1,9 @@
-"""What the traces of an uninterrupted and an interrupted training show, for ``cause`` to judge by."""
+"""What the traces of an uninterrupted and an interrupted training show, for ``diagnosis`` to judge by."""
 
 from __future__ import annotations
 
-from rankup.verify.compare import LOSS, Difference
-from rankup.verify.recorded import Attempt, Record
+from rankup.verify.first_difference import LOSS, Difference
+from rankup.verify.trace_reader import AttemptTrace, Record
 
 _SUSPECTS = 5
 # Sums that are taken in another order differ by less than this, relative to all weights; a lost state by more.
@@ -12,7 +12,7 @@ LAST_DIGITS = 1e-6
 RANKS_OF_A_RING = 3
 
 
-def same_in_each_epoch(attempt: Attempt) -> bool:
+def same_in_each_epoch(attempt: AttemptTrace) -> bool:
     """Whether two epochs have the same samples, over all ranks; not known of one epoch."""
     rows: dict[int, set[str]] = {}
     for ranks in attempt.steps.values():
@@ -23,11 +23,11 @@ def same_in_each_epoch(attempt: Attempt) -> bool:
     return len(full) == 2 and bool(full[0]) and full[0] <= full[1]
 
 
-def all_rows(attempt: Attempt) -> set[str]:
+def all_rows(attempt: AttemptTrace) -> set[str]:
     return {row for ranks in attempt.steps.values() for record in ranks.values() for row in record["rows"]}
 
 
-def weights_restored(reference: Attempt, attempt: Attempt) -> int:
+def weights_restored(reference: AttemptTrace, attempt: AttemptTrace) -> int:
     """How many tensors of the model the resume brought back as the reference had them; 0 where one is not so."""
     pair = _at_resume(reference, attempt)
     if pair is None:
@@ -36,7 +36,7 @@ def weights_restored(reference: Attempt, attempt: Attempt) -> int:
     return len(before) if before == after else 0
 
 
-def not_restored(reference: Attempt, attempt: Attempt) -> list[str]:
+def not_restored(reference: AttemptTrace, attempt: AttemptTrace) -> list[str]:
     """What nobody keeps and was not as the reference had it when the attempt went on."""
     pair = _at_resume(reference, attempt)
     if pair is None:
@@ -45,7 +45,7 @@ def not_restored(reference: Attempt, attempt: Attempt) -> list[str]:
     return [name for name, was in before["unkept"].items() if after["unkept"].get(name, was) != was]
 
 
-def saved_but_other(reference: Attempt, attempt: Attempt) -> list[str]:
+def saved_but_other(reference: AttemptTrace, attempt: AttemptTrace) -> list[str]:
     """What a snapshot should hold and is not as the reference had it when the attempt went on. Metrics and such may be
     set anew by the code after an epoch."""
     pair = _at_resume(reference, attempt)
@@ -55,7 +55,7 @@ def saved_but_other(reference: Attempt, attempt: Attempt) -> list[str]:
     return [name for name, was in before.items() if after.get(name) != was]
 
 
-def gradients_pending(reference: Attempt, attempt: Attempt) -> int:
+def gradients_pending(reference: AttemptTrace, attempt: AttemptTrace) -> int:
     """The step of the snapshot if gradients remained after it and no weight had changed in it; else 0."""
     at = reference.steps.get(attempt.resumed_at, {}).get(0)
     before = reference.steps.get(attempt.resumed_at - 1, {}).get(0)
@@ -65,7 +65,7 @@ def gradients_pending(reference: Attempt, attempt: Attempt) -> int:
     return attempt.resumed_at if now == then else 0
 
 
-def last_digits_only(reference: Attempt, attempt: Attempt, difference: Difference) -> bool:
+def last_digits_only(reference: AttemptTrace, attempt: AttemptTrace, difference: Difference) -> bool:
     """Whether it is what another order of summation leaves, in the first step after a resume."""
     if reference.world_size < RANKS_OF_A_RING or difference.step != attempt.resumed_at + 1:
         return False
@@ -77,7 +77,7 @@ def last_digits_only(reference: Attempt, attempt: Attempt, difference: Differenc
     return abs(mine - theirs) <= LAST_DIGITS * max(abs(mine), abs(theirs)) and mine > 0
 
 
-def suspects(reference: Attempt, attempt: Attempt, again: Attempt | None) -> str:
+def suspects(reference: AttemptTrace, attempt: AttemptTrace, again: AttemptTrace | None) -> str:
     """Plain variables of the script that were other ones when the attempt went on, in a clause; "" if there are none.
     What two uninterrupted trainings have different, as a clock, is no suspect."""
     pair = _at_resume(reference, attempt)
@@ -94,6 +94,6 @@ def suspects(reference: Attempt, attempt: Attempt, again: Attempt | None) -> str
     return f"; plain variables that begin anew after a resume: {listed}"
 
 
-def _at_resume(reference: Attempt, attempt: Attempt) -> tuple[Record, Record] | None:
+def _at_resume(reference: AttemptTrace, attempt: AttemptTrace) -> tuple[Record, Record] | None:
     before = reference.steps.get(attempt.resumed_at, {}).get(0)
     return (before, attempt.begin[0]) if before is not None else None

@@ -1,7 +1,7 @@
 """Where a run is interrupted, and where it saves: at random, from a seed, and so that every crossing takes place.
 
-The words are those of ``runtime/interruption.py``. The uninterrupted training tells what there is to cross: its steps,
-its epochs, its evaluations.
+The words are those of ``runtime/tracing/fault_injection.py``. The uninterrupted training tells what there is to cross:
+its steps, its epochs, its evaluations.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from rankup.verify.recorded import Attempt
+from rankup.verify.trace_reader import AttemptTrace
 
 # In the order of what they find: with few kills the first ones are taken.
 KINDS = ("step", "behind", "evaluation", "save", "moment")
@@ -33,7 +33,7 @@ class Course:
     step_s: float = 0.0
 
     @classmethod
-    def of(cls, reference: Attempt) -> Course:
+    def of(cls, reference: AttemptTrace) -> Course:
         behind = [(int(record["step"]), int(record["evaluated"])) for record in reference.behind]
         within = [(step - 1, int(ranks[0].get("evaluated", 0))) for step, ranks in reference.steps.items()]
         times = [ranks[0]["time"] for ranks in reference.steps.values() if 0 in ranks]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from textwrap import wrap
 from typing import Any
 
-from rankup.core.findings import Finding, Severity
-from rankup.verify.verify import Proof, Scenario
+from rankup.findings.finding import Finding, Severity
+from rankup.verify.proof import Proof, Scenario
 
 _WIDTH = 105
 _HEADINGS = ("what", "processes", "attempts", "kills", "steps compared", "verdict")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankup.verify.compare import UNKEPT
-from rankup.verify.recorded import Attempt, Record
+from rankup.verify.first_difference import UNKEPT
+from rankup.verify.trace_reader import AttemptTrace, Record
 
 
 def never_restored(
-    reference: Attempt, attempts: Sequence[Attempt], ignore: frozenset[str] = frozenset()
+    reference: AttemptTrace, attempts: Sequence[AttemptTrace], ignore: frozenset[str] = frozenset()
 ) -> list[str]:
     """What changes during ``reference``, is not registered, and was not seen to come back after a resume of one of
     ``attempts``. What did come back is saved by something else, or follows from what is saved."""
@@ -21,7 +21,7 @@ def never_restored(
     ]
 
 
-def changing(reference: Attempt) -> list[str]:
+def changing(reference: AttemptTrace) -> list[str]:
     """Names of what has not the same state from its first record to its last."""
     values: dict[str, set[str]] = {}
     for record in _records(reference):
@@ -30,7 +30,7 @@ def changing(reference: Attempt) -> list[str]:
     return [name for name, seen in values.items() if len(seen) > 1]
 
 
-def renewed(reference: Attempt) -> list[str]:
+def renewed(reference: AttemptTrace) -> list[str]:
     """What has the same state at the beginning of every epoch, of two or more: a mean that is reset. A resume in the
     middle of an epoch shortens it, and leaves the training alone."""
     if len(reference.epochs) < 2:
@@ -43,7 +43,7 @@ def renewed(reference: Attempt) -> list[str]:
     ]
 
 
-def _came_back(name: str, reference: Attempt, attempt: Attempt) -> bool:
+def _came_back(name: str, reference: AttemptTrace, attempt: AttemptTrace) -> bool:
     """Whether it had changed when the attempt went on, and is as the reference has it one step later."""
     before = reference.steps.get(attempt.resumed_at, {}).get(0)
     mine = reference.steps.get(attempt.resumed_at + 1, {}).get(0)
@@ -54,6 +54,6 @@ def _came_back(name: str, reference: Attempt, attempt: Attempt) -> bool:
     return moved and name in theirs["unkept"] and theirs["unkept"][name] == mine["unkept"].get(name)
 
 
-def _records(attempt: Attempt) -> list[Record]:
+def _records(attempt: AttemptTrace) -> list[Record]:
     steps = [attempt.steps[step][0] for step in sorted(attempt.steps) if 0 in attempt.steps[step]]
     return [attempt.begin[0], *steps, *(ends[0] for ends in (attempt.end, attempt.exit) if 0 in ends)]

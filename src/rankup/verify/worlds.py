@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rankup.core.findings import Finding, Severity
-from rankup.verify.cause import what
-from rankup.verify.compare import Difference
+from rankup.findings.finding import Finding, Severity
+from rankup.verify.diagnosis import what
+from rankup.verify.first_difference import Difference
 from rankup.verify.values import FP64_TOLERANCE, Distance
 
 

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from rankup.errors import RankupError
-from rankup.runtime.data import ResidentData
+from rankup.runtime.data.resident import ResidentData
 from rankup.workloads.data.synthetic import SYNTHETIC
 from rankup.workloads.settings import whole
 

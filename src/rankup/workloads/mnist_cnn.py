@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from rankup.errors import RankupError
-from rankup.runtime.data import Columns, ResidentData
+from rankup.runtime.data.resident import Columns, ResidentData
 from rankup.runtime.seed import SampleRandom
 from rankup.workloads.data import find_or_fetch, is_present, load_images
 from rankup.workloads.data.places import home

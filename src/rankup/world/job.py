@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Job:
+class SchedulerJob:
     """A job's id, how often it was requeued, and its hosts, each once, in the scheduler's order.
 
     All of it is empty outside any scheduler. ``node_name`` is the scheduler's name of the node that this
@@ -19,10 +19,3 @@ class Job:
     hosts: tuple[str, ...] = ()
     node_name: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def detect(cls, env: Mapping[str, str]) -> Job:
-        """SLURM's job, else PBS's, else none."""
-        from rankup.world import pbs, slurm  # they import Job
-
-        return slurm.job(env) or pbs.job(env) or cls()

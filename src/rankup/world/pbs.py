@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from rankup.world.job import Job
+from rankup.world.job import SchedulerJob
 from rankup.world.variables import Variables
 from rankup.world.world import World
 
 
-def job(env: Mapping[str, str]) -> Job | None:
+def job(env: Mapping[str, str]) -> SchedulerJob | None:
     """The job that PBS_JOBID names, or None. PBS marks no rerun, so ``restart`` is 0."""
     if not env.get("PBS_JOBID"):
         return None
     hosts = _nodefile(env.get("PBS_NODEFILE", ""))
     sources = {"job_id": "PBS_JOBID", **({"hosts": "PBS_NODEFILE"} if hosts else {})}
-    return Job(env["PBS_JOBID"], 0, hosts, None, sources)
+    return SchedulerJob(env["PBS_JOBID"], 0, hosts, None, sources)
 
 
 def detect(env: Mapping[str, str]) -> World | None:

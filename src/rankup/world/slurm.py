@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from rankup.core.hostlist import expand, expand_counts
 from rankup.errors import RankupError
-from rankup.world.job import Job
+from rankup.world.job import SchedulerJob
 from rankup.world.variables import Variables, whole_number
 from rankup.world.world import World
 
@@ -21,7 +21,7 @@ _FIRST_SPECIAL_STEP = 0xFFFFFFF0
 _SHELLS = ("bash", "sh", "zsh", "tcsh", "csh", "fish")
 
 
-def job(env: Mapping[str, str]) -> Job | None:
+def job(env: Mapping[str, str]) -> SchedulerJob | None:
     """The job that SLURM_JOB_ID names, or None."""
     read = Variables(env)
     name = read.first("SLURM_JOB_ID", "SLURM_JOBID")
@@ -36,14 +36,14 @@ def job(env: Mapping[str, str]) -> Job | None:
     nodelist = read.first("SLURM_JOB_NODELIST", "SLURM_NODELIST")
     if nodelist:
         hosts, sources["hosts"] = tuple(expand(env[nodelist])), nodelist
-    return Job(job_id, restart, hosts, env.get("SLURMD_NODENAME"), {**read.sources, **sources})
+    return SchedulerJob(job_id, restart, hosts, env.get("SLURMD_NODENAME"), {**read.sources, **sources})
 
 
 def detect(env: Mapping[str, str]) -> World | None:
     if not in_step(env):
         return None
     read = Variables(env)
-    around = job(env) or Job()
+    around = job(env) or SchedulerJob()
     rank = read.number("rank", "SLURM_PROCID")
     world_size = read.number("world_size", "SLURM_STEP_NUM_TASKS")
     local_rank = read.number("local_rank", "SLURM_LOCALID")

@@ -1,4 +1,4 @@
-"""``rankup logs``: what a job printed, all of it or one rank's, and on until the job has ended."""
+"""``rankup logs``: print the log of a run, whole or of one rank, and follow it to the end of the job."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
+from rankup.batch.follow import JobLog
+from rankup.batch.store import find
 from rankup.cli import console
-from rankup.cli.lines import LineView
+from rankup.cli.log_view import LineView
 from rankup.cli.options import JsonOption
-from rankup.cli.runs import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, follow_to_end, shown
+from rankup.cli.run_targets import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, follow_to_end, shown
 from rankup.errors import RankupError
-from rankup.jobs.follow import Log
-from rankup.jobs.submitted import find
-from rankup.jobs.traces import read_traces
+from rankup.run.markers import read_markers
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -21,20 +21,25 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command()
 def logs(
     target: TargetArgument = "",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on until the job has ended")] = False,
-    rank: Annotated[int | None, typer.Option(min=0, metavar="R", help="this rank's lines alone")] = None,
-    task: Annotated[int | None, typer.Option(min=0, metavar="I", help="this task of an array alone")] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="print new lines until the job has ended")
+    ] = False,
+    rank: Annotated[int | None, typer.Option(min=0, metavar="R", help="only the lines of this rank")] = None,
+    task: Annotated[int | None, typer.Option(min=0, metavar="I", help="only this task of an array")] = None,
     lines: Annotated[
-        int | None, typer.Option("--lines", "-n", min=0, metavar="N", help="the last N only")
+        int | None, typer.Option("--lines", "-n", min=0, metavar="N", help="only the last N lines")
     ] = None,
     runs_root: RunsRootOption = RUNS_ROOT,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a job's log. With -f: until its end, over requeues; the exit code is then the job's own."""
+    """Print the log of a run. -f follows it to the end of the job, over requeues.
+
+    With -f the exit code is the job's own.
+    """
     job = find(target, runs_root)
     if task is None:
         task = job.task
-    log = Log(job, rank=rank, task=task)
+    log = JobLog(job, rank=rank, task=task)
     if follow:
         code, standing = follow_to_end(job, log, lines=lines, to_stderr=as_json)
         if as_json:
@@ -44,9 +49,9 @@ def logs(
     if not paths:
         raise RankupError(
             "no-log-yet",
-            "the job has printed nothing yet",
+            "the job has not printed anything yet",
             context=shown(job.run.logs),
-            hint=f"rankup status {shown(job.run.path)}",
+            hint=f"`rankup status {shown(job.run.path)}` shows whether it runs",
             exit_code=1,
         )
     last = log.last(lines)
@@ -54,7 +59,7 @@ def logs(
         console.print_json({"run": str(job.run.path), "logs": [str(p) for p in paths], "lines": list(last)})
         return
     for folder in job.tasks().values() or [job.run.path]:
-        if failure := read_traces(folder).failure:
+        if failure := read_markers(folder).failure:
             console.say(f"rankup: {failure}")
     view = LineView()
     for line in last:

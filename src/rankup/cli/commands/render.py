@@ -1,4 +1,4 @@
-"""``rankup render``: the job's script, and nothing else, on stdout. It runs without rankup."""
+"""``rankup render``: print the job script, and nothing else, on stdout. The script runs without rankup."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rankup.cli import console
 from rankup.cli.findings import draw_findings
 from rankup.cli.job_options import SCRIPT_LAST, explain, job_options, resolved_from
 from rankup.cli.options import JsonOption
-from rankup.jobs.script import render
-from rankup.spec.advice import advise
+from rankup.resolve.advice import advise
+from rankup.script.render import render
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -22,11 +22,14 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def render_command(
     context: typer.Context,
     run_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="the run directory; default: the script makes its own")
+        Path | None, typer.Option(metavar="DIR", help="run directory; default: the script creates one")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the job script, to read it or to submit it by hand; what may go wrong is said on stderr."""
+    """Print the job script, to read it or to submit it by hand.
+
+    The script is plain bash and runs without rankup. Findings about the job go to stderr.
+    """
     resolved = resolved_from(context)
     if context.params["explain_config"]:
         print(explain(resolved))

@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from rankup.cli import console
-from rankup.cli.going_on import RunCommand, ask_about_namesake, end_lines, resumed
-from rankup.cli.lines import LineView
+from rankup.cli.log_view import LineView
 from rankup.cli.options import JsonOption, NprocOption, ResumeWithOption, process_count, resume_variables
-from rankup.cli.runs import shown
+from rankup.cli.resume_options import RunCommand, ask_about_namesake, end_lines, resumed
+from rankup.cli.run_targets import shown
 from rankup.core.rundir import RunDir
-from rankup.jobs.local import LocalJob, Result, execute
+from rankup.run.execute import LocalJob, Result, execute
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

@@ -1,4 +1,4 @@
-"""``rankup scale``: the same work on 1, 2, … processes, and what that brought, if it can be said honestly."""
+"""``rankup scale``: measure the same work on 1, 2, … processes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from rankup.cli import console
-from rankup.cli.lines import LineView
+from rankup.cli.log_view import LineView
 from rankup.cli.options import JsonOption
 from rankup.cli.training_options import training_from, training_options
 from rankup.cli.workload_job import require_torch, workload_job
 from rankup.core.units import duration
-from rankup.scale.grid import Turn, count_of, parse_process_counts, turns
+from rankup.scale.grid import Trial, count_of, parse_process_counts, trials
 from rankup.scale.machine import Machine
 from rankup.scale.measured import Measured
 from rankup.scale.report import report, write
@@ -31,14 +31,21 @@ def scale(
     threads: int | None,
     name: str,
     runs_root: Path,
-    nproc_per_node: Annotated[str, typer.Option(metavar="N,N,…", help="the fewest are the baseline")] = "1,2",
-    repeats: Annotated[int, typer.Option(help="measured runs of each, after a warm-up")] = 3,
+    nproc_per_node: Annotated[
+        str, typer.Option(metavar="N,N,…", help="numbers of processes; the smallest is the baseline")
+    ] = "1,2",
+    repeats: Annotated[
+        int, typer.Option(metavar="R", help="measured runs of each number, after a warm-up")
+    ] = 3,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure the same work on 1, 2, … processes: an honest speed-up table, or the reason why there is none."""
+    """Measure the same work on 1, 2, … processes and print a speed-up table.
+
+    If the runs did not do the same work, it prints the reason instead of a table, and the exit code is 1.
+    """
     require_torch()
     counts = parse_process_counts(nproc_per_node)
-    order = turns(counts, repeats)
+    order = trials(counts, repeats)
     options = training_from(context)
     jobs = {
         turn: workload_job(
@@ -52,7 +59,7 @@ def scale(
         for turn in order
     }
     here = Machine.here()
-    study = measure(order, jobs.__getitem__, TurnLines())
+    study = measure(order, jobs.__getitem__, TrialLines())
     made = report(study, here)
     path = write(made, study.folder)
     if as_json:
@@ -63,10 +70,10 @@ def scale(
     raise typer.Exit(0 if made.comparable else 1)
 
 
-class TurnLines(LineView):
-    """A line per run on stderr; of what the ranks print, only their errors: a table is to come."""
+class TrialLines(LineView):
+    """A line per run on stderr; of the ranks' output only stderr."""
 
-    def begins(self, number: int, total: int, turn: Turn) -> None:
+    def begins(self, number: int, total: int, turn: Trial) -> None:
         what = f"repeat {turn.repeat}" if turn.repeat else "warm-up"
         print(f"run {number} of {total}: {count_of(turn.processes)}, {what} …", file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""``rankup status``: how runs stand, those that were submitted by one question to the scheduler."""
+"""``rankup status``: the status of runs, from one query to each scheduler."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from typing import Annotated
 
 import typer
 
+from rankup.batch.queue import STATUS_PATIENCE_S, query_statuses
+from rankup.batch.status import RunStatus
+from rankup.batch.store import SubmittedRun, all_runs, find
 from rankup.cli import console
 from rankup.cli.options import JsonOption
-from rankup.cli.runs import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, shown
+from rankup.cli.run_targets import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, shown
 from rankup.core.units import duration
-from rankup.jobs.queue import STATUS_PATIENCE_S, survey
-from rankup.jobs.standing import Standing
-from rankup.jobs.submitted import Submitted, all_runs, find
-from rankup.schedulers.base import State
+from rankup.schedulers.base import JobState
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 _RECENT = 10
-_COLOURS = {State.RUNNING: "green", State.PENDING: "yellow", State.FAILED: "red"}
+_COLOURS = {JobState.RUNNING: "green", JobState.PENDING: "yellow", JobState.FAILED: "red"}
 
 
 @app.command()
 def status(
     target: TargetArgument = "",
-    every: Annotated[bool, typer.Option("--all", help="also those that ended long ago")] = False,
+    every: Annotated[bool, typer.Option("--all", help="also runs that ended long ago")] = False,
     timeout: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="how long to wait for the scheduler")
+        float, typer.Option(min=0.1, metavar="SECONDS", help="wait at most so long for the scheduler")
     ] = STATUS_PATIENCE_S,
     runs_root: RunsRootOption = RUNS_ROOT,
     as_json: JsonOption = False,
 ) -> None:
-    """One run in detail, or a line for each: all that wait or run, and the latest ten that have ended.
+    """Show one run in detail, or all runs that wait or run and the last ten that ended.
 
-    A scheduler that does not answer is an error, after what the run directories say.
+    If the scheduler does not answer, it shows what the run directories tell, then an error; the exit code is 1.
     """
     jobs = [find(target, runs_root)] if target else all_runs(runs_root)
-    standings, silent = survey(jobs, timeout)
+    standings, silent = query_statuses(jobs, timeout)
     runs = list(zip(jobs, standings, strict=True))
     if not target and not every:
         ended = [run for run in runs if run[1].state.ended]
@@ -47,16 +47,16 @@ def status(
     elif runs:
         print("\n".join(_table(runs)))
     else:
-        print(f"no runs found in {runs_root}")
+        print(f"no runs in {runs_root}")
     for error in silent:
         if not as_json:
             console.draw_error(error)
         raise typer.Exit(error.exit_code)
 
 
-def _table(runs: list[tuple[Submitted, Standing]]) -> list[str]:
+def _table(runs: list[tuple[SubmittedRun, RunStatus]]) -> list[str]:
     rows = [_row(job, standing) for job, standing in runs]
-    head = ("job", "name", "state", "time", "where or why", "run directory")
+    head = ("job", "name", "state", "time", "nodes or reason", "run directory")
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(5)]
     lines = []
     for row, state in zip((head, *rows), (None, *(s.state for _, s in runs)), strict=True):
@@ -67,12 +67,12 @@ def _table(runs: list[tuple[Submitted, Standing]]) -> list[str]:
     return lines
 
 
-def _row(job: Submitted, s: Standing) -> tuple[str, ...]:
+def _row(job: SubmittedRun, s: RunStatus) -> tuple[str, ...]:
     ident = "local" if job.scheduler == "run" else s.id
     return ident, job.spec.name, s.word, _time(s), _where_or_why(s), shown(job.run.path)
 
 
-def _details(job: Submitted, standing: Standing) -> list[str]:
+def _details(job: SubmittedRun, standing: RunStatus) -> list[str]:
     traces = standing.traces
     facts = {
         "task": "" if job.task is None else str(job.task),
@@ -93,10 +93,10 @@ def _details(job: Submitted, standing: Standing) -> list[str]:
     return lines
 
 
-def _where_or_why(standing: Standing) -> str:
-    """The nodes of a job that works; of all others, why they do not."""
+def _where_or_why(standing: RunStatus) -> str:
+    """The nodes of a running job; of any other, the reason of its state."""
     return standing.reason if standing.suspended else standing.nodes or standing.reason
 
 
-def _time(standing: Standing) -> str:
+def _time(standing: RunStatus) -> str:
     return "" if standing.elapsed is None else duration(standing.elapsed)

@@ -1,4 +1,4 @@
-"""``rankup submit``: a job to the scheduler of the site, or a shell on the same resources."""
+"""``rankup submit``: submit a job to the scheduler of the site, or open a shell on the same resources."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
+from rankup.batch.follow import JobLog
+from rankup.batch.store import SubmittedRun
+from rankup.batch.submit import plan, submit
 from rankup.cli import console
 from rankup.cli.findings import draw_findings, refuse_errors
 from rankup.cli.interactive import become_a_shell
 from rankup.cli.job_options import SCRIPT_LAST, explain, job_options, resolved_from
 from rankup.cli.options import JsonOption
-from rankup.cli.runs import follow_to_end, shown
+from rankup.cli.run_targets import follow_to_end, shown
 from rankup.core import shell
-from rankup.jobs.follow import Log
-from rankup.jobs.submit import plan, submit
-from rankup.jobs.submitted import Submitted
-from rankup.spec.advice import advise
-from rankup.spec.resolved import Resolved
+from rankup.resolve.advice import advise
+from rankup.resolve.resolved import Resolved
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -27,15 +27,20 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @job_options
 def submit_command(
     context: typer.Context,
-    follow: Annotated[bool, typer.Option("--follow", help="show the log until the job has ended")] = False,
-    interactive: Annotated[bool, typer.Option("--interactive", help="a shell on the same resources")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be submitted, and how")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="submit in spite of what is wrong with the job")
+    follow: Annotated[bool, typer.Option("--follow", help="print the log until the job has ended")] = False,
+    interactive: Annotated[
+        bool, typer.Option("--interactive", help="open a shell on the same resources")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="print the script and the submit command, submit nothing")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="submit in spite of errors in the job")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Submit a job; what follows the script is the script's. Ends with 1 where the job would surely fail."""
+    """Submit a job to SLURM or PBS. Arguments after the script belong to the script.
+
+    Errors in the job are reported before it is submitted; the exit code is then 1.
+    """
     resolved = resolved_from(context)
     if context.params["explain_config"]:
         print(explain(resolved))
@@ -57,7 +62,7 @@ def submit_command(
         _show_submitted(job)
     code = 0
     if follow:
-        code, standing = follow_to_end(job, Log(job), to_stderr=as_json)
+        code, standing = follow_to_end(job, JobLog(job), to_stderr=as_json)
         answer |= {**(standing.as_dict() if standing else {}), "code": code}
     if as_json:
         console.print_json(answer)
@@ -71,15 +76,15 @@ def _show_plan(resolved: Resolved, answer: dict[str, Any], as_json: bool) -> Non
         console.print_json({**answer, "script": text, "commands": commands})
         return
     print(text)
-    print("# would be submitted by:", *commands, sep="\n#   ")
+    print("# submit command:", *commands, sep="\n#   ")
 
 
-def _show_submitted(job: Submitted) -> None:
+def _show_submitted(job: SubmittedRun) -> None:
     first, *later = job.ids()
     path = shown(job.run.path)
     print(f"job {first} submitted ({job.site})")
     if later:
-        print(f"  successors     {' '.join(later)}: each goes on where the one before it ran out of time")
+        print(f"  successors     {' '.join(later)}: each continues after the time limit of the one before")
     print(f"  run directory  {path}")
     print(f"  follow         rankup logs -f {path}")
     print(f"  cancel         rankup cancel {path}")

@@ -1,0 +1,169 @@
+"""Submits a job: writes the run directory, then calls the scheduler. If that fails, nothing is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from rankup.batch.store import SubmittedRun, find
+from rankup.core import shell
+from rankup.core.arrays import indices, task_folder
+from rankup.core.files import make_folder, write_atomic
+from rankup.core.rundir import RunDir
+from rankup.errors import RankupError
+from rankup.resolve.job_toml import job_toml
+from rankup.resolve.resolved import Resolved
+from rankup.schedulers.base import Scheduler, scheduler_named
+from rankup.script.render import MOST_SUCCESSORS, render
+from rankup.spec.jobspec import JobSpec
+
+_SUBMIT_TIMEOUT_S = 120
+
+
+def submit(resolved: Resolved, *, env: Mapping[str, str]) -> SubmittedRun:
+    """Give the job to its scheduler. ``env`` is the caller's environment, where the secrets' values are.
+
+    Raises ``RankupError`` if the scheduler refuses, and removes the run directory. If the scheduler does not answer,
+    the directory stays, with a marker that ends the job if it starts.
+    """
+    check_folder(resolved.spec.folder)
+    run = RunDir.create(resolved.spec.runs_root, resolved.spec.name)
+    try:
+        write_files(resolved, run, env)
+        return hand_over(resolved, run, env)
+    except SubmitUnclear as unknown:
+        disown(run, resolved.spec)
+        raise unknown.error from None
+    except BaseException:
+        shutil.rmtree(run.path)
+        with contextlib.suppress(OSError):  # there are other runs of this name
+            run.path.parent.rmdir()
+        raise
+
+
+class SubmitUnclear(Exception):
+    """The scheduler did not answer a submit: the job may be in the queue, with an unknown id."""
+
+    def __init__(self, error: RankupError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def disown(run: RunDir, spec: JobSpec) -> None:
+    """If the job with the unknown id starts, its script finds this marker and ends. So the directory stays."""
+    for folder in [task_folder(run.path, index) for index in indices(spec.array)] or [run.path]:
+        (folder / "CANCELLED").touch(mode=0o600)
+    (run.path / "secrets.env").unlink(missing_ok=True)
+
+
+def check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        raise RankupError(
+            "no-such-folder",
+            f"the job's folder {str(folder)!r} does not exist",
+            hint="submit from a directory that all nodes of the cluster see",
+        )
+
+
+def write_files(resolved: Resolved, run: RunDir, env: Mapping[str, str]) -> None:
+    """Write job.toml, job.sh, secrets.env and the tasks' folders, readable by their owner only."""
+    spec = resolved.spec
+    write_atomic(run.path / "job.toml", job_toml(resolved), mode=0o600)
+    write_atomic(run.path / "job.sh", render(spec, resolved.site, run.path), mode=0o700)
+    if spec.secrets:
+        lines = [f"export {name}={shell.quote([env[name]])}\n" for name in spec.secrets]
+        write_atomic(run.path / "secrets.env", os.fsencode("".join(lines)), mode=0o600)
+    for index in indices(spec.array):
+        folder = task_folder(run.path, index)
+        for path in (folder, folder / "logs", folder / "records"):
+            make_folder(path, mode=0o700, purpose="task's directory")
+
+
+def hand_over(resolved: Resolved, run: RunDir, env: Mapping[str, str]) -> SubmittedRun:
+    """Submit the job, and successors if they must be submitted now; their ids go to the file ``jobs``."""
+    spec, site = resolved.spec, resolved.site
+    scheduler = scheduler_named(site.scheduler)
+    spec = spec.model_copy(update={"after": tuple(_newest(job, spec.runs_root) for job in spec.after)})
+    script = run.path / "job.sh"
+    ids: list[str] = []
+    try:
+        ids.append(_ask(scheduler, scheduler.submit_command(script, spec, site), resolved, env))
+        for _ in range(successors(resolved)):
+            command = scheduler.successor_command(script, spec, site, ids[-1])
+            ids.append(_ask(scheduler, command, resolved, env))
+        # Appended, not replaced: the job may have begun already, and writes its successor's id there too.
+        with (run.path / "jobs").open("a") as file:
+            file.write("".join(f"{ident}\n" for ident in ids))
+    except BaseException:
+        if ids:
+            shell.run(scheduler.cancel_command(ids), env=scheduler.clean(env))
+        raise
+    return SubmittedRun(run, spec, site.scheduler, site.name)
+
+
+def plan(resolved: Resolved) -> tuple[str, list[list[str]]]:
+    """(the script, the commands) that ``submit`` would write and run, with placeholders for the ids."""
+    spec, site = resolved.spec, resolved.site
+    check_folder(spec.folder)
+    script = spec.runs_root / spec.name / "RUN" / "job.sh"
+    scheduler = scheduler_named(site.scheduler)
+    commands = [scheduler.submit_command(script, spec, site)]
+    commands += [
+        scheduler.successor_command(script, spec, site, "JOB" if i == 0 else f"SUCCESSOR-{i}")
+        for i in range(successors(resolved))
+    ]
+    return render(spec, site, script.parent), commands
+
+
+def successors(resolved: Resolved) -> int:
+    """How many jobs are submitted after the first one, if its nodes may not submit successors themselves."""
+    spec, site = resolved.spec, resolved.site
+    if site.scheduler != "pbs" or site.pbs.nodes_may_submit or spec.array:
+        return 0
+    return min(spec.max_requeues, MOST_SUCCESSORS)
+
+
+def _newest(job: str, runs_root: Path) -> str:
+    """The current job of the run of ``job``: on PBS a successor has another id."""
+    try:
+        ids: tuple[str, ...] = () if "[" in job else find(job, runs_root).ids()
+    except RankupError:  # not of a run below ``runs_root``
+        return job
+    numbers = [ident.partition(".")[0] for ident in ids]
+    return ids[-1] if job.partition(".")[0] in numbers else job
+
+
+def _ask(scheduler: Scheduler, command: list[str], resolved: Resolved, env: Mapping[str, str]) -> str:
+    try:
+        done = shell.run(
+            command, env=scheduler.clean(env), cwd=resolved.spec.folder, timeout=_SUBMIT_TIMEOUT_S
+        )
+    except KeyboardInterrupt:
+        raise SubmitUnclear(_unknown(command, "interrupted")) from None
+    try:
+        return scheduler.read_submit(done, resolved.spec)
+    except RankupError as error:
+        if error.code == "no-job-id" or _NO_ANSWER.search(error.context):
+            raise SubmitUnclear(_unknown(command, error.context)) from error
+        raise
+
+
+# Messages after which the job may have been accepted: SLURM's client gives up before the controller does.
+_NO_ANSWER = re.compile(
+    r"no answer within|timed out|Zero Bytes were transmitted|Message (receive|send) failure|End of File",
+    re.IGNORECASE,
+)
+
+
+def _unknown(command: list[str], why: str) -> RankupError:
+    return RankupError(
+        "maybe-submitted",
+        f"{command[0]} did not answer; the job may be in the queue",
+        context=why,
+        hint="submit again; `squeue --me` or `qstat -u $USER` shows the first job, which ends at once if it starts",
+        exit_code=1,
+    )

@@ -1,0 +1,211 @@
+"""The attempts of a run of ``rankup run``: does the last one live, how did it end, and how does another one begin?
+
+``attempts`` in the run directory has a line for each start: number, the process that started it (``PID.START@HOST``),
+epoch seconds, host. So a run that was not submitted is looked at, cancelled and resumed as one that was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from rankup.core.files import locked
+from rankup.core.rundir import RunDir
+from rankup.core.toml_file import read_toml
+from rankup.errors import RankupError
+from rankup.run.failure import ATTEMPT
+from rankup.run.job import LocalJob
+from rankup.run.job_files import FLAG_OF
+from rankup.run.markers import RESET_MARKERS, Markers, read_markers
+from rankup.schedulers.local.process import elsewhere, find
+from rankup.snapshots.layout import Entry, entries, trainings
+
+ATTEMPTS = "attempts"
+# What an attempt leaves and the next one must not find; snapshots, records and logs go on.
+_OF_ONE_ATTEMPT = (*RESET_MARKERS, "error.json", "listening", "init-file")
+# Fields of a LocalJob that a later attempt inherits, and the names by which they are asked for.
+_FLAGS = {
+    "command": "command",
+    "nproc": "nproc_per_node",
+    "max_restarts": "max_restarts",
+    "nnodes": "nnodes",
+    "node_rank": "node_rank",
+    "endpoint": "rdzv_endpoint",
+    "threads": "threads",
+}
+
+
+def attempts(run: RunDir) -> list[list[str]]:
+    """The words of each line of ``attempts``."""
+    try:
+        lines = (run.path / ATTEMPTS).read_text().splitlines()
+    except OSError:
+        return []
+    return [line.split() for line in lines]
+
+
+def living_process(run: RunDir) -> str:
+    """The process of the run's last attempt, if it has not ended; it may be one of another machine. "" if it has."""
+    if read_markers(run.path).final:
+        return ""
+    last = next((words[1] for words in reversed(attempts(run)) if len(words) > 1), "")
+    return last if last and (elsewhere(last) or find(last)) else ""
+
+
+def end_reason(run: RunDir, traces: Markers) -> str:
+    """In a line, how the last attempt of a run ended that is not done."""
+    if traces.outcome == "requeue":
+        return "asked to stop, and saved"
+    if traces.exit_code is None:
+        return "cancelled" if traces.outcome == "cancelled" else "killed, or its machine went down"
+    if traces.exit_code > 128:
+        return f"ended by {signal.Signals(traces.exit_code - 128).name}"
+    try:
+        said = json.loads((run.path / "outcome.json").read_text()).get("message", "")
+    except (OSError, ValueError):
+        said = ""
+    return said or f"exit code {traces.exit_code}"
+
+
+def newest_snapshot(run: RunDir) -> Entry | None:
+    """The snapshot that was saved last, of any training of the run; it is not verified here."""
+    try:
+        found = [ours[-1] for root in trainings(run.path / "snapshots") if (ours := entries(root))]
+        return max(found, key=lambda entry: entry.path.stat().st_mtime_ns, default=None)
+    except OSError:  # deleted meanwhile
+        return None
+
+
+def job_of(run: RunDir) -> LocalJob:
+    """The job with the options that the run was started with. Options that were not given stay at their defaults."""
+    job, origin = table(run.path, "job"), table(run.path, "origin")
+
+    def given(key: str) -> Any:
+        return job.get(key) if origin.get(key) == "flag" else None
+
+    return LocalJob(
+        command=tuple(map(str, job.get("command", ()))),
+        name=str(job["name"]),
+        nproc=given("nproc_per_node"),
+        max_restarts=given("max_restarts") or 0,
+        nnodes=given("nnodes"),
+        node_rank=given("node_rank"),
+        endpoint=given("rdzv_endpoint"),
+        threads=given("threads_per_process"),
+        runs_root=run.path.parents[1],
+        resume=run.path,
+        origin={FLAG_OF.get(key, key): "flag" for key, whence in origin.items() if whence == "flag"},
+    )
+
+
+def folder_of(run: RunDir) -> Path:
+    """Where the run's command was started: its paths are meant from there."""
+    folder = Path(str(table(run.path, "job").get("folder", "")))
+    if not folder.is_dir():
+        raise RankupError(
+            "no-such-folder",
+            f"the run was started in {str(folder)!r}, which is not there",
+            context=str(run.path / "job.toml"),
+            hint="name the script: rankup run --resume RUN script.py …",
+        )
+    return folder
+
+
+def begin_attempt(job: LocalJob, name: str) -> RunDir:
+    """The directory of a new run, or that of ``job.resume`` ready for another attempt; the attempt is noted in it."""
+    run = RunDir.create(job.runs_root, name) if job.resume is None else RunDir(job.resume.absolute())
+    try:
+        with locked(run.path / ATTEMPTS):
+            if job.resume is not None:
+                _check_over(run)
+                _clear(run)
+            _note(run)
+    except OSError as error:
+        if job.resume is None:
+            shutil.rmtree(run.path, ignore_errors=True)
+        raise unwritable_error(run, error) from error
+    return run
+
+
+def unwritable_error(run: RunDir, error: OSError) -> RankupError:
+    return RankupError(
+        "unwritable-directory",
+        f"cannot write to the run directory: {error.strerror}",
+        context=str(run.path),
+        hint="make room there, or choose another place: --runs-root DIR",
+    )
+
+
+def _check_over(run: RunDir) -> None:
+    if owner := living_process(run):
+        where = elsewhere(owner)
+        raise RankupError(
+            "still-running",
+            f"the run is not over: process {owner.partition('.')[0]}"
+            + (f" on {where}" if where else "")
+            + " has it",
+            context=str(run.path),
+            hint=f"wait for its end, or first: rankup cancel {run.path}",
+        )
+    if run.outcome() == "done":
+        raise RankupError(
+            "already-done",
+            "the run is done: there is nothing to resume",
+            context=str(run.path),
+            hint="leave --resume out to run it again from the beginning",
+        )
+
+
+def _clear(run: RunDir) -> None:
+    for name in _OF_ONE_ATTEMPT:
+        (run.path / name).unlink(missing_ok=True)
+    for path in (*run.path.glob("node-*.json"), *run.path.glob("trained-alone-*")):
+        path.unlink()
+    shutil.rmtree(run.path / "agents", ignore_errors=True)
+    number = read_markers(run.path).attempts + 1
+    line = f"{ATTEMPT} {number}, {time.strftime('%Y-%m-%d %H:%M:%S')} {'=' * 20}\n"
+    for pattern in ("*.out", "*.err", "job.log"):
+        for path in run.logs.glob(pattern):
+            with path.open("ab") as file:
+                file.write(line.encode())
+
+
+def _note(run: RunDir) -> None:
+    with (run.path / ATTEMPTS).open("a+") as file:
+        file.seek(0)
+        number = len(file.read().splitlines()) + 1
+        host, pid = socket.gethostname(), os.getpid()
+        started = int(psutil.Process().create_time())
+        file.write(f"{number} {pid}.{started}@{host} {int(time.time())} {host}\n")
+
+
+def table(path: Path, name: str) -> dict[str, Any]:
+    table = read_toml(path / "job.toml", "job file").get(name)
+    if not isinstance(table, dict):
+        raise RankupError(
+            "bad-job-file",
+            "the run's job.toml is not as it was written",
+            context=str(path / "job.toml"),
+            hint="name the script: rankup run --resume RUN script.py …",
+        )
+    return table
+
+
+def with_earlier_options(before: LocalJob, asked: LocalJob) -> LocalJob:
+    """``asked`` as another attempt of the run of ``before``: options that are not given are those of ``before``."""
+    kept = {field: getattr(before, field) for field, flag in _FLAGS.items() if flag not in asked.origin}
+    if asked.command:
+        kept.pop("command", None)
+    origin = {**before.origin, **asked.origin}
+    return replace(
+        asked, **kept, runs_root=before.runs_root, resume=before.resume, name=before.name, origin=origin
+    )

@@ -1,0 +1,222 @@
+"""Nodes that were started one by one find each other and compare notes, before torchrun takes the port.
+
+torchrun waits ten minutes for a node that does not come, and a wrong ``--nnodes`` or two equal node ranks end in
+the same silence. Here node 0 listens on the endpoint for a moment, hears from every other node, and answers all of
+them: with what they share, or with what is wrong. It listens on the endpoint's own address and on no other.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rankup.errors import RankupError
+from rankup.run.disagreement import (
+    NodeInfo,
+    cannot_bind,
+    differences,
+    endpoint_text,
+    node_lost,
+    nodes_missing,
+    problem_with,
+)
+from rankup.run.wire import receive, send
+
+_PATIENCE = 5.0  # seconds for one connection to say what it has to say
+_LINGER = 3.0  # seconds in which node 0 tells late nodes that something is wrong
+_REMIND = 10.0  # seconds between two notes that we are waiting
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What all nodes know afterwards: the run's id, and how many processes each node has, by node rank."""
+
+    run_id: str
+    nproc: tuple[int, ...]
+    notes: tuple[str, ...] = field(default=())
+
+
+def host(
+    me: NodeInfo,
+    endpoint: tuple[str, int],
+    run_id: str,
+    timeout: float,
+    note: Note,
+    check: Callable[[], None],
+) -> Agreement:
+    """Node 0's side. ``check`` is called while waiting and may raise."""
+    deadline = time.monotonic() + timeout
+    where = endpoint_text(endpoint)
+    joined: dict[int, NodeInfo] = {0: me}
+    lines: dict[int, socket.socket] = {}  # node rank → the connection that it waits at
+    with ExitStack() as stack:
+        listener = stack.enter_context(_listen(me, endpoint, check))
+        waiting = _Reminder(note)
+        while len(joined) < me.nnodes:
+            check()
+            for rank in [rank for rank, line in lines.items() if _hung_up(line)]:
+                del joined[rank], lines[rank]  # it was stopped, and may come again
+            missing = [rank for rank in range(me.nnodes) if rank not in joined]
+            if time.monotonic() > deadline:
+                raise _told(lines.values(), nodes_missing(missing, me.nnodes, timeout, where))
+            waiting.remind(f"waiting for node {', '.join(map(str, missing))} of {me.nnodes} at {where}")
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:
+                continue
+            stack.enter_context(connection)
+            hello = _hello(receive(connection, time.monotonic() + _PATIENCE, check))
+            if hello is None:
+                connection.close()  # a port scanner, or a node that gave up
+                continue
+            problem = problem_with(hello, joined)
+            if problem is not None:
+                told = [*lines.values(), connection]
+                _tell_latecomers(listener, me.nnodes - 1 - len(told), problem)
+                raise _told(told, problem)
+            joined[hello.node_rank], lines[hello.node_rank] = hello, connection
+        agreement = Agreement(
+            run_id, tuple(joined[rank].nproc for rank in range(me.nnodes)), tuple(differences(joined))
+        )
+        for rank, line in lines.items():
+            try:
+                send(line, {"agreement": asdict(agreement)})
+            except OSError as error:
+                raise _told(lines.values(), node_lost(joined[rank], error)) from error
+        _wait_until_closed(lines.values(), check)
+    return agreement
+
+
+def join(
+    me: NodeInfo, endpoint: tuple[str, int], timeout: float, note: Note, check: Callable[[], None]
+) -> Agreement:
+    """Every other node's side."""
+    deadline = time.monotonic() + timeout
+    waiting = _Reminder(note)
+    while time.monotonic() < deadline:
+        check()
+        # Once it has heard of us, node 0 is the one who says when to give up.
+        answer = _ask(me, endpoint, time.monotonic() + timeout + _PATIENCE, check)
+        if answer is not None:
+            return _understood(answer)
+        waiting.remind(f"waiting for node 0 at {endpoint_text(endpoint)}")
+        time.sleep(0.2)
+    raise RankupError(
+        "nodes-missing",
+        f"node 0 did not answer at {endpoint_text(endpoint)} within {timeout:g} s",
+        context=f"this is node {me.node_rank} of {me.nnodes}, on {me.host}",
+        hint="start --node-rank 0 on that machine, and see that no firewall closes the port",
+        exit_code=1,
+    )
+
+
+def _listen(me: NodeInfo, endpoint: tuple[str, int], check: Callable[[], None]) -> socket.socket:
+    family, kind, _, _, address = _addresses(endpoint)[0]
+    listener = socket.socket(family, kind)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
+        listener.settimeout(0.2)
+    except OSError as error:
+        listener.close()
+        # If another node 0 has the endpoint, both sides should hear of it.
+        answer = _ask(me, endpoint, time.monotonic() + _PATIENCE, check)
+        if answer is not None:
+            _understood(answer)
+        raise cannot_bind(endpoint, error, me.host) from error
+    return listener
+
+
+def _hello(message: dict[str, Any] | None) -> NodeInfo | None:
+    try:
+        return NodeInfo(**message["hello"]) if message is not None else None
+    except (KeyError, TypeError):
+        return None
+
+
+def _told(others: Iterable[socket.socket], error: RankupError) -> RankupError:
+    """``error``, after every node that is connected has heard of it."""
+    for connection in others:
+        with suppress(OSError):
+            send(connection, {"error": error.as_dict()})
+    _wait_until_closed(others, lambda: None)
+    return error
+
+
+def _tell_latecomers(listener: socket.socket, count: int, error: RankupError) -> None:
+    """Nodes that were started at the same time, but ask only now: else they would wait for us until they give up."""
+    deadline = time.monotonic() + _LINGER
+    while count > 0 and time.monotonic() < deadline:
+        with suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                if _hello(receive(connection, deadline, lambda: None)) is not None:
+                    send(connection, {"error": error.as_dict()})
+                    _wait_until_closed([connection], lambda: None)
+                    count -= 1
+
+
+def _wait_until_closed(others: Iterable[socket.socket], check: Callable[[], None]) -> None:
+    """The side that closes first keeps the port busy for a minute: let that be the others."""
+    for connection in others:
+        receive(connection, time.monotonic() + _PATIENCE, check)
+
+
+def _hung_up(line: socket.socket) -> bool:
+    """Whether the other side has closed; it says nothing while it waits."""
+    try:
+        return line.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except (BlockingIOError, TimeoutError):
+        return False
+    except OSError:
+        return True
+
+
+def _ask(
+    me: NodeInfo, endpoint: tuple[str, int], deadline: float, check: Callable[[], None]
+) -> dict[str, Any] | None:
+    _addresses(endpoint)  # a name that does not exist is an error now, not a reason to wait
+    try:
+        with socket.create_connection(endpoint, timeout=_PATIENCE) as connection:
+            send(connection, {"hello": asdict(me)})
+            return receive(connection, deadline, check)
+    except OSError:
+        return None
+
+
+def _understood(answer: dict[str, Any]) -> Agreement:
+    if "error" in answer:
+        raise RankupError.from_dict(answer["error"])
+    a = answer["agreement"]
+    return Agreement(a["run_id"], tuple(a["nproc"]), tuple(a["notes"]))
+
+
+def _addresses(endpoint: tuple[str, int]) -> list[Any]:
+    try:
+        return socket.getaddrinfo(*endpoint, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise RankupError(
+            "unknown-host",
+            f"there is no host {endpoint[0]!r}: {error.strerror}",
+            context="--rdzv-endpoint",
+            hint="give the machine's address instead of its name",
+        ) from error
+
+
+class _Reminder:
+    """Says that we are waiting: when we begin to, and then every ten seconds."""
+
+    def __init__(self, note: Note) -> None:
+        self._note, self._next = note, time.monotonic()
+
+    def remind(self, text: str) -> None:
+        if time.monotonic() >= self._next:
+            self._note(text)
+            self._next = time.monotonic() + _REMIND

@@ -1,0 +1,229 @@
+"""This node's processes: start them, watch them, and see to it that none is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import IO
+
+from rankup.core import shell
+from rankup.core.rundir import RunDir
+from rankup.launchers.base import Launch, launcher_named
+from rankup.run import rank as rank_guard
+from rankup.run import separate_models
+from rankup.run.environment import INIT_FILE, for_processes
+from rankup.run.failure import Exit, Logs, first_failure, left_early
+from rankup.run.interrupts import Interrupts
+from rankup.run.job import LocalJob, View
+from rankup.run.logs import Output
+from rankup.run.process_cleanup import kill_processes, new_process_mark
+from rankup.run.resolve import Resolved
+from rankup.run.terminal import TerminalOutput
+
+POLL = 0.05  # seconds
+# How long ranks may go on after one of them has failed, or after an interrupt: enough for a handler to write
+# a few words, and well under the ten seconds after which people press Ctrl-C again.
+GRACE = 2.0
+# How long ranks that listen may take to save, before whoever sent us SIGTERM loses patience: SLURM waits 30 seconds.
+SAVING = 25.0
+
+
+@dataclass(frozen=True)
+class NodeOutcome:
+    """How this node's processes ended; ``code`` is the launcher's, ``failure`` the rank that failed first.
+
+    ``left_early`` are the ranks that had ended with 0 before, if the failure is a consequence of that. ``logs``: where
+    the ranks' output is; its ``spare`` is there only if the run directory could not take all of it.
+    """
+
+    code: int
+    failure: Exit | None
+    restarts: int
+    launcher_log: Path
+    logs: Logs
+    left_early: Sequence[int] = ()
+
+
+def run_node(
+    job: LocalJob,
+    resolved: Resolved,
+    run: RunDir,
+    run_id: str,
+    interrupts: Interrupts,
+    view: View,
+    *,
+    debug: bool,
+) -> NodeOutcome:
+    """Run this node's share to its end; nothing of it is alive afterwards."""
+    mark = new_process_mark(os.environ)
+    env = for_processes(os.environ, job.env, resolved, run, mark)
+    on_terminal = job.terminal and resolved.launcher == "single"
+    suffix = f"-node-{resolved.node_rank}" if resolved.nnodes > 1 else ""
+    log = run.logs / f"torchrun{suffix}.err"
+    events = run.logs / f"events{suffix}.jsonl"
+    output: Output | TerminalOutput
+    spare = None
+    if on_terminal:
+        output = TerminalOutput(run.logs)
+        process = output.start(resolved.argv, env)
+    else:
+        # On this machine's own disk; a rank makes it that needs it.
+        spare = Path(tempfile.gettempdir(), f"rankup-{secrets.token_hex(8)}")
+        output = Output(
+            run.logs,
+            events,
+            view,
+            spare=spare,
+            alone=resolved.nproc * resolved.nnodes == 1,
+            chatter=log if debug else None,
+        )
+        process = _start(job, resolved, run, run_id, events, spare, log, env)
+    watch = _Watch(process, output, interrupts, resolved, mark)
+    try:
+        code = watch.until_end(run, view)
+    finally:
+        kill_processes(mark)
+        process.wait()
+        output.finish()
+        with contextlib.suppress(OSError):
+            Path(env[INIT_FILE]).unlink()
+    watch.say_who_trains_alone(run, view, ended=True)
+    logs = Logs(run.logs, spare if spare is not None and spare.exists() else None)
+    failure = first_failure(output.exits, logs)
+    early = left_early(output.exits, failure, logs) if failure else []
+    return NodeOutcome(code, failure, output.restarts, log, logs, early)
+
+
+def _start(
+    job: LocalJob,
+    resolved: Resolved,
+    run: RunDir,
+    run_id: str,
+    events: Path,
+    spare: Path,
+    log: Path,
+    env: Mapping[str, str],
+) -> shell.Process[bytes]:
+    guard = (job.python, "-I", "-S", str(Path(rank_guard.__file__)), str(run.logs), str(events), str(spare))
+    launch = Launch(
+        command=(*guard, *resolved.argv),
+        python=job.python,
+        nproc=resolved.nproc,
+        nnodes=resolved.nnodes,
+        node_rank=resolved.node_rank,
+        max_restarts=resolved.max_restarts,
+        endpoint=resolved.endpoint,
+        run_id=run_id,
+    )
+    tokens = launcher_named(resolved.launcher)(launch)
+    with _opened(log) as chatter:
+        # A session of its own: the terminal's Ctrl-C then reaches us alone, and we pass it on once.
+        stdin = None if resolved.launcher == "single" else shell.DEVNULL
+        return shell.start(
+            tokens,
+            env=env,
+            stdin=stdin,
+            stdout=chatter,
+            stderr=chatter,
+            new_session=True,
+            die_with_parent=True,
+        )
+
+
+def _opened(log: Path) -> IO[bytes]:
+    try:
+        return log.open("ab")
+    except OSError:  # a full disk, or the run directory is gone already
+        return Path(os.devnull).open("ab")
+
+
+class _Watch:
+    """The loop that watches one launcher process."""
+
+    def __init__(
+        self,
+        process: shell.Process[bytes],
+        output: Output | TerminalOutput,
+        interrupts: Interrupts,
+        resolved: Resolved,
+        mark: str,
+    ) -> None:
+        self._process, self._output, self._interrupts = process, output, interrupts
+        self._resolved, self._mark = resolved, mark
+        self._deadline: float | None = None  # after an interrupt
+        self._said_alone = False
+        self._failed_at: dict[int, float] = {}  # attempt → when it was seen to fail
+
+    def until_end(self, run: RunDir, view: View) -> int:
+        ticks = 0
+        began = time.monotonic()
+        while self._process.poll() is None:
+            self._output.poll()
+            if ticks % 2 == 0:
+                view.tick(run)
+            ticks += 1
+            if not self._said_alone and time.monotonic() > began + separate_models.EARLY:
+                self.say_who_trains_alone(run, view, ended=False)
+            self._heed_interrupts(run, time.monotonic())
+            self._heed_failures(time.monotonic())
+            self._output.wait(POLL)
+        self._output.poll()
+        view.tick(run)
+        return self._process.returncode
+
+    def say_who_trains_alone(self, run: RunDir, view: View, *, ended: bool) -> None:
+        self._said_alone = True
+        said = (
+            separate_models.count_separate_models(run, ended=ended) if self._resolved.node_rank == 0 else ""
+        )
+        if said and self._interrupts.first is None:
+            view.line(None, "err", said)
+
+    def _heed_interrupts(self, run: RunDir, now: float) -> None:
+        signum = self._interrupts.first
+        if signum is None:
+            return
+        if self._interrupts.count > 1:
+            kill_processes(self._mark)
+        elif self._deadline is None:
+            self._output.muted = True
+            saves = signum == signal.SIGTERM and run.listening.exists()
+            self._deadline = now + (SAVING if saves else GRACE)
+            # A Ctrl-C comes from the terminal, which has sent it to the process as well; `rankup cancel` has not.
+            typed = signum == signal.SIGINT and not (run.path / "CANCELLED").exists()
+            if isinstance(self._output, TerminalOutput) and typed:
+                self._deadline = inf
+            else:
+                self._pass_on(signum)
+        elif now > self._deadline:
+            kill_processes(self._mark)
+
+    def _pass_on(self, signum: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if isinstance(self._output, TerminalOutput):
+                self._process.send_signal(signum)
+            elif self._resolved.launcher == "single":
+                os.killpg(self._process.pid, signum)
+            else:
+                self._process.send_signal(signum)  # torchrun passes it on to its ranks
+
+    def _heed_failures(self, now: float) -> None:
+        """A launcher may wait half a minute for ranks that ignore SIGTERM: after the grace we end them."""
+        attempt = self._output.attempt
+        if not any(end.code != 0 and end.attempt == attempt for end in self._output.exits):
+            return
+        since = self._failed_at.setdefault(attempt, now)
+        if now > since + GRACE:
+            for rank in list(self._output.running):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._output.running.pop(rank), signal.SIGKILL)
+        if now > since + 2 * GRACE and self._output.restarts >= self._resolved.max_restarts:
+            kill_processes(self._mark)

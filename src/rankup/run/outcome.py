@@ -1,0 +1,185 @@
+"""From how the processes ended to a ``Result``, an outcome on disk, and the error to show."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+from rankup.core.files import write_atomic
+from rankup.core.rundir import RunDir
+from rankup.errors import RankupError
+from rankup.run.allocation import Allocation
+from rankup.run.failure import Logs, last_exception, last_lines, reason
+from rankup.run.interrupts import Interrupts
+from rankup.run.job import LocalJob, Result
+from rankup.run.node import NodeOutcome
+from rankup.run.resolve import Resolved
+
+REQUEUE_CODE = 75
+# Where in gloo's source a connection was closed, and its advice.
+_GLOO = re.compile(r"\[\S+\.cc:\d+\] |\. This is typically caused by .*")
+_WRITTEN_FOR_SRUN = re.compile(r"KeyError: '(SLURM_\w+|GPUS_PER_NODE)'")
+_CODES = {"done": 0, "requeue": REQUEUE_CODE, "failed": 1, "cancelled": 143}
+
+
+def of_node(
+    job: LocalJob, resolved: Resolved, run: RunDir, ended: NodeOutcome, interrupts: Interrupts, seconds: float
+) -> Result:
+    """How this node ended. Node 0 writes the run's outcome; an agent of an allocation leaves that to its head."""
+    failure, error = ended.failure, None
+    word, code = _word_and_code(run, ended.code, interrupts)
+    if code == 1:
+        error = _worker_error(run, ended, resolved) if failure or ended.code == 0 else _launcher_error(ended)
+    details: dict[str, Any] = {
+        "outcome": word,
+        "exit_code": code,
+        "worker_code": failure.code if failure and code else None,
+        "failed_rank": failure.rank if failure and code else None,
+        "seconds": round(seconds, 3),
+        "message": error.message if error else "",
+        "restarts": ended.restarts,
+        "nproc_per_node": resolved.nproc,
+        "nnodes": resolved.nnodes,
+    }
+    lost = _lost(run, ended.logs) if ended.logs.spare else None
+    if job.run_dir is not None:
+        # 75 would be a failed task to srun, which then kills the nodes that still write.
+        code = 0 if code == REQUEUE_CODE else code
+        reported = {**details, "time": failure.time if failure else None}
+        path = run.path / f"node-{resolved.node_rank}.json"
+        try:
+            write_atomic(path, json.dumps(reported) + "\n", mode=0o600)
+        except OSError as trouble:
+            lost = _lost(run, ended.logs, trouble)
+    elif resolved.node_rank == 0:
+        lost = write_outcome(run, word, details, ended.logs) or lost
+    worker, rank = details["worker_code"], details["failed_rank"]
+    return Result(code, run, worker, rank, seconds, error, interrupts.first, lost)
+
+
+def of_agents(
+    allocation: Allocation, run: RunDir, agents_code: int, interrupts: Interrupts, seconds: float
+) -> Result:
+    """How an allocation ended, from what its nodes reported in the run directory."""
+    word, code = _word_and_code(run, agents_code, interrupts)
+    # A report that is not here (a file system that lags, a killed agent) is no node's success.
+    reports = [json.loads(path.read_text()) for path in run.path.glob("node-*.json")]
+    failed = sorted((r for r in reports if r["failed_rank"] is not None), key=lambda r: r["time"])
+    first: Mapping[str, Any] = failed[0] if failed else {}
+    error = None
+    if code == 1:
+        error = RankupError(
+            "worker-failed" if first else "agents-failed",
+            first.get("message") or f"the run on {len(allocation.hosts)} nodes ended with code {agents_code}",
+            context=f"logs in {run.logs}",
+            exit_code=1,
+        )
+    rank, worker = first.get("failed_rank"), first.get("worker_code")
+    details = {
+        "outcome": word,
+        "exit_code": code,
+        "worker_code": worker,
+        "failed_rank": rank,
+        "seconds": round(seconds, 3),
+        "message": error.message if error else "",
+        "nnodes": len(allocation.hosts),
+        "hosts": allocation.hosts,
+    }
+    lost = write_outcome(run, word, details)
+    return Result(code, run, worker, rank, seconds, error, interrupts.first, lost)
+
+
+def write_outcome(
+    run: RunDir | None, word: str, details: Mapping[str, Any], logs: Logs | None = None
+) -> RankupError | None:
+    """Beside what a worker wrote already: its details stay where ours say nothing. No run yet: nothing.
+
+    Returns what keeps it from being written.
+    """
+    if run is None:
+        return None
+    try:
+        said = json.loads((run.path / "outcome.json").read_text())
+    except (OSError, ValueError):
+        said = {}
+    try:
+        run.write_outcome(word, {**(said if isinstance(said, dict) else {}), **details})
+        write_atomic(run.path / "exit_code", f"{details['exit_code']}\n", mode=0o600)
+    except OSError as trouble:
+        return _lost(run, logs, trouble)
+    return None
+
+
+def _lost(run: RunDir, logs: Logs | None, trouble: OSError | None = None) -> RankupError:
+    gone = not run.path.is_dir()
+    what = "was deleted while the run went on" if gone else "could not take all that was written to it"
+    why = f": {trouble.strerror}" if trouble is not None and not gone else ""
+    spare = logs.spare if logs is not None else None
+    return RankupError(
+        "run-directory-lost",
+        f"the run directory {what}{why}; the script was not disturbed",
+        context=str(run.path),
+        hint=f"what it printed since then is in {spare}"
+        if spare
+        else "make room there, or use another --runs-root",
+        exit_code=1,
+    )
+
+
+def _word_and_code(run: RunDir, code: int, interrupts: Interrupts) -> tuple[str, int]:
+    """A worker's own word holds where all ended well; a signal to us is what ended the others."""
+    if code == 0:
+        word = run.outcome() or "done"
+        word = word if word in _CODES else "done"
+        return word, _CODES[word]
+    if interrupts.first == signal.SIGTERM and run.outcome() == "requeue":
+        return "requeue", REQUEUE_CODE  # the ranks took it for a request to stop, and saved
+    if interrupts.first is not None:
+        cancelled = (run.path / "CANCELLED").exists()
+        return "cancelled" if cancelled else "failed", 128 + interrupts.first
+    return "failed", 1
+
+
+def _worker_error(run: RunDir, ended: NodeOutcome, resolved: Resolved) -> RankupError:
+    failure = ended.failure
+    if failure is None:
+        return RankupError(
+            "run-failed",
+            "a worker wrote that the run failed",
+            context=str(run.path / "outcome.json"),
+            exit_code=1,
+        )
+    said, hint = reason(failure, ended.logs), ""
+    who = f"rank {failure.rank} failed first" if resolved.nproc * resolved.nnodes > 1 else "the script failed"
+    if ended.left_early:
+        gone = ended.left_early
+        who = f"rank{'s' if len(gone) > 1 else ''} {', '.join(map(str, gone))} ended early, with exit code 0"
+        who += f"; rank {failure.rank} then failed"
+        said = _GLOO.sub("", said)
+        hint = "all ranks have to take as many steps; look for a return or sys.exit() that some ranks reach"
+    elif _WRITTEN_FOR_SRUN.search(said):
+        hint = "written for srun? read RANK, LOCAL_RANK and WORLD_SIZE, or `rankup submit --launcher srun`"
+    where = f" on node {resolved.node_rank}" if resolved.nnodes > 1 else ""
+    return RankupError(
+        "worker-failed",
+        f"{who}{where}: {said}",
+        context=str((ended.logs.spare or run.logs) / f"rank-{failure.rank}.err"),
+        hint=hint,
+        exit_code=1,
+    )
+
+
+def _launcher_error(ended: NodeOutcome) -> RankupError:
+    """No rank failed, or none that lived to say so: the launcher's own words are all there is."""
+    lines = last_lines(ended.launcher_log)
+    said = last_exception(lines) or next((line for line in reversed(lines) if line.strip()), "")
+    how = f"killed by {signal.Signals(-ended.code).name}" if ended.code < 0 else f"exit code {ended.code}"
+    return RankupError(
+        "launcher-failed",
+        f"the launcher ended with {how}" + (f": {said}" if said else ""),
+        context=str(ended.launcher_log),
+        exit_code=1,
+    )

@@ -1,0 +1,31 @@
+"""Processes that each train a model of their own, which is hardly what several processes were started for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from rankup.core.rundir import RunDir
+
+# Seconds after which it is said for the first time; again when the run ends.
+EARLY = 60.0
+_HOOK = Path(__file__).parent / "torch_hook"
+
+
+def with_torch_hook(env: Mapping[str, str]) -> dict[str, str]:
+    """The variable by which torch finds our hook when a rank imports it; see ``torch_hook``."""
+    before = env.get("PYTHONPATH", "")
+    return {"PYTHONPATH": f"{before}{os.pathsep}{_HOOK}" if before else str(_HOOK)}
+
+
+def count_separate_models(run: RunDir, *, ended: bool) -> str:
+    """In a line, how many ranks train alone; "" unless there are several."""
+    count = sum(1 for _ in run.path.glob("trained-alone-*"))
+    if count < 2:
+        return ""
+    what = "each trained their own model" if ended else "each train their own model"
+    return (
+        f"rankup: {count} processes {what}: they are in no process group. For one model: rankup.init() and "
+        "run.prepare(), or init_process_group() and DistributedDataParallel"
+    )

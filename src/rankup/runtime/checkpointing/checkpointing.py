@@ -1,0 +1,485 @@
+"""A run that survives: it resumes by itself, saves as it goes, and when it is told to stop saves, says so and ends.
+
+Everything here happens between steps, on all ranks alike. ``run.epochs`` stands inside ``loop``, and calls
+``epoch_done`` after each; an epoch calls ``step_done`` after each step, and ``epoch_trained`` when its batches are
+through; ``run.batches`` ``asks`` as it evaluates.
+
+Where the code behind the inner loop is interrupted (an evaluation, mostly), the state to go on from is that of the
+moment before it began, so that all of it runs again, and none of it twice: that state is held when the epoch's
+batches are through (``epoch_end.py``), and written only if it is needed. Where that code has changed the weights, it is
+carried out to its end first.
+
+A run may have several loops. One that begins when more has been prepared than for the one before is another *stage*
+(pre-training, then fine-tuning): it has a directory of its own, so that a run that is interrupted in its second stage
+finds what the first one ended with.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rankup.core import resume_with
+from rankup.core.units import parse_duration
+from rankup.errors import RankupError
+from rankup.runtime.argument_types import check_types
+from rankup.runtime.checkpointing import registered_state, state
+from rankup.runtime.checkpointing.epoch_end import EpochEndState
+from rankup.runtime.checkpointing.state import StateParts
+from rankup.runtime.checkpointing.stop import StopWatch
+from rankup.runtime.checkpointing.training_folder import training_done, training_folder
+from rankup.runtime.checkpointing.untracked_state import UntrackedWatch
+from rankup.runtime.context import RunContext
+from rankup.runtime.data.loaders import DataFeed
+from rankup.runtime.distributed import buffers
+from rankup.runtime.distributed.replicas import Replicas
+from rankup.runtime.tracing.trace import VARIABLE as TRACE_VARIABLE
+from rankup.runtime.tracing.trace import Trace
+from rankup.snapshots.peers import Peers
+from rankup.snapshots.prune import Retention
+from rankup.snapshots.saver import Saver
+from rankup.snapshots.snapshot import Snapshot
+from rankup.snapshots.state import SnapshotState
+
+# How much longer than measured a save may take before it is too late, and what an end costs besides (seconds).
+CAUTION, LEAVING_S = 3.0, 15.0
+# Steps that a save waits for the end of a window of gradients that is accumulated by hand.
+WINDOW_PATIENCE = 256
+# What the environment says holds before what the script says: ``rankup verify`` saves often, and elsewhere.
+EVERY_VARIABLE, DIRECTORY_VARIABLE = "RANKUP_SNAPSHOT_EVERY", "RANKUP_SNAPSHOT_DIR"
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """When to save and what to keep. ``every``: ``"10m"``, ``"500 steps"``, ``"2 epochs"``, or ``"off"``: only when
+    told to stop. ``directory``: default is ``snapshots`` in the run directory; without either nothing is saved.
+
+    ``resume_with``: ``"new"`` or ``"old"`` where the script asks for other settings (a learning rate) than the snapshot
+    was taken with; None makes that an error that names them.
+
+    RANKUP_SNAPSHOT_EVERY, RANKUP_SNAPSHOT_DIR and RANKUP_RESUME_WITH in the environment hold before what is said
+    here."""
+
+    every: str = "10m"
+    keep: Retention = field(default_factory=Retention)
+    asynchronous: bool = True
+    directory: str | Path | None = None
+    resume_with: str | None = None
+
+    def __post_init__(self) -> None:
+        check_types(
+            "rankup.Snapshots",
+            {
+                "every": (self.every, (str,), '"10m", every="500 steps" or every="2 epochs"'),
+                "keep": (self.keep, (Retention,), "rankup.Retention(last=2)"),
+                "asynchronous": (self.asynchronous, (bool,), "False"),
+                "directory": (self.directory, (str, Path, type(None)), '"snapshots"'),
+                "resume_with": (self.resume_with, (str, type(None)), '"new"'),
+            },
+        )
+        self.interval()
+        resume_with.check_choice(self.resume_with, "resume_with")
+
+    def in_force(self) -> Snapshots:
+        """These, but for what the environment says."""
+        every, directory = os.environ.get(EVERY_VARIABLE), os.environ.get(DIRECTORY_VARIABLE)
+        return replace(
+            self,
+            every=every or self.every,
+            directory=Path(directory) if directory else self.directory,
+            resume_with=os.environ.get(resume_with.VARIABLE) or self.resume_with,
+        )
+
+    def interval(self) -> tuple[str, int]:
+        """("s" | "step" | "epoch" | "", how many)."""
+        if self.every == "off":
+            return "", 0
+        counted = re.fullmatch(r"(\d+) ?(step|epoch)s?", self.every)
+        if counted and int(counted[1]) > 0:
+            return counted[2], int(counted[1])
+        try:
+            return "s", parse_duration(self.every)
+        except ValueError:
+            raise RankupError(
+                "bad-interval",
+                f"invalid snapshot interval {self.every!r}",
+                hint="use e.g. 10m, 500 steps, 2 epochs or off",
+            ) from None
+
+
+class Checkpointing:
+    """Of one run. Without a directory it only listens: a request to stop ends the run without a snapshot."""
+
+    def __init__(
+        self,
+        run: RunContext,
+        parts: StateParts,
+        replicas: Replicas,
+        options: Snapshots | None,
+        watch: StopWatch,
+    ) -> None:
+        self._run = run
+        self._parts = parts
+        self._replicas = replicas
+        # Whether the script asked for snapshots; "off" asks for none but at a request to stop.
+        self._wanted = options is not None and options.every != "off"
+        self._by_hand = self._warned_nowhere = False
+        self._options = (options or Snapshots()).in_force()
+        self._watch = watch
+        self._trace: Trace | None = None
+        self._untracked: UntrackedWatch | None = None
+        self._unit, self._count = self._options.interval()
+        self._peers: Peers | None = None
+        self._folder: Path | None = None  # of this training, once it has begun to save
+        self._stage = 0
+        self._stage_prepared = -1  # how much was prepared when the stage began
+        self._saver: Saver | None = None
+        self._open = False  # whether a loop is running
+        self._goals: dict[
+            tuple[int, str], int
+        ] = {}  # of loops that came to their end: (feed, unit) → how many
+        self._listening = contextlib.ExitStack()
+        self._feed: DataFeed | None = None  # of the loop that is running
+        self._due_behind = False  # a save is due when the code behind the inner loop is through
+        self._waited = 0  # steps for which a save has waited for the end of a window
+        self._saved: object = None  # where the run was when it was last saved
+        self._saved_at = time.monotonic()
+        self._epochs_since = 0
+        self._behind_the_loop = False
+        self._held: EpochEndState | None = None
+        self._finish_first = False  # the code behind the inner loop has changed what was held
+        watch.takes = self._takes
+        watch.save_due = self._time_is_up
+
+    # ------------------------------------------------------- called by the run
+
+    @contextlib.contextmanager
+    def loop(self, feed: DataFeed, unit: str, goal: int) -> Iterator[None]:
+        """Around a loop over ``goal`` epochs or steps (``unit``): resume before the first step, save after the last."""
+        self._check_loop(feed, unit, goal)
+        self._open, self._feed = True, feed
+        # A loop that a name holds is closed when the interpreter ends, where modules are gone already.
+        atexit.register(self._let_go)
+        unregister = atexit.unregister
+        try:
+            self._begin()
+            if (trace := Trace.from_environment(self._run, self._wait)) is not None:
+                self._trace = self._listening.enter_context(trace)
+            yield
+            self._end()
+            if self._trace is not None:
+                self._trace.end()
+            self._goals[id(feed), unit] = goal
+        except GeneratorExit:  # a break
+            if self._trace is not None:
+                self._trace.left()
+            raise
+        finally:
+            unregister(self._let_go)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Of a loop that is over, or was left by a break or an error: no collective, and the directory is free for
+        others."""
+        self._open = False
+        self._listening.close()
+        if self._saver is not None:
+            self._saver.release()
+            self._saver = None
+
+    def _check_loop(self, feed: DataFeed, unit: str, goal: int) -> None:
+        if self._open:
+            raise RankupError(
+                "two-loops",
+                "a loop over run.steps or run.epochs begins while another one of this run is not finished",
+                hint="to train on two data sets at once prepare one that yields both "
+                "(torch.utils.data.StackDataset); a loop held by a name is left by its close()",
+                exit_code=1,
+            )
+        if goal <= self._goals.get((id(feed), unit), 0):
+            raise RankupError(
+                "trained-already",
+                f"a loop over {goal} {unit} of data that has been trained for {self._goals[id(feed), unit]} {unit}: "
+                f"{unit}= counts from the beginning, and nothing would be trained",
+                hint="for epoch in run.epochs(n): for batch in epoch: …   # what follows the inner loop runs once per "
+                "epoch",
+                exit_code=1,
+            )
+
+    def _begin(self) -> None:
+        """Everything is prepared and registered by now."""
+        self._behind_the_loop = self._finish_first = False  # a loop before may have been left there
+        self._held = None
+        self._listening.enter_context(self._watch.listening())
+        if self._run.directory is not None and self._run.is_main:
+            self._run.directory.listening.touch()
+            self._listening.callback(self._run.directory.listening.unlink, missing_ok=True)
+        self._parts.pending.watch(self._listening)
+        registered_state.check_whole(self._run)
+        self._replicas.watch(self._listening)
+        begins = len(self._run.prepared) > self._stage_prepared
+        if begins:
+            self._stage, self._stage_prepared = self._stage + 1, len(self._run.prepared)
+            self._parts.frozen.begin()
+        self._parts.settings.note_begin()
+        self._saver = self._open_saver()
+        if self._saver is None:
+            return
+        # Looked up now, and not at the first save: it reads samples, and a data set may count what is read of it.
+        _ = self._parts.settings.in_force
+        for optimizer in self._run.optimizers:
+            if hasattr(optimizer, "register_step_pre_hook"):
+                hook = optimizer.register_step_pre_hook(self._before_step)
+                self._listening.callback(hook.remove)
+        if begins:  # a second loop of a stage goes on where the first one ended
+            found = self._saver.newest()
+            if found is not None:
+                self._resume(found)
+        self._saved_at = time.monotonic()
+        if self._untracked is None and self._run.is_main and TRACE_VARIABLE not in os.environ:
+            self._untracked = UntrackedWatch(self._run)
+
+    def _open_saver(self) -> Saver | None:
+        """For the directory of this stage; None where there is none."""
+        run = self._run
+        wanted = self._options.directory
+        base = Path(wanted) if wanted is not None else None
+        if base is None and run.directory is not None:
+            base = run.directory.path / "snapshots"
+        if base is None or not run.strategy.snapshots:
+            self._warn_nowhere(base)
+            return None
+        if self._folder is None:
+            self._folder = training_folder(base, run.name)
+            if self._folder.name.startswith("training-"):
+                run.print(
+                    f"{self._folder.name} of this process: its snapshots are in {self._folder} "
+                    "(rankup.init(name=…) names it)"
+                )
+        if self._peers is None:
+            self._peers = Peers(run.world)
+        return Saver(
+            self._folder if self._stage == 1 else self._folder / f"stage-{self._stage}",
+            run.world,
+            peers=self._peers,
+            keep=self._options.keep,
+            asynchronous=self._options.asynchronous,
+        )
+
+    def _warn_nowhere(self, base: Path | None) -> None:
+        """Who asked for snapshots, or saves by hand, hears once that there will be none."""
+        if self._warned_nowhere or not (self._wanted or self._by_hand) or not self._run.is_main:
+            return
+        self._warned_nowhere = True
+        why = (
+            "there is no run directory" if base is None else f"strategy {self._run.strategy.name} saves none"
+        )
+        way = (
+            ": start the script by `rankup run`, or use rankup.Snapshots(directory=…)" if base is None else ""
+        )
+        warnings.warn(f"nothing is saved, since {why}{way}", stacklevel=2)
+
+    def step_done(self) -> None:
+        """Between two steps."""
+        self._run.global_step = self._run.steps_reached
+        self._replicas.step_done()
+        if self._trace is not None:
+            self._trace.step()
+        if self._watch.requested():
+            self.leave()
+        elif (
+            self._watch.save_agreed()
+            or self._waited
+            or (self._unit == "step" and self._run.global_step % self._count == 0)
+            or (self._trace is not None and self._trace.save_due)
+        ):
+            self._save_behind_a_window()
+
+    def asked(self, steps: int | None) -> Iterator[bool]:
+        """For an evaluation of ``steps`` global batches: each ``next`` asks whether to ``leave``.
+
+        One that stands in the middle of a training step is not interrupted.
+        """
+        for _ in range(steps or 0):
+            if self._trace is not None:
+                self._trace.evaluation()
+            yield self._watch.requested() and self._run.batch is None
+
+    def epoch_trained(self, *, alone: bool = False) -> None:
+        """The epoch's batches are through, and what stands behind the inner loop begins. ``alone``: after a break or an
+        error, of which other ranks may know nothing."""
+        self._run.nan_watch.ask()
+        if not alone:
+            self._replicas.compare_weights()
+        if self._saver is not None:
+            self._held = EpochEndState(self._state(alone=alone))
+        self._behind_the_loop = True
+
+    def epoch_begins(self) -> None:
+        """The first batch of an epoch is next, or of what a resume has left of it."""
+        if self._trace is not None:
+            self._trace.epoch_begins()
+
+    def epoch_done(self) -> None:
+        """What stands behind the inner loop is through as well; the position is that of the next epoch."""
+        if self._trace is not None:
+            self._trace.behind()
+        if self._untracked is not None:
+            self._untracked.warn()
+        self._behind_the_loop = self._finish_first = False
+        self._held = None
+        self._epochs_since += 1
+        registered_state.warn_unused(self._run)
+        if self._watch.requested():
+            self.leave()
+        elif self._due_behind or (self._unit == "epoch" and self._epochs_since >= self._count):
+            self._save()
+
+    def save_now(self) -> None:
+        """Save, and wait until it is durable; before the first and after the last epoch, too."""
+        self._by_hand = True
+        opened = None if self._saver is not None else self._open_saver()
+        saver = self._saver = self._saver or opened
+        if saver is None:
+            return
+        try:
+            self._save()
+            saver.wait()
+        finally:
+            if opened is not None:
+                opened.release()
+                self._saver = None
+
+    def _end(self) -> None:
+        """After the last epoch: its state is saved, so that a run that is done begins no epoch again."""
+        self._replicas.compare_weights()
+        if self._saver is not None:
+            if self._unit:
+                self._save()
+            self._saver.close()
+            self._saver = None
+            assert self._folder is not None
+            training_done(self._folder)
+
+    # ------------------------------------------------------------------ inside
+
+    def _wait(self) -> None:
+        """Until what is being saved is durable; no collective."""
+        if self._saver is not None:
+            self._saver.wait()
+
+    def _resume(self, found: Snapshot) -> None:
+        run = self._run
+        state.check(run, self._parts, found.facts)
+        outline = found.outline()
+        tensors = {
+            str(index): state.target(run, model, optimizer, outline.get(str(index), {}))
+            for index, (model, optimizer) in enumerate(run.prepared)
+        }
+        self._parts.settings.widen(tensors, outline)
+        found.load_tensors(tensors, partial=not run.strategy.every_name)
+        state.restore(
+            run,
+            self._parts,
+            tensors,
+            found.own(),
+            found.first_own()["kept"],
+            found.facts,
+            found.adopted_rank_states,
+        )
+        self._saved = self._where()
+        positions = ", ".join(f"epoch {p['at'][0] + 1}, step {p['at'][1]}" for p in found.facts["positions"])
+        run.print(f"resumed from {found.path.name}: {positions}")
+        if any(feed.steps is not None and feed.position.step >= feed.steps for feed in run.feeds):
+            run.print(
+                "the code after an epoch's inner loop is next; variables that the loop sets are not set yet"
+            )
+
+    def _before_step(self, *_: object) -> None:
+        """An optimizer is about to change its moments, which a save may still be copying."""
+        if self._saver is not None:
+            self._saver.settle()
+
+    def _state(self, *, alone: bool = False, gradients: bool = False) -> SnapshotState:
+        run = self._run
+        # What was registered is the same everywhere: one copy is enough, on each node where directories are not shared.
+        taken = state.collect(run, self._parts, kept=run.world.local_rank == 0, gradients=gradients)
+        if run.buffers_differ and run.replicas > 1 and not alone:
+            # Ours are among what is this rank's own. For whoever cannot take that (other ranks, an export): the mean.
+            for index, (model, _) in enumerate(run.prepared):
+                means = {
+                    id(buffer): value
+                    for buffer, value in buffers.averaged_buffers(model, run.world.world_size)
+                }
+                whole = taken.tensors[str(index)]
+                for name, buffer in model.named_buffers(remove_duplicate=False):
+                    for part in ("model", "buffers"):
+                        if name in whole[part]:
+                            whole[part][name] = means[id(buffer)]
+        return taken
+
+    def _where(self) -> object:
+        return self._run.steps_reached, [feed.position.resume() for feed in self._run.feeds]
+
+    def _save_behind_a_window(self) -> None:
+        """Save; later, where gradients that were accumulated by hand wait for a step."""
+        if self._saver is None:
+            return
+        if self._feed is not None and self._feed.position.step == self._feed.steps:
+            # With the code behind the inner loop: a resume in between would run it without the loop's variables.
+            self._due_behind = True
+            return
+        pending = self._parts.pending.any_rank()
+        if pending and not self._parts.pending.never_cleared and self._waited < WINDOW_PATIENCE:
+            self._waited += 1
+            return
+        self._save(pending=pending)
+
+    def _save(self, *, pending: bool | None = None) -> None:
+        if self._saver is None or self._saved == self._where():
+            return
+        gradients = self._parts.pending.any_rank() if pending is None else pending
+        self._saver.save(self._run.steps_reached, self._state(gradients=gradients))
+        self._saved = self._where()
+        self._saved_at = time.monotonic()
+        self._epochs_since = self._waited = 0
+        self._due_behind = False
+        self._held = None
+
+    def leave(self) -> None:
+        """Save what there is, and end the process well. It returns where the code behind an epoch's inner loop has
+        changed the weights already: that code is to end first, and ``epoch_done`` asks again."""
+        saver = self._saver
+        if saver is not None:
+            if self._behind_the_loop and self._held is not None:
+                if not self._all(self._held.unchanged()):
+                    self._held = None
+                    self._finish_first = True
+                    return
+                saver.save(self._run.steps_reached, self._held.state)
+            elif self._behind_the_loop and self._finish_first:
+                return
+            else:
+                self._save()
+            saver.close()
+        self._run.print(f"stopped as asked after step {self._run.global_step}")
+        raise SystemExit(0)
+
+    def _all(self, mine: bool) -> bool:
+        """Whether it holds on all ranks. A collective."""
+        return mine if self._run.control is None else not self._run.control.any("the end of a run", not mine)
+
+    def _takes(self) -> float | None:
+        whole = self._saver.seconds.whole if self._saver is not None else None
+        return None if whole is None else CAUTION * whole + LEAVING_S
+
+    def _time_is_up(self) -> bool:
+        """Rank 0's clock; all ranks hear of it when they next agree."""
+        return self._unit == "s" and time.monotonic() - self._saved_at >= self._count

@@ -1,0 +1,58 @@
+"""The state of a moment that has passed, kept without copying what has not changed since.
+
+Behind an epoch's inner loop (an evaluation, mostly) the weights and the optimizer's moments stay as they are, and to
+copy them at each epoch's end would cost a second per GiB. So large tensors are remembered by a checksum, and only what
+is small is copied. Where a large tensor did change, the moment is lost, and ``unchanged`` says so.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from rankup.runtime.tracing.fingerprint import SMALL, fingerprint
+from rankup.snapshots.state import SnapshotState
+from rankup.strategies.clipping import local
+
+
+class EpochEndState:
+    """``state`` as it was when this was made, as long as it is ``unchanged``."""
+
+    def __init__(self, state: SnapshotState) -> None:
+        self._large: list[tuple[torch.Tensor, object]] = []
+        self._lasting = state.lasting
+        self.state = replace(
+            state,
+            tensors=self._kept(state.tensors),
+            own=self._kept(state.own),
+            facts=copy.deepcopy(state.facts),
+        )
+
+    def unchanged(self) -> bool:
+        """Whether the large tensors of this rank are what they were. Waits for the device."""
+        return all(self._mark(tensor) == mark for tensor, mark in self._large)
+
+    def _kept(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if local(value).nbytes <= SMALL:
+                return value.detach().clone()
+            self._large.append((value, self._mark(value)))
+            return value
+        if isinstance(value, dict):
+            kept = copy.copy(value)  # of the same kind: an OrderedDict, a Counter
+            for key, item in value.items():
+                kept[key] = self._kept(item)
+            return kept
+        if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+            return type(value)(self._kept(item) for item in value)
+        return copy.deepcopy(value)
+
+    def _mark(self, tensor: torch.Tensor) -> object:
+        """What tells whether ``tensor`` has changed: an optimizer changes its moments in ways that torch counts, and
+        weights are often exchanged through ``.data``, which it does not."""
+        if id(tensor) in self._lasting:
+            return tensor._version
+        return fingerprint(tensor)

@@ -1,0 +1,93 @@
+"""``run.save_model``: the model alone, in a file that any PyTorch program reads."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from rankup.errors import RankupError
+from rankup.runtime.context import RunContext
+from rankup.runtime.distributed import buffers
+from rankup.runtime.distributed.reduce import gather
+from rankup.runtime.loop.body_checks import check_buffers
+from rankup.strategies.state import whole_weights
+
+
+def save_model(run: RunContext, path: Path, model: nn.Module | None) -> None:
+    """See ``Run.save_model``."""
+    model = _the_model(run, model)
+    check_buffers(run)
+    if run.control is not None:
+        run.control.enter("run.save_model")
+    replacing = {}
+    if (
+        run.buffers_differ and run.replicas > 1
+    ):  # in the middle of an epoch: what the end of it would make of them
+        replacing = {
+            id(buffer): value for buffer, value in buffers.averaged_buffers(model, run.world.world_size)
+        }
+    weights = whole_weights(run.strategy, model)
+    for name, buffer in model.named_buffers(remove_duplicate=False):
+        if id(buffer) in replacing and name in weights:
+            weights[name] = replacing[id(buffer)].cpu()
+    mine = _write(weights, path) if run.is_main else None
+    failed = [error for error in gather(mine, run.control, "run.save_model") if error]
+    if failed:
+        code, said, hint = failed[0]
+        raise RankupError(code, said, hint=hint, exit_code=1)
+
+
+def _the_model(run: RunContext, model: nn.Module | None) -> nn.Module:
+    if model is None and len(run.models) == 1:
+        return run.models[0]
+    if model is None:
+        raise RankupError(
+            "which-model",
+            f"run.save_model: {len(run.models)} models were prepared"
+            if run.models
+            else "no model was prepared",
+            hint="run.save_model(path, model)" if run.models else "call run.prepare(model, …) first",
+            exit_code=1,
+        )
+    if not any(model is one for one in run.models):
+        raise RankupError(
+            "not-prepared",
+            f"run.save_model got a {type(model).__name__} that run.prepare did not return",
+            hint="save other models with torch.save, on one rank: if run.is_main: torch.save(model.state_dict(), path)",
+            exit_code=1,
+        )
+    return model
+
+
+def _write(weights: dict[str, torch.Tensor], path: Path) -> tuple[str, str, str] | None:
+    """Whole or not at all; if that failed, the code of the error, what happened, and what to do."""
+    half = path.with_name(f".{path.name}.half")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with half.open("wb") as file:
+            if path.suffix == ".safetensors":
+                from safetensors.torch import save
+
+                file.write(
+                    save({name: tensor.clone() for name, tensor in weights.items()})
+                )  # it takes no tied ones
+            else:
+                torch.save(weights, file)
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(path)
+    except ImportError:
+        hint = "pip install safetensors, or use a name that ends in .pt"
+        return "no-safetensors", f"{path.name} needs the package safetensors, which is not installed", hint
+    except (OSError, RuntimeError) as error:  # torch.save makes an OSError a RuntimeError
+        why = getattr(error, "strerror", None) or error
+        hint = "choose a place with enough room that you may write to"
+        return "model-not-written", f"{str(path)!r} cannot be written: {why}", hint
+    finally:
+        with contextlib.suppress(OSError):
+            half.unlink(missing_ok=True)
+    return None

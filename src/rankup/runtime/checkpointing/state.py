@@ -1,0 +1,218 @@
+"""The state of a run: what a resume needs, and nothing that can be recomputed. ``docs/reference/snapshots.md``.
+
+``tensors``: models and optimizers by parameter name, in any strategy's layout. ``own``: what belongs to this rank, its
+generators and, in the middle of an epoch, its BatchNorm statistics; and what was kept, which is the same on all ranks
+and stands with the first rank of each node. ``facts``: where the run is, and what it must be to go on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from rankup.errors import RankupError
+from rankup.runtime.checkpointing import registered_state
+from rankup.runtime.checkpointing.frozen import Frozen
+from rankup.runtime.checkpointing.resume_settings import ResumeSettings
+from rankup.runtime.context import RunContext
+from rankup.runtime.loop.accumulation import PendingGradients
+from rankup.runtime.seed import derive, rng_state, seed_everything, set_rng_state
+from rankup.snapshots.state import SnapshotState
+from rankup.strategies import state as by_name
+
+
+class StateParts(NamedTuple):
+    """What has a part in the state of a run, beside its context."""
+
+    pending: PendingGradients
+    frozen: Frozen
+    settings: ResumeSettings
+
+
+def collect(run: RunContext, parts: StateParts, *, kept: bool, gradients: bool) -> SnapshotState:
+    """The live state of this rank; ``kept`` says whether what was registered is to be in it, if it is not ``per_rank``,
+    and ``gradients`` whether those that wait for a step are."""
+    own: dict[str, Any] = {"rng": rng_state()}
+    if run.is_main and (layout := run.strategy.layout()) is not None:
+        own["layout"] = layout
+    if gradients:
+        own["gradients"] = parts.pending.state()
+    if run.buffers_differ:
+        own["buffers"] = [dict(model.named_buffers()) for model, _ in run.prepared]
+    lasting = {
+        id(value)
+        for _, optimizer in run.prepared
+        if isinstance(optimizer, Optimizer)
+        for fields in optimizer.state.values()
+        for value in fields.values()
+        if isinstance(value, torch.Tensor)
+    }
+    registered, alike = registered_state.collect(run, kept=kept)
+    own |= registered
+    return SnapshotState(
+        {
+            str(index): _with_buffers(model, by_name.state(run.strategy, model, optimizer))
+            for index, (model, optimizer) in enumerate(run.prepared)
+        },
+        own,
+        {
+            "positions": [{**feed.cut, **feed.position.state()} for feed in run.feeds],
+            "prepared": len(run.prepared),
+            "kept": registered_state.names(run),
+            "seed": run.seed,
+            "world_size": run.world.world_size,
+            "strategy": run.strategy.name,
+            **run.strategy.metadata(),
+            "precision": run.precision.name,
+            "settings": parts.settings.in_force,
+            "gradients": gradients,
+            "frozen": parts.frozen.state(),
+            "metrics": _numbers(run.metrics),
+            "step": run.steps_reached,
+        },
+        frozenset(lasting),
+        alike,
+        frozenset(
+            f"{index}/{part}/{name}"
+            for index, (model, _) in enumerate(run.prepared)
+            for name, _ in model.named_buffers(remove_duplicate=False)
+            for part in ("model", "buffers")
+        ),
+    )
+
+
+def _with_buffers(model: nn.Module, saved: dict[str, Any]) -> dict[str, Any]:
+    """``saved`` and the buffers that are no part of the model's ``state_dict``: the training goes by them as well."""
+    buffers = {name: buffer.detach() for name, buffer in model.named_buffers() if name not in saved["model"]}
+    return {**saved, "buffers": buffers}
+
+
+def target(
+    run: RunContext, model: nn.Module, optimizer: Optimizer | None, saved: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A state of this run's layout to load into; ``saved`` is what was saved of it, with tensors on ``meta``."""
+    buffers = {
+        name: torch.empty(buffer.shape, dtype=buffer.dtype)
+        for name, buffer in saved.get("buffers", {}).items()
+    }
+    return {**by_name.target(run.strategy, model, optimizer, saved), "buffers": buffers}
+
+
+def _load_buffers(model: nn.Module, saved: Mapping[str, torch.Tensor]) -> None:
+    """Put them back, also where the model makes them, or gives them their shape, at its first forward only."""
+    for name, value in saved.items():
+        path, _, last = name.rpartition(".")
+        owner = model.get_submodule(path)
+        live = owner._buffers.get(last)
+        if live is not None and live.shape == value.shape:
+            live.copy_(value)
+        else:
+            device = next((t.device for t in (*model.parameters(), *model.buffers())), torch.device("cpu"))
+            owner.register_buffer(last, value.to(device), persistent=False)
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    numbers = {}
+    for name, value in metrics.items():
+        try:
+            numbers[name] = float(value)  # of a tensor, too
+        except (TypeError, ValueError, RuntimeError):
+            raise RankupError(
+                "bad-metric",
+                f"run.metrics[{name!r}] is a {type(value).__name__}, and a metric is one number",
+                exit_code=1,
+            ) from None
+    return numbers
+
+
+def check(run: RunContext, parts: StateParts, facts: Mapping[str, Any]) -> None:
+    """An error where the run is another one than that which ``facts`` tell of; nothing has been changed then."""
+    if facts["seed"] != run.seed:
+        raise RankupError(
+            "other-seed",
+            f"the state was taken with seed {facts['seed']}, this run has {run.seed}: the order would differ",
+            hint=f"rankup.init(seed={facts['seed']})",
+        )
+    if facts.get("gradients") and facts["world_size"] != run.world.world_size:
+        raise RankupError(
+            "mid-window",
+            "the state was taken in the middle of a window of gradients that are accumulated by hand, of which each of "
+            f"{facts['world_size']} processes has its own",
+            hint=f"go on with {facts['world_size']} processes; or accumulate by prepare(…, accumulate=n), run.backward "
+            "and run.step, whose windows are never saved in the middle",
+        )
+    recorded = parts.settings.check(facts)
+    if registered_state.chosen(facts["kept"]) != registered_state.names(run):
+        raise RankupError(
+            "other-kept",
+            f"the state keeps {facts['kept']}, this run {registered_state.names(run)}",
+            hint="call run.register with the same names before loading",
+        )
+    run.strategy.check_metadata(facts)
+    for what, theirs, mine in (
+        ("models", facts["prepared"], len(run.prepared)),
+        ("positions", len(facts["positions"]), len(run.feeds)),
+    ):
+        if theirs != mine:
+            raise RankupError(
+                "other-prepared",
+                f"the state holds {theirs} {what}, this run {mine}",
+                hint="call run.prepare as the run did that saved it, before loading",
+            )
+    parts.frozen.check(facts["frozen"])
+    if recorded:
+        return
+    for feed, position in zip(run.feeds, facts["positions"], strict=True):
+        for name, value in feed.cut.items():
+            if position[name] != value:
+                raise RankupError(
+                    "other-data",
+                    f"the state was taken with {name} {position[name]}, this run has {value}: the position in the "
+                    "epoch would mean other samples",
+                    hint="prepare the same data in the same way",
+                )
+
+
+def restore(
+    run: RunContext,
+    parts: StateParts,
+    tensors: Mapping[str, Any],
+    own: Mapping[str, Any] | None,
+    kept: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    others: Callable[[], list[dict[str, Any]]] = list,
+) -> None:
+    """Put back what ``collect`` gave; ``own`` is None where another number of ranks saved it, and ``others`` gives
+    the ``own`` of those that this rank takes over. ``check`` it first."""
+    parts.frozen.load(facts["frozen"])
+    tensors = parts.settings.adjust(tensors)
+    for index, (model, optimizer) in enumerate(run.prepared):
+        by_name.load_state(run.strategy, model, optimizer, tensors[str(index)])
+        with torch.no_grad():
+            _load_buffers(model, tensors[str(index)]["buffers"])
+    registered_state.restore(run, parts.settings.adjust_registered(kept), own, others)
+    for feed, position in zip(run.feeds, facts["positions"], strict=True):
+        feed.position.load(position)
+    parts.settings.finish(facts)
+    run.global_step = run.steps_reached = facts["step"]
+    run.metrics = dict(facts["metrics"])
+    for optimizer in run.optimizers:
+        if facts["step"]:  # else torch warns of schedules that step before their optimizer has
+            optimizer._opt_called = True  # type: ignore[attr-defined]
+    if own is None:
+        # Another number of ranks: nobody's generators are ours, so begin a stream that no rank has had.
+        seed_everything(derive(run.seed, "resumed", run.world.world_size, run.world.rank, facts["step"]))
+        return
+    with torch.no_grad():
+        for (model, _), buffers in zip(run.prepared, own.get("buffers", []), strict=False):
+            for name, buffer in model.named_buffers():
+                if name in buffers:
+                    buffer.copy_(buffers[name])
+    run.buffers_differ = "buffers" in own
+    run.strategy.restore_layout(own.get("layout"))
+    parts.pending.load(own.get("gradients", []))
+    set_rng_state(dict(own["rng"]))

@@ -1,0 +1,148 @@
+"""Whether all ranks hold the same data: they cut it among themselves, so data of each rank's own is a silent error.
+
+A data set is told from another by its length and a few of its samples. These are fetched as the training fetches them,
+with the random numbers of the sample, and twice: a sample that differs from itself tells nothing. Where the loader has
+workers, one of them fetches: a file that the data set opens must not be open in this process before it forks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from weakref import WeakSet
+
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from rankup.errors import RankupError
+from rankup.runtime.data.loader_options import loader_options
+from rankup.runtime.data.resident import ResidentData
+from rankup.runtime.data.sample_rng import KeyedFetch
+from rankup.runtime.distributed.control import Control
+from rankup.runtime.tracing.digest import digest
+
+# Of data sets of one type, which may be made anew for each evaluation, so many are looked at.
+LOOKED_AT = 8
+
+
+class DataIdentity(NamedTuple):
+    """``length`` is None for a stream, whose samples nobody can ask for; ``samples``: number → digest, without those
+    that differ from themselves."""
+
+    length: int | None
+    samples: dict[int, str]
+
+    def __str__(self) -> str:
+        """A short digest of all of it."""
+        return hashlib.sha256(repr((self.length, sorted(self.samples.items()))).encode()).hexdigest()[:16]
+
+
+def identify(data: Any, seed: int, loader: Mapping[str, Any]) -> DataIdentity:
+    """Of any data that ``Run.prepare`` takes; ``loader`` are the DataLoader's arguments. Moves no random generator."""
+    if isinstance(data, IterableDataset) or not hasattr(data, "__len__"):
+        return DataIdentity(None, {})
+    length = len(data)
+    numbers = sorted({0, length // 2, length - 1}) if length else []
+    if isinstance(data, ResidentData):
+        return DataIdentity(length, {n: digest([column[n] for column in data.columns]) for n in numbers})
+    fetch = _Digests(data, seed)
+    if loader.get("num_workers", 0):
+        found = list(
+            DataLoader(
+                fetch,
+                batch_size=None,
+                sampler=numbers,
+                num_workers=1,
+                generator=torch.Generator(),
+                worker_init_fn=loader_options(dict(loader), torch.device("cpu"))["worker_init_fn"],
+                multiprocessing_context=loader.get("multiprocessing_context"),
+            )
+        )
+    else:
+        found = [fetch[number] for number in numbers]
+    return DataIdentity(length, {n: text for n, text in zip(numbers, found, strict=True) if text is not None})
+
+
+class _Digests(Dataset[Any]):
+    """Sample number → digest, or None where the sample is another one each time."""
+
+    def __init__(self, data: Any, seed: int) -> None:
+        self._fetch = KeyedFetch(data, _one, seed, sample_rng=True)
+
+    def __getitem__(self, number: int) -> str | None:
+        once, again = self._digest(number), self._digest(number)
+        return once if once == again else None
+
+    def _digest(self, number: int) -> str:
+        try:
+            return digest(_readable(self._fetch[0, [number], [number]]))
+        except Exception as error:  # the loop will raise it; a rank alone that cannot read is a difference
+            return type(error).__name__
+
+
+def _one(samples: list[Any]) -> Any:
+    return samples[0]
+
+
+def _readable(value: Any) -> Any:
+    """Arrays and images, of libraries that are not imported here, as bytes."""
+    if isinstance(value, (torch.Tensor, str, bytes, int, float)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _readable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_readable(item) for item in value]
+    return value.tobytes() if callable(getattr(value, "tobytes", None)) else value
+
+
+class SameDataCheck:
+    """Of one run: compares each data set over ranks, once."""
+
+    def __init__(self, seed: int, control: Control | None) -> None:
+        self._seed = seed
+        self._control = control
+        self._known: WeakSet[Any] = WeakSet()
+        self._looked: Counter[type] = Counter()
+
+    def check(self, data: Any, loader: Mapping[str, Any]) -> None:
+        """RankupError ``data-differ`` where ranks hold other data; a collective, the first times that it sees ``data``.
+        Of a stream nothing is compared."""
+        if self._control is None or isinstance(data, (IterableDataset, DataLoader)):
+            return
+        if self._seen(data):
+            return
+        everyone = self._control.gather("the comparison of the data", identify(data, self._seed, loader))
+        first = everyone[0]
+        others = [rank for rank, other in enumerate(everyone) if other.length != first.length]
+        if others:
+            raise _differ(
+                f"it has {first.length} samples on rank 0, {everyone[others[0]].length} on rank {others[0]}"
+            )
+        for number, text in first.samples.items():
+            others = [rank for rank, other in enumerate(everyone) if other.samples.get(number, text) != text]
+            if others:
+                ranks = ", ".join(map(str, others[:3])) + (", …" if others[3:] else "")
+                raise _differ(f"sample {number} on rank 0 is another one than on rank {ranks}")
+
+    def _seen(self, data: Any) -> bool:
+        """The same answer on all ranks, if they ask about the same data sets in the same order."""
+        try:
+            if data in self._known:
+                return True
+            self._known.add(data)
+        except TypeError:  # it cannot be hashed, or referred to weakly
+            pass
+        self._looked[type(data)] += 1
+        return self._looked[type(data)] > LOOKED_AT
+
+
+def _differ(how: str) -> RankupError:
+    return RankupError(
+        "data-differ",
+        f"the data set is not the same on all ranks: {how}; each rank would take its share of another one",
+        hint="make the data after rankup.init(), which seeds all ranks alike, or with a seed of your own; samples that "
+        "each rank has of its own go into an IterableDataset with sharded=True",
+        exit_code=1,
+    )

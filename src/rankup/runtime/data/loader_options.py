@@ -1,0 +1,138 @@
+"""What a user may say to the DataLoader, and what keeps its workers alive until their rank has saved."""
+
+from __future__ import annotations
+
+import atexit
+import difflib
+import inspect
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data._utils import signal_handling
+
+from rankup.errors import RankupError
+
+_TAKEN = {
+    "batch_size": "global_batch= is the batch of all processes together",
+    "generator": "rankup.init(seed=) seeds everything",
+    "in_order": "batches come in order: the position in the epoch is a number of batches",
+    "shuffle": "run.batches goes through the data set in order",
+    "sampler": "run.batches hands out each sample once: torch.utils.data.Subset(dataset, numbers) is a part of it",
+    "batch_sampler": "run.batches hands out each sample once, in global batches of global_batch=",
+    "drop_last": "run.batches hands out each sample once",
+}
+
+
+def check_names(options: dict[str, Any], known: tuple[str, ...]) -> None:
+    """An error for a keyword that nobody knows; ``known`` are those of the call itself."""
+    names = tuple(inspect.signature(DataLoader.__init__).parameters)[2:]
+    for name in options:
+        if name not in names:
+            near = difflib.get_close_matches(name, [*known, *names], 1)
+            raise RankupError(
+                "unknown-option",
+                f"{name}= is neither an option of rankup nor of torch's DataLoader",
+                hint=f"do you mean {near[0]}=?" if near else "see docs/reference/library.md",
+            )
+
+
+def loader_options(options: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """The user's DataLoader arguments, less those that would undo the sharding."""
+    for name, hint in _TAKEN.items():
+        if name in options:
+            raise RankupError(
+                "loader-option-taken",
+                f"{name}= is not for the loader here: rankup cuts the batches",
+                hint=hint,
+            )
+    shielded = Shielded(options.get("worker_init_fn"))
+    return {"pin_memory": device.type == "cuda", **options, "worker_init_fn": shielded}
+
+
+class Shielded:
+    """A worker's first function: SIGTERM to the whole process group must leave it working until its rank has saved.
+
+    It ends with its rank all the same. torch looks for the end of the process that it was forked from, which is not its
+    rank under forkserver.
+    """
+
+    def __init__(self, own: Callable[[int], None] | None) -> None:
+        self._own = own
+
+    def __call__(self, worker: int) -> None:
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_IGN)
+        threading.Thread(target=_end_with, args=(multiprocessing.parent_process(),), daemon=True).start()
+        if self._own is not None:
+            self._own(worker)
+
+
+def _end_with(rank: Any) -> None:
+    rank.join()
+    os._exit(1)
+
+
+def check_main_guard() -> None:
+    """An error in a spawned process that imports the script, and so begins to train instead of loading data."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise RankupError(
+            "no-main-guard",
+            "a worker process imports the script, which begins to train there as well",
+            hint='put what the script does under `if __name__ == "__main__":`, as multiprocessing needs for spawn '
+            "and forkserver",
+            exit_code=1,
+        )
+
+
+class Loader(DataLoader[Any]):
+    """A DataLoader whose workers end with this process, whoever holds its iterators then."""
+
+    def __iter__(self) -> Any:
+        batches = super().__iter__()
+        while True:
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            except (OSError, EOFError):
+                _name_failed_worker()
+                raise
+            yield batch
+
+    def _get_iterator(self) -> Any:
+        iterator = super()._get_iterator()
+        if hasattr(iterator, "_workers"):
+            if not _iterators:
+                atexit.unregister(_dismiss_workers)
+                atexit.register(_dismiss_workers)  # after, and so called before, what waits for children
+            _iterators.add(iterator)
+        return iterator
+
+
+def _name_failed_worker() -> None:
+    """torch's own error for a worker that was killed. Its connections close a moment before it counts as ended."""
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline:
+        signal_handling._error_if_any_worker_fails()  # type: ignore[attr-defined]
+        time.sleep(0.05)
+
+
+_iterators: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _dismiss_workers() -> None:
+    """The interpreter would end them by SIGTERM, from which they are shielded, and wait for ever. Nobody needs their
+    work any more."""
+    workers = [worker for iterator in _iterators for worker in iterator._workers]
+    if workers:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler raises for a worker that is killed
+    for worker in workers:
+        worker.kill()

@@ -1,0 +1,75 @@
+"""Fetching samples of a ``Dataset`` with random numbers that depend on the sample alone.
+
+A data set that draws from torch's, Python's or NumPy's global generator (random crops and flips) would give other
+pictures with another number of ranks or workers, and after a resume. So before each sample these generators are
+seeded from (seed, epoch, sample); what ``collate_fn`` draws (mixup, masking) follows from the last sample. That costs
+10 to 30 µs a sample; who draws nothing should not pay, so each process looks once, at its first batch, whether anything
+was drawn, unless ``sample_rng`` says yes or no.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.utils.data import Dataset, get_worker_info
+
+from rankup.errors import RankupError
+from rankup.runtime.data.generators import reseed, restore, same, states
+from rankup.runtime.seed import derive
+
+
+class KeyedFetch(Dataset[Any]):
+    """``self[epoch, samples, keys]`` is the collated batch of these samples, whose random numbers follow from ``keys``
+    (the samples' numbers, mostly). Runs in the loader's workers."""
+
+    def __init__(
+        self, dataset: Dataset[Any], collate: Callable[[list[Any]], Any], seed: int, sample_rng: bool | None
+    ) -> None:
+        self._dataset = dataset
+        self._collate = collate
+        self._seed = seed
+        self._keyed = sample_rng
+        self._batched = callable(getattr(dataset, "__getitems__", None))
+
+    def __getitem__(self, request: tuple[int, list[int], list[int]]) -> Any:
+        epoch, samples, keys = request
+        if self._keyed is False:
+            return self._collate(self._fetch(samples))
+        # In the rank's own process the generators belong to the model (dropout): put them back afterwards.
+        before = states()
+        try:
+            if self._keyed is None:
+                batch = self._collate(self._fetch(samples))
+                self._keyed = not same(before, states())
+                if not self._keyed:
+                    return batch
+            values = []
+            for sample, key in zip(samples, keys, strict=True):
+                reseed(derive(self._seed, "sample", epoch, key))
+                values += self._fetch([sample])
+            return self._collate(values)  # goes on from the last sample's seed
+        finally:
+            if get_worker_info() is None:
+                restore(before)
+
+    def _fetch(self, samples: list[int]) -> list[Any]:
+        try:
+            if not self._batched:
+                return [self._dataset[sample] for sample in samples]
+            fetched: list[Any] = self._dataset.__getitems__(samples)  # type: ignore[attr-defined]
+        except StopIteration as error:  # the loop over the loader would take it for the end of the epoch
+            raise RankupError(
+                "sample-missing",
+                f"{type(self._dataset).__name__} raised StopIteration for one of the samples {samples}",
+                hint="__getitem__ must give a sample for each index below len(dataset)",
+                exit_code=1,
+            ) from error
+        if len(fetched) != len(samples):
+            raise RankupError(
+                "sample-missing",
+                f"{type(self._dataset).__name__}.__getitems__ gave {len(fetched)} samples for {len(samples)} indices",
+                hint="it must give one sample for each index",
+                exit_code=1,
+            )
+        return fetched

@@ -1,0 +1,160 @@
+"""The order of a user's ``sampler=`` or ``batch_sampler=``: by weight, by length, of a subset.
+
+Each rank runs the whole sampler, with the global generators (and the sampler's own) seeded from (seed, epoch): so its
+list is the same on all ranks, on every number of them and after a resume. It is the epoch's order, of which ranks take
+their shares. A batch of a batch sampler is a global batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+from rankup.errors import RankupError
+from rankup.runtime.data.generators import Generators
+from rankup.runtime.data.step_plan import StepPlan, cuts
+from rankup.runtime.distributed.control import Control
+from rankup.runtime.seed import derive
+
+# A sampler that gives more samples than this many times the data set is taken for one that never ends.
+ENDLESS = 100
+
+
+class SampledOrder:
+    """``batches``: the sampler gives lists of numbers, each a global batch; else single numbers."""
+
+    def __init__(
+        self,
+        sampler: Iterable[Any],
+        length: int,
+        global_batch: int,
+        seed: int,
+        *,
+        batches: bool,
+        drop_last: bool,
+    ) -> None:
+        self._sampler = sampler
+        self._length = length
+        self._global_batch = global_batch
+        self._seed = seed
+        self._batches = batches
+        self._drop_last = drop_last
+        self._what = "batch_sampler" if batches else "sampler"
+        self._drawn: tuple[int, StepPlan] | None = None
+
+    @property
+    def kind(self) -> int:
+        """A number for the type of the sampler, by which a resume tells one from another."""
+        name = f"{self._what} {type(self._sampler).__qualname__}"
+        return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "little")
+
+    def check(self, control: Control | None) -> None:
+        """An error for a sampler whose order does not follow from the seed and the epoch. A collective."""
+        shards = [each for each in self._chain() if hasattr(each, "num_replicas")]
+        if shards:
+            raise RankupError(
+                "sampler-shards",
+                f"{self._what}= is a {type(shards[0]).__name__}, which splits the data over ranks: rankup does that",
+                hint="leave it out, or give the sampler that orders the whole data set",
+            )
+        first, second = self._draw(0), self._draw(0)
+        if not torch.equal(first.order, second.order) or list(first.starts) != list(second.starts):
+            raise RankupError(
+                "sampler-has-state",
+                f"the {self._what} ({type(self._sampler).__name__}) gives another order when it is run again with the "
+                "same seed: a resume and other ranks could not repeat it",
+                hint="draw from the global generators (torch, random, numpy), from a torch.Generator in its attribute "
+                "`generator`, or by the epoch that set_epoch gives",
+            )
+        self._drawn = (0, first)
+        if control is None:
+            return
+        text = repr((first.order.tolist(), list(first.starts)))
+        digests = control.gather("run.prepare", hashlib.sha256(text.encode()).hexdigest())
+        other = next((rank for rank, digest in enumerate(digests) if digest != digests[0]), None)
+        if other is not None:
+            raise RankupError(
+                "sampler-differs",
+                f"the {self._what} gives rank 0 and rank {other} different orders",
+                hint="build it alike on all ranks: the same weights, lengths and seed",
+            )
+
+    def plan(self, epoch: int) -> StepPlan:
+        if self._drawn is None or self._drawn[0] != epoch:
+            self._drawn = (epoch, self._draw(epoch))
+        return self._drawn[1]
+
+    def _draw(self, epoch: int) -> StepPlan:
+        key = derive(self._seed, "sampler", epoch)
+        for each in self._chain():
+            if isinstance(generator := getattr(each, "generator", None), torch.Generator):
+                generator.manual_seed(key)
+            if callable(set_epoch := getattr(each, "set_epoch", None)):
+                set_epoch(epoch)
+        with Generators(key).in_use():
+            drawn = list(self._bounded(iter(self._sampler)))
+        if self._batches:
+            numbers = [number for batch in drawn for number in batch]
+            starts = [0, *itertools.accumulate(len(batch) for batch in drawn)]
+        else:
+            numbers = drawn
+            starts = list(cuts(len(numbers), self._global_batch, drop_last=self._drop_last))
+        order = self._order(numbers)
+        if len(starts) < 2 or any(a == b for a, b in itertools.pairwise(starts)):
+            raise RankupError(
+                "empty-dataset",
+                f"the {self._what} gives {'no batch, or an empty one' if self._batches else 'too few samples'} in "
+                f"epoch {epoch}: {len(numbers)} samples",
+                exit_code=1,
+            )
+        # The same sample may be drawn several times: each time it gets random numbers of its own.
+        return StepPlan(order, starts, torch.arange(len(order)))
+
+    def _order(self, numbers: list[Any]) -> torch.Tensor:
+        try:
+            order = torch.tensor([int(number) for number in numbers], dtype=torch.int64)
+        except (TypeError, ValueError):
+            hint = "batches belong to batch_sampler=" if not self._batches else ""
+            raise RankupError(
+                "sampler-not-numbers", f"the {self._what} gives things that are not sample numbers", hint=hint
+            ) from None
+        if len(order) and (int(order.min()) < 0 or int(order.max()) >= self._length):
+            raise RankupError(
+                "sampler-out-of-range",
+                f"the {self._what} gives sample numbers from {int(order.min())} to {int(order.max())}, and the data "
+                f"set has {self._length}",
+                hint="was it made for another data set?",
+            )
+        return order
+
+    def _bounded(self, drawn: Iterator[Any]) -> Iterator[Any]:
+        most, given = ENDLESS * max(self._length, 1000), 0
+        for item in drawn:
+            each = list(item) if self._batches and isinstance(item, Iterable) else item
+            if self._batches and not isinstance(each, list):
+                raise RankupError(
+                    "sampler-not-numbers",
+                    "the batch_sampler gives single numbers, not lists of them",
+                    hint="sample numbers belong to sampler=, with global_batch=",
+                )
+            given += len(each) if self._batches else 1
+            if given > most:
+                raise RankupError(
+                    "sampler-endless",
+                    f"the {self._what} gives more than {most} samples in one epoch",
+                    hint="an epoch must end: give the sampler a length",
+                )
+            yield each
+
+    def _chain(self) -> Iterator[Any]:
+        """The sampler, and those that it wraps."""
+        seen: list[Any] = []
+        each: Any = self._sampler
+        while each is not None and not any(each is other for other in seen):
+            seen.append(each)
+            yield each
+            each = getattr(each, "sampler", None)

@@ -1,0 +1,93 @@
+"""Which samples, in which order, on which rank: pure functions of (seed, epoch, step, rank, world size).
+
+One global order per epoch; global batch ``k`` is its ``k``-th slice; a rank's share is a contiguous part of that
+slice. Nothing is padded and, without ``drop_last``, nothing dropped: the last global batch is short where nothing
+divides, shares differ by one at most, and on a wide world a share may be empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from rankup.errors import RankupError
+from rankup.runtime.data.samplers import SampledOrder
+from rankup.runtime.data.step_plan import StepPlan, cuts
+from rankup.runtime.seed import derive
+from rankup.strategies.batch_plan import BatchPlan
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """How one data set is cut. ``length`` and ``global_batch`` in samples."""
+
+    length: int
+    global_batch: int
+    rank: int
+    world_size: int
+    seed: int
+    shuffle: bool
+    fixed_parts: int = 0  # whatever the number of ranks: ``BatchPlan.parts``
+    drop_last: bool = False  # leave out the short last global batch
+    sampled: SampledOrder | None = None  # the order of a user's sampler
+
+    def __post_init__(self) -> None:
+        if self.length == 0:
+            raise RankupError("empty-dataset", "the data set holds no samples")
+        if self.drop_last and self.sampled is None and self.length < self.global_batch:
+            raise RankupError(
+                "nothing-left",
+                f"drop_last=True leaves out all {self.length} samples: a global batch has {self.global_batch}",
+                hint=f"a global_batch of at most {self.length}, or drop_last=False",
+            )
+
+    @property
+    def steps(self) -> int:
+        """Steps per epoch; the short last one counts, if it is not left out."""
+        return self.length // self.global_batch if self.drop_last else -(-self.length // self.global_batch)
+
+    def plan(self, epoch: int) -> StepPlan:
+        """The order of an epoch and how it is cut into steps, the same on every rank and for every world size."""
+        if self.sampled is not None:
+            return self.sampled.plan(epoch)
+        order = self.order(epoch)
+        return StepPlan(order, cuts(self.length, self.global_batch, drop_last=self.drop_last), order)
+
+    def left_out(self) -> str | None:
+        """What ``drop_last`` leaves out, in words; None for nothing."""
+        samples = self.length if self.sampled is None else len(self.plan(0).order)
+        if not self.drop_last or not (number := samples % self.global_batch):
+            return None
+        return f"drop_last=True: {number} of {samples} samples are left out in each epoch"
+
+    def order(self, epoch: int) -> torch.Tensor:
+        """Every sample once: int64 (length,), the same on every rank and for every world size."""
+        if not self.shuffle:
+            return torch.arange(self.length)
+        generator = torch.Generator().manual_seed(derive(self.seed, "order", epoch))
+        return torch.randperm(self.length, generator=generator)
+
+    def total(self, step: int) -> int:
+        """Samples in global batch ``step``."""
+        return min(self.global_batch, self.length - step * self.global_batch)
+
+    def parts(self, total: int, micro_batches: int) -> list[tuple[int, int, int]]:
+        """(number, start, stop) of what this rank computes on at once, in a global batch of ``total`` samples: its
+        micro-batches, or its virtual shards."""
+        return BatchPlan(self.rank, self.world_size, self.fixed_parts).pieces(total, micro_batches)
+
+
+def smallest_share(plan: StepPlan, world_size: int, micro_batches: int, parts: int) -> tuple[int, bool]:
+    """The fewest samples, but not none, that a rank computes on at once in an epoch; and whether that is so only in
+    its last step."""
+
+    def smallest(total: int) -> int:
+        ranks = (BatchPlan(rank, world_size, parts) for rank in range(world_size))
+        sizes = [b - a for rank in ranks for _, a, b in rank.pieces(total, micro_batches)]
+        return min(size for size in sizes if size)
+
+    by_total = {total: smallest(total) for total in {plan.total(step) for step in range(plan.steps)}}
+    before = [by_total[plan.total(step)] for step in range(plan.steps - 1)]
+    last = by_total[plan.total(plan.steps - 1)]
+    return min([*before, last]), not before or min(before) > last

@@ -1,0 +1,91 @@
+"""Buffers of replicas: batch statistics that each rank gathered alone, made one before anyone evaluates or saves.
+
+Running means and variances of BatchNorm are averaged over ranks. Any other buffer has to be the same on all ranks: one
+that a forward pass updates from its rank's samples (a queue, a codebook, statistics of one's own) would go on as rank
+0's, and what the other ranks saw would be lost.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from rankup.errors import RankupError
+
+Values = list[tuple[torch.Tensor, torch.Tensor]]  # (buffer, a value for it)
+
+
+def averaged_buffers(model: nn.Module, world_size: int) -> Values:
+    """For every buffer of ``model`` what is to be all ranks': the mean of running means and variances, else rank 0's.
+
+    The buffers stay as they are. A collective: a few for each dtype, however many layers there are. Raises RankupError
+    ``buffers-differ``, on all ranks, for a buffer that is neither averaged nor the same.
+    """
+    averaged = {id(buffer) for buffer, is_mean in _statistics(model) if is_mean}
+    counted = {id(buffer) for buffer, is_mean in _statistics(model) if not is_mean}
+    alike: dict[tuple[torch.dtype, bool], list[torch.Tensor]] = defaultdict(list)
+    for buffer in model.buffers():
+        alike[buffer.dtype, id(buffer) in averaged].append(buffer)
+    values: Values = []
+    for (_, mean), buffers in alike.items():
+        flat = torch.cat([buffer.flatten() for buffer in buffers])
+        if mean:
+            dist.all_reduce(flat)
+            flat.div_(world_size)
+        else:
+            dist.broadcast(flat, src=0)
+        pieces = torch.split(flat, [buffer.numel() for buffer in buffers])
+        values += [(buffer, piece.view_as(buffer)) for buffer, piece in zip(buffers, pieces, strict=True)]
+    _check_equal(model, [(b, v) for b, v in values if id(b) not in averaged | counted])
+    return values
+
+
+def _check_equal(model: nn.Module, values: Values) -> None:
+    """An error on all ranks where one holds another value than rank 0. A collective, if there are any."""
+    if not values:
+        return
+    device = values[0][0].device
+    differs = [not torch.equal(_bits(buffer), _bits(value)) for buffer, value in values]
+    flags = torch.tensor(differs, dtype=torch.int32, device=device)
+    dist.all_reduce(flags, op=dist.ReduceOp.MAX)
+    wrong = [id(buffer) for (buffer, _), flag in zip(values, flags.tolist(), strict=True) if flag]
+    if wrong:
+        names = [name for name, buffer in model.named_buffers() if id(buffer) in wrong]
+        raise RankupError(
+            "buffers-differ",
+            f"the buffer {names[0]} of the model is not the same on all ranks"
+            + (f", nor are {len(names) - 1} more" if names[1:] else ""),
+            hint="a forward pass updates it from its own rank's samples, and only BatchNorm's statistics are averaged. "
+            "Update it from run.gather(samples), which gives those of all ranks",
+            exit_code=1,
+        )
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """A NaN is not equal to itself."""
+    return tensor.detach().contiguous().flatten().view(torch.uint8)
+
+
+def _statistics(model: nn.Module) -> Iterator[tuple[torch.Tensor, bool]]:
+    """Every buffer of a BatchNorm, and whether it is a mean or a variance."""
+    for module in model.modules():
+        if isinstance(module, _NormBase):
+            for name, buffer in module.named_buffers(recurse=False):
+                yield buffer, name in ("running_mean", "running_var")
+
+
+def copies(models: Iterable[nn.Module]) -> Values:
+    """Batch statistics as they are now: a batch that does not count must not move them. Other buffers go on as on the
+    ranks whose batches count: a counter of forward passes, the vectors of a spectral norm."""
+    return [(buffer, buffer.clone()) for model in models for buffer, _ in _statistics(model)]
+
+
+def restore(saved: Values) -> None:
+    with torch.no_grad():
+        for buffer, value in saved:
+            buffer.copy_(value)

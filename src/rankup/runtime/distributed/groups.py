@@ -1,0 +1,140 @@
+"""Process groups: how ranks find each other, and how they part.
+
+Three groups. The default one carries gradients (nccl for CUDA tensors, gloo for CPU tensors). The *control* group is
+gloo: numbers travel there without holding up a GPU stream. The *patient* group is gloo with a timeout of a day: for
+sections where others wait for a download. With a world size of 1 there is none. All runs of a process share them.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from rankup.errors import RankupError
+from rankup.runtime.distributed.control import Control
+from rankup.runtime.distributed.open_files import check_limit, is_too_few, raise_limit, too_few
+from rankup.runtime.distributed.rendezvous import meet
+from rankup.runtime.distributed.shutdown import install_clean_shutdown
+from rankup.strategies.groups import gloo_group, has_groups
+from rankup.world import World
+from rankup.world.address import interface_of, rendezvous, route_to
+
+PATIENCE = timedelta(days=1)
+
+_control: Control | None = None  # of this process
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Both are None with a world size of 1."""
+
+    control: Control | None
+    patient: dist.ProcessGroup | None
+
+
+def start_groups(world: World, device: torch.device, timeout: timedelta) -> Groups:
+    """Form the default and the control group; taken over as it is where the script has formed the default one."""
+    global _control
+    if world.world_size == 1:
+        return Groups(None, None)
+    owned = not dist.is_initialized()
+    raise_limit()
+    if owned:
+        check_limit(world.world_size)
+        _choose_interface(world)
+        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+        try:
+            _init_default(world, backend, timeout)
+        except (RuntimeError, OSError, ValueError) as error:
+            if is_too_few(error):
+                raise too_few("the connections to the other ranks need more open files") from error
+            raise RankupError(
+                "rendezvous-failed",
+                f"rank {world.rank} of {world.world_size} could not meet the others: {error}",
+                context=f"launcher {world.launcher}, MASTER_ADDR={os.environ.get('MASTER_ADDR', '(unset)')}",
+                hint="`rankup world` under the same launcher shows what each process believes",
+                exit_code=1,
+            ) from error
+    elif dist.get_world_size() != world.world_size or dist.get_rank() != world.rank:
+        raise RankupError(
+            "foreign-group",
+            f"a process group with rank {dist.get_rank()} of {dist.get_world_size()} exists already, but the "
+            f"environment says {world.rank} of {world.world_size}",
+            hint="call rankup.init() instead of init_process_group",
+        )
+    first = not has_groups()
+    try:
+        group = gloo_group("control", timeout)
+        patient = gloo_group("patient", PATIENCE)
+    except RuntimeError as error:
+        if is_too_few(error):
+            raise too_few("the groups of ranks need more open files") from error
+        raise
+    if (
+        first or _control is None or _control.group is not group
+    ):  # else another run of this process has made it
+        _control = Control(group, world, timeout)
+    _compare_devices(world, device, _control)
+    if first:
+        install_clean_shutdown(owned, _control.waiting.end)
+    return Groups(_control, patient)
+
+
+def _init_default(world: World, backend: str, timeout: timedelta) -> None:
+    if world.launcher == "torchrun":  # its agent's store is there already
+        store, rank, world_size = next(dist.rendezvous("env://", timeout=timeout))  # type: ignore[attr-defined]
+        # torch 2.13 hands a restarted group the store of the one before, where the addresses are of the dead.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = dist.PrefixStore(f"rankup/attempt-{attempt}", store)  # type: ignore[attr-defined]
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=timeout)
+        return
+    dist.init_process_group(
+        backend, store=meet(world, timeout), rank=world.rank, world_size=world.world_size, timeout=timeout
+    )
+
+
+def _choose_interface(world: World) -> None:
+    """Tell gloo one concrete interface: by itself it resolves the host's name, which fails or loops back on many."""
+    if "GLOO_SOCKET_IFNAME" in os.environ:
+        return
+    if world.num_nodes == 1:
+        name: str | None = "lo0" if sys.platform == "darwin" else "lo"
+    else:
+        head = os.environ.get("MASTER_ADDR") or rendezvous(world, os.environ).host
+        others = [host for host in world.hosts if host not in (head, socket.gethostname())]
+        peer = others[0] if world.node_rank == 0 and others else head
+        try:
+            name = interface_of(route_to(peer))
+        except OSError:
+            return  # gloo's own choice, and its own error
+    if name and (world.num_nodes == 1 or not name.startswith("lo")):
+        os.environ["GLOO_SOCKET_IFNAME"] = name
+
+
+def _compare_devices(world: World, device: torch.device, control: Control) -> None:
+    """Two ranks on one GPU, or a rank on a CPU among GPUs, fail late and darkly in NCCL."""
+    which = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else ""
+    everyone = control.gather("rankup.init", (socket.gethostname(), device.type, which))
+    without = [rank for rank, (_, kind, _) in enumerate(everyone) if kind != "cuda"]
+    if without and len(without) < world.world_size:
+        raise RankupError(
+            "devices-differ",
+            f"ranks {without} have no GPU, the others have one",
+            context=", ".join(sorted({everyone[rank][0] for rank in without})),
+            hint="torch sees no GPU there: its driver, its CUDA_VISIBLE_DEVICES? or device='cpu' for all",
+            exit_code=1,
+        )
+    twins = [rank for rank, other in enumerate(everyone) if other == everyone[world.rank]]
+    if device.type == "cuda" and len(twins) > 1:
+        raise RankupError(
+            "gpu-shared",
+            f"ranks {twins} share one GPU, {device} on {everyone[world.rank][0]}",
+            hint="start as many processes per node as it has GPUs, or use device='cpu'",
+            exit_code=1,
+        )

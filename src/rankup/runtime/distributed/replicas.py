@@ -1,0 +1,134 @@
+"""Replicas stay one model: ranks compare what must be the same on all of them, and an error names what differs.
+
+Gradients are compared when an optimizer takes them, at steps 1, 2, 4, 8, … of a loop; weights at the end of each epoch.
+What is compared is a checksum of a few bytes; only where it differs do ranks tell each other which tensor it is.
+Every save compares all that it writes (``snapshots/writing.py``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from rankup.errors import RankupError
+from rankup.runtime.context import RunContext
+from rankup.snapshots.checksum import pair
+
+Sums = dict[str, tuple[int, int]]  # name of a tensor → its checksum
+
+
+class Replicas:
+    """Of one run. Nothing is compared where there is one replica."""
+
+    def __init__(self, run: RunContext) -> None:
+        self._run = run
+        self._control = run.control if run.replicas > 1 else None
+        self._steps = 0  # of this loop
+        self._compare_at = 1
+        self._taken: dict[
+            str, torch.Tensor
+        ] = {}  # gradients that an optimizer took in this step: their checksums
+
+    def watch(self, stack: ExitStack) -> None:
+        """Look at each step of an optimizer until ``stack`` closes: a loop begins."""
+        self._steps, self._compare_at = 0, 1
+        self._taken.clear()
+        if self._control is not None:
+            stack.callback(register_optimizer_step_pre_hook(self._before_step).remove)
+
+    def step_done(self) -> None:
+        """Between two steps. A collective at some of them."""
+        if self._control is None:
+            return
+        self._steps += 1
+        if self._steps < self._compare_at:
+            return
+        taken, self._taken = _on_cpu(self._taken), {}
+        # Where no rank took a step, as in a window that is accumulated by hand, the next one is compared.
+        if self._agree(taken, "the gradient of {name}", f"at step {self._run.global_step}"):
+            self._compare_at = 2 * self._steps
+
+    def compare_weights(self) -> None:
+        """At the end of an epoch. A collective."""
+        if self._control is None:
+            return
+        weights = {
+            name: pair(parameter)
+            for name, parameter in _named(self._run.models)
+            if not hasattr(parameter, "to_local")
+        }
+        self._agree(_on_cpu(weights), "{name}", f"after step {self._run.global_step}")
+
+    def _before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if len(args) > 1 or kwargs.get("closure") is not None:
+            return  # gradients are computed in the step itself
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        self._run.strategy.check_reduced(optimizer, parameters)
+        if self._steps + 1 < self._compare_at:
+            return
+        names = {id(parameter): name for name, parameter in _named(self._run.models)}
+        for parameter in parameters:
+            gradient = parameter.grad
+            # What belongs to no model of the run may well be this rank's: a perturbation of its samples.
+            if id(parameter) in names and gradient is not None and not hasattr(gradient, "to_local"):
+                dense = gradient.coalesce().values() if gradient.is_sparse else gradient
+                self._taken[names[id(parameter)]] = pair(dense)
+
+    def _agree(self, mine: Sums, what: str, when: str) -> bool:
+        """Whether there was anything to compare. RankupError where ranks differ."""
+        text = repr(sorted(mine.items())).encode()
+        number = int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "big")
+        assert self._control is not None
+        total, taken = self._control.add("the comparison of the replicas", number, len(mine))
+        if total == number * self._control.world_size:
+            return taken > 0
+        raise _differ(self._control.gather("the comparison of the replicas", mine), what, when)
+
+
+def _differ(everyone: list[Sums], what: str, when: str) -> RankupError:
+    """The first tensor that differs, as the same error on all ranks."""
+    first = everyone[0]
+    for rank, sums in enumerate(everyone):
+        for name in dict.fromkeys((*first, *sums)):
+            if first.get(name) == sums.get(name):
+                continue
+            other = what.format(name=name)
+            if name not in first or name not in sums:
+                without = 0 if name not in first else rank
+                said = f"{other} was taken by an optimizer on some ranks, and not on rank {without}, {when}"
+            else:
+                said = f"{other} is not the same on rank 0 and rank {rank} {when}: each would train a model of its own"
+            return RankupError(
+                "replicas-differ",
+                said,
+                hint="call the model itself for every loss, make data with the same seed on all ranks, "
+                "and change weights or gradients by hand on all ranks alike",
+                exit_code=1,
+            )
+    raise AssertionError("ranks differ in nothing")
+
+
+def _named(models: list[nn.Module]) -> list[tuple[str, nn.Parameter]]:
+    """All parameters; with the number of their model where there are several."""
+    return [
+        (f"{name} of model {index + 1}" if len(models) > 1 else name, parameter)
+        for index, model in enumerate(models)
+        for name, parameter in model.named_parameters()
+    ]
+
+
+def _on_cpu(sums: dict[str, torch.Tensor]) -> Sums:
+    """In one transfer from each device."""
+    found: Sums = {}
+    devices = {value.device for value in sums.values()}
+    for device in devices:
+        names = [name for name, value in sums.items() if value.device == device]
+        rows = torch.stack([sums[name] for name in names]).tolist()
+        found |= {name: (a, b) for name, (a, b) in zip(names, rows, strict=True)}
+    return {name: found[name] for name in sums}

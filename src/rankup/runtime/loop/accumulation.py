@@ -1,0 +1,157 @@
+"""Gradients that wait for a step: those of a window that is accumulated by hand, over several batches of the loop.
+
+A snapshot holds no gradients, since a training step begins without. Where a loop calls ``backward`` in several bodies
+and ``opt.step()`` in one of them, they are part of its state: a save waits for the end of the window, and one that
+cannot wait takes them along.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from rankup.runtime.context import RunContext
+from rankup.strategies.clipping import local
+
+
+class PendingGradients:
+    """Of one run. ``any_rank`` says whether there are any; ``state`` and ``load`` take and put them back."""
+
+    def __init__(self, run: RunContext) -> None:
+        self._run = run
+        self._control = run.control
+        self._stepped: dict[int, _Step] = {}  # of each optimizer, its last one
+        self._carried: dict[
+            int, bool
+        ] = {}  # whether its next backward adds to gradients that it has stepped with
+
+    def watch(self, stack: ExitStack) -> None:
+        """Note each step of the run's optimizers until ``stack`` closes."""
+        for optimizer in self._run.optimizers:
+            if not hasattr(optimizer, "register_step_post_hook"):
+                continue
+            handle = optimizer.register_step_post_hook(self._note_step)
+            stack.callback(handle.remove)
+            if (first := _first(optimizer)) is not None and not hasattr(first, "to_local"):
+                stack.enter_context(_Witness(self, optimizer, first))
+
+    def any_rank(self) -> bool:
+        """Whether some rank has gradients that wait. A collective."""
+        mine = self.any_here()
+        return mine if self._control is None else self._control.any("the gradients before a save", mine)
+
+    def state(self) -> list[dict[str, torch.Tensor]]:
+        """This rank's gradients, for each prepared model by parameter name."""
+        return [
+            {name: local(p.grad) for name, p in model.named_parameters() if p.grad is not None}
+            for model, _ in self._run.prepared
+        ]
+
+    def load(self, saved: list[dict[str, torch.Tensor]]) -> None:
+        for (model, _), gradients in zip(self._run.prepared, saved, strict=False):
+            for name, parameter in model.named_parameters():
+                if name in gradients:
+                    parameter.grad = torch.zeros_like(parameter)
+                    local(parameter.grad).copy_(gradients[name])
+
+    @property
+    def never_cleared(self) -> bool:
+        """Whether each step adds to the gradients of those before: then there is no end of a window to wait for."""
+        return any(self._carried.values())
+
+    def begins_after_step(self, optimizer: Optimizer) -> bool:
+        """Whether the body at hand is the one after a step of ``optimizer``."""
+        stepped = self._stepped.get(id(optimizer))
+        return stepped is not None and stepped.body == self._run.steps_reached - 1
+
+    def learn(self, optimizer: Optimizer, *, carried: bool) -> None:
+        """What was found at the first backward after a step."""
+        if carried and not self.never_cleared:
+            warnings.warn(
+                "gradients are never cleared: each step adds to those of the steps before. Is opt.zero_grad() missing?",
+                stacklevel=2,
+            )
+        self._carried[id(optimizer)] = carried
+
+    def _note_step(self, optimizer: Optimizer, *_: Any) -> None:
+        self._stepped[id(optimizer)] = _Step(self._run.steps_reached, _version(optimizer))
+
+    def any_here(self) -> bool:
+        """Whether this rank has."""
+        for optimizer in self._run.optimizers:
+            if not hasattr(optimizer, "register_step_post_hook"):
+                continue
+            stepped = self._stepped.get(id(optimizer))
+            if stepped is not None and not self._carries(optimizer, stepped):
+                continue
+            parameters = (p for group in optimizer.param_groups for p in group["params"])
+            if any(p.grad is not None and bool(_values(p.grad).any()) for p in parameters):
+                return True
+        return False
+
+    def _carries(self, optimizer: Optimizer, stepped: _Step) -> bool:
+        """Whether gradients that are there after a step are for the next one."""
+        changed = stepped.version != _version(optimizer)
+        if stepped.body == self._run.steps_reached:
+            # What another loss adds behind the step is cleared before the next one, or was not in those before.
+            return self._carried.get(id(optimizer), changed)
+        # Unchanged since a step of an earlier body: they were taken, and wait to be cleared, unless that never happens.
+        return changed or self._carried.get(id(optimizer), False)
+
+
+class _Step(NamedTuple):
+    """``body``: the step of the loop in which an optimizer made its own; ``version``: of its gradients then."""
+
+    body: int
+    version: tuple[int, int]
+
+
+class _Witness:
+    """Looks, at the first backward of a body after a step, whether the gradients were cleared in between."""
+
+    def __init__(self, pending: PendingGradients, optimizer: Optimizer, parameter: nn.Parameter) -> None:
+        self._pending = pending
+        self._optimizer = optimizer
+        self._parameter = parameter
+
+    def __enter__(self) -> _Witness:
+        view: Any = self._parameter.expand_as(self._parameter)
+        self._node = view.grad_fn.next_functions[0][0]  # where its gradient is accumulated
+        self._handle: Any = self._node.register_prehook(self._look)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handle.remove()
+
+    def _look(self, gradients: Any) -> None:
+        if not self._pending.begins_after_step(self._optimizer):
+            return
+        self._handle.remove()
+        left = self._parameter.grad
+        self._pending.learn(self._optimizer, carried=left is not None and bool(_values(left).any()))
+
+
+def _first(optimizer: Optimizer) -> nn.Parameter | None:
+    parameters = (p for group in optimizer.param_groups for p in group["params"])
+    return next((p for p in parameters if p.requires_grad and p.is_leaf), None)
+
+
+def _version(optimizer: Optimizer) -> tuple[int, int]:
+    """Another one after each change of a gradient: where they lie, and how often they were written to."""
+    places = versions = 0
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if (gradient := parameter.grad) is not None:
+                places += _values(gradient).data_ptr()
+                versions += gradient._version
+    return places, versions
+
+
+def _values(gradient: torch.Tensor) -> torch.Tensor:
+    """This rank's part of it; of an embedding's sparse gradient the numbers that are there."""
+    return gradient._values() if gradient.is_sparse else local(gradient)

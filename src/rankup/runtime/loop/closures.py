@@ -1,0 +1,53 @@
+"""``opt.step(closure)``: what an optimizer decides by the loss must be decided alike on all ranks.
+
+LBFGS ends its iterations and chooses the length of a step by the loss that the closure returns. A rank's own loss would
+lead each rank elsewhere, so the optimizer gets that of the global batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.optim import LBFGS, Optimizer
+
+from rankup.errors import RankupError
+from rankup.runtime.loop.gradients import Gradients
+from rankup.strategies import Strategy
+
+
+def share_losses(optimizer: Optimizer, gradients: Gradients) -> None:
+    """From now on ``optimizer`` gets from a closure the loss of the global batch; each call is a collective then."""
+
+    def before_step(_: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if callable(kwargs.get("closure")):
+            return args, {**kwargs, "closure": shared(kwargs["closure"])}
+        if len(args) > 1 and callable(args[1]):
+            return (args[0], shared(args[1]), *args[2:]), kwargs
+        return None
+
+    def shared(closure: Callable[[], Any]) -> Callable[[], Any]:
+        def whole() -> Any:
+            gradients.weights.clear()
+            return gradients.shared_loss(closure())
+
+        return whole
+
+    optimizer.register_step_pre_hook(before_step)
+
+
+def check_closures(
+    optimizer: Optimizer, strategy: Strategy, gradients: Gradients, *, accumulate: int, clip: float | None
+) -> None:
+    """An error for what LBFGS cannot do: it computes the whole step's loss and gradient several times per step."""
+    if not isinstance(optimizer, LBFGS):
+        return
+    strategy.check("lbfgs")
+    for given, what, hint in (
+        (accumulate > 1, f"accumulate={accumulate}", "leave it out: a closure sees one micro-batch only"),
+        (clip is not None, f"clip={clip}", "clip in the closure, after backward"),
+        (gradients.scaler is not None, "fp16", "fp32 or bf16: it cannot leave out a step that overflowed"),
+        (gradients.weigh_losses, "sync_batchnorm", "leave it out"),
+    ):
+        if given:
+            raise RankupError("not-with-lbfgs", f"LBFGS cannot be used with {what}", hint=hint)

@@ -1,0 +1,93 @@
+"""An end put to a run at a chosen point: how ``rankup verify`` interrupts it. Off unless ``RANKUP_INTERRUPT`` is set.
+
+| value | what this does |
+|---|---|
+| ``step N RANK`` | freeze after step N, before it is saved |
+| ``moment N RANK SECONDS`` | freeze so long after step N, wherever the process is then |
+| ``behind N RANK`` | freeze when the code after an epoch that ended with step N has run |
+| ``evaluation N RANK BATCH`` | freeze after so many batches of evaluations that began after step N |
+| ``save N RANK`` | freeze before the Nth change that this attempt's saves make on disk |
+| ``stop N RANK`` | ask the run to stop after step N |
+
+Steps count from the first attempt on; if that point has passed already, the next one of its kind counts. Several are
+separated by semicolons. A frozen process (SIGSTOP) has noted so in the trace's directory and waits to be killed with
+all the others: so the kill falls where it was meant to, and nothing of the run gets a last word. Before the first,
+third and fourth it waits until what is being saved is durable, so that a resume is the same each time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from rankup.core.files import write_atomic
+from rankup.runtime.checkpointing import stop
+from rankup.snapshots import disk
+
+VARIABLE = "RANKUP_INTERRUPT"
+FROZEN = "frozen"  # the file in the trace's directory; it holds the kind
+
+
+class FaultInjection:
+    """Of one attempt, on this rank; ``step`` is called after each step."""
+
+    def __init__(
+        self, value: str, rank: int, folder: Path, before_freezing: Callable[[], None] = lambda: None
+    ) -> None:
+        self._folder = folder
+        self.before_freezing = before_freezing
+        self._changes = 0
+        self._evaluated, self._evaluated_at = 0, -1
+        parts = [words for part in value.split(";") if (words := part.split())]
+        self._plan = [
+            (kind, int(at), float(rest[0]) if rest else 0.0)
+            for kind, at, who, *rest in parts
+            if int(who) == rank
+        ]
+        if any(kind == "stop" for kind, *_ in parts):
+            stop.AGREE_EVERY_S = 0.0  # at every step, so that the step is the one that was meant
+        if any(kind == "save" for kind, *_ in self._plan):
+            disk.before = self._disk_changes
+
+    def step(self, done: int) -> None:
+        """``done`` steps are trained, over all attempts."""
+        for part in list(self._plan):
+            kind, at, seconds = part
+            if done < at:
+                continue
+            if kind == "stop":
+                os.kill(os.getpid(), signal.SIGTERM)  # heard as a request: it needs no run directory
+            elif kind == "step":
+                self._freeze(kind)
+            elif kind == "moment":
+                self._plan.remove(part)
+                timer = threading.Timer(seconds, self._freeze, (kind,))
+                timer.daemon = True
+                timer.start()
+
+    def behind(self, done: int) -> None:
+        if any(kind == "behind" and done >= at for kind, at, _ in self._plan):
+            self._freeze("behind")
+
+    def evaluation(self, done: int) -> None:
+        if done != self._evaluated_at:
+            self._evaluated, self._evaluated_at = 0, done
+        self._evaluated += 1
+        if any(
+            kind == "evaluation" and done >= at and self._evaluated >= batch for kind, at, batch in self._plan
+        ):
+            self._freeze("evaluation")
+
+    def _disk_changes(self, what: str, path: Path) -> None:
+        self._changes += 1
+        if any(kind == "save" and self._changes == at for kind, at, _ in self._plan):
+            self._freeze("save")
+
+    def _freeze(self, kind: str) -> None:
+        if kind not in ("save", "moment"):
+            self.before_freezing()
+        write_atomic(self._folder / FROZEN, kind)
+        os.kill(os.getpid(), signal.SIGSTOP)

@@ -1,0 +1,103 @@
+"""The variables of the user's script, as far as its frames on the stack tell: their names make advice concrete.
+
+Only what ``rankup verify`` records looks here, and the one warning of an ordinary run about state that is not
+registered.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from rankup.runtime.tracing.digest import digest
+
+_OURS = str(Path(__file__).parents[1])
+_LIBRARY = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_MOST_ITEMS, _MOST_NUMBERS, _DEPTH = 2000, 100_000, 3
+
+
+def namespaces() -> list[Mapping[str, Any]]:
+    """The variables that the script's frames see, innermost first; those of modules last."""
+    frames = list(_frames())
+    found: list[Mapping[str, Any]] = [frame.f_locals for frame in frames]
+    found += [frame.f_globals for frame in frames if frame.f_globals is not frame.f_locals]
+    main = sys.modules.get("__main__")
+    if main is not None and not frames:  # as the interpreter ends
+        found.append(vars(main))
+    return found
+
+
+def name_of(thing: object, spaces: list[Mapping[str, Any]]) -> str:
+    """``"schedule"``, or ``"trainer.schedule"``, if a variable or an attribute of one holds it; else ``""``."""
+    for space in spaces:
+        for name, value in list(space.items()):
+            if value is thing and not name.startswith("__"):
+                return name
+    for space in spaces:
+        for name, value in list(space.items()):
+            for attribute, held in list(_attributes(value).items()):
+                if held is thing:
+                    return f"{name}.{attribute}"
+    return ""
+
+
+def plain_variables() -> dict[str, str]:
+    """Short digests of the plain values (numbers, strings, small tensors, lists and dicts of them) in the innermost
+    function that trains, in its module, and in its ``self``."""
+    frame = next(_frames(), None)
+    if frame is None:
+        return {}
+    spaces = [frame.f_locals] if frame.f_locals is frame.f_globals else [frame.f_globals, frame.f_locals]
+    found: dict[str, str] = {}
+    for space in spaces:
+        for name, value in list(space.items()):
+            if not name.startswith("_") and _plain(value):
+                found[name] = digest(_ordered(value))[:16]
+        for name, value in list(_attributes(space.get("self")).items()):
+            if _plain(value):
+                found[f"self.{name}"] = digest(_ordered(value))[:16]
+    return found
+
+
+def _frames() -> Iterator[FrameType]:
+    """Frames of neither rankup's runtime nor a library, from the innermost on."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not path.startswith((_OURS, "<frozen", *_LIBRARY)):
+            yield frame
+        frame = frame.f_back
+
+
+def _attributes(value: object) -> dict[str, Any]:
+    """Of an instance of a class of the script's own, or a plain object; nothing of modules, classes and tensors."""
+    if isinstance(value, (type, torch.Tensor, torch.nn.Module)) or type(value).__module__ == "builtins":
+        return {}
+    held = getattr(type(value), "__dict__", {}).get("__dict__")
+    return dict(vars(value)) if held is not None or hasattr(value, "__dict__") else {}
+
+
+def _plain(value: object, depth: int = _DEPTH) -> bool:
+    if value is None or isinstance(value, (bool, int, float, str, bytes)):
+        return True
+    if isinstance(value, torch.Tensor):
+        return value.numel() <= _MOST_NUMBERS and value.layout == torch.strided and not value.is_meta
+    if isinstance(value, (list, tuple, set, frozenset, deque)) and depth and len(value) <= _MOST_ITEMS:
+        return all(_plain(item, depth - 1) for item in list(value))
+    if isinstance(value, dict) and depth and len(value) <= _MOST_ITEMS:
+        return all(_plain(key, 0) and _plain(item, depth - 1) for key, item in list(value.items()))
+    return False
+
+
+def _ordered(value: object) -> object:
+    """A set has no order that two processes share."""
+    if isinstance(value, (set, frozenset)):
+        return sorted(repr(item) for item in value)
+    return list(value) if isinstance(value, deque) else value

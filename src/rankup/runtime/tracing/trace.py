@@ -1,0 +1,257 @@
+"""What each rank records for ``rankup verify``: after every step, hashes of all that the training consists of.
+
+Off unless ``RANKUP_TRACE`` names a directory. There each rank appends to ``rank-R.jsonl``:
+
+- ``begin``: before the first step of a loop, after a resume: ``step``, ``at``, ``world_size``, ``state``, ``unkept``,
+  ``variables``
+- ``epoch``: an epoch's first step is about to begin: ``epoch`` (from 0), ``unkept``
+- ``step``: ``step`` (from 1, over all attempts), ``at`` ([epoch, step] per feed), ``batch`` (its hash) and ``rows`` (a
+  short hash per sample; none if a step has several batches), ``loss`` (each number that a backward began with, as
+  float.hex), ``state`` (name → SHA-256), ``unkept`` (what has a state and is in no snapshot), ``random`` (the
+  generators), ``variables`` (the script's plain ones), ``size`` (of all weights), ``pending`` (whether gradients
+  remain), ``evaluated`` (batches of evaluations within this step)
+- ``behind``: the code after an epoch's steps has run: ``step``, ``evaluated``
+- ``end``: after the last epoch, the same as ``begin``; ``left``: instead of it, after a ``break``
+- ``exit``: the interpreter ends without an error; the same as ``begin``
+
+Names of ``state``: ``model/NAME``, ``buffers/NAME`` (those that are not persistent), ``optimizer/NAME/FIELD``,
+``optimizer/NAME/options``, ``kept/NAME``, ``metrics/NAME``; a second model's begin with ``1/``. A second training in
+the same process counts its steps on from those of the first.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from rankup.core.records import RecordWriter
+from rankup.runtime.checkpointing.untracked_state import find_untracked, state_of
+from rankup.runtime.context import RunContext
+from rankup.runtime.seed import rng_state
+from rankup.runtime.tracing.digest import digest, rows
+from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
+from rankup.runtime.tracing.fault_injection import FaultInjection
+from rankup.runtime.tracing.script_variables import namespaces, plain_variables
+from rankup.strategies import state as by_name
+from rankup.strategies.clipping import local
+
+VARIABLE = "RANKUP_TRACE"
+SAVES_VARIABLE = "RANKUP_SNAPSHOT_STEPS"  # steps after which to save, whatever the script says: "3,7,12"
+
+_latest: Trace | None = None  # of this process: what remains to be said at its end
+
+
+class Trace:
+    """Of one loop, entered around it. ``step`` is called after each step, ``end`` after the last epoch, ``left`` after
+    a break. ``before_freezing`` waits until what is being saved is durable."""
+
+    @classmethod
+    def from_environment(
+        cls, run: RunContext, before_freezing: Callable[[], None] = lambda: None
+    ) -> Trace | None:
+        folder = os.environ.get(VARIABLE)
+        return cls(run, Path(folder), before_freezing) if folder else None
+
+    def __init__(
+        self, run: RunContext, folder: Path, before_freezing: Callable[[], None] = lambda: None
+    ) -> None:
+        global _latest
+        before = _latest
+        self._run = run
+        self._runs: list[RunContext] = before._runs if before is not None else []
+        if run not in self._runs:
+            self._runs.append(run)
+        # Trainings of this process before this one have had these steps.
+        self._earlier_steps = sum(other.global_step for other in self._runs[: self._runs.index(run)])
+        self._records: RecordWriter = (
+            before._records if before is not None else RecordWriter(folder / f"rank-{run.world.rank}.jsonl")
+        )
+        self._unkept: dict[str, Any] = {}
+        self._find_unkept()
+        self._begun_at = self._step
+        self._losses: list[str] = []
+        self._evaluated = 0
+        saves = os.environ.get(SAVES_VARIABLE, "")
+        self._saves = {int(step) for step in saves.split(",") if step}
+        if before is not None:
+            self._interruption: FaultInjection = before._interruption
+            self._interruption.before_freezing = before_freezing
+        else:
+            self._interruption = FaultInjection(
+                os.environ.get(INTERRUPT_VARIABLE, ""), run.world.rank, folder, before_freezing
+            )
+            atexit.register(_at_exit)
+        _latest = self
+
+    def __enter__(self) -> Trace:
+        self._backward = torch.Tensor.backward
+        note, original = self._losses.append, self._backward
+
+        def backward(tensor: torch.Tensor, *args: Any, **options: Any) -> Any:
+            if tensor.numel() == 1:
+                note(float(tensor.detach()).hex())
+            return original(tensor, *args, **options)  # type: ignore[no-untyped-call]
+
+        # A plain loop tells nobody its loss; every loop calls this.
+        torch.Tensor.backward = backward  # type: ignore[assignment,method-assign]
+        run = self._run
+        self._records.write(
+            "begin",
+            world_size=run.world.world_size,
+            strategy=run.strategy.name,
+            exact=run.strategy.exact,
+            precision=run.precision.name,
+            at=self._at(),
+            variables=plain_variables(),
+            **self._where(),
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        torch.Tensor.backward = self._backward  # type: ignore[method-assign]
+
+    @property
+    def save_due(self) -> bool:
+        """Whether ``RANKUP_SNAPSHOT_STEPS`` names the step that was done last."""
+        return self._step in self._saves
+
+    def epoch_begins(self) -> None:
+        """The first batch of an epoch is about to be handed out; also in the middle of one that is resumed."""
+        if self._step != self._begun_at:
+            self._find_unkept()  # what the script has made since
+        self._records.write("epoch", epoch=self._at()[-1][0], step=self._step, unkept=self._unkept_digests())
+
+    def step(self) -> None:
+        """A step is through; then the interruption that was asked for, if it is time."""
+        run = self._run
+        batch = run.batch
+        whole = (
+            run.gradients.accumulate == 1 and not run.strategy.by_parts
+        )  # the batch at hand is all of this rank's step
+        counts = batch is not None and whole and batch.samples > 0
+        self._records.write(
+            "step",
+            at=self._at(),
+            batch=digest(batch.value) if batch is not None else "",
+            rows=rows(batch.value, batch.samples) if batch is not None and counts else [],
+            loss=list(self._losses),
+            evaluated=self._counted(),
+            variables=plain_variables(),
+            size=_size(run),
+            pending=_pending(run),
+            **self._where(),
+        )
+        self._losses.clear()
+        self._interruption.step(self._step)
+
+    def evaluation(self) -> None:
+        """A batch of an evaluation is through."""
+        self._evaluated += 1
+        self._interruption.evaluation(self._step)
+
+    def behind(self) -> None:
+        """The code after an epoch's steps has run, and nothing of it is saved yet."""
+        self._records.write("behind", step=self._step, evaluated=self._counted())
+        self._interruption.behind(self._step)
+
+    def end(self) -> None:
+        self._records.write("end", **self._where())
+
+    def left(self) -> None:
+        """The loop was left by a break: what is trained is trained."""
+        self._records.write("left", **self._where())
+
+    def exit(self) -> None:
+        self._find_unkept()
+        self._records.write("exit", evaluated=self._counted(), **self._where())
+        self._records.close()
+
+    @property
+    def _step(self) -> int:
+        done: int = self._earlier_steps + self._run.global_step
+        return done
+
+    def _at(self) -> list[list[int]]:
+        return [list(feed.position.resume()) for feed in self._run.feeds]
+
+    def _counted(self) -> int:
+        count, self._evaluated = self._evaluated, 0
+        return count
+
+    def _where(self) -> dict[str, Any]:
+        return {
+            "step": self._step,
+            "state": _state(self._run),
+            "unkept": self._unkept_digests(),
+            "random": digest(rng_state()),
+        }
+
+    def _find_unkept(self) -> None:
+        known = {id(thing) for thing in self._unkept.values()}
+        for name, thing in find_untracked(self._run, namespaces()).items():
+            if id(thing) not in known:
+                self._unkept[_free(name, self._unkept)] = thing
+
+    def _unkept_digests(self) -> dict[str, str]:
+        return {name: digest(state_of(thing)) for name, thing in self._unkept.items()}
+
+
+def _at_exit() -> None:
+    # Python notes an exception that nobody caught before it ends; another way out is a good one.
+    if _latest is not None and getattr(sys, "last_type", None) is None:
+        _latest.exit()
+
+
+def _free(name: str, taken: dict[str, Any]) -> str:
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name}-{number}"
+    return free
+
+
+def _size(run: RunContext) -> float:
+    """The sum of all weights' absolute values: it tells a difference in the last digits from another one."""
+    parameters = (local(p.detach()) for model, _ in run.prepared for p in model.parameters())
+    return float(sum(p.abs().sum(dtype=torch.float64).item() for p in parameters if not p.is_meta))
+
+
+def _pending(run: RunContext) -> bool:
+    """Whether gradients remain after the step: of a window that is accumulated by hand, or not cleared yet."""
+    gradients = (p.grad for model, _ in run.prepared for p in model.parameters() if p.grad is not None)
+    return any(bool(local(gradient.detach()).any()) for gradient in gradients)
+
+
+def _state(run: RunContext) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for index, (model, optimizer) in enumerate(run.prepared):
+        prefix = f"{index}/" if index else ""
+        saved = by_name.state(run.strategy, model, optimizer)
+        found |= {f"{prefix}model/{name}": digest(tensor) for name, tensor in saved["model"].items()}
+        found |= {
+            f"{prefix}buffers/{name}": digest(buffer)
+            for name, buffer in model.named_buffers(remove_duplicate=False)
+            if name not in saved["model"]
+        }
+        trained = saved.get("optimizer", {"state": {}, "groups": {}})
+        for name, fields in trained["state"].items():
+            found |= {
+                f"{prefix}optimizer/{name}/{field}": digest(value) for field, value in sorted(fields.items())
+            }
+        for name, options in trained["groups"].items():
+            found[f"{prefix}optimizer/{name}/options"] = digest(dict(sorted(options.items())))
+    found |= {
+        f"kept/{name}": digest(thing.state_dict())
+        for name, thing in sorted(run.registered.items())
+        if not getattr(thing, "timed", False)
+    }
+    return found | {f"metrics/{name}": digest(value) for name, value in sorted(run.metrics.items())}

@@ -1,0 +1,120 @@
+"""The part of a job's script that sets up its environment: folder, modules, venv or conda, variables, secrets.
+
+The user's own lines stay as they are given, without indentation: they may hold a here-document.
+"""
+
+from __future__ import annotations
+
+from rankup.launchers.base import code, path_code
+from rankup.sites.site import Site
+from rankup.spec.jobspec import JobSpec
+
+# torchrun puts this before each line of a rank; the rank is the global one.
+PREFIX = "'[rank ${rank}] '"
+
+
+def environment(spec: JobSpec, site: Site) -> list[str]:
+    """Bash; every line that can fail ends the job with a clear message if it does."""
+    ours = [
+        f"cd {path_code(str(spec.folder))} || finish failed 1",
+        *(["# Yours, before the modules:", *map(_Own, spec.pre_modules)] if spec.pre_modules else []),
+        *_modules(spec, site),
+        *_venv(spec),
+        *_conda(spec),
+        *_paths(site),
+        *(f"export {name}={path_code(value)}" for name, value in variables(spec, site).items()),
+        *_threads(spec, site),
+        *_secrets(spec),
+        *(["# Yours:", *map(_Own, spec.pre)] if spec.pre else []),
+    ]
+    return [line if isinstance(line, _Own) else f"  {line}" for line in ours]
+
+
+class _Own(str):
+    """A line of the user's."""
+
+    __slots__ = ()
+
+
+def variables(spec: JobSpec, site: Site) -> dict[str, str]:
+    """What the ranks find in their environment; the job's words win over the site's, and both over ours."""
+    ours = {"PYTHONUNBUFFERED": "1"}  # a log that is empty until the end is no log
+    if spec.cpus_per_task:
+        ours["OMP_NUM_THREADS"] = str(spec.cpus_per_task)  # torchrun would say 1
+    if spec.gpus_per_node == 0 and spec.world_size > 1:
+        # Without it Accelerate and Hugging Face's Trainer find no GPU, and make each rank a world of its own.
+        ours["ACCELERATE_USE_CPU"] = "1"
+    if site.node.interface:
+        ours["NCCL_SOCKET_IFNAME"] = ours["GLOO_SOCKET_IFNAME"] = site.node.interface
+    if spec.nccl_debug:
+        ours["NCCL_DEBUG"] = "INFO"
+        ours["NCCL_DEBUG_SUBSYS"] = "INIT,NET,ENV"
+    return {**ours, **site.env, **spec.env}
+
+
+def _threads(spec: JobSpec, site: Site) -> list[str]:
+    """OMP_NUM_THREADS where nobody has said it: a process's share of the cores that the job has on its node."""
+    if "OMP_NUM_THREADS" in variables(spec, site):
+        return []
+    there = "env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc"
+    cores = {"slurm": f"${{SLURM_CPUS_ON_NODE:-$({there})}}", "pbs": f"${{NCPUS:-$({there})}}"}
+    each = f"cores={cores.get(site.scheduler, f'$({there})')}"
+    share = f"$((cores > {spec.nproc_per_node} ? cores / {spec.nproc_per_node} : 1))"
+    if site.scheduler == "pbs":  # which sets it to all cores, whatever the number of processes
+        return [each, f"export OMP_NUM_THREADS={share}"]
+    return [each, f"export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-{share}}} # torchrun would say 1"]
+
+
+def _modules(spec: JobSpec, site: Site) -> list[str]:
+    modules = loaded_modules(spec, site)
+    if not (modules or spec.module_purge):
+        return []
+    init = [
+        "# shellcheck disable=SC1090",
+        'for init in $(module_inits); do type module >/dev/null 2>&1 || . "$init"; done',
+    ]
+    purge = ["module purge"] if spec.module_purge else []
+    load = [f"module load {' '.join(map(code, modules))} || finish failed 1"] if modules else []
+    return [*init, *purge, *load]
+
+
+def loaded_modules(spec: JobSpec, site: Site) -> tuple[str, ...]:
+    """The job's modules, and the site's MPI if the job needs one and names none."""
+    mpi = site.mpi.module if spec.launcher == "mpirun" or spec.fanout == "mpiexec" else ""
+    if mpi and not any(module.partition("/")[0] == mpi.partition("/")[0] for module in spec.modules):
+        return (*spec.modules, mpi)
+    return spec.modules
+
+
+def _venv(spec: JobSpec) -> list[str]:
+    if not spec.venv or spec.container:  # there it is the command that says which Python
+        return []
+    return ["# shellcheck disable=SC1091", f". {path_code(spec.venv)}/bin/activate || finish failed 1"]
+
+
+def _conda(spec: JobSpec) -> list[str]:
+    if not spec.conda:
+        return []
+    return [
+        "# `conda activate` is a function of the shell, which batch shells do not have.",
+        "# shellcheck disable=SC1091",
+        '. "$(conda info --base)/etc/profile.d/conda.sh" || finish failed 1',
+        f"conda activate {path_code(spec.conda)} || finish failed 1",
+    ]
+
+
+def _paths(site: Site) -> list[str]:
+    return [
+        f"export {name}={':'.join(map(path_code, folders))}${{{name}:+:${name}}}"
+        for name, folders in site.paths.items()
+    ]
+
+
+def _secrets(spec: JobSpec) -> list[str]:
+    if not spec.secrets:
+        return []
+    return [
+        f"# {', '.join(spec.secrets)}: from a file that only its owner can read: qstat and scontrol show scripts.",
+        "# shellcheck disable=SC1091",
+        '. "$BASE/secrets.env" || finish failed 1',
+    ]

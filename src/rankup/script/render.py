@@ -1,0 +1,249 @@
+"""The script of a job: plain bash that runs without rankup on the nodes, and that its user can read and change.
+
+Its first screen is what this job alone has: directives, settings, and ``main``, which says what is done in which order.
+After it come the functions that ``main`` calls, and the last line calls ``main``. Functions that are the same in every
+job are the ``.sh`` files in ``parts``; what depends on the job is written by ``environment`` and ``start``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from rankup.core import shell
+from rankup.launchers.base import path_code
+from rankup.node_launchers import agents
+from rankup.node_launchers.agents import choose
+from rankup.schedulers.pbs import directives as pbs
+from rankup.schedulers.slurm import directives as slurm
+from rankup.script.environment import environment, loaded_modules
+from rankup.script.start import meets, sampler, start, uses_pbs_rsh
+from rankup.sites.site import Site
+from rankup.spec.jobspec import JobSpec
+
+# Successors that are submitted beforehand, where nodes may not submit: each of them waits in the queue.
+MOST_SUCCESSORS = 3
+
+
+def render(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
+    """The script of ``spec`` at ``site``. Without ``run_dir`` it makes its run directory itself, below ``runs_root``.
+
+    Pure; raises ``RankupError`` where the site's scheduler cannot do what is asked.
+    """
+    choose(spec.fanout, site.scheduler)
+    ranks = start(spec, site)
+    sections = [
+        _head(spec, site, run_dir),
+        _settings(spec, site, run_dir),
+        ranks.own,
+        _main(spec, site, run_dir, ranks.start),
+        _HEADING,
+        *_functions(spec, site, run_dir),
+        ranks.fixed,
+        ['main "$@"'],
+    ]
+    return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
+
+
+_HEADING = [
+    "#" * 118,
+    "# The same in every job: the functions that main calls".ljust(117) + "#",
+    "#" * 118,
+]
+
+
+def _main(spec: JobSpec, site: Site, run_dir: Path | None, ranks: Sequence[str]) -> list[str]:
+    """What the script does, in order. (The user's lines are in it, and in no function of their own: variables that they
+    declare there would be gone after it.)"""
+    sampling = sampler(spec, site)
+    log = _has_one_log(site, run_dir)
+    steps = [
+        "read_allocation # JOB, HOSTS, END",
+        *(["leave_time_for_work"] if _has_short_time(spec, site) else []),
+        f"make_run_directory {_job(spec, site)} # RUN",
+        *(["write_one_log"] if log else []),
+        "begin_attempt",
+    ]
+    heading = f"# The ranks: {spec.nodes} × {spec.nproc_per_node} by {spec.launcher}"
+    return [
+        "main() {",
+        *_indented(steps),
+        "",
+        "  # The environment",
+        *environment(spec, site),
+        "",
+        f"  {heading}",
+        *_indented(["choose_rendezvous # MASTER_ADDR, MASTER_PORT"] if meets(spec) else []),
+        *_indented([_header(spec), *sampling, "mark_processes"]),
+        *_indented(["write_rank_script"] if spec.launcher != "single" else []),
+        *_indented(ranks),
+        *_indented(["watch_ranks # asks them to save before the time limit"]),
+        *_indented(['kill "$sampler" 2>/dev/null'] if sampling else []),
+        *_indented(["find_lost_nodes"] if _may_lose_nodes(spec, site) else []),
+        *_indented(["end_attempt # requeues the job if it is not done"]),
+        "}",
+    ]
+
+
+def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str]]:
+    """The fixed parts that this job needs, in the order in which ``main`` calls them."""
+    by_scancel = site.scheduler == "slurm" and spec.launcher != "mpirun"
+    loads = bool(spec.module_purge or loaded_modules(spec, site))
+    return [
+        part(f"{site.scheduler}.sh"),
+        part("short_time.sh") if _has_short_time(spec, site) else [],
+        [*part("run_directory.sh"), *(part("one_log.sh") if _has_one_log(site, run_dir) else [])],
+        part("attempt.sh"),
+        part("modules.sh") if loads else [],
+        part("rendezvous.sh") if meets(spec) else [],
+        part("header.sh"),
+        part("progress.sh"),
+        [*part("time_limit.sh"), *agents.part("marked.sh")],
+        part("end_by_scancel.sh" if by_scancel else "end_by_signal.sh"),
+        _rank_script(spec),
+        part("pbs_rsh.sh") if uses_pbs_rsh(spec, site) else [],
+        part("watch.sh"),
+        [*part("lost_nodes.sh"), *agents.part("is_lost.sh")] if _may_lose_nodes(spec, site) else [],
+        part("failure.sh"),
+        part("ending.sh"),
+    ]
+
+
+def _may_lose_nodes(spec: JobSpec, site: Site) -> bool:
+    """Whether this script has to look for lost nodes, since the scheduler does not act on them."""
+    return site.scheduler == "pbs" and spec.nodes > 1
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"  {line}" for line in lines]
+
+
+def part(name: str) -> list[str]:
+    """The lines of a fixed part; ``@ports.py@`` in it stands for the text of ``world/ports.py``."""
+    text = _text(name)
+    if "@ports.py@" in text:
+        text = text.replace("@ports.py@", files("rankup.world").joinpath("ports.py").read_text().rstrip("\n"))
+    return text.rstrip("\n").split("\n")
+
+
+def _text(name: str) -> str:
+    return files("rankup.script").joinpath("parts").joinpath(name).read_text()
+
+
+def _head(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]:
+    lines = ["#!/bin/bash"]
+    if site.scheduler == "slurm":
+        output, error = _logs(spec, site, run_dir)
+        lines += [f"#SBATCH {option}" for option in slurm.directives(spec, site, output, error)]
+    elif site.scheduler == "pbs":
+        # What PBS itself says beside our log; qsub reads a path such as "a b" or "host:a" in ways of its own.
+        plain = run_dir is not None and re.fullmatch(r"[\w./+@%=-]+", str(run_dir), re.ASCII)
+        output = f"{run_dir}/logs/" if plain else ""
+        lines += [f"#PBS {option}" for option in pbs.directives(spec, site, output)]
+    return [*lines, "", *_WHAT_IT_IS]
+
+
+# What the linter takes for a mistake is meant: variables in single quotes are for the ranks' shells.
+_WHAT_IT_IS = [
+    "# Written by rankup. This is plain bash: it needs no rankup on the nodes unless the program itself does, and can",
+    "# be read, changed and submitted by hand.",
+    "# shellcheck disable=SC2016",
+]
+
+
+def _logs(spec: JobSpec, site: Site, run_dir: Path | None) -> tuple[str, str]:
+    """SLURM's names for the log and the error log: in the run directory, else the site's own."""
+    if run_dir is not None:
+        folder = slurm.path_pattern(str(run_dir / "logs"))
+        return f"{folder}/job-%a.log" if spec.array else f"{folder}/job.log", ""
+    if site.output:
+        return site.output.format(name=spec.name), site.error.format(name=spec.name)
+    return f"{spec.name}-%{'A_%a' if spec.array else 'j'}.log", ""
+
+
+def _settings(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]:
+    requeues = spec.max_requeues
+    if site.scheduler == "pbs" and not site.pbs.nodes_may_submit:
+        requeues = min(requeues, MOST_SUCCESSORS)
+    runs = spec.folder / spec.runs_root
+    lines = [
+        "# ---- Settings ".ljust(118, "-"),
+        _base(spec, site, run_dir),
+        f"RUNS={shell.quote([str(runs)])} # all runs are below it",
+        f"PLACES=({' '.join(_places(spec))}) # where else the program may save: paths in its arguments and variables",
+        f"STOP_BEFORE={spec.lead} # seconds before the time limit at which the ranks are asked to save",
+        f"MAX_REQUEUES={requeues}",
+    ]
+    if site.scheduler != "slurm":
+        lines.append(f"TIME={spec.time or 0} # seconds; 0: the queue's own limit")
+    if site.scheduler == "pbs":
+        lines.append(f"NODES_MAY_SUBMIT={'yes' if site.pbs.nodes_may_submit else 'no'}")
+    if meets(spec):
+        lines.append(
+            f"INTERFACE={shell.quote([site.node.interface])} # the nodes' network; '': the route says it"
+        )
+    return lines
+
+
+def _base(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
+    if run_dir is not None:
+        return f"BASE={shell.quote([str(run_dir)])} # the run directory"
+    base = shell.quote([f"{spec.folder / spec.runs_root / spec.name}/"])
+    if site.scheduler == "pbs":  # a successor goes on in the run directory of the job before it
+        base = f"${{RANKUP_RUN:-{base}}}"
+    return f"BASE={base} # the run directory is below it, and named after the job's id"
+
+
+def _has_short_time(spec: JobSpec, site: Site) -> bool:
+    """Whether the queue's own limit, which nobody has told us, may be shorter than the time to save."""
+    return not (spec.time or spec.stop_before or site.scheduler == "local")
+
+
+def _has_one_log(site: Site, run_dir: Path | None) -> bool:
+    """Whether the script writes its own log; SLURM writes it as told by a directive."""
+    return site.scheduler == "pbs" or (site.scheduler == "local" and run_dir is not None)
+
+
+_TASK = {
+    "slurm": "${SLURM_ARRAY_TASK_ID:-}",
+    "pbs": "${RANKUP_TASK:-${PBS_ARRAY_INDEX:-${PBS_ARRAYID:-}}}",
+    "local": "",
+}
+_ARRAY_JOB = {"slurm": "${SLURM_ARRAY_JOB_ID:-}", "pbs": "${PBS_JOBID%%[!0-9]*}", "local": "$JOB"}
+
+
+def _job(spec: JobSpec, site: Site) -> str:
+    """What names the run directory of a job that is submitted by hand; and the task of an array."""
+    if not spec.array:
+        return '"$JOB"'
+    return f'"{_ARRAY_JOB[site.scheduler]}" "{_TASK[site.scheduler]}"'
+
+
+def _places(spec: JobSpec) -> list[str]:
+    """Where the program may save: the paths among its arguments and variables."""
+    words = [word.rpartition("=")[2] for word in (*spec.command, *spec.env.values())]
+    paths = dict.fromkeys(word for word in words if re.match(r"/[^/]|\$\w+/|\.\.?/", word))
+    return list(map(path_code, paths))
+
+
+def _rank_script(spec: JobSpec) -> list[str]:
+    """What runs between the launcher and each rank; a single process does without."""
+    if spec.launcher == "single":
+        return []
+    return [
+        "# ---- One rank ".ljust(118, "-"),
+        "# Only the parent of a rank knows when and how it has ended.",
+        "write_rank_script() {",
+        """  cat >"$RUN/rank.sh" <<'END_OF_SCRIPT'""",
+        *part("rank.sh"),
+        "END_OF_SCRIPT",
+        "}",
+    ]
+
+
+def _header(spec: JobSpec) -> str:
+    if spec.container:
+        return f'print_header "of the image" {path_code(spec.container)}'
+    return f'print_header "$({path_code(spec.python)} --version 2>&1)"'

@@ -1,0 +1,117 @@
+"""The part of a job's script that starts the ranks, and what runs beside them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from rankup.core.registry import lookup
+from rankup.launchers import SCRIPTED
+from rankup.launchers.base import ScriptLauncher, Start
+from rankup.node_launchers.agents import choose, node_launcher
+from rankup.node_launchers.base import Agents, AgentsScript
+from rankup.script.environment import PREFIX, variables
+from rankup.sites.site import Site
+from rankup.spec.jobspec import JobSpec
+
+_SAMPLE = "index,utilization.gpu,utilization.memory,memory.used,power.draw"
+
+
+def meets(spec: JobSpec) -> bool:
+    """Whether the ranks need an address to meet at; torchrun on one node finds its own.
+
+    A lone process may be a script that was written for several, and asks for an address all the same.
+    """
+    return spec.nodes > 1 or spec.launcher in ("srun", "mpirun") or _alone(spec)
+
+
+def _alone(spec: JobSpec) -> bool:
+    return spec.launcher == "single" and _is_python(spec)
+
+
+def _is_python(spec: JobSpec) -> bool:
+    return spec.command[0] == "-m" or spec.command[0].endswith(".py")
+
+
+def start(spec: JobSpec, site: Site) -> AgentsScript:
+    """Bash that starts all ranks in the background, and sets ``workers``."""
+    how = Start(
+        scheduler=site.scheduler,
+        command=rank_command(spec),
+        python=_python(spec),
+        torchrun=site.containers.torchrun if spec.container else "torchrun",
+        inside=_inside(spec, site),
+        nodes=spec.nodes,
+        nproc=spec.nproc_per_node,
+        cpus=spec.cpus_per_task,
+        max_restarts=spec.max_restarts,
+        mpi=site.mpi.kind,
+        mpi_flags=site.mpi.flags,
+        carried=_carried(spec, site),
+    )
+    written = cast(ScriptLauncher, lookup("launcher", spec.launcher, SCRIPTED))(how)
+    first = []
+    if _alone(spec):
+        first = ["# What programs read that were written for torchrun:"]
+        first += ["export RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1"]
+    elif uses_pbs_rsh(spec, site):
+        first = ["use_pbs_for_mpirun"]
+    if spec.launcher != "torchrun":
+        return AgentsScript((*first, *written))
+    prefix = [
+        "# shellcheck disable=SC2016 # torchrun fills this in",
+        f"export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE={PREFIX}",
+    ]
+    start_agents = node_launcher(spec.fanout, site.scheduler, nodes=spec.nodes, mpi=site.mpi.kind)
+    agents = start_agents(Agents(tuple(written), spec.nodes, spec.agent_cpus, variables(spec, site)))
+    return replace(agents, start=(*first, *prefix, *agents.start))
+
+
+def uses_pbs_rsh(spec: JobSpec, site: Site) -> bool:
+    """Whether Open MPI reaches the nodes of a PBS job."""
+    fanout = choose(spec.fanout, site.scheduler) if spec.launcher == "torchrun" else ""
+    by_mpi = spec.launcher == "mpirun" or fanout == "mpiexec"
+    return by_mpi and site.scheduler == "pbs" and site.mpi.kind == "openmpi" and spec.nodes > 1
+
+
+def rank_command(spec: JobSpec) -> tuple[str, ...]:
+    """What one rank executes: Python for ``*.py`` and ``-m``, anything else as it is."""
+    return (_python(spec), *spec.command) if _is_python(spec) else spec.command
+
+
+def _python(spec: JobSpec) -> str:
+    """A virtual environment is activated outside of a container; inside it is its Python that makes it one."""
+    inside = spec.container and spec.venv and spec.python == "python"
+    return f"{spec.venv}/bin/python" if inside else spec.python
+
+
+def sampler(spec: JobSpec, site: Site) -> list[str]:
+    """What the GPUs do, every so many seconds, as CSV per node; ended by its process id, never by name."""
+    if not spec.sample_gpus or not spec.gpus_per_node:
+        return []
+    query = f"nvidia-smi --query-gpu=timestamp,{_SAMPLE} --format=csv,nounits --loop={spec.sample_gpus}"
+    target = '>>"$RUN/records/gpus-$(hostname -s).csv"'
+    lines = ["# What the GPUs do:"]
+    if spec.nodes > 1 and site.scheduler == "slurm":
+        nodes = f"--nodes={spec.nodes} --ntasks={spec.nodes} --ntasks-per-node=1"
+        lines += [f"srun --overlap {nodes} bash -c 'exec {query} {target}' &"]
+    else:
+        lines = ["# What the GPUs of this node do:"]
+        lines += [f"{query} {target} &"]
+    return [*lines, "sampler=$!"]
+
+
+def _inside(spec: JobSpec, site: Site) -> tuple[str, ...]:
+    """The container's command; the run directory and the job's folder are seen inside by their own names."""
+    if not spec.container:
+        return ()
+    gpus = (site.containers.gpu_flag,) if spec.gpus_per_node else ()
+    binds = [word for bind in ("$RUN", str(spec.folder), *spec.binds) for word in ("--bind", bind)]
+    return (site.containers.command, "exec", *gpus, *binds, spec.container)
+
+
+def _carried(spec: JobSpec, site: Site) -> tuple[str, ...]:
+    """What mpirun has to bring to the other nodes; LD_LIBRARY_PATH and PYTHONPATH it takes where they are set."""
+    ours = ("PATH", "OMP_NUM_THREADS", "RUN", "RANKUP_RUN_DIR", "MASTER_ADDR", "MASTER_PORT")
+    task = ("RANKUP_TASK",) if spec.array else ()
+    return tuple(dict.fromkeys((*ours, *task, *variables(spec, site), *spec.secrets)))

@@ -1,0 +1,166 @@
+"""A profile from what a cluster says of itself: the answers of sinfo, qstat and pbsnodes to the text of a profile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rankup.core.toml_file import toml_lines, toml_table
+from rankup.core.units import size
+
+SINFO = ("sinfo", "--noheader", "--format=%P|%D|%c|%m|%G|%l")
+QSTAT = ("qstat", "-Q", "-f")
+PBSNODES = ("pbsnodes", "-a")
+
+_HEAD = """\
+# Written by `rankup sites new` from what the cluster says of itself. What it does not say is left to you:
+#   required = ["account"]   where a job has to name who pays
+#   [node] arch = "aarch64"  where the compute nodes have another processor than the login nodes
+"""
+_MODULES = '#   [defaults] modules = ["…"]  as `module avail` lists them\n'
+_PBS_MIB = {"b": 1 / 1024**2, "kb": 1 / 1024, "mb": 1, "gb": 1024, "tb": 1024**2}
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue or partition, and one kind of node in it. Numbers are per node, ``memory`` in MiB; 0 or "" if unknown."""
+
+    name: str
+    nodes: int = 0
+    cpus: int = 0
+    memory: int = 0
+    gpus: int = 0
+    gpu: str = ""
+    time: str = ""
+    default: bool = False
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """What else can be seen from a login node: who said all this, uname -m, and what is installed."""
+
+    source: str
+    arch: str
+    mpirun: bool = False
+    modules: bool = False
+
+
+def read_sinfo(text: str) -> list[Queue]:
+    """The partitions in what ``SINFO`` printed; a line for each kind of node in each."""
+    queues = []
+    for line in text.splitlines():
+        name, nodes, cpus, memory, gres, limit = line.strip().split("|")
+        gpu = re.search(r"\bgpu:(?:([^:,()]+):)?(\d+)", gres)
+        queues.append(
+            Queue(
+                name.rstrip("*"), int(nodes), _leading(cpus),
+                _leading(memory) if memory != "1" else 0,  # 1 is what SLURM says where nobody configured it
+                int(gpu[2]) if gpu else 0, (gpu[1] or "") if gpu else "",
+                "" if limit in ("infinite", "n/a") else limit, name.endswith("*"),
+            )
+        )  # fmt: skip
+    return queues
+
+
+def read_qstat_queues(text: str) -> list[Queue]:
+    """The execution queues in what ``QSTAT`` printed; PBS does not say there which nodes are behind them."""
+    queues = []
+    for name, said in _blocks(text, r"^Queue:\s*(\S+)"):
+        if said.get("queue_type", "Execution").startswith("E") and said.get("enabled", "True") == "True":
+            queues.append(Queue(name, time=said.get("resources_max.walltime", "")))
+    return queues
+
+
+def read_pbsnodes(text: str) -> tuple[Queue, str]:
+    """The largest kind of node in what ``PBSNODES`` printed, as a queue without a name, and this PBS's dialect."""
+    kinds = []
+    dialect = "select"
+    for _, said in _blocks(text, r"^(\S+)$"):
+        if "np" in said:  # Torque's word for cores
+            dialect = "torque"
+        cpus = _leading(said.get("resources_available.ncpus", said.get("np", "0")))
+        gpus = _leading(said.get("resources_available.ngpus", said.get("gpus", "0")))
+        kinds.append((gpus, cpus, _mib(said.get("resources_available.mem", "0b"))))
+    if not kinds:
+        return Queue(""), dialect
+    gpus, cpus, memory = max(kinds)
+    return Queue("", kinds.count((gpus, cpus, memory)), cpus, memory, gpus), dialect
+
+
+def largest(queues: Sequence[Queue]) -> Queue:
+    """The kind of node with the most GPUs, and among those the most frequent one."""
+    return max(queues, key=lambda queue: (queue.gpus, queue.nodes), default=Queue(""))
+
+
+def profile(
+    name: str,
+    scheduler: str,
+    queues: Sequence[Queue],
+    node: Queue,
+    seen: ClusterFacts,
+    *,
+    dialect: str = "select",
+) -> str:
+    """The text of a profile for a cluster with these ``queues`` and with nodes like ``node``."""
+    srun = ["srun"] if scheduler == "slurm" else []
+    mpirun = ["mpirun"] if seen.mpirun and scheduler != "local" else []
+    top = {
+        "title": name,
+        "source": seen.source,
+        "scheduler": scheduler,
+        "launchers": ["torchrun", *srun, *mpirun],
+        "notes": list(dict.fromkeys(map(_described, queues))) or None,
+    }
+    has = {
+        "gpus": node.gpus or None,
+        "gpu": node.gpu or None,
+        "cpus": node.cpus or None,
+        "memory": size(node.memory) if node.memory else None,
+        "arch" if scheduler == "local" else "login_arch": seen.arch,
+    }
+    parts = [_HEAD + (_MODULES if seen.modules else "") + toml_lines(top), toml_table("node", has)]
+    if dialect != "select":
+        parts.append(toml_table("pbs", {"dialect": dialect}))
+    if node.gpus and node.name:
+        without = [queue for queue in queues if not queue.gpus]
+        if without:
+            cpu = next((queue for queue in without if queue.default), without[0])
+            parts.append(toml_table("when.cpu", {"queue": cpu.name}))
+        parts.append(toml_table("when.gpu", {"queue": node.name}))
+    return "\n".join(parts)
+
+
+def _described(queue: Queue) -> str:
+    facts = [
+        f"{queue.nodes} nodes" if queue.nodes else "",
+        f"{queue.cpus} cores" if queue.cpus else "",
+        size(queue.memory) if queue.memory else "",
+        f"{queue.gpus} GPUs {queue.gpu}".rstrip() if queue.gpus else "",
+        f"at most {queue.time}" if queue.time else "",
+        "the default" if queue.default else "",
+    ]
+    return f"{queue.name}: " + (", ".join(fact for fact in facts if fact) or "no limits named")
+
+
+def _blocks(text: str, head: str) -> list[tuple[str, dict[str, str]]]:
+    """Names and their indented ``key = value`` lines, as PBS prints them."""
+    blocks: list[tuple[str, dict[str, str]]] = []
+    for line in text.splitlines():
+        if found := re.match(head, line):
+            blocks.append((found[1], {}))
+        elif blocks and " = " in line:
+            key, _, value = line.strip().partition(" = ")
+            blocks[-1][1][key] = value
+    return blocks
+
+
+def _leading(text: str) -> int:
+    """``64+``, where the nodes of a partition differ, is 64."""
+    digits = re.match(r"\d+", text)
+    return int(digits[0]) if digits else 0
+
+
+def _mib(text: str) -> int:
+    found = re.fullmatch(r"(\d+)([kmgt]?b)", text, re.IGNORECASE)
+    return int(int(found[1]) * _PBS_MIB[found[2].lower()]) if found else 0

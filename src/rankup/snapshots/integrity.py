@@ -1,0 +1,66 @@
+"""Is a snapshot what was written? Sizes first, then the SHA-256 of every file. No torch here."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+from pathlib import Path
+
+from rankup.errors import RankupError
+from rankup.snapshots.layout import MANIFEST
+from rankup.snapshots.manifest import Damaged, Manifest, read_manifest, read_sums
+
+_BLOCK = 4 << 20
+# Gone, or unreadable on the disk itself; EUCLEAN is a file system that knows itself corrupt.
+_LOST = {errno.ENOENT, errno.ENOTDIR, errno.EIO, getattr(errno, "EUCLEAN", errno.EIO)}
+
+
+def verify(folder: Path, *, part: int = 0, parts: int = 1) -> Manifest:
+    """The manifest of a good snapshot; raises ``Damaged`` with the first thing that is wrong.
+
+    Several ranks share the work: each hashes every ``parts``-th file, and all look at sizes and manifest.
+    Raises RankupError where the snapshot cannot be read at all, or is whole but of another format.
+    """
+    try:
+        return _verify(folder, part, parts)
+    except OSError as error:
+        if error.errno in _LOST:
+            raise Damaged(f"{Path(error.filename or folder).name}: {error.strerror}") from error
+        raise RankupError(
+            "unreadable-snapshot",
+            f"cannot read the snapshot {str(folder)!r}",
+            context=f"{error.filename or folder}: {error.strerror}",
+            hint="run as the user who wrote it, or change its permissions",
+            exit_code=1,
+        ) from error
+
+
+def _verify(folder: Path, part: int, parts: int) -> Manifest:
+    if not folder.is_dir():
+        raise Damaged("it is not there")
+    sums = read_sums(folder)
+    # The manifest before it is parsed: another format is believed only where nothing was damaged.
+    _compare(folder, MANIFEST, sums.get(MANIFEST, ""))
+    manifest = read_manifest(folder)
+    if sums.keys() != manifest.files.keys() | {MANIFEST}:
+        raise Damaged("SHA256SUMS and manifest.json list different files")
+    for name, size in manifest.files.items():
+        found = (folder / name).stat().st_size
+        if found != size:
+            raise Damaged(f"{name} has {found:,} bytes, expected {size:,}")
+    for name in sorted(manifest.files)[part::parts]:
+        _compare(folder, name, sums[name])
+    return manifest
+
+
+def _compare(folder: Path, name: str, expected: str) -> None:
+    if sha256(folder / name) != expected:
+        raise Damaged(f"the SHA-256 of {name} does not match SHA256SUMS")
+
+
+def sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,138 @@
+"""A snapshot that was found good: what it says of itself, and its content put back into a live run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rankup.errors import RankupError
+from rankup.snapshots.layout import VALUES, own_file
+from rankup.snapshots.manifest import Manifest
+from rankup.snapshots.shards import read_into
+from rankup.snapshots.state import leaves, split
+from rankup.world import World
+
+_NAMED = 3  # how many names an error gives before it says how many more there are
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Made by ``Saver.newest``. Loading needs no other rank: each reads the parts that it needs."""
+
+    path: Path
+    manifest: Manifest
+    world: World
+
+    @property
+    def step(self) -> int:
+        return self.manifest.step
+
+    @property
+    def world_size(self) -> int:
+        """Of the run that saved it."""
+        return self.manifest.world_size
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """``State.facts``, as it was saved."""
+        return self.manifest.facts
+
+    def load_tensors(self, into: dict[str, Any], *, partial: bool = False) -> None:
+        """Fill ``into``, of the structure of ``State.tensors``: tensors and DTensors in place, in any sharding (the
+        bytes are converted to no other dtype); other values are set in the dicts and lists that hold them.
+        ``partial``: this rank holds some of the state's names only, as a stage of a pipeline does.
+
+        Raises ``RankupError`` where names, shapes or dtypes differ, before anything is changed: ``other-model``.
+        """
+        live, _ = split(into)
+        values = load_plain(self.path / VALUES)
+        names = {name for name, _, _ in leaves(into)} - live.keys()
+        self._compare(live, names, values, partial)
+        with torch.no_grad():
+            for name, tensor in live.items():
+                read_into(tensor, self.manifest.tensors[name], self.path, name)
+        for name, holder, key in leaves(into):
+            if name not in live:
+                holder[key] = values[name]
+
+    def outline(self) -> dict[str, Any]:
+        """The saved ``State.tensors`` as nested dicts, with tensors on ``meta``: what there is, without its bytes."""
+        tree: dict[str, Any] = {}
+        meta = {
+            name: torch.empty(saved.shape, dtype=getattr(torch, saved.dtype), device="meta")
+            for name, saved in self.manifest.tensors.items()
+        }
+        for name, value in {**meta, **load_plain(self.path / VALUES)}.items():
+            *parents, last = name.split("/")
+            inner = tree
+            for parent in parents:
+                inner = inner.setdefault(parent, {})
+            inner[last] = value
+        return tree
+
+    def first_own(self) -> dict[str, Any]:
+        """``State.own`` of the first rank of those whose part is in this directory."""
+        return load_plain(self.path / own_file(min(self._ranks())))
+
+    def adopted_rank_states(self) -> list[dict[str, Any]]:
+        """Where another number of ranks saved it: ``State.own`` of those ranks that this one takes over. Rank 0 takes
+        all; the first rank of each node those of its node, where nodes have directories of their own."""
+        takes = self.world.rank == 0 if self.manifest.shared else self.world.local_rank == 0
+        return [load_plain(self.path / own_file(rank)) for rank in self._ranks()] if takes else []
+
+    def _ranks(self) -> list[int]:
+        """Those whose part is in this directory."""
+        return sorted(
+            int(m[1]) for name in self.manifest.files if (m := re.fullmatch(r"rank-(\d+)\.pt", name))
+        )
+
+    def own(self) -> dict[str, Any] | None:
+        """``State.own`` of this rank; None where the run that saved it had another number of ranks, so that no part
+        of it is this rank's."""
+        if self.world.world_size != self.world_size:
+            return None
+        return load_plain(self.path / own_file(self.world.rank))
+
+    def _compare(
+        self, live: dict[str, torch.Tensor], names: set[str], values: dict[str, Any], partial: bool
+    ) -> None:
+        saved = self.manifest.tensors
+        missing = (live.keys() - saved.keys()) | (names - values.keys())
+        surplus = set() if partial else (saved.keys() - live.keys()) | (values.keys() - names)
+        wrong = [f"{name} is not in the snapshot" for name in missing]
+        wrong += [f"{name} is not in this run" for name in surplus]
+        for name in live.keys() & saved.keys():
+            mine = (str(live[name].dtype).removeprefix("torch."), tuple(live[name].shape))
+            theirs = (saved[name].dtype, saved[name].shape)
+            if mine != theirs:
+                wrong.append(f"{name} is {_typed(theirs)} in the snapshot, {_typed(mine)} in this run")
+        if wrong:
+            more = f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+            raise RankupError(
+                "other-model",
+                f"the snapshot does not match the model or optimizer: {'; '.join(sorted(wrong)[:_NAMED])}{more}",
+                context=f"{self.path} (torch {self.manifest.versions.get('torch')}; here {torch.__version__})",
+                hint="use the saved model and optimizer, or start a new run in another directory",
+            )
+
+
+def load_plain(path: Path) -> dict[str, Any]:
+    """A file of ``torch.save``, read without running any code that it may hold."""
+    try:
+        loaded: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # UnpicklingError, and what a zip file can lack
+        raise RankupError(
+            "unsafe-snapshot",
+            f"{path.name} contains more than tensors and plain values, and was not loaded: it could run code",
+            context=f"{path}: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+            hint="use a snapshot from a trusted source, or start without one",
+        ) from error
+    return loaded
+
+
+def _typed(kind: tuple[str, tuple[int, ...]]) -> str:
+    return f"{kind[0]}{list(kind[1])}"

@@ -1,9 +1,0 @@
-"""``none``: one process. No process group, no wrapper: a debugger sees the user's own model."""
-
-from __future__ import annotations
-
-from rankup.strategies.base import Strategy
-
-
-class Single(Strategy):
-    name = "none"

@@ -1,0 +1,275 @@
+"""The proof: an uninterrupted training, twice; one that is killed and resumed; one on other numbers of processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from rankup.errors import RankupError
+from rankup.findings.finding import Finding
+from rankup.verify.attempts import Attempts, AttemptSpec
+from rankup.verify.crossings import WORDS, crossed, offered, too_short
+from rankup.verify.diagnosis import held, of_end, of_reference, of_resume, of_untracked
+from rankup.verify.first_difference import (
+    UNKEPT,
+    compared,
+    first_difference,
+    other_end,
+    over_ranks,
+    same_samples,
+    unsteady,
+)
+from rankup.verify.plan import Course, choose_kills, choose_stops, last_saves
+from rankup.verify.trace_reader import AttemptTrace
+from rankup.verify.untracked import never_restored, renewed
+from rankup.verify.values import Distance, distance
+from rankup.verify.worlds import judge_any_world, judge_worlds
+
+# How often an attempt that somebody else has stopped is followed by another one.
+FURTHER_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class VerifyPlan:
+    """``steps`` None: to the training's end. ``kills`` None: one of each kind that the training offers. ``worlds``:
+    numbers of processes, one after another; empty: no such scenario. ``seed`` chooses where to interrupt."""
+
+    processes: int
+    kills: int | None = None
+    worlds: tuple[int, ...] = ()
+    steps: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One row: what was done, and what the comparison with the uninterrupted training says of it."""
+
+    what: str
+    processes: str
+    attempts: int
+    kills: int
+    steps_compared: int
+    verdict: str
+    same: bool  # no difference was found
+    finding: Finding | None = None
+    distance: Distance | None = None
+    not_compared: tuple[str, ...] = ()  # differs without any interruption, as a clock does
+    tried: tuple[str, ...] = ()  # the interruptions, in words
+
+
+@dataclass(frozen=True)
+class Proof:
+    """All scenarios; what their interruptions crossed, and what of this training they did not (words of
+    ``crossings``); ``notes``: what only a longer training would show, and what is not compared."""
+
+    scenarios: tuple[Scenario, ...]
+    crossed: tuple[str, ...] = ()
+    not_crossed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether no difference was found."""
+        return all(scenario.same for scenario in self.scenarios)
+
+    @property
+    def proved(self) -> bool:
+        return self.same and not self.not_crossed
+
+
+def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
+    """Run all scenarios; the later ones say nothing where two uninterrupted trainings differ, and are left out.
+
+    Raises RankupError where an attempt fails by itself, and where one is stopped that was not to be.
+    """
+    first, again = (
+        _uninterrupted(attempts, plan, what) for what in ("uninterrupted", "uninterrupted, once more")
+    )
+    ignore = unsteady(first, again)
+    scenarios = [_reference(first, again, plan, ignore)]
+    if resets := renewed(first):
+        ignore |= {UNKEPT + name for name in resets}
+    course = Course.of(first)
+    wanted = offered(course)
+    if not scenarios[0].same:
+        return Proof(tuple(scenarios), not_crossed=tuple(WORDS[name] for name in wanted))
+    random = Random(plan.seed)
+    seen: list[str] = []
+    if plan.kills != 0:
+        scenario, made = _killed(attempts, plan, first, again, random, ignore)
+        scenarios.append(scenario)
+        seen = crossed(made, to_the_end=plan.steps is None)
+    if plan.worlds:
+        scenarios.append(_other_worlds(attempts, plan, first, random, python))
+    return Proof(
+        tuple(scenarios),
+        tuple(WORDS[name] for name in seen),
+        tuple(WORDS[name] for name in wanted if name not in seen),
+        tuple(_notes(course, wanted, resets)),
+    )
+
+
+def _notes(course: Course, wanted: list[str], resets: list[str]) -> list[str]:
+    notes = [too_short(course)] if "epoch" not in wanted else []
+    if resets:
+        notes.append(
+            f"not compared, since every epoch begins it anew: {', '.join(map(held, resets))}. It is not registered: in "
+            "the epoch of a resume it counts the steps after the resume only"
+        )
+    return notes
+
+
+def _uninterrupted(attempts: Attempts, plan: VerifyPlan, what: str) -> AttemptTrace:
+    snapshots = attempts.folder / f"snapshots-of-{what.replace(', ', '-').replace(' ', '-')}"
+    ended = attempts.run(AttemptSpec(what, plan.processes, snapshots, plan.steps))
+    if ended.stopped:
+        raise _not_ended(f"the training that was not to be interrupted was stopped ({ended.stopped})")
+    assert ended.attempt is not None  # only a killed one may be
+    return ended.attempt
+
+
+def _not_ended(message: str) -> RankupError:
+    return RankupError(
+        "not-ended",
+        message,
+        hint="a training that does not come to its end proves nothing: run verify where nothing stops it",
+        exit_code=1,
+    )
+
+
+def _reference(
+    first: AttemptTrace, again: AttemptTrace, plan: VerifyPlan, ignore: frozenset[str]
+) -> Scenario:
+    difference = first_difference(first, [again], ignore=ignore)
+    finding = of_reference(first, again, difference) if difference else None
+    if finding is None and other_end(first, [again]) is not None:
+        finding = of_end(first, again, repeated=True)
+    return Scenario(
+        "uninterrupted, twice",
+        str(plan.processes),
+        2,
+        0,
+        compared(first, [again]),
+        "differs" if finding else "identical",
+        finding is None,
+        finding,
+        not_compared=tuple(sorted(ignore)),
+    )
+
+
+def _killed(
+    attempts: Attempts,
+    plan: VerifyPlan,
+    reference: AttemptTrace,
+    again: AttemptTrace,
+    random: Random,
+    ignore: frozenset[str],
+) -> tuple[Scenario, list[AttemptTrace]]:
+    """Kill, resume, and so on; then once to the end."""
+    course = Course.of(reference)
+    count = len(course.kinds()) if plan.kills is None else plan.kills
+    kills = choose_kills(random, course, count)
+    snapshots = attempts.folder / "snapshots-of-the-killed"
+    made: list[AttemptTrace] = []
+    tried: list[str] = []
+    ended = False
+    for kill in kills:
+        ask = AttemptSpec(
+            f"to be killed {kill.said}", plan.processes, snapshots, plan.steps, kill.saves, kill.words
+        )
+        end = attempts.run(ask)
+        if end.killed:
+            tried.append(kill.said)
+        if end.attempt is not None:
+            made.append(end.attempt)
+        if not end.killed and not end.stopped:  # it ended before the kill's time came
+            ended = True
+            break
+    if not ended:
+        made += _to_the_end(attempts, plan, plan.processes, snapshots, last_saves(random, course, kills))
+    finding = _what_differs(reference, again, made, ignore)
+    scenario = Scenario(
+        "killed and resumed",
+        str(plan.processes),
+        attempts.count - 2,
+        len(tried),
+        compared(reference, made),
+        "differs" if finding else "identical",
+        finding is None,
+        finding,
+        tried=tuple(tried),
+    )
+    return scenario, made
+
+
+def _to_the_end(
+    attempts: Attempts, plan: VerifyPlan, processes: int, snapshots: Path, saves: tuple[int, ...] = ()
+) -> list[AttemptTrace]:
+    """One attempt, or several if somebody stops them."""
+    made: list[AttemptTrace] = []
+    for _ in range(1 + FURTHER_ATTEMPTS):
+        end = attempts.run(AttemptSpec("to its end", processes, snapshots, plan.steps, saves))
+        assert end.attempt is not None  # it was not killed
+        made.append(end.attempt)
+        if not end.stopped:
+            return made
+    raise _not_ended(f"{len(made)} attempts to train to the end were stopped ({end.stopped})")
+
+
+def _what_differs(
+    reference: AttemptTrace, again: AttemptTrace, made: list[AttemptTrace], ignore: frozenset[str]
+) -> Finding | None:
+    difference = first_difference(reference, made, ignore=ignore)
+    if difference is not None:
+        return of_resume(reference, made[difference.attempt - 1], difference, again)
+    if (end := other_end(reference, made)) is not None:
+        return of_end(reference, made[end[0] - 1], again)
+    if names := never_restored(reference, made, ignore):
+        return of_untracked(reference, names)
+    return None
+
+
+def _other_worlds(
+    attempts: Attempts, plan: VerifyPlan, reference: AttemptTrace, random: Random, python: str
+) -> Scenario:
+    """Stop after a step by chance, go on with the next number of processes, and compare what they end with."""
+    if reference.last < len(plan.worlds):
+        raise RankupError(
+            "too-few-steps",
+            f"{reference.last} steps cannot be shared by {len(plan.worlds)} numbers of processes",
+            hint="more --steps, or a shorter --world",
+        )
+    snapshots = attempts.folder / "snapshots-of-other-worlds"
+    made = []
+    for processes, step in zip(
+        plan.worlds, choose_stops(random, reference.last, len(plan.worlds)), strict=False
+    ):
+        ended = attempts.run(AttemptSpec(f"to be stopped after step {step}", processes, snapshots, step))
+        assert ended.attempt is not None  # it was not killed
+        made.append(ended.attempt)
+    made += _to_the_end(attempts, plan, plan.worlds[-1], snapshots)
+    same = all(same_samples(reference, attempt) for attempt in made)
+    apart = distance(attempts.folder / "snapshots-of-uninterrupted", snapshots, python)
+    verdict: str
+    finding: Finding | None
+    if other_end(reference, made) is not None:
+        verdict, proved, finding = "differs", False, of_end(reference, made[-1])
+    elif reference.any_world:
+        shards = [over_ranks(attempt) for attempt in made]
+        verdict, proved, finding = judge_any_world(apart, first_difference(over_ranks(reference), shards))
+    else:
+        verdict, proved, finding = judge_worlds(apart, same)
+    return Scenario(
+        "stopped, other processes",
+        "→".join(map(str, plan.worlds)),
+        len(made),
+        0,
+        compared(reference, made),
+        verdict,
+        proved,
+        finding,
+        apart,
+        tried=tuple(f"stopped after step {attempt.last}" for attempt in made[:-1]),
+    )

@@ -1,0 +1,173 @@
+"""What submit says before the queue: each finding where it belongs, and silence where it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from asking import ask
+from rankup.findings.finding import Severity
+from rankup.resolve.advice import advise
+from rankup.resolve.interpreter import architecture
+from rankup.resolve.script_imports import imports_rankup
+
+SHARED = Path("/shared")
+
+
+def codes(folder: Path, **flags: object) -> dict[str, Severity]:
+    """What is found about a job at a site, as if it ran on a shared file system."""
+    resolved = ask(folder, **flags)
+    moved = {"runs_root": SHARED / "runs"}
+    if not flags.get("here"):
+        moved["folder"] = SHARED
+    return {finding.code: finding.severity for finding in advise(_with(resolved, **moved))}
+
+
+def _with(resolved, **changes):
+    from dataclasses import replace
+
+    return replace(resolved, spec=resolved.spec.model_copy(update=changes))
+
+
+def old_python(folder, text, **flags):
+    """Findings about a script with this text at a site with Python 3.8.10."""
+    (folder / "train.py").write_text(text)
+    resolved = ask(folder, site="sockeye", account="a", **flags)
+    return [finding for finding in advise(resolved) if finding.code == "python-too-old"]
+
+
+@pytest.mark.parametrize(
+    "text", ["import rankup", "def f():\n  from rankup.core import x", "import os, rankup as r"]
+)
+def test_a_script_that_imports_rankup_does_not_run_on_an_old_python(tmp_path, text):
+    [finding] = old_python(tmp_path, text)
+    assert finding.severity is Severity.ERROR
+    assert "3.8.10" in finding.message
+
+
+@pytest.mark.parametrize(
+    "text", ["import torch", "import rankup_tools", "from . import rankup", "no python ("]
+)
+def test_a_plain_script_runs_on_an_old_python(tmp_path, text):
+    assert old_python(tmp_path, text) == []
+
+
+@pytest.mark.parametrize(("version", "found"), [("3.8.10", 1), ("3.12.1", 0)])
+def test_a_virtual_environments_own_python_is_what_counts(tmp_path, version, found):
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "pyvenv.cfg").write_text(f"home = /usr/bin\nversion = {version}\n")
+    assert len(old_python(tmp_path, "import rankup", venv="env")) == found
+
+
+@pytest.mark.parametrize("other", [{"conda": "new"}, {"container": "/images/new.sif"}])
+def test_another_environment_may_bring_another_python(tmp_path, other):
+    assert old_python(tmp_path, "import rankup", **other) == []
+
+
+def test_a_modules_source_is_looked_into_as_well(tmp_path):
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "job.py").write_text("import rankup")
+    (tmp_path / "pkg" / "__main__.py").write_text("import os")
+    assert imports_rankup(("-m", "pkg.job"), tmp_path)
+    assert not imports_rankup(("-m", "pkg"), tmp_path)
+    assert imports_rankup(("-m", "rankup.train"), tmp_path)
+    assert not imports_rankup(("-m", "elsewhere"), tmp_path)
+    assert not imports_rankup(("echo",), tmp_path)
+
+
+def elf(machine: int, order: str = "little") -> bytes:
+    """The beginning of a program for a processor."""
+    return (
+        b"\x7fELF\x02" + (b"\x01" if order == "little" else b"\x02") + bytes(12) + machine.to_bytes(2, order)
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (elf(0x3E), "x86_64"),
+        (elf(0xB7), "aarch64"),
+        (elf(0x15, "big"), "ppc64le"),
+        (b"#!/bin/sh\n" * 9, ""),
+        (b"", ""),
+    ],
+)
+def test_a_programs_processor_is_read_from_its_header(tmp_path, content, name):
+    (tmp_path / "python").write_bytes(content)
+    assert architecture(tmp_path / "python") == name
+    assert architecture(tmp_path / "nothing") == ""
+
+
+@pytest.mark.parametrize(("machine", "found"), [(0x3E, True), (0xB7, False)])
+def test_a_virtual_environment_of_the_login_node_does_not_run_on_other_processors(tmp_path, machine, found):
+    (tmp_path / "env" / "bin").mkdir(parents=True)
+    (tmp_path / "env" / "bin" / "activate").touch()
+    (tmp_path / "env" / "bin" / "python").write_bytes(elf(machine))
+    said = codes(tmp_path, site="eap", venv="env", gpus_per_node=4)
+    assert ("other-architecture" in said) == found
+    assert "missing-venv" not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "found"),
+    [
+        ("import rankup", {}, True),
+        ("import torch", {}, False),
+        ("import rankup", {"binds": ("/x/rankup:/opt/rankup/rankup",)}, False),
+    ],
+)
+def test_a_container_that_may_lack_rankup_is_found_with_how_to_bind_it(tmp_path, text, flags, found):
+    (tmp_path / "train.py").write_text(text)
+    resolved = ask(tmp_path, site="olivia", account="a", **flags)
+    findings = [finding for finding in advise(resolved) if finding.code == "container-without-rankup"]
+    assert bool(findings) == found
+    assert all(":/opt/rankup/rankup --env PYTHONPATH=/opt/rankup" in finding.fix for finding in findings)
+
+
+def test_an_environment_that_is_not_there_is_found(tmp_path):
+    assert codes(tmp_path, venv="none")["missing-venv"] is Severity.ERROR
+    assert codes(tmp_path, container="none.sif")["missing-container"] is Severity.ERROR
+    assert not codes(tmp_path, container="docker://x/y").keys() & {"missing-container"}
+    assert not codes(tmp_path, venv="$HOME/env").keys() & {"missing-venv"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [
+        ({"nodes": 2, "gpus_per_node": 1}, True),
+        ({"nodes": 2, "gpus_per_node": 2}, False),
+        ({"nodes": 1, "gpus_per_node": 1}, False),
+        ({"nodes": 2}, False),
+    ],
+)
+def test_half_filled_nodes_are_found_where_the_site_minds(tmp_path, flags, found):
+    assert ("half-filled-nodes" in codes(tmp_path, site="della", **flags)) == found
+
+
+@pytest.mark.parametrize(
+    ("flags", "found"), [({}, True), ({"time": "1h"}, False), ({"site": "local"}, False)]
+)
+def test_a_missing_time_is_noted(tmp_path, flags, found):
+    assert ("no-time" in codes(tmp_path, **flags)) == found
+
+
+def test_missing_cores_are_noted_where_the_site_says_how_many_there_are(tmp_path):
+    sites = tmp_path / ".rankup" / "sites"
+    sites.mkdir(parents=True)
+    (sites / "big.toml").write_text('scheduler = "slurm"\n[node]\ngpus = 4\ncpus = 64\n')
+    [finding] = [f for f in advise(ask(tmp_path, site="big", gpus_per_node=4)) if f.code == "few-cores"]
+    assert finding.fix == "--cpus-per-task 16"
+    assert "few-cores" not in codes(tmp_path, site="big", gpus_per_node=4, cpus_per_task=16)
+    assert "few-cores" not in codes(tmp_path, site="big")
+    assert "few-cores" not in codes(tmp_path, site="slurm", gpus_per_node=4)
+
+
+def test_paths_that_each_node_has_for_itself_are_found(tmp_path):
+    resolved = ask(tmp_path)
+    local = {"folder": Path("/tmp/x"), "runs_root": Path("/dev/shm/runs")}
+    places = [f.place for f in advise(_with(resolved, **local)) if f.code == "node-local-path"]
+    assert places == ["/tmp/x", "/dev/shm/runs"]
+    assert "node-local-path" not in codes(tmp_path)
+    here = ask(tmp_path, site="local")
+    assert "node-local-path" not in [f.code for f in advise(_with(here, **local))]

@@ -1,0 +1,169 @@
+"""Nodes that find each other, on real sockets of this machine."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from rankup.errors import RankupError
+from rankup.run import handshake
+from rankup.run.disagreement import NodeInfo
+from rankup.run.interrupts import Interrupted
+from rankup.run.wire import send
+
+
+def hello(node_rank, nnodes=2, **fields):
+    return NodeInfo(
+        node_rank, nnodes, **{"nproc": 1, "host": f"machine{node_rank}", "torch": "2.6.0", **fields}
+    )
+
+
+@pytest.fixture
+def endpoint():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()
+
+
+def meet(endpoint, *nodes, timeout=10.0):
+    """What each node ends with, an agreement or an error, and the notes that all of them were shown."""
+    results, notes = {}, []
+
+    def node(place, me):
+        try:
+            if me.node_rank == 0:
+                results[place] = handshake.host(me, endpoint, "run-1", timeout, notes.append, lambda: None)
+            else:
+                results[place] = handshake.join(me, endpoint, timeout, notes.append, lambda: None)
+        except RankupError as error:
+            results[place] = error
+
+    threads = [threading.Thread(target=node, args=item) for item in enumerate(nodes)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [results[place] for place in range(len(nodes))], notes
+
+
+def test_all_nodes_learn_the_run_and_every_node_s_process_count(endpoint):
+    results, _ = meet(endpoint, hello(2, 3, nproc=1), hello(0, 3, nproc=4), hello(1, 3, nproc=2))
+    assert results == [handshake.Agreement("run-1", (4, 2, 1))] * 3
+
+
+def test_the_port_is_free_again_at_once(endpoint):
+    meet(endpoint, hello(0), hello(1))
+    with socket.socket() as again:  # without SO_REUSEADDR
+        again.bind(endpoint)
+        assert again.getsockname() == endpoint
+
+
+def test_a_node_that_waits_says_so(endpoint):
+    _, notes = meet(endpoint, hello(1), timeout=0.5)
+    assert notes == [f"waiting for node 0 at 127.0.0.1:{endpoint[1]}"]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_equal_node_ranks_are_an_error_on_every_side(endpoint, rank):
+    nodes = [hello(0, 3), hello(1, 3), hello(rank, 3, host="twin")]
+    results, _ = meet(endpoint, *nodes)
+    assert {error.code for error in results} == {"equal-node-ranks"}
+    assert all("twin" in error.message and f"--node-rank {rank}" in error.message for error in results)
+
+
+def test_different_numbers_of_nodes_are_an_error_on_both_sides(endpoint):
+    results, _ = meet(endpoint, hello(0, 2), hello(1, 3))
+    assert [error.code for error in results] == ["nodes-disagree"] * 2
+    assert "2 on machine0 (node 0), 3 on machine1 (node 1)" in results[0].message
+
+
+def test_nodes_that_do_not_come_are_named_to_those_that_did(endpoint):
+    results, _ = meet(endpoint, hello(0, 3), hello(2, 3), timeout=1.0)
+    assert [error.code for error in results] == ["nodes-missing"] * 2
+    assert all("of 3 nodes, node 1 did not come within 1 s" in error.message for error in results)
+    assert results[0].exit_code == 1
+
+
+def test_another_minor_version_of_torch_is_a_warning_for_all(endpoint):
+    results, _ = meet(endpoint, hello(0), hello(1, torch="2.7.1"))
+    assert [r.notes for r in results] == [
+        ("warning: the nodes have different versions of torch: 2.6 on node 0, 2.7 on node 1",)
+    ] * 2
+
+
+def test_a_patch_version_is_none(endpoint):
+    results, _ = meet(endpoint, hello(0), hello(1, torch="2.6.1"))
+    assert results[0].notes == ()
+
+
+@pytest.mark.parametrize(
+    "noise", [b"GET / HTTP/1.1\r\n\r\n", b"", b'{"rankup": 1, "hello": {"x": 1}}\n', b"x" * 70000]
+)
+def test_strangers_at_the_port_are_passed_over(endpoint, noise):
+    def stranger_then_node_1():
+        with socket.create_connection(endpoint) as connection:
+            connection.sendall(noise)
+        handshake.join(hello(1), endpoint, 10, print, lambda: None)
+
+    others = threading.Thread(target=stranger_then_node_1)
+    agreement = handshake.host(hello(0), endpoint, "run-1", 20, lambda text: others.start(), lambda: None)
+    others.join()
+    assert agreement.nproc == (1, 1)
+
+
+def test_a_node_that_was_stopped_may_come_again(endpoint):
+    def stopped_then_started():
+        with socket.create_connection(endpoint) as connection:
+            send(connection, {"hello": vars(hello(1, 3))})
+        again.start()
+        handshake.join(hello(2, 3), endpoint, 10, print, lambda: None)
+
+    again = threading.Thread(
+        target=lambda: handshake.join(hello(1, 3, nproc=5), endpoint, 10, print, lambda: None)
+    )
+    others = threading.Thread(target=stopped_then_started)
+    begin = iter([others.start])
+    agreement = handshake.host(
+        hello(0, 3), endpoint, "run-1", 20, lambda text: next(begin, int)(), lambda: None
+    )
+    others.join()
+    again.join()
+    assert agreement.nproc == (1, 5, 1)
+
+
+def test_node_0_on_the_wrong_machine_is_told_so():
+    with pytest.raises(RankupError, match=r"has no address '192\.0\.2\.1'") as caught:
+        handshake.host(hello(0), ("192.0.2.1", 29400), "run-1", 1, print, lambda: None)
+    assert caught.value.code == "endpoint-not-here"
+
+
+def test_a_port_that_something_else_has_is_an_error(endpoint, monkeypatch):
+    monkeypatch.setattr(handshake, "_PATIENCE", 0.3)
+    with (
+        socket.create_server(endpoint),
+        pytest.raises(RankupError, match=f"port {endpoint[1]} is in use") as caught,
+    ):
+        handshake.host(hello(0), endpoint, "run-1", 1, print, lambda: None)
+    assert caught.value.code == "endpoint-in-use"
+
+
+def test_a_host_that_does_not_exist_is_no_reason_to_wait():
+    with pytest.raises(RankupError) as caught:
+        handshake.join(hello(1), ("no.such.host.invalid", 1), 60, print, lambda: None)
+    assert caught.value.code == "unknown-host"
+
+
+def test_only_the_endpoint_s_own_address_is_listened_on(endpoint):
+    outside = []
+
+    def check():
+        with socket.socket() as other:
+            other.settimeout(1)
+            outside.append(other.connect_ex(("127.0.0.2", endpoint[1])))
+        raise Interrupted(2)
+
+    with pytest.raises(Interrupted):
+        handshake.host(hello(0), endpoint, "run-1", 5, print, check)
+    assert outside and outside[0] != 0

@@ -1,0 +1,110 @@
+"""A profile from what schedulers print, as recorded: SLURM's sinfo, and the formats of qstat -Qf and pbsnodes."""
+
+from __future__ import annotations
+
+from rankup.resolve.resolve import check_defaults
+from rankup.sites.discovery import (
+    ClusterFacts,
+    Queue,
+    largest,
+    profile,
+    read_pbsnodes,
+    read_qstat_queues,
+    read_sinfo,
+)
+from rankup.sites.lookup import load_site
+
+LAB = "main*|2|4|1|gpu:2|infinite\n"
+CENTRE = """\
+cpu*|100|64+|256000+|(null)|2-00:00:00
+gpu|16|40|190000|gpu:a100:4(S:0-1)|1-00:00:00
+gpu|2|40|190000|gpu:v100:2|1-00:00:00
+debug|1|8|16000|(null)|30:00
+"""
+QUEUES = """\
+Queue: route
+    queue_type = Route
+    enabled = True
+    started = True
+
+Queue: workq
+    queue_type = Execution
+    total_jobs = 3
+    resources_max.walltime = 24:00:00
+    enabled = True
+    started = True
+
+Queue: closed
+    queue_type = Execution
+    enabled = False
+    started = True
+"""
+OPENPBS = """\
+node1
+     Mom = node1
+     ntype = PBS
+     state = free
+     pcpus = 32
+     resources_available.mem = 196608000kb
+     resources_available.ncpus = 32
+     resources_available.ngpus = 4
+
+node2
+     Mom = node2
+     resources_available.mem = 98304000kb
+     resources_available.ncpus = 64
+"""
+TORQUE = "n1\n     state = free\n     np = 16\n     gpus = 2\n"
+SEEN = ClusterFacts("sinfo", "x86_64", mpirun=True, modules=True)
+
+
+def test_sinfo_says_partitions_nodes_and_gpus():
+    assert read_sinfo(LAB) == [Queue("main", 2, 4, 0, 2, "", "", True)]  # memory 1: nobody configured it
+    cpu, gpu, old, debug = read_sinfo(CENTRE)
+    assert cpu == Queue("cpu", 100, 64, 256000, 0, "", "2-00:00:00", True)
+    assert (gpu.gpus, gpu.gpu, gpu.memory) == (4, "a100", 190000)
+    assert (old.gpus, debug.time) == (2, "30:00")
+    assert largest([cpu, gpu, old, debug]) is gpu
+
+
+def test_qstat_says_which_queues_run_jobs_now():
+    assert read_qstat_queues(QUEUES) == [Queue("workq", time="24:00:00")]
+
+
+def test_pbsnodes_says_the_node_with_the_most_gpus_and_the_dialect():
+    assert read_pbsnodes(OPENPBS) == (Queue("", 1, 32, 192000, 4), "select")
+    assert read_pbsnodes(TORQUE) == (Queue("", 1, 16, 0, 2), "torque")
+    assert read_pbsnodes("") == (Queue(""), "select")
+
+
+def written(tmp_path, text):
+    path = tmp_path / "new.toml"
+    path.write_text(text)
+    site = load_site(path, [])
+    check_defaults(site)
+    return site
+
+
+def test_the_profile_of_a_slurm_chooses_partitions_by_gpus(tmp_path):
+    queues = read_sinfo(CENTRE)
+    site = written(tmp_path, profile("new", "slurm", queues, largest(queues), SEEN))
+    assert (site.when["gpu"], site.when["cpu"]) == ({"queue": "gpu"}, {"queue": "cpu"})
+    assert (site.node.gpus, site.node.gpu, site.node.cpus, site.node.login_arch) == (4, "a100", 40, "x86_64")
+    assert site.launchers == ("torchrun", "srun", "mpirun")
+    assert len(site.notes) == 4
+
+
+def test_the_profile_of_a_torque_asks_in_its_dialect(tmp_path):
+    node, dialect = read_pbsnodes(TORQUE)
+    site = written(tmp_path, profile("new", "pbs", [], node, SEEN, dialect=dialect))
+    assert (site.scheduler, site.pbs.dialect, site.launchers) == ("pbs", "torque", ("torchrun", "mpirun"))
+
+
+def test_the_profile_of_one_machine_needs_no_queue(tmp_path):
+    site = written(tmp_path, profile("new", "local", [], Queue("", cpus=2), ClusterFacts("here", "x86_64")))
+    assert (site.scheduler, site.node.arch, site.node.cpus, site.launchers) == (
+        "local",
+        "x86_64",
+        2,
+        ("torchrun",),
+    )
