@@ -98,9 +98,7 @@ def serve() -> Request | None:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 for ours in (listener, client, *clients):
-                    ours.close()
-                os.close(wake)
-                os.close(woken)
+                    ours.detach()  # closed with all that is not the client's
                 become(request, fds)
                 return request
             for fd in fds:
@@ -158,18 +156,16 @@ def become(request: Request, fds: list[int]) -> None:
 
 
 def place(fds: list[int], numbers: list[int]) -> None:
-    """Each open file under the number that it had in the client; those of the server are closed."""
+    """Each open file under the number that it had in the client, and no other one open."""
     beyond = max([*numbers, *fds, 2]) + 1
-    high = []
-    for fd in fds:
-        os.dup2(fd, beyond + len(high))
-        high.append(beyond + len(high))
-        os.close(fd)
-    for fd, number in zip(high, numbers, strict=True):
-        os.dup2(fd, number)
-        os.close(fd)
-    for number in {0, 1, 2} - set(numbers):
-        os.close(number)
+    for count, fd in enumerate(fds):
+        os.dup2(fd, beyond + count)
+    for count, number in enumerate(numbers):
+        os.dup2(beyond + count, number)
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        if int(name) not in numbers:
+            with contextlib.suppress(OSError):  # that of the folder itself is closed by now
+                os.close(int(name))
 
 
 def show(field: int, words: list[bytes]) -> None:
