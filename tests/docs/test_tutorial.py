@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,16 +60,23 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
-def run_page(page: Path, folder: Path) -> list[tuple[Command, int, str]]:
-    """(command, exit code, what it printed) for each; all in one bash, since variables and jobs last for a page."""
-    found, port = commands(page), free_port()
-    script = "\n".join(f'{one.line}\necho "{MARK} $?"' for one in found).replace(PORT, port)
+def run_page(
+    page: Path, folder: Path, instead: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None
+) -> list[tuple[Command, int, str]]:
+    """(command, exit code, what it printed) for each; all in one bash, since variables and jobs last for a page.
+
+    ``instead`` gives a command to run in place of the one shown; ``env`` adds to the environment.
+    """
+    found, port, instead = commands(page), free_port(), instead or {}
+    lines = (f'{instead.get(one.line, one.line)}\necho "{MARK} $?"' for one in found)
+    script = "\n".join(lines).replace(PORT, port)
     clean = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("RANKUP_", "SLURM_", "PBS_", "OMP_"))
     }
     clean["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{clean['PATH']}"
+    clean |= env or {}
     log = folder / "page.log"
     with log.open("w") as out:
         # The background commands' output is in order with the rest, since all write to the end of one file.
