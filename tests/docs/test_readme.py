@@ -9,9 +9,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from test_tutorial import ROOT, SCRIPTS, blocks, commands, missing, run_page
 
 from flaky import aborts_at_exit
+from pages import ROOT, SCRIPTS, blocks, commands, missing, run_page
 
 README = ROOT / "README.md"
 DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
