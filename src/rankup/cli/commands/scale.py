@@ -64,7 +64,7 @@ def scale(
 
 
 class TrialLines(LineView):
-    """A line per run on stderr; of what the ranks print, only their errors: a table is to come."""
+    """A line per run and per epoch on stderr, and the ranks' errors; stdout is for the table."""
 
     def begins(self, number: int, total: int, turn: Trial) -> None:
         what = f"repeat {turn.repeat}" if turn.repeat else "warm-up"
@@ -78,3 +78,5 @@ class TrialLines(LineView):
     def line(self, rank: int | None, stream: str, text: str) -> None:
         if stream == "err":
             super().line(rank, stream, text)
+        elif rank in (0, None) and text.startswith("epoch "):
+            print(f"  {text}", file=sys.stderr, flush=True)
