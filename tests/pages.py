@@ -55,11 +55,11 @@ def free_port() -> str:
 
 
 def run_page(
-    page: Path, folder: Path, instead: Mapping[str, str] | None = None, python: str = sys.executable
+    page: Path, folder: Path, instead: Mapping[str, str] | None = None, python: str | None = None
 ) -> list[tuple[Command, int, str]]:
     """(command, exit code, what it printed) for each; all in one bash, since variables and jobs last for a page.
 
-    ``instead`` gives a command to run in place of the one shown; ``python`` is that of the environment to run them in.
+    ``instead`` gives a command to run in place of the one shown; ``python`` is that of the environment to run them in, ours by default.
     """
     found, port, instead = commands(page), free_port(), instead or {}
     lines = (f'{instead.get(one.line, one.line)}\necho "{MARK} $?"' for one in found)
@@ -69,7 +69,7 @@ def run_page(
         for name, value in os.environ.items()
         if not name.startswith(("RANKUP_", "SLURM_", "PBS_", "OMP_", "PYTHONPATH"))
     }
-    clean["PATH"] = f"{Path(python).parent}{os.pathsep}{clean['PATH']}"
+    clean["PATH"] = f"{Path(python or sys.executable).parent}{os.pathsep}{clean['PATH']}"
     log = folder / "page.log"
     with log.open("w") as out:
         # The background commands' output is in order with the rest, since all write to the end of one file.

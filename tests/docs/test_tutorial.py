@@ -11,6 +11,8 @@ import pytest
 from flaky import aborts_at_exit
 from pages import PAGES, ROOT, SCRIPTS, blocks, commands, missing, run_page
 
+pytestmark = pytest.mark.usefixtures("warm_python")  # the folder that is first on PATH
+
 
 def test_the_pages_are_there():
     assert [page.name[0] for page in PAGES] == ["1", "2", "3", "4", "5"]

@@ -129,8 +129,8 @@ def test_a_flag_decides_whether_a_variable_is_secret(tmp_path):
         ({"env": {"1X": "y"}}, "bad-env", "'1X' cannot name a variable"),
         ({"site": "cyclone", "gpus_per_node": 4, "max_restarts": 1}, "impossible-job", "launcher is srun"),
         ({"launcher": "torchrum"}, "bad-launcher", "did you mean 'torchrun'"),
-        ({"time": "90"}, "bad-time", "--time: '90' is no duration"),
-        ({"mem": "32"}, "bad-mem", "--mem: '32' is no size"),
+        ({"time": "90"}, "bad-time", "--time: '90' is not a duration"),
+        ({"mem": "32"}, "bad-mem", "--mem: '32' is not a size"),
         ({"nodes": 0}, "bad-nodes", "--nodes: 0 is too few: 1 or more"),
         ({"array": "x"}, "bad-array", "--array"),
         ({"account": "two words"}, "bad-account", "--account"),
@@ -198,5 +198,5 @@ def test_conda_and_a_container_are_two_pythons(tmp_path):
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path):
-    with pytest.raises(RankupError, match="no UTF-8"):
+    with pytest.raises(RankupError, match="not valid UTF-8"):
         ask(tmp_path, "train.py", "caf\udce9")

@@ -15,6 +15,8 @@ from rankup.run.allocation import Allocation
 from rankup.run.job import LocalJob
 from rankup_process import Started, script
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 SRUN = """#!/bin/bash
 echo "$@" >srun-arguments
 while [ "$1" != bash ]; do shift; done

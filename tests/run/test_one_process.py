@@ -12,8 +12,10 @@ import time
 
 import pytest
 
-from rankup.run.execute import LocalJob, Silent, execute
+from rankup.run.execute import LocalJob, SilentView, execute
 from rankup_process import Started, processes_mentioning, script
+
+pytestmark = pytest.mark.usefixtures("warm_python")
 
 
 def test_arguments_output_and_logs(tmp_path):
@@ -91,6 +93,7 @@ def test_a_run_that_asks_to_be_requeued_ends_with_75(tmp_path):
     assert (run.run_dir / "outcome").read_text() == "requeue\n"
 
 
+@pytest.mark.own_python
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_it_with_its_children(tmp_path, signum, code):
     mark = f"sleep-{tmp_path.name}"
@@ -115,6 +118,7 @@ def test_a_signal_ends_it_with_its_children(tmp_path, signum, code):
     assert run.outcome["outcome"] == "failed"
 
 
+@pytest.mark.own_python
 def test_killed_outright_it_takes_the_script_with_it(tmp_path):
     name = script(
         tmp_path, "import pathlib, time; pathlib.Path('ready').touch(); time.sleep(99)", f"{tmp_path.name}.py"
@@ -167,7 +171,7 @@ def test_job_sh_does_it_again(tmp_path):
 
 
 def test_execute_gives_lines_ticks_and_a_result(tmp_path):
-    class Screen(Silent):
+    class Screen(SilentView):
         lines, ticks = [], 0
 
         def line(self, rank, stream, text):

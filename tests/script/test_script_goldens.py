@@ -116,7 +116,7 @@ def test_the_sites_mpi_is_loaded_where_the_job_names_none(tmp_path: Path):
         (tmp_path / "train.py").touch()
         job = resolve(flags, command=COMMAND, file=None, site="sockeye", env={}, folder=tmp_path)
         lines = render(job.spec, job.site, RUN).splitlines()
-        return next(line for line in lines if line.startswith("module load"))
+        return next(line.strip() for line in lines if line.strip().startswith("module load"))
 
     assert load("gcc").startswith("module load gcc openmpi ||")
     assert load("openmpi/4.1.1", "gcc").startswith("module load openmpi/4.1.1 gcc ||")

@@ -1,4 +1,4 @@
-"""Options that several commands have, said once."""
+"""Options that several commands have, declared once."""
 
 from __future__ import annotations
 
@@ -16,19 +16,24 @@ def _speak(chosen: bool) -> bool:
     return chosen
 
 
-JsonOption = Annotated[bool, typer.Option("--json", help="answer in JSON on stdout", callback=_speak)]
-NprocOption = Annotated[str, typer.Option(metavar="N|auto", help="auto: one per GPU, else 1")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="print the result as JSON on stdout", callback=_speak)
+]
+NprocOption = Annotated[
+    str, typer.Option(metavar="N|auto", help="processes per node; auto: one per GPU, one without GPUs")
+]
 
 ResumeWithOption = Annotated[
     str | None,
     typer.Option(
-        metavar="new|old", help="where settings differ from the snapshot's: the script's, or the saved ones"
+        metavar="new|old",
+        help="if settings changed since the snapshot: use the script's (new) or the saved ones (old)",
     ),
 ]
 
 
 def resume_variables(choice: str | None) -> dict[str, str]:
-    """The environment that tells the ranks of ``--resume-with``; empty where it was not given."""
+    """The environment that tells the ranks of ``--resume-with``; empty without the option."""
     check_choice(choice, "--resume-with")
     return {} if choice is None else {VARIABLE: choice}
 
@@ -39,6 +44,8 @@ def process_count(text: str) -> int | None:
         return None
     if not text.isdecimal() or int(text) < 1:
         raise RankupError(
-            "bad-process-count", f"--nproc-per-node is {text!r}", hint="a number from 1, or auto: one per GPU"
+            "bad-process-count",
+            f"--nproc-per-node must be at least 1, or auto; got {text!r}",
+            hint="auto starts one process per GPU",
         )
     return int(text)

@@ -1,4 +1,4 @@
-"""A script or a workload with its words, where another command takes them over: ``rankup verify mnist-cnn --lr 1``."""
+"""Reads a script or a workload with its own options inside another command: ``rankup verify mnist-cnn --lr 1``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rankup.run.execute import LocalJob
 from rankup.run.resolve import rank_command
 from rankup.workloads import WORKLOADS
 
-# Options of the command that runs the training, not of the training.
+# Options of `rankup train` that the other command sets itself.
 _NOT_HERE = ("nproc_per_node", "threads", "name", "runs_root", "as_json", "save_model", "log")
 
 
@@ -29,15 +29,15 @@ def script_or_workload_job(command: Sequence[str], threads: int | None, runs_roo
         options = options_from_words(first, words)
         return workload_job(first, "auto", options=options, threads=threads, runs_root=runs_root)[0]
     whole = tuple(command)
-    rank_command(whole, sys.executable)  # a mistake is said before a directory is made
+    rank_command(whole, sys.executable)  # raises for a mistake before a directory is created
     return LocalJob(whole, name=default_name(whole), threads=threads, runs_root=runs_root)
 
 
 def options_from_words(workload: str, words: Sequence[str]) -> dict[str, Any]:
-    """Fields of ``TrainOptions`` that ``words`` ask for, as ``rankup train WORKLOAD WORDS`` reads them."""
+    """Fields of ``TrainOptions`` that ``words`` set, as ``rankup train WORKLOAD WORDS`` reads them."""
     from rankup.cli.commands.train import app
 
-    # A word that it does not know is a usage error of `rankup train`, and is drawn as such.
+    # An unknown word is reported as a usage error of `rankup train`.
     context = cast(
         typer.Context, typer.main.get_command(app).make_context("rankup train", [workload, *words])
     )
@@ -45,8 +45,8 @@ def options_from_words(workload: str, words: Sequence[str]) -> dict[str, Any]:
         if given(context, name):
             raise RankupError(
                 "misplaced-option",
-                f"--{name.removeprefix('as_').replace('_', '-')} is not for the training that is examined here",
+                f"--{name.removeprefix('as_').replace('_', '-')} is not an option of the workload here",
                 context=f"after {workload}",
-                hint="options of this command stand before the workload",
+                hint="options of the command itself go before the workload",
             )
     return training_from(context)

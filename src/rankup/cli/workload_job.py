@@ -1,4 +1,4 @@
-"""From the words of ``rankup train`` and ``rankup scale`` to a job of ``python -m rankup.train``."""
+"""From the options of ``rankup train`` and ``rankup scale`` to a job of ``python -m rankup.train``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rankup.cli.options import process_count
 from rankup.core.registry import target_of
 from rankup.errors import RankupError
 from rankup.run.execute import LocalJob
+from rankup.strategies import STRATEGIES
 from rankup.train.options import TrainOptions
 from rankup.workloads import WORKLOADS
 
@@ -20,7 +21,7 @@ def require_torch() -> None:
         raise RankupError(
             "no-torch",
             "torch is not installed in this Python",
-            hint="pip install torch, load the cluster's module, or run rankup from the environment that has it",
+            hint="pip install torch, load the cluster's module, or run rankup from an environment with torch",
         )
 
 
@@ -36,20 +37,21 @@ def workload_job(
 ) -> tuple[LocalJob, TrainOptions]:
     """The job that trains ``workload`` (a built-in name or ``module:Class``).
 
-    ``options``: fields of ``TrainOptions`` as they were asked for; the workload's defaults fill in the others, in the
-    ranks, where the workload is imported.
+    ``options``: fields of ``TrainOptions`` given as flags; the ranks, which import the workload, fill in its defaults
+    for the others.
     """
     target = workload if ":" in workload else target_of("workload", workload, WORKLOADS)
     short = workload.partition(":")[2] or workload
     chosen = TrainOptions.asked(target, short, options)
     nproc = process_count(nproc_per_node)
-    if nproc is None and chosen.strategy in ("none", "dp"):
-        nproc = 1  # whatever the number of GPUs: they are for one process
+    row = STRATEGIES.get(chosen.strategy)  # none of "auto"
+    if nproc is None and row is not None and row.one_process:
+        nproc = 1  # the strategy uses all GPUs from one process, or one GPU
     if nproc is not None and "global_batch" in options and chosen.global_batch < nproc:
         raise RankupError(
             "global-batch-too-small",
-            f"a global batch of {chosen.global_batch} leaves nothing for some of {nproc} processes",
-            hint=f"--global-batch is the batch of all processes together: at least {nproc}",
+            f"--global-batch must be at least the number of processes, {nproc}; got {chosen.global_batch}",
+            hint="the global batch is shared out over all processes",
         )
     job = LocalJob(
         command=("-m", "rankup.train", chosen.to_json()),

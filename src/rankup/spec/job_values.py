@@ -35,7 +35,7 @@ def check_job_values(values: dict[str, Any], *, where: str) -> None:
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise RankupError(
                 f"bad-{key.replace('_', '-')}",
-                f"{key} cannot be {value!r}",
+                f"invalid value for {key}: {value!r}",
                 context=where,
                 hint=f"{key} = {example}",
             )

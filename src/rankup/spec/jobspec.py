@@ -38,7 +38,7 @@ OF_THE_SCRIPT = frozenset(
             "RUNS",
             "STOP_BEFORE",
         ),
-        *("SUCCESSOR", "RANKUP_RUN", "RANKUP_RUN_DIR", "RANKUP_SUCCESSOR", "RANKUP_TASK"),
+        *("RANKUP_RUN", "RANKUP_RUN_DIR", "RANKUP_SUCCESSOR", "RANKUP_TASK"),
         *(
             "address",
             "called",
@@ -194,17 +194,19 @@ class JobSpec(BaseModel):
             if "\0" in text:
                 raise ValueError("a null character cannot be passed to a process")
             if any(0xD800 <= ord(c) < 0xE000 for c in text):  # bytes of the command line that are no text
-                raise ValueError(f"{text!r} is no UTF-8, which job.toml has to be")
+                raise ValueError(f"{text!r} is not valid UTF-8, which job.toml requires")
         return value
 
     @field_validator("array")
     @classmethod
     def _indices(cls, array: str) -> str:
         if array and not re.fullmatch(r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?", array):
-            raise ValueError(f"{array!r} is no array: 0-9, 1,3,7 or 0-99%4")
+            raise ValueError(f"{array!r} is not a list of indices: use 0-9, 1,3,7 or 0-99%4")
         for first, last, step in re.findall(r"(\d+)(?:-(\d+))?(?::(\d+))?", array.partition("%")[0]):
             if int(last or first) < int(first) or int(step or 1) == 0:
-                raise ValueError(f"{array!r} is no array: from low to high, and by steps of 1 or more")
+                raise ValueError(
+                    f"{array!r} is not a list of indices: from low to high, in steps of at least 1"
+                )
         return array
 
     @field_validator("queue", "account", "mail", "after", "venv", "conda", "container", "modules")
@@ -227,11 +229,13 @@ class JobSpec(BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> JobSpec:
         if self.launcher == "single" and self.world_size > 1:
-            raise ValueError(f"the launcher single starts one process, and {self.world_size} were asked for")
+            raise ValueError(f"the launcher single starts one process, but the job has {self.world_size}")
         if self.max_restarts and self.launcher != "torchrun":
             raise ValueError(f"max_restarts is torchrun's, and the launcher is {self.launcher}")
         if self.time and self.stop_before and self.stop_before >= self.time:
-            raise ValueError(f"a stop {self.stop_before} s before the end is none in a job of {self.time} s")
+            raise ValueError(
+                f"--stop-before ({self.stop_before} s) must be shorter than --time ({self.time} s)"
+            )
         environments = [n for n in ("venv", "conda", "container") if getattr(self, n)]
         if "venv" in environments and "conda" in environments:
             raise ValueError("venv and conda are two environments: choose one")

@@ -33,7 +33,7 @@ def check_keys(given: Iterable[str], known: Iterable[str], *, where: str) -> Non
             close = get_close_matches(key.replace("-", "_"), known, n=1)
             raise RankupError(
                 "unknown-key",
-                f"there is no key {key!r}" + (f"; did you mean {close[0]!r}?" if close else ""),
+                f"unknown key {key!r}" + (f"; did you mean {close[0]!r}?" if close else ""),
                 context=where,
                 hint=f"one of: {', '.join(known)}",
             )
@@ -55,8 +55,8 @@ def describe_error(error: ValidationError) -> tuple[str, str, str]:
     if first["type"] == "too_short":
         return key, "there is nothing in it", ""
     if first["type"] == "tuple_type":
-        return key, f"{value!r} is no list", f"{key} = [{_quoted(value)}]"
-    return key, f"{value!r} cannot be: {first['msg'][:1].lower()}{first['msg'][1:]}", ""
+        return key, f"{value!r} is not a list", f"{key} = [{_quoted(value)}]"
+    return key, f"invalid value {value!r}: {first['msg'][:1].lower()}{first['msg'][1:]}", ""
 
 
 def _choice(value: Any, expected: str) -> tuple[str, str]:

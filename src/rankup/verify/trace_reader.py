@@ -35,7 +35,7 @@ class AttemptTrace:
     @property
     def any_world(self) -> bool:
         """Whether it is to be the same, bit for bit, on any number of processes."""
-        return bool(self.begin[0].get("strategy") == "any-world")
+        return bool(self.begin[0].get("exact") == "any-world")
 
     @property
     def resumed_at(self) -> int:

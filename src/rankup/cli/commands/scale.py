@@ -1,4 +1,4 @@
-"""``rankup scale``: the same work on 1, 2, … processes, and what that brought, if it can be said honestly."""
+"""``rankup scale``: measure the same work on 1, 2, … processes."""
 
 from __future__ import annotations
 
@@ -31,11 +31,18 @@ def scale(
     threads: int | None,
     name: str,
     runs_root: Path,
-    nproc_per_node: Annotated[str, typer.Option(metavar="N,N,…", help="the fewest are the baseline")] = "1,2",
-    repeats: Annotated[int, typer.Option(help="measured runs of each, after a warm-up")] = 3,
+    nproc_per_node: Annotated[
+        str, typer.Option(metavar="N,N,…", help="numbers of processes; the smallest is the baseline")
+    ] = "1,2",
+    repeats: Annotated[
+        int, typer.Option(metavar="R", help="measured runs of each number, after a warm-up")
+    ] = 3,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure the same work on 1, 2, … processes: an honest speed-up table, or the reason why there is none."""
+    """Measure the same work on 1, 2, … processes and print a speed-up table.
+
+    If the runs did not do the same work, it prints the reason instead of a table, and the exit code is 1.
+    """
     require_torch()
     counts = parse_process_counts(nproc_per_node)
     order = trials(counts, repeats)
