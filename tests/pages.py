@@ -59,7 +59,7 @@ def run_page(
 ) -> list[tuple[Command, int, str]]:
     """(command, exit code, what it printed) for each; all in one bash, since variables and jobs last for a page.
 
-    ``instead`` gives a command to run in place of the one shown; ``python`` is that of the environment to run them in, ours by default.
+    ``instead`` gives a command to run in place of the one shown; ``python`` is that of the environment to run them in.
     """
     found, port, instead = commands(page), free_port(), instead or {}
     lines = (f'{instead.get(one.line, one.line)}\necho "{MARK} $?"' for one in found)
