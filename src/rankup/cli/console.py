@@ -5,12 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sys
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from rankup.errors import RankupError
+from rankup.findings.error import FindingsError
+from rankup.findings.finding import Finding, Severity
+from rankup.findings.text import text_lines
 
 _STYLES = {"red": "31;1", "green": "32", "yellow": "33", "cyan": "36", "bold": "1", "dim": "2"}
+_SEVERITY_STYLES = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
+_WIDEST = 120  # columns: longer lines are hard to read
 
 
 def colours(stream: TextIO) -> bool:
@@ -63,6 +70,11 @@ def draw_error(error: RankupError) -> None:
     if _json:
         print_json(error.as_dict())
         return
+    if isinstance(error, FindingsError):
+        draw_findings(error.findings)
+        if len(error.findings) > 1 or error.conclusion:
+            say(f"rankup: {error.summary()}")
+        return
     first, *rest = (_wrapped(line) for line in error.lines())
     say("\n".join([paint("error: ", "red", sys.stderr) + first, *rest]))
 
@@ -71,8 +83,7 @@ def _wrapped(line: str) -> str:
     """``line`` broken at words to the width of the terminal, with what follows ``  hint:  `` indented below it."""
     if not sys.stderr.isatty():
         return line
-    import shutil  # imported only here: `rankup --help` needs neither
-    import textwrap
+    import textwrap  # imported only here: `rankup --help` does not need it
 
     width = shutil.get_terminal_size().columns
     label = "" if not line.startswith("  ") else line[: line.index(":") + 1].ljust(9)
@@ -84,3 +95,18 @@ def _wrapped(line: str) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def draw_findings(findings: Sequence[Finding]) -> None:
+    """To stderr, as they come: the engine has put them in order."""
+    # A terminal gets lines of its width; a file or a pipe whole ones, which grep finds.
+    width = min(shutil.get_terminal_size().columns, _WIDEST) if sys.stderr.isatty() else None
+    for line in text_lines(findings, width):
+        say(_coloured_severity(line))
+
+
+def _coloured_severity(line: str) -> str:
+    for severity, style in _SEVERITY_STYLES.items():
+        if line.startswith(head := f"{severity.value}: "):
+            return paint(head, style, sys.stderr) + line.removeprefix(head)
+    return line

@@ -18,6 +18,7 @@ A command takes them by a decorator, and itself declares only what is its own::
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -150,8 +151,8 @@ def flags_from(context: typer.Context) -> dict[str, Any]:
     return flags
 
 
-def resolved_from(context: typer.Context) -> Resolved:
-    """The job that the command line asks for, with nothing left to decide."""
+def resolved_from(context: typer.Context, *, ignore: Collection[str] = ()) -> Resolved:
+    """The job that the command line asks for, with nothing left to decide. ``ignore``: codes of advice."""
     asked = context.params
     command = (*(["-m"] if asked["as_module"] else []), *(asked["command"] or []))
     file = asked["job"]
@@ -167,7 +168,15 @@ def resolved_from(context: typer.Context) -> Resolved:
     flags = flags_from(context)
     if asked.get("interactive") and not command and file is None:
         command, flags = ("bash",), {"name": "interactive", **flags}
-    return resolve(flags, command=command, file=file, site=asked["site"], env=os.environ, folder=Path.cwd())
+    return resolve(
+        flags,
+        command=command,
+        file=file,
+        site=asked["site"],
+        env=os.environ,
+        folder=Path.cwd(),
+        ignore=ignore,
+    )
 
 
 def explain(resolved: Resolved) -> str:

@@ -5,22 +5,23 @@ A site's conditional defaults (``when.gpu``) win over its plain ones. What nobod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from rankup.errors import RankupError
+from rankup.findings.engine import collect
+from rankup.findings.error import findings_of, raise_errors
+from rankup.findings.finding import Finding
+from rankup.resolve.checks import UNKNOWN_SITE, check_job, checked_spec
 from rankup.resolve.defaults import absolute_paths, fill_defaults
-from rankup.resolve.job_toml import read_job_file
-from rankup.resolve.program import check_program
+from rankup.resolve.facts import JobFacts
+from rankup.resolve.job_toml import Tables, check_job_file
 from rankup.resolve.resolved import Resolved
-from rankup.resolve.site_limits import check_fits, check_secrets
+from rankup.resolve.site_limits import SITE_LIMITS
 from rankup.sites.lookup import choose_site
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
-from rankup.spec.validation import describe_error, flag
 
 __all__ = ["Resolved", "check_defaults", "resolve"]
 
@@ -44,34 +45,37 @@ def resolve(
     site: str | None,
     env: Mapping[str, str],
     folder: Path,
+    ignore: Collection[str] = (),
 ) -> Resolved:
-    """The job that is asked for. Raises ``RankupError`` for whatever can be seen to be wrong before it is submitted.
+    """The job that is asked for. Raises ``FindingsError`` with everything that can be seen to be wrong with it.
 
     ``flags`` by the keys of ``JobSpec``; ``command`` as tokens, empty where ``file`` (a job.toml) has it; ``site`` by
-    name or None; ``folder`` is the current directory.
+    name or None; ``folder`` is the current directory. ``ignore`` holds codes of advice to leave out.
     """
-    tables = read_job_file(file) if file else {"job": {}, "site": {}, "origin": {}}
+    found: list[Finding] = []
+    tables, wrong = _tables_of(file, found)
     written = tables["site"].get("name")
-    chosen, why = choose_site(site or written, env, folder, origin=_FLAG if site else str(file))
+    chosen, why = _site_of(site or written, env, folder, _FLAG if site else str(file), found)
     asked = _from_file(tables, str(file), changed=bool(flags or site)) | _layer(flags, _FLAG)
     if command:
         asked["command"] = (_by_this_python(command), "command line")
     inside, said = asked.get("folder", ("", "current directory"))
     asked["folder"] = (folder / inside, said)
-    values = _over_site(chosen, asked)
+    values = _over_site(chosen or UNKNOWN_SITE, asked)
     _one_of_each(values)
-    values |= fill_defaults({key: value for key, (value, _) in values.items()}, _undecided(values), chosen)
-    spec = _job(values, chosen)
-    origin = {"site": why} | {key: values[key][1] for key in _in_order(spec)}
-    check_fits(spec, chosen, origin)
-    check_secrets(spec.secrets, env)
-    check_program(spec, env)
-    return Resolved(spec, chosen, origin)
+    shape = {key: value for key, (value, _) in values.items()}
+    values |= fill_defaults(shape, _undecided(values), chosen or UNKNOWN_SITE)
+    origin = {key: source for key, (_, source) in values.items()}
+    spec = checked_spec(_plain(values), origin, chosen, asked={*asked} - wrong, wrong=wrong, found=found)
+    check_job(spec, chosen, origin, env, found, ignore=ignore)
+    assert chosen is not None  # else check_job has raised what was found
+    return Resolved(spec, chosen, {"site": why} | {key: values[key][1] for key in _in_order(spec)})
 
 
 def check_defaults(site: Site) -> None:
-    """Raises ``RankupError`` where a job cannot have a site's defaults: with GPUs or without, on one node or on two."""
+    """Raises ``FindingsError`` if a job cannot have a site's defaults: with GPUs or without, on one node or on two."""
     site = site.model_copy(update={"required": ()})
+    found: list[Finding] = []
     for gpus in (0, site.node.gpus or 1):
         for nodes in (1,) if site.scheduler == "local" else (1, 2):
             shape = {"command": ("true",), "folder": Path("/"), "gpus_per_node": gpus, "nodes": nodes}
@@ -79,7 +83,31 @@ def check_defaults(site: Site) -> None:
             values |= fill_defaults(
                 {key: value for key, (value, _) in values.items()}, _undecided(values), site
             )
-            check_fits(_job(values, site), site, {"launcher": values["launcher"][1]})
+            origin = {key: source for key, (_, source) in values.items()}
+            spec = checked_spec(_plain(values), origin, site, asked=shape, wrong=(), found=found)
+            found += collect(SITE_LIMITS, JobFacts(spec, site, origin, {}))
+    raise_errors(found)
+
+
+def _tables_of(file: Path | None, found: list[Finding]) -> tuple[Tables, set[str]]:
+    """The tables of a job.toml, without its mistakes, which are added to ``found``; and the keys of wrong values."""
+    tables: Tables = {"job": {}, "site": {}, "origin": {}}
+    if file is None:
+        return tables, set()
+    tables, wrong, keys = check_job_file(file)
+    found += wrong
+    return tables, keys
+
+
+def _site_of(
+    name: str | None, env: Mapping[str, str], folder: Path, origin: str, found: list[Finding]
+) -> tuple[Site | None, str]:
+    """The site that is meant and why; None if it is unknown, or its profile wrong, which is added to ``found``."""
+    try:
+        return choose_site(name, env, folder, origin=origin)
+    except RankupError as error:
+        found += findings_of(error)
+        return None, ""
 
 
 def _over_site(site: Site, asked: Layer) -> Layer:
@@ -151,23 +179,8 @@ def _count(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _job(values: Layer, site: Site) -> JobSpec:
-    if "command" not in values:
-        raise RankupError(
-            "no-script", "there is nothing to run", hint="rankup submit [OPTIONS] script.py [ARGUMENTS]"
-        )
+def _plain(values: Layer) -> dict[str, Any]:
+    """The values by the keys of ``JobSpec``, with absolute paths."""
     plain = {key: value for key, (value, _) in values.items() if not key.startswith("env.")}
     plain["env"] = {key[4:]: value for key, (value, _) in values.items() if key.startswith("env.")}
-    try:
-        return JobSpec.model_validate(absolute_paths(plain))
-    except ValidationError as error:
-        key, why, hint = describe_error(error)
-        if not key:
-            raise RankupError("impossible-job", why, context=f"site {site.name}", hint=hint) from error
-        origin = values.get(key, (None, "env"))[1]
-        raise RankupError(
-            f"bad-{key.partition('.')[0].replace('_', '-')}",
-            f"{flag(key) if origin == _FLAG else key}: {why}",
-            context=origin,
-            hint=hint,
-        ) from error
+    return absolute_paths(plain)

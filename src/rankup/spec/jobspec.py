@@ -7,6 +7,8 @@ with dashes or underscores.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from rankup.core.rundir import LONGEST_NAME
 from rankup.core.units import parse_duration, parse_size
+from rankup.findings.engine import FactMissing
 
 LAUNCHERS = ("single", "torchrun", "srun", "mpirun")
 FANOUTS = ("auto", "srun", "pbsdsh", "mpiexec", "pbs_tmrsh", "ssh")
@@ -228,24 +231,67 @@ class JobSpec(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> JobSpec:
-        if self.launcher == "single" and self.world_size > 1:
-            raise ValueError(f"the launcher single starts one process, but the job has {self.world_size}")
-        if self.max_restarts and self.launcher != "torchrun":
-            raise ValueError(f"max_restarts is torchrun's, and the launcher is {self.launcher}")
-        if self.time and self.stop_before and self.stop_before >= self.time:
-            raise ValueError(
-                f"--stop-before ({self.stop_before} s) must be shorter than --time ({self.time} s)"
-            )
-        environments = [n for n in ("venv", "conda", "container") if getattr(self, n)]
-        if "venv" in environments and "conda" in environments:
-            raise ValueError("venv and conda are two environments: choose one")
-        if "conda" in environments and "container" in environments:
-            raise ValueError("a container has its own Python, and not conda's: --conda '' or --container ''")
-        if self.gpus_per_node and self.nproc_per_node > self.gpus_per_node:
-            raise ValueError(
-                f"{self.nproc_per_node} processes would share {self.gpus_per_node} GPUs on each node"
-            )
+        if reasons := contradictions(self):
+            raise ContradictionError(reasons)
         return self
+
+
+class ContradictionError(ValueError):
+    """Values of a job, each valid, that do not fit together; ``reasons`` has a sentence for each contradiction."""
+
+    def __init__(self, reasons: list[str]) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons = reasons
+
+
+def contradictions(job: JobSpec) -> list[str]:
+    """What in a job does not fit together. Of a job with missing values: what the others contradict."""
+    reasons = []
+    for rule in _RULES:
+        with suppress(FactMissing):
+            reasons.append(rule(job))
+    return [reason for reason in reasons if reason]
+
+
+def _one_process(job: JobSpec) -> str:
+    if job.launcher == "single" and job.world_size > 1:
+        return f"the launcher single starts one process, but the job has {job.world_size}"
+    return ""
+
+
+def _restarts(job: JobSpec) -> str:
+    if job.max_restarts and job.launcher != "torchrun":
+        return f"max_restarts requires the launcher torchrun, and the launcher is {job.launcher}"
+    return ""
+
+
+def _stop_before_end(job: JobSpec) -> str:
+    if job.time and job.stop_before and job.stop_before >= job.time:
+        return f"--stop-before ({job.stop_before} s) must be shorter than --time ({job.time} s)"
+    return ""
+
+
+def _one_environment(job: JobSpec) -> str:
+    if job.conda and job.venv:
+        return "venv and conda are two environments: choose one"
+    if job.conda and job.container:
+        return "a container has its own Python, and not conda's: --conda '' or --container ''"
+    return ""
+
+
+def _gpus_each(job: JobSpec) -> str:
+    if job.gpus_per_node and job.nproc_per_node > job.gpus_per_node:
+        return f"{job.nproc_per_node} processes would share {job.gpus_per_node} GPUs on each node"
+    return ""
+
+
+_RULES: tuple[Callable[[JobSpec], str], ...] = (
+    _one_process,
+    _restarts,
+    _stop_before_end,
+    _one_environment,
+    _gpus_each,
+)
 
 
 def _check_variable(name: str) -> None:

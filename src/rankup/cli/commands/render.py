@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rankup.cli import console
-from rankup.cli.findings import draw_findings
+from rankup.cli.findings import IgnoreOption, ignored_codes
 from rankup.cli.job_options import SCRIPT_LAST, explain, job_options, resolved_from
 from rankup.cli.options import JsonOption
 from rankup.resolve.advice import advise
@@ -24,20 +24,22 @@ def render_command(
     run_dir: Annotated[
         Path | None, typer.Option(metavar="DIR", help="run directory; default: the script creates one")
     ] = None,
+    ignore: IgnoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the job script, to read it or to submit it by hand.
 
     The script is plain bash and runs without rankup. Findings about the job go to stderr.
     """
-    resolved = resolved_from(context)
+    codes = ignored_codes(ignore)
+    resolved = resolved_from(context, ignore=codes)
     if context.params["explain_config"]:
         print(explain(resolved))
         return
-    findings = advise(resolved)
+    findings = advise(resolved, ignore=codes)
     text = render(resolved.spec, resolved.site, run_dir.absolute() if run_dir else None)
     if as_json:
         console.print_json({"script": text, "findings": [finding.as_dict() for finding in findings]})
         return
-    draw_findings(findings)
+    console.draw_findings(findings)
     print(text, end="" if text.endswith("\n") else "\n")

@@ -11,12 +11,14 @@ from rankup.batch.follow import JobLog
 from rankup.batch.store import SubmittedRun
 from rankup.batch.submit import plan, submit
 from rankup.cli import console
-from rankup.cli.findings import draw_findings, refuse_errors
+from rankup.cli.findings import IgnoreOption, ignored_codes
 from rankup.cli.interactive import become_a_shell
 from rankup.cli.job_options import SCRIPT_LAST, explain, job_options, resolved_from
 from rankup.cli.options import JsonOption
 from rankup.cli.run_targets import follow_to_end, shown
 from rankup.core import shell
+from rankup.findings.engine import fails
+from rankup.findings.error import FindingsError
 from rankup.resolve.advice import advise
 from rankup.resolve.resolved import Resolved
 
@@ -35,22 +37,26 @@ def submit_command(
         bool, typer.Option("--dry-run", help="print the script and the submit command, submit nothing")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="submit in spite of errors in the job")] = False,
+    ignore: IgnoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Submit a job to SLURM or PBS. Arguments after the script belong to the script.
 
     Errors in the job are reported before it is submitted; the exit code is then 1.
     """
-    resolved = resolved_from(context)
+    codes = ignored_codes(ignore)
+    resolved = resolved_from(context, ignore=codes)
     if context.params["explain_config"]:
         print(explain(resolved))
         return
-    findings = advise(resolved)
+    findings = advise(resolved, ignore=codes)
+    if not force and fails(findings):
+        raise FindingsError(
+            findings, exit_code=1, conclusion="not submitted; --force submits the job all the same"
+        )
     answer: dict[str, Any] = {"findings": [finding.as_dict() for finding in findings]}
     if not as_json:
-        draw_findings(findings)
-    if not force:
-        refuse_errors(findings)
+        console.draw_findings(findings)
     if interactive:
         become_a_shell(resolved)
     if dry_run:
