@@ -9,10 +9,11 @@ install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --upgrade 'pip>=25.1'  # from this version on it shows a bar while it unpacks
+	$(BIN)/pip install --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-demo: install  ## mnist-cnn on the digits, one process and two, and the table that every tutorial ends with
+demo: install  ## mnist-cnn on the digits, one process and two: a line per epoch, then the table of runtimes
 	$(BIN)/rankup scale mnist-cnn --data digits --nproc-per-node 1,2 --repeats 1 --epochs 16 --lr 0.002 --gamma 0.85
 
 test: install

@@ -50,6 +50,7 @@ def test_a_study_ends_with_the_table_and_its_results_beside_the_runs(images):
     lines = [line for line in done.stderr.splitlines() if line.startswith("run ")]
     assert lines[0] == "run 1 of 4: 1 process, warm-up …"
     assert lines[3] == "run 4 of 4: 2 processes, repeat 1 …"
+    assert len([line for line in done.stderr.splitlines() if line.startswith("  epoch 1/1  loss ")]) >= 2
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith(("plain", "ddp"))]
     assert [row[:3] for row in rows] == [["plain", "1", "1"], ["ddp", "2", "1"]]
     assert "one run tells no spread" in done.stdout
