@@ -1,4 +1,4 @@
-"""A script or a workload with its words, where another command takes them over: ``rankup verify mnist-cnn --lr 1``."""
+"""Reads a script or a workload with its own options inside another command: ``rankup verify mnist-cnn --lr 1``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rankup.resolve.resolved import Resolved
 from rankup.train.options import TrainOptions
 from rankup.workloads import WORKLOADS
 
-# Options of the command that runs the training, not of the training.
+# Options of `rankup train` that the other command sets itself.
 _NOT_HERE = ("nproc_per_node", "threads", "name", "runs_root", "as_json", "save_model", "log")
 
 
@@ -61,10 +61,10 @@ def training_asked(workload: str, options: Mapping[str, Any]) -> tuple[TrainOpti
 
 
 def options_from_words(workload: str, words: Sequence[str]) -> dict[str, Any]:
-    """Fields of ``TrainOptions`` that ``words`` ask for, as ``rankup train WORKLOAD WORDS`` reads them."""
+    """Fields of ``TrainOptions`` that ``words`` set, as ``rankup train WORKLOAD WORDS`` reads them."""
     from rankup.cli.commands.train import app
 
-    # A word that it does not know is a usage error of `rankup train`, and is drawn as such.
+    # An unknown word is reported as a usage error of `rankup train`.
     context = cast(
         typer.Context, typer.main.get_command(app).make_context("rankup train", [workload, *words])
     )
@@ -72,8 +72,8 @@ def options_from_words(workload: str, words: Sequence[str]) -> dict[str, Any]:
         if given(context, name):
             raise RankupError(
                 "misplaced-option",
-                f"--{name.removeprefix('as_').replace('_', '-')} is not for the training that is examined here",
+                f"--{name.removeprefix('as_').replace('_', '-')} is not an option of the workload here",
                 context=f"after {workload}",
-                hint="options of this command stand before the workload",
+                hint="options of the command itself go before the workload",
             )
     return training_from(context)

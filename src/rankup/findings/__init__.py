@@ -1,8 +1,11 @@
 """Findings: one engine for everything that is wrong, or may go wrong, with a job, a run, a comparison or a machine.
 
-In reading order: ``finding`` (what a finding is, and the order of several), ``text`` (the lines that people read),
-``error`` (findings that keep a command from going on), ``engine`` (collects them from named sources, and decides the
-exit code).
+| module | what |
+|---|---|
+| ``finding`` | ``Finding``, its severities, and the order of several |
+| ``text`` | findings as the lines that people read |
+| ``error`` | ``FindingsError``: findings that stop a command |
+| ``engine`` | collects findings from named sources, and decides the exit code |
 
 A user of the engine is a literal table, code → source: a function that takes facts and yields findings. So are:
     ADVICE, SITE_LIMITS, PROGRAM   in ``resolve``: facts are a job and its site

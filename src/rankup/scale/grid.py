@@ -24,7 +24,7 @@ def parse_process_counts(text: str) -> list[int]:
         if not (word.isascii() and word.isdecimal()) or int(word) < 1:
             raise RankupError(
                 "bad-process-count",
-                f"{word!r} is no number of processes",
+                f"{word!r} is not a number of processes",
                 context=f"--nproc-per-node {text}",
                 hint="numbers from 1 with commas between them, such as 1,2,4",
             )
@@ -33,7 +33,7 @@ def parse_process_counts(text: str) -> list[int]:
     if repeated:
         raise RankupError(
             "repeated-process-count",
-            f"{count_of(repeated[0])}: asked for more than once",
+            f"{count_of(repeated[0])}: given more than once",
             context=f"--nproc-per-node {text}",
             hint="each number once; --repeats says how often each of them runs",
         )

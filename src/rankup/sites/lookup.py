@@ -123,7 +123,9 @@ def _read(path: Path) -> dict[str, Any]:
     known = [key for key in Site.model_fields if key != "name"]  # a site is called what its file is called
     check_keys(tables, ["extends", *known], where=str(path))
     if not isinstance(tables.get("extends", ""), str):
-        raise RankupError("bad-profile", "'extends' is no name", context=str(path), hint='extends = "olivia"')
+        raise RankupError(
+            "bad-profile", "'extends' must be a name", context=str(path), hint='extends = "olivia"'
+        )
     check_keys(tables.get("required", []), JobSpec.model_fields, where=f"required in {path}")
     for key, field in Site.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel) and key in tables:
@@ -143,7 +145,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _table(tables: dict[str, Any], key: str, path: Path) -> dict[str, Any]:
     table = tables.get(key, {})
     if not isinstance(table, dict):
-        raise RankupError("bad-profile", f"{key!r} has to be a table", context=str(path), hint=f"[{key}]")
+        raise RankupError("bad-profile", f"{key!r} must be a table", context=str(path), hint=f"[{key}]")
     return table
 
 

@@ -44,7 +44,7 @@ OF_THE_SCRIPT = frozenset(
             "RUNS",
             "STOP_BEFORE",
         ),
-        *("SUCCESSOR", "RANKUP_RUN", "RANKUP_RUN_DIR", "RANKUP_SUCCESSOR", "RANKUP_TASK"),
+        *("RANKUP_RUN", "RANKUP_RUN_DIR", "RANKUP_SUCCESSOR", "RANKUP_TASK"),
         *(
             "address",
             "called",
@@ -291,10 +291,12 @@ class JobSpec(BaseModel):
     @classmethod
     def _indices(cls, array: str) -> str:
         if array and not re.fullmatch(r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?", array):
-            raise ValueError(f"{array!r} is no array: 0-9, 1,3,7 or 0-99%4")
+            raise ValueError(f"{array!r} is not a list of indices: use 0-9, 1,3,7 or 0-99%4")
         for first, last, step in re.findall(r"(\d+)(?:-(\d+))?(?::(\d+))?", array.partition("%")[0]):
             if int(last or first) < int(first) or int(step or 1) == 0:
-                raise ValueError(f"{array!r} is no array: from low to high, and by steps of 1 or more")
+                raise ValueError(
+                    f"{array!r} is not a list of indices: from low to high, in steps of at least 1"
+                )
         return array
 
     @field_validator("queue", "account", "mail", "after", "venv", "conda", "container", "modules")

@@ -1,4 +1,4 @@
-"""``rankup render``: the job's script, and nothing else, on stdout. It runs without rankup."""
+"""``rankup render``: print the job script, and nothing else, on stdout. The script runs without rankup."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def render_command(
     context: typer.Context,
     run_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="the run directory; default: the script makes its own")
+        Path | None, typer.Option(metavar="DIR", help="run directory; default: the script creates one")
     ] = None,
     ignore: IgnoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the job script, to read it or to submit it by hand; findings about the job go to stderr."""
+    """Print the job script, to read it or to submit it by hand.
+
+    The script is plain bash and runs without rankup. Findings about the job go to stderr.
+    """
     codes = ignored_codes(ignore)
     resolved = resolved_from(context, ignore=codes)
     if context.params["explain_config"]:

@@ -1,4 +1,4 @@
-"""``rankup submit``: a job to the scheduler of the site, or a shell on the same resources."""
+"""``rankup submit``: submit a job to the scheduler of the site, or open a shell on the same resources."""
 
 from __future__ import annotations
 
@@ -29,16 +29,21 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @job_options("submit")
 def submit_command(
     context: typer.Context,
-    follow: Annotated[bool, typer.Option("--follow", help="show the log until the job has ended")] = False,
-    interactive: Annotated[bool, typer.Option("--interactive", help="a shell on the same resources")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be submitted, and how")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="submit in spite of what is wrong with the job")
+    follow: Annotated[bool, typer.Option("--follow", help="print the log until the job has ended")] = False,
+    interactive: Annotated[
+        bool, typer.Option("--interactive", help="open a shell on the same resources")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="print the script and the submit command, submit nothing")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="submit in spite of errors in the job")] = False,
     ignore: IgnoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Submit a job; what follows the script is the script's. Ends with 1 if the job would surely fail."""
+    """Submit a job to SLURM or PBS. Arguments after the script belong to the script.
+
+    Errors in the job are reported before it is submitted; the exit code is then 1.
+    """
     codes = ignored_codes(ignore)
     resolved = resolved_from(context, ignore=codes)
     if context.params["explain_config"]:
@@ -77,7 +82,7 @@ def _show_plan(resolved: Resolved, answer: dict[str, Any], as_json: bool) -> Non
         console.print_json({**answer, "script": text, "commands": commands})
         return
     print(text)
-    print("# would be submitted by:", *commands, sep="\n#   ")
+    print("# submit command:", *commands, sep="\n#   ")
 
 
 def _show_submitted(job: SubmittedRun) -> None:
@@ -85,7 +90,7 @@ def _show_submitted(job: SubmittedRun) -> None:
     path = shown(job.run.path)
     print(f"job {first} submitted ({job.site})")
     if later:
-        print(f"  successors     {' '.join(later)}: each goes on where the one before it ran out of time")
+        print(f"  successors     {' '.join(later)}: each continues after the time limit of the one before")
     print(f"  run directory  {path}")
     print(f"  follow         rankup logs -f {path}")
     print(f"  cancel         rankup cancel {path}")

@@ -193,7 +193,7 @@ def dataset(name: str) -> Dataset:
         close = get_close_matches(name, [DIGITS, *DATASETS], n=1)
         raise RankupError(
             "unknown-data",
-            f"there is no data set called {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""),
+            f"unknown data set {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""),
             hint=f"one of: {', '.join([DIGITS, *DATASETS])}; or a directory with the files to train on",
         )
     return DATASETS[name]
