@@ -85,15 +85,21 @@ CASES = (
     Case("A script that does not exist", "rankup run trian.py --lr 0.1"),
     Case("A run that does not exist", "rankup logs bret"),
     Case("A cluster without a profile", "rankup submit --site oliva train.py"),
-    Case("A job without an account", "rankup submit --site olivia --time 1h train.py"),
     Case(
-        "More GPUs than a node has",
-        "rankup submit --site olivia --account nn1234k --gpus-per-node 8 train.py",
+        "A job without an account",
+        "rankup submit --site mycluster --time 1h --ignore node-local-path train.py",
+    ),
+    Case(
+        "Several mistakes in one job",
+        "rankup submit --site mycluster --gpus-per-node 8 --ignore node-local-path train.py",
     ),
     Case("A mistyped key in a job file", "rankup submit job.toml"),
 )
 FILES = {
     "train.py": "print('training')\n",
+    ".rankup/sites/mycluster.toml": (
+        'extends = "slurm"\ntitle = "My cluster"\nrequired = ["account"]\n[node]\ngpus = 4\n'
+    ),
     "job.toml": '[job]\ncommand = ["train.py"]\nnode = 2\n',
     # A run named bert that has printed something.
     "runs/bert/20260301-101500-a1b2/job.toml": '[job]\ncommand = ["train.py"]\nname = "bert"\n',

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import typer
 
-from rankup.cli.job_options import SCRIPT_LAST, explain, flags_from, job_options, resolved_from
+from rankup.cli.job_options import SCRIPT_LAST, flags_from, job_options
+from rankup.cli.submitted_job import explain, resolved_from
 from rankup.errors import RankupError
 from rankup.spec.jobspec import BY_HAND, JobSpec
 

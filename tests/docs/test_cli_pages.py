@@ -24,7 +24,8 @@ def test_the_page_is_what_the_program_prints(name, write):
 def test_there_are_ten_errors_each_with_a_code():
     page = (ROOT / "docs" / "reference" / "errors.md").read_text()
     assert page.count("\n## ") == 10
-    assert page.count("\nerror: ") == 10
+    assert page.count("\n$ rankup ") == 10
+    assert all("\nerror: " in section for section in page.split("\n## ")[1:])
 
 
 def test_every_command_is_on_the_page():

@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import sys
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rankup.errors import RankupError
-from rankup.findings.error import FindingsError
-from rankup.findings.finding import Finding, Severity
-from rankup.findings.text import text_lines
+
+if TYPE_CHECKING:  # `rankup --help` does not need it
+    from rankup.findings.finding import Finding
 
 _STYLES = {"red": "31;1", "green": "32", "yellow": "33", "cyan": "36", "bold": "1", "dim": "2"}
-_SEVERITY_STYLES = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
+_SEVERITY_STYLES = {"error: ": "red", "warning: ": "yellow", "note: ": "cyan"}
 _WIDEST = 120  # columns: longer lines are hard to read
 
 
@@ -70,35 +69,19 @@ def draw_error(error: RankupError) -> None:
     if _json:
         print_json(error.as_dict())
         return
-    if isinstance(error, FindingsError):
-        draw_findings(error.findings)
-        if len(error.findings) > 1 or error.conclusion:
-            say(f"rankup: {error.summary()}")
-        return
-    first, *rest = (_wrapped(line) for line in error.lines())
-    say("\n".join([paint("error: ", "red", sys.stderr) + first, *rest]))
+    from rankup.findings.error import FindingsError, findings_of
 
-
-def _wrapped(line: str) -> str:
-    """``line`` broken at words to the width of the terminal, with what follows ``  hint:  `` indented below it."""
-    if not sys.stderr.isatty():
-        return line
-    import textwrap  # imported only here: `rankup --help` does not need it
-
-    width = shutil.get_terminal_size().columns
-    label = "" if not line.startswith("  ") else line[: line.index(":") + 1].ljust(9)
-    return textwrap.fill(
-        line.removeprefix(label),
-        width if label else width - len("error: "),
-        initial_indent=label,
-        subsequent_indent=" " * len(label or "error: "),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    draw_findings(findings_of(error))
+    if isinstance(error, FindingsError) and (len(error.findings) > 1 or error.conclusion):
+        say(f"rankup: {error.summary()}")
 
 
 def draw_findings(findings: Sequence[Finding]) -> None:
     """To stderr, as they come: the engine has put them in order."""
+    import shutil
+
+    from rankup.findings.text import text_lines
+
     # A terminal gets lines of its width; a file or a pipe whole ones, which grep finds.
     width = min(shutil.get_terminal_size().columns, _WIDEST) if sys.stderr.isatty() else None
     for line in text_lines(findings, width):
@@ -106,7 +89,7 @@ def draw_findings(findings: Sequence[Finding]) -> None:
 
 
 def _coloured_severity(line: str) -> str:
-    for severity, style in _SEVERITY_STYLES.items():
-        if line.startswith(head := f"{severity.value}: "):
+    for head, style in _SEVERITY_STYLES.items():
+        if line.startswith(head):
             return paint(head, style, sys.stderr) + line.removeprefix(head)
     return line

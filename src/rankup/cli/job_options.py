@@ -6,10 +6,7 @@ A command takes them by a decorator, and itself declares only what is its own::
     @job_options("submit")
     def render(context: typer.Context, run_dir: RunDirOption = None, as_json: JsonOption = False) -> None:
         \"\"\"Print the script.\"\"\"
-        resolved = resolved_from(context)  # RankupError for whatever is wrong with the job
-        if context.params["explain_config"]:
-            print(explain(resolved))
-            return
+        resolved = resolved_from(context)  # of cli.submitted_job: RankupError for whatever is wrong with the job
         ...
 
 ``flags_from(context)`` is what was given on the command line alone, by the keys of ``JobSpec``.
@@ -18,8 +15,7 @@ A command takes them by a decorator, and itself declares only what is its own::
 from __future__ import annotations
 
 import inspect
-import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
@@ -27,11 +23,7 @@ import typer
 
 from rankup.cli.options import resume_variables
 from rankup.cli.shared_options import Command, given, parameter, taking
-from rankup.core.columns import aligned
-from rankup.core.units import clock, size
 from rankup.errors import RankupError
-from rankup.resolve.resolve import resolve
-from rankup.resolve.resolved import Resolved
 from rankup.spec.flag import TIME_LIMIT, WHAT, Flag, process_count
 from rankup.spec.job_values import DURATIONS
 from rankup.spec.jobspec import JobSpec
@@ -142,49 +134,9 @@ def command_or_file(context: typer.Context) -> tuple[tuple[str, ...], Path | Non
     return (), Path(command[0])
 
 
-def resolved_from(context: typer.Context, *, ignore: Collection[str] = ()) -> Resolved:
-    """The job that the command line asks for, with nothing left to decide. ``ignore``: codes of advice."""
-    command, file = command_or_file(context)
-    flags, site = flags_from(context), context.params["site"]
-    if context.params.get("interactive") and not command and file is None:
-        command, flags = ("bash",), {"name": "interactive", **flags}
-    return resolve(
-        flags,
-        command=command,
-        file=file,
-        site=site,
-        env=os.environ,
-        folder=Path.cwd(),
-        ignore=ignore,
-    )
-
-
-def explain(resolved: Resolved) -> str:
-    """A line for each value: key, value, and where it came from."""
-    rows = [("site", resolved.site.name, resolved.origin["site"])]
-    for key in JobSpec.model_fields:
-        value = getattr(resolved.spec, key)
-        if key == "env":
-            rows += [(f"env.{k}", repr(v), resolved.origin[f"env.{k}"]) for k, v in value.items()]
-        elif key in resolved.origin:
-            rows.append((key, _shown(key, value), resolved.origin[key]))
-    # A long list of modules moves its own origin to the right, and not those of all other lines.
-    return "\n".join(aligned(rows, widest=32))
-
-
 def _variables(given: tuple[str, ...]) -> dict[str, Any]:
     pairs = [text.partition("=") for text in given]
     return {
         "env": {name: value for name, equals, value in pairs if equals},
         "secrets": tuple(name for name, equals, _ in pairs if not equals),
     }
-
-
-def _shown(key: str, value: Any) -> str:
-    if value in (None, "", ()):
-        return "-"
-    if key in DURATIONS:
-        return clock(value)
-    if key == "mem":
-        return size(value)
-    return " ".join(value) if isinstance(value, tuple) else str(value)

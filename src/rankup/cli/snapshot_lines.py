@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankup.cli import console
+from rankup.cli.output.table import Cell, print_table
 from rankup.core.units import duration
 from rankup.errors import RankupError
 from rankup.snapshots.integrity import verify
@@ -48,14 +49,17 @@ def _below(path: Path, root: Path) -> str:
     return str(path.relative_to(root)) if root in path.parents else path.name
 
 
-def listing(rows: Sequence[dict[str, Any]], root: Path) -> list[str]:
-    """A table for people."""
+def print_rows(rows: Sequence[dict[str, Any]], root: Path) -> None:
+    """A table for people; damaged snapshots in red."""
     if not rows:
-        return [f"no snapshots in {root}"]
-    cells = [_HEAD, *(_cells(each) for each in rows)]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(_HEAD))]
-    lines = ["  ".join(t.ljust(w) for t, w in zip(line, widths, strict=True)).rstrip() for line in cells]
-    return [lines[0], *(_painted(line, each["state"]) for line, each in zip(lines[1:], rows, strict=True))]
+        print(f"no snapshots in {root}")
+        return
+    cells = [_cells(each) for each in rows]
+    coloured: list[tuple[Cell, ...]] = [
+        line if each["state"] == "unverified" else tuple((text, "red") for text in line)
+        for line, each in zip(cells, rows, strict=True)
+    ]
+    print_table(_HEAD, coloured, fold=("snapshot", "metrics"))
 
 
 def _cells(told: dict[str, Any]) -> tuple[str, ...]:
@@ -70,10 +74,6 @@ def _cells(told: dict[str, Any]) -> tuple[str, ...]:
 
 def _number(value: object) -> bool:
     return isinstance(value, (int, float))
-
-
-def _painted(line: str, state: str) -> str:
-    return line if state == "unverified" else console.paint(line, "red")
 
 
 def verdict(entry: Entry, root: Path) -> dict[str, Any]:

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
+from rankup.core.arrays import parse_array
 from rankup.core.units import parse_size, size
 from rankup.findings.engine import Source
 from rankup.findings.finding import Finding, Severity
@@ -66,11 +66,7 @@ def _scheduler(facts: JobFacts) -> Iterator[Finding]:
 
 
 def _array(facts: JobFacts) -> Iterator[Finding]:
-    indices = facts.spec.array.partition("%")[0]
-    tasks = sum(
-        (int(last or first) - int(first)) // int(step or 1) + 1
-        for first, last, step in re.findall(r"(\d+)(?:-(\d+))?(?::(\d+))?", indices)
-    )
+    tasks = sum(map(len, parse_array(facts.spec.array)))
     if tasks > _MOST_TASKS:
         yield Finding(
             "bad-array",

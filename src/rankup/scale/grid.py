@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rankup.core.arrays import parse_numbers
 from rankup.errors import RankupError
 
 
@@ -18,17 +19,15 @@ class Trial:
 
 def parse_process_counts(text: str) -> list[int]:
     """``"1,2,4"`` → ``[1, 2, 4]``, the fewest first: they are the baseline."""
-    counts = []
-    for entry in text.split(","):
-        word = entry.strip()
-        if not (word.isascii() and word.isdecimal()) or int(word) < 1:
-            raise RankupError(
-                "bad-process-count",
-                f"{word!r} is not a number of processes",
-                context=f"--nproc-per-node {text}",
-                hint="numbers from 1 with commas between them, such as 1,2,4",
-            )
-        counts.append(int(word))
+    try:
+        counts = parse_numbers(text)
+    except ValueError as word:
+        raise RankupError(
+            "bad-process-count",
+            f"{str(word)!r} is not a number of processes",
+            context=f"--nproc-per-node {text}",
+            hint="numbers from 1 with commas between them, such as 1,2,4",
+        ) from None
     repeated = sorted({count for count in counts if counts.count(count) > 1})
     if repeated:
         raise RankupError(

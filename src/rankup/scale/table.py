@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rankup.core.columns import aligned
 from rankup.scale.grid import count_of
 from rankup.scale.measured import Measured
 from rankup.scale.rows import Row, version_of
@@ -104,15 +105,8 @@ def _spread_note(rows: Sequence[Row]) -> str:
 
 def _aligned(cells: Sequence[dict[str, str]]) -> list[str]:
     names = list(cells[0])
-    table = [dict(zip(names, names, strict=True)), *cells]
-    widths = {name: max(len(row[name]) for row in table) for name in names}
-    return [
-        "  ".join(
-            row[name].ljust(widths[name]) if name in _LEFT else row[name].rjust(widths[name])
-            for name in names
-        ).rstrip()
-        for row in table
-    ]
+    numbers = [number for number, name in enumerate(names) if name not in _LEFT]
+    return aligned([names, *([row[name] for name in names] for row in cells)], right=numbers)
 
 
 def _digits(seconds: Sequence[float]) -> int:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from rankup.core.arrays import parse_array
 from rankup.core.rundir import LONGEST_NAME
 from rankup.core.units import parse_duration, parse_size
 from rankup.findings.engine import FactMissing
@@ -290,13 +291,7 @@ class JobSpec(BaseModel):
     @field_validator("array")
     @classmethod
     def _indices(cls, array: str) -> str:
-        if array and not re.fullmatch(r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?", array):
-            raise ValueError(f"{array!r} is not a list of indices: use 0-9, 1,3,7 or 0-99%4")
-        for first, last, step in re.findall(r"(\d+)(?:-(\d+))?(?::(\d+))?", array.partition("%")[0]):
-            if int(last or first) < int(first) or int(step or 1) == 0:
-                raise ValueError(
-                    f"{array!r} is not a list of indices: from low to high, in steps of at least 1"
-                )
+        parse_array(array)
         return array
 
     @field_validator("queue", "account", "mail", "after", "venv", "conda", "container", "modules")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from textwrap import wrap
 from typing import Any
 
+from rankup.core.columns import aligned
 from rankup.findings.finding import Severity
 from rankup.findings.text import TABLE_WIDTH, text_lines
 from rankup.verify.proof import Proof
@@ -20,8 +20,7 @@ def text(proof: Proof) -> str:
         (s.what, s.processes, str(s.attempts), str(s.kills), str(s.steps_compared), s.verdict)
         for s in proof.scenarios
     ]
-    widths = [max(map(len, column)) for column in zip(_HEADINGS, *cells, strict=True)]
-    lines = [_line(row, widths) for row in (_HEADINGS, *cells)]
+    lines = aligned([_HEADINGS, *cells], right=[n for n, name in enumerate(_HEADINGS) if name not in _LEFT])
     tried = [said for scenario in proof.scenarios for said in scenario.tried]
     for label, names in (("tried", tried), ("crossed", proof.crossed), ("not crossed", proof.not_crossed)):
         if names and (proof.crossed or tried):
@@ -59,14 +58,6 @@ def as_dict(proof: Proof, folder: str) -> dict[str, Any]:
         "scenarios": rows,
         "folder": folder,
     }
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = [
-        cell.ljust(width) if heading in _LEFT else cell.rjust(width)
-        for cell, width, heading in zip(row, widths, _HEADINGS, strict=True)
-    ]
-    return "  ".join(cells).rstrip()
 
 
 def _wrapped(said: str) -> list[str]:

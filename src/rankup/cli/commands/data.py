@@ -10,6 +10,7 @@ import typer
 
 from rankup.cli import console
 from rankup.cli.options import JsonOption
+from rankup.cli.output.table import print_table
 from rankup.workloads.data.catalog import CIFAR100_BINARY, DATASETS, DIGITS
 from rankup.workloads.data.fetch import fetch
 from rankup.workloads.data.places import home, locate
@@ -54,7 +55,7 @@ def list_command(as_json: JsonOption = False) -> None:
     """List data sets, their download sizes, and where they are on this machine."""
     found = {name: locate(name) for name in (DIGITS, *DATASETS)}
     if as_json:
-        rows = [
+        facts = [
             {
                 "name": name,
                 "bytes": DATASETS[name].size if name in DATASETS else 0,
@@ -62,13 +63,14 @@ def list_command(as_json: JsonOption = False) -> None:
             }
             for name, path in found.items()
         ]
-        console.print_json(rows)
+        console.print_json(facts)
         return
-    print(f"{'name':<15}{'download':>10}  on this machine")
+    rows = []
     for name, path in found.items():
         size = f"{DATASETS[name].size / 1e6:.1f} MB" if name in DATASETS else "none"
         place = path or f"not found; run `rankup data fetch {name}` on a machine with internet"
-        print(f"{name:<15}{size:>10}  {place}")
+        rows.append((name, size, str(place)))
+    print_table(("name", "download", "on this machine"), rows, fold=("on this machine",))
 
 
 def _progress(file: str, done: int, size: int) -> None:

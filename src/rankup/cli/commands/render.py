@@ -9,8 +9,9 @@ import typer
 
 from rankup.cli import console
 from rankup.cli.findings import IgnoreOption, ignored_codes
-from rankup.cli.job_options import SCRIPT_LAST, explain, job_options, resolved_from
+from rankup.cli.job_options import SCRIPT_LAST, job_options
 from rankup.cli.options import JsonOption
+from rankup.cli.submitted_job import explain, resolved_from
 from rankup.resolve.advice import advise
 from rankup.script.render import render
 

@@ -10,6 +10,7 @@ import typer
 
 from rankup.cli import console
 from rankup.cli.options import JsonOption
+from rankup.cli.output.table import print_table
 from rankup.cli.site_survey import survey
 from rankup.core.files import make_folder, write_atomic
 from rankup.errors import RankupError
@@ -37,8 +38,10 @@ def list_command(as_json: JsonOption = False) -> None:
     if as_json:
         console.print_json(rows)
         return
-    for row in rows:
-        print(f"{row['name']:<12}{row['scheduler']:<8}{row['title']:<52}{row['file']}".rstrip())
+    head = ("site", "scheduler", "title", "file")
+    print_table(
+        head, [(r["name"], r["scheduler"], r["title"], r["file"]) for r in rows], fold=("title", "file")
+    )
 
 
 @app.command("show")

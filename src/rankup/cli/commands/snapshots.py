@@ -10,7 +10,7 @@ import typer
 from rankup.cli import console
 from rankup.cli.options import JsonOption
 from rankup.cli.run_targets import RUNS_ROOT, RunsRootOption, place
-from rankup.cli.snapshot_lines import differences, listing, opened, row, verdict, verdict_line
+from rankup.cli.snapshot_lines import differences, opened, print_rows, row, verdict, verdict_line
 from rankup.snapshots.layout import damaged, entries, find_entry, find_root, trainings
 
 app = typer.Typer(
@@ -44,7 +44,7 @@ def ls(
             *(row(path, root, aside=True) for path in damaged(folder)),
         )
     ]
-    console.print_json(rows) if as_json else print("\n".join(listing(rows, root)))
+    console.print_json(rows) if as_json else print_rows(rows, root)
 
 
 @app.command("verify")

@@ -11,12 +11,14 @@ from rankup.batch.status import RunStatus
 from rankup.batch.store import SubmittedRun, all_runs, find
 from rankup.cli import console
 from rankup.cli.options import JsonOption
+from rankup.cli.output.table import Cell, print_table
 from rankup.cli.run_targets import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, shown
 from rankup.core.units import duration
 from rankup.schedulers.base import JobState
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 _RECENT = 10
+_HEAD = ("job", "name", "state", "time", "nodes or reason", "run directory")
 _COLOURS = {JobState.RUNNING: "green", JobState.PENDING: "yellow", JobState.FAILED: "red"}
 
 
@@ -45,7 +47,7 @@ def status(
     elif target:
         print("\n".join(_details(*runs[0])))
     elif runs:
-        print("\n".join(_table(runs)))
+        print_table(_HEAD, [_row(*run) for run in runs], fold=("name", "nodes or reason", "run directory"))
     else:
         print(f"no runs in {runs_root}")
     for error in silent:
@@ -54,22 +56,10 @@ def status(
         raise typer.Exit(error.exit_code)
 
 
-def _table(runs: list[tuple[SubmittedRun, RunStatus]]) -> list[str]:
-    rows = [_row(job, standing) for job, standing in runs]
-    head = ("job", "name", "state", "time", "nodes or reason", "run directory")
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(5)]
-    lines = []
-    for row, state in zip((head, *rows), (None, *(s.state for _, s in runs)), strict=True):
-        cells = [text.ljust(width) for text, width in zip(row, widths, strict=False)]
-        if state in _COLOURS:
-            cells[2] = console.paint(cells[2], _COLOURS[state])
-        lines.append("  ".join((*cells, row[5])))
-    return lines
-
-
-def _row(job: SubmittedRun, s: RunStatus) -> tuple[str, ...]:
+def _row(job: SubmittedRun, s: RunStatus) -> tuple[Cell, ...]:
     ident = "local" if job.scheduler == "run" else s.id
-    return ident, job.spec.name, s.word, _time(s), _where_or_why(s), shown(job.run.path)
+    state: Cell = (s.word, _COLOURS[s.state]) if s.state in _COLOURS else s.word
+    return ident, job.spec.name, state, _time(s), _where_or_why(s), shown(job.run.path)
 
 
 def _details(job: SubmittedRun, standing: RunStatus) -> list[str]:

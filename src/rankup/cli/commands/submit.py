@@ -13,9 +13,10 @@ from rankup.batch.submit import plan, submit
 from rankup.cli import console
 from rankup.cli.findings import IgnoreOption, ignored_codes
 from rankup.cli.interactive import become_a_shell
-from rankup.cli.job_options import SCRIPT_LAST, explain, job_options, resolved_from
+from rankup.cli.job_options import SCRIPT_LAST, job_options
 from rankup.cli.options import JsonOption
 from rankup.cli.run_targets import follow_to_end, shown
+from rankup.cli.submitted_job import explain, resolved_from
 from rankup.core import shell
 from rankup.findings.engine import fails
 from rankup.findings.error import FindingsError

@@ -1,1 +1,1 @@
-"""What people read on the terminal. In reading order: ``help`` (a command's page), ``table`` (rows in columns)."""
+"""What people read on the terminal. In reading order: ``help`` (the page of a command), ``table`` (rows in columns)."""

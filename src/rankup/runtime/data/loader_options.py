@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import difflib
 import inspect
 import multiprocessing
 import os
@@ -18,9 +17,10 @@ import torch
 from torch.utils.data import DataLoader
 from torch.utils.data._utils import signal_handling
 
+from rankup.core.nearest import nearest
 from rankup.errors import RankupError
 
-_TAKEN = {
+TAKEN = {
     "batch_size": "global_batch= is the batch of all processes together",
     "generator": "rankup.init(seed=) seeds everything",
     "in_order": "batches come in order: the position in the epoch is a number of batches",
@@ -36,17 +36,17 @@ def check_names(options: dict[str, Any], known: tuple[str, ...]) -> None:
     names = tuple(inspect.signature(DataLoader.__init__).parameters)[2:]
     for name in options:
         if name not in names:
-            near = difflib.get_close_matches(name, [*known, *names], 1)
+            near = nearest(name, [*known, *names])
             raise RankupError(
                 "unknown-option",
                 f"{name}= is neither an option of rankup nor of torch's DataLoader",
-                hint=f"do you mean {near[0]}=?" if near else "see docs/reference/library.md",
+                hint=f"do you mean {near}=?" if near else "see docs/reference/library.md",
             )
 
 
 def loader_options(options: dict[str, Any], device: torch.device) -> dict[str, Any]:
     """The user's DataLoader arguments, less those that would undo the sharding."""
-    for name, hint in _TAKEN.items():
+    for name, hint in TAKEN.items():
         if name in options:
             raise RankupError(
                 "loader-option-taken",

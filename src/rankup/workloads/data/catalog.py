@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
+from rankup.core.nearest import did_you_mean
 from rankup.errors import RankupError
 
 DIGITS = "digits"
@@ -190,10 +190,9 @@ def dataset(name: str) -> Dataset:
             "nothing-to-fetch", "the digits come with rankup: there is nothing to fetch", hint="--data digits"
         )
     if name not in DATASETS:
-        close = get_close_matches(name, [DIGITS, *DATASETS], n=1)
         raise RankupError(
             "unknown-data",
-            f"unknown data set {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""),
+            f"unknown data set {name!r}{did_you_mean(name, [DIGITS, *DATASETS])}",
             hint=f"one of: {', '.join([DIGITS, *DATASETS])}; or a directory with the files to train on",
         )
     return DATASETS[name]

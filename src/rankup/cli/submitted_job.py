@@ -1,0 +1,52 @@
+"""The job that a command line of ``rankup submit`` or ``rankup render`` asks for, and where its values came from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from rankup.cli.job_options import command_or_file, flags_from
+from rankup.core.columns import aligned
+from rankup.core.units import clock, size
+from rankup.resolve.resolve import resolve
+from rankup.resolve.resolved import Resolved
+from rankup.spec.job_values import DURATIONS
+from rankup.spec.jobspec import JobSpec
+
+
+def resolved_from(context: typer.Context, *, ignore: Collection[str] = ()) -> Resolved:
+    """The job that the command line asks for, with nothing left to decide. ``ignore``: codes of advice."""
+    command, file = command_or_file(context)
+    flags, site = flags_from(context), context.params["site"]
+    if context.params.get("interactive") and not command and file is None:
+        command, flags = ("bash",), {"name": "interactive", **flags}
+    return resolve(
+        flags, command=command, file=file, site=site, env=os.environ, folder=Path.cwd(), ignore=ignore
+    )
+
+
+def explain(resolved: Resolved) -> str:
+    """A line for each value: key, value, and where it came from."""
+    rows = [("site", resolved.site.name, resolved.origin["site"])]
+    for key in JobSpec.model_fields:
+        value = getattr(resolved.spec, key)
+        if key == "env":
+            rows += [(f"env.{k}", repr(v), resolved.origin[f"env.{k}"]) for k, v in value.items()]
+        elif key in resolved.origin:
+            rows.append((key, _shown(key, value), resolved.origin[key]))
+    # A long list of modules moves its own origin to the right, and not those of all other lines.
+    return "\n".join(aligned(rows, widest=32))
+
+
+def _shown(key: str, value: Any) -> str:
+    if value in (None, "", ()):
+        return "-"
+    if key in DURATIONS:
+        return clock(value)
+    if key == "mem":
+        return size(value)
+    return " ".join(value) if isinstance(value, tuple) else str(value)
