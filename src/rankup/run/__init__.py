@@ -3,7 +3,7 @@
 | module | what |
 |---|---|
 | ``execute`` | ``execute``: runs a job |
-| ``view`` | what is shown while a job runs, and the ``Result`` |
+| ``view`` | who looks on while a job runs |
 | ``allocation`` | the nodes that a scheduler has given |
 | ``agents`` | one ``rankup run`` per node of an allocation |
 | ``endpoint`` | the address and port where the nodes of an allocation meet |
