@@ -12,6 +12,7 @@
 | ``options`` | options of several commands |
 | ``shared_options`` | options as the parameters of a function |
 | ``job_options`` | the options that describe a job |
+| ``submitted_job`` | the job of ``submit`` and ``render``, and where its values came from |
 | ``training_options`` | the options that describe a training |
 | ``resume_options`` | ``--resume`` |
 | ``target_parser`` | a script or workload with its own options, inside another command |
