@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -27,13 +31,35 @@ _IGNORED_VARIABLES = {"PYTEST_CURRENT_TEST"}
 # Set once by libraries on import and never by us.
 _LIBRARY_VARIABLES = {"KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK", "TORCHINDUCTOR_CACHE_DIR"}
 
+_SERVERS: set[int] = set()  # process ids of those of ``warm``
+
 
 def _environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k not in _IGNORED_VARIABLES | _LIBRARY_VARIABLES}
 
 
 def _children() -> set[psutil.Process]:
-    return set(psutil.Process().children(recursive=True))
+    """All processes below this one, but for the server of ``warm``: its children count."""
+    found, todo = [], [os.getpid()]
+    while todo:
+        parent = todo.pop()
+        for task in _listed(f"/proc/{parent}/task"):
+            with contextlib.suppress(OSError):
+                children = Path(f"/proc/{parent}/task/{task}/children").read_text().split()
+                todo += map(int, children)
+                found += map(int, children)
+    processes = set()
+    for pid in found:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            processes.add(psutil.Process(pid))
+    return {process for process in processes if process.pid not in _SERVERS}
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return []
 
 
 def _settled(leaked: Callable[[], object], seconds: float = 5.0) -> bool:
@@ -49,19 +75,55 @@ def _settled(leaked: Callable[[], object], seconds: float = 5.0) -> bool:
 @pytest.fixture(scope="session")
 def forkserver() -> None:
     """The server that ``ranks.run_ranks`` forks from: started before any test counts its children."""
-    ours = ["rankup.runtime.api", "rankup.train.loop", "rankup.strategies.fsdp", "rankup.strategies.tp"]
-    ranks.context.set_forkserver_preload(
-        [
-            "torch",
-            *ours,
-            "rankup.strategies.pp",
-            "torch._dynamo",
-        ]  # the last one is what any optimizer imports
-    )
-    warm = ranks.context.Process(target=int)
-    warm.start()
-    warm.join()
-    warm.close()
+    ranks.context.set_forkserver_preload(["preload"])
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+    first = ranks.context.Process(target=int)
+    first.start()
+    if before is None:
+        del os.environ["PYTHONPATH"]
+    else:
+        os.environ["PYTHONPATH"] = before
+    first.join()
+    first.close()
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Path]:
+    """A folder with ``python``, ``rankup`` and ``torchrun`` that start in no time; see ``warm/client.py``.
+
+    Each process of the test run has a server of its own, started by the first test that needs it.
+    """
+    with tempfile.TemporaryDirectory(prefix="rankup-warm-") as name:
+        folder, here = Path(name), Path(__file__).parent / "warm"
+        for program in ("python", "python3", "rankup", "torchrun"):
+            (folder / program).write_text(f"#!{sys.executable} -IS\n{(here / 'client.py').read_text()}")
+            (folder / program).chmod(0o700)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "OMP_", "TORCH_"))}
+        server = subprocess.Popen(
+            [sys.executable, here / "server.py", folder / "socket", folder / "python"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**environment, "OPENBLAS_NUM_THREADS": "1"},  # it starts threads at its import otherwise
+        )
+        assert server.stdin is not None and server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        _SERVERS.add(server.pid)
+        yield folder
+        server.stdin.close()
+        server.stdout.close()
+        server.wait()
+
+
+@pytest.fixture
+def warm_python(warm: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """``sys.executable`` is a Python that has imported torch already, but for tests marked ``own_python``.
+
+    For modules whose processes train. Tests of signals, of killed processes and of what a process leaves are marked,
+    or in modules that do not use it: the process is not the child of the one that started it.
+    """
+    if request.node.get_closest_marker("own_python") is None:
+        monkeypatch.setattr(sys, "executable", str(warm / "python"))
 
 
 @pytest.fixture(autouse=True)

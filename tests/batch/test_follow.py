@@ -66,7 +66,7 @@ class Cluster:
         self._happen()
         follower = Follower(
             self.job, JobLog(self.job, **chosen), self.shown.append, self.said.append, self.interrupts,
-            pause=self.pause, now=lambda: self.time, look=self.look,
+            pause=self.pause, now=lambda: self.time, query_status=self.look,
         )  # fmt: skip
         return follower.follow()
 
@@ -182,7 +182,7 @@ def test_a_silent_scheduler_is_no_news(cluster):
     cluster.at(330, [DONE], outcome="done", exit_code="0")
     assert cluster.follow().exit_code == 0
     assert cluster.shown == ["one", "two"]
-    assert cluster.said.count("no news: SLURM's controller does not answer; still trying") == 1
+    assert cluster.said.count("status unknown: SLURM's controller does not answer; still trying") == 1
 
 
 def test_without_the_schedulers_commands_following_is_an_error(cluster):

@@ -82,4 +82,4 @@ for epoch in run.epochs(EPOCHS, data):
     for _ in run.batches(Points(), global_batch=8, num_workers=2):
         ask("evaluation")
     ask("behind the evaluation")
-note(ended=digest(run.models[0].state_dict()))
+note(ended=digest(run._context.models[0].state_dict()))

@@ -26,7 +26,7 @@ def test_help_lists_every_command_and_imports_neither_torch_nor_the_command_line
     assert done.returncode == 0, done.stderr
     for commands in app.COMMANDS.values():
         for name, (_, summary) in commands.items():
-            assert f"{name:<10} {summary}" in done.stdout
+            assert f"\n  {name:<10}  {summary}\n" in done.stdout
 
 
 @pytest.mark.parametrize("name", [name for group in app.COMMANDS.values() for name in group])
@@ -56,8 +56,12 @@ def test_an_error_is_json_where_json_was_asked_for_and_a_traceback_where_debug_w
 def test_a_wrong_option_is_wrong_usage():
     done = run("world", "--nonsense")
     assert done.returncode == 2
-    assert "--nonsense" in done.stderr
+    assert done.stderr.startswith("error: `rankup world` has no option --nonsense [unknown-option]\n")
     assert "Traceback" not in done.stderr
+
+
+def test_the_overview_fits_a_terminal_of_80_columns():
+    assert max(len(line) for line in app.help_text().splitlines()) <= 80
 
 
 def test_no_command_is_wrong_usage_and_shows_the_page():

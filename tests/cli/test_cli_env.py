@@ -74,7 +74,7 @@ def test_it_builds_here_and_says_how_to_use_it(capfd, folder):
     path = folder / "envs" / f"e-{ARCH}"
     assert code == 0, err
     assert "pip says torch==2.6" in out
-    assert out.endswith(f"use it: rankup submit --venv {path}\n")
+    assert out.endswith(f"submit with it: rankup submit --venv {path}\n")
     assert (path / "environment.json").exists()
 
 

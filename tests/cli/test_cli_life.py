@@ -87,7 +87,7 @@ def test_the_rank_that_failed_first_stands_before_the_log(submitted, capfd):
 
 
 def test_status_of_nothing_is_no_error(slurm, capfd):
-    assert run(capfd, "status")[:2] == (0, "no runs found in runs\n")
+    assert run(capfd, "status")[:2] == (0, "no runs in runs\n")
     assert run(capfd, "status", "--json")[1] == "[]\n"
 
 
@@ -110,9 +110,11 @@ def test_of_a_silent_controllers_jobs_the_run_directories_say_what_they_know(slu
     assert code == 1 and err.count("[scheduler-unreachable]") == 1
     assert " done " in states["ended"]
     assert (
-        " unknown " in states["begun"] and "attempt 1 began" in states["begun"] and "node7" in states["begun"]
+        " unknown " in states["begun"]
+        and "attempt 1 started" in states["begun"]
+        and "node7" in states["begun"]
     )
-    assert " unknown " in states["waits"] and "no attempt had begun" in states["waits"]
+    assert " unknown " in states["waits"] and "no attempt has started" in states["waits"]
     code, out, err = run(capfd, "status", "begun", "--json", *timeout)
     assert (code, json.loads(out)[0]["state"], err) == (1, "unknown", "")
 
@@ -183,7 +185,7 @@ def test_cancel_one_and_all(slurm, submitted, capfd):
         submitted(name)
     slurm.sets(("101", "RUNNING", "None"), ("102", "PENDING", "Priority"), ("103", "COMPLETED", "None"))
     assert "job 101 cancelled" in run(capfd, "cancel", "one")[1]
-    assert "had ended already" in run(capfd, "cancel", "three")[1]
+    assert "has already ended" in run(capfd, "cancel", "three")[1]
     answers = json.loads(run(capfd, "cancel", "--all", "--json")[1])
     assert [answer["cancelled"] for answer in answers] == [["101"], ["102"], []]
 
@@ -192,7 +194,7 @@ def test_cancel_save_says_how_long_the_ranks_have(slurm, submitted, capfd):
     path = submitted("mine", "--stop-before", "2m")
     slurm.sets(("101", "RUNNING", "None"))
     out = run(capfd, "cancel", "--save", "mine")[1]
-    assert "was asked to save and to end, within 2 min 00 s" in out
+    assert "asked to save and end within 2 min 00 s" in out
     assert (path / "STOP").exists() and not slurm.calls("scancel")
 
 
@@ -206,7 +208,7 @@ def test_resume_submits_into_the_same_directory(slurm, submitted, capfd):
     path = submitted("mine")
     ends(path, "failed", 1)
     code, out, _ = run(capfd, "resume", "mine", "--time", "2h")
-    assert (code, out) == (0, f"job 102 goes on with {path.relative_to(path.parents[2])}\n")
+    assert (code, out) == (0, f"job 102 submitted: it resumes {path.relative_to(path.parents[2])}\n")
     assert (path / "jobs").read_text() == "101\n102\n"
     assert 'time = "02:00:00"' in (path / "job.toml").read_text()
 

@@ -50,7 +50,7 @@ def test_list_shows_a_wrong_profile_beside_the_others(capsys, folder):
     code, out, _ = call(capsys, "list", "--json")
     titles = {row["name"]: row["title"] for row in json.loads(out)}
     assert code == 0
-    assert titles["mine"].startswith("wrong: ")
+    assert titles["mine"].startswith("invalid: ")
     assert titles["della"] == "Della, Princeton University"
 
 
@@ -87,7 +87,7 @@ def test_check_of_a_wrong_file_says_why_and_ends_with_1(capsys, folder):
     )
     code, out, _ = call(capsys, "check", "mine.toml")
     assert code == 1
-    assert "mine: wrong" in out
+    assert "mine: invalid" in out
     assert "8 processes would share 4 GPUs" in out
 
 
@@ -132,4 +132,4 @@ def test_a_scheduler_that_does_not_answer_leaves_nothing(capsys, folder):
 def test_a_name_that_is_a_path_is_refused(capsys, name):
     code, _, err = call(capsys, "new", "--", name)
     assert code == 2
-    assert "cannot name a site" in err
+    assert "invalid name of a site" in err

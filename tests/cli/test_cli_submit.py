@@ -67,10 +67,67 @@ def test_what_is_surely_wrong_stops_before_the_queue_unless_forced(slurm, capfd,
     args = (*SUBMIT, "--venv", str(tmp_path / "nowhere"))
     code, _, err = run(capfd, *args, "train.py")
     assert code == 1
-    assert "[missing-venv]" in err and "[bad-job]" in err
+    assert "[missing-venv]" in err
+    assert err.splitlines()[-1] == (
+        "rankup: 1 error, 2 warnings: not submitted; --force submits the job all the same"
+    )
     assert not slurm.calls("sbatch") and not list((tmp_path / "work").glob("runs/*"))
     assert run(capfd, *args, "--force", "train.py")[0] == 0
-    assert len(slurm.calls("sbatch")) == 1
+    assert run(capfd, *args, "--ignore", "missing-venv", "train.py")[0] == 0
+    assert len(slurm.calls("sbatch")) == 2
+
+
+def test_a_job_that_would_fail_is_json_with_its_findings_where_json_was_asked_for(slurm, capfd, tmp_path):
+    code, out, _ = run(capfd, *SUBMIT, "--json", "--venv", str(tmp_path / "nowhere"), "train.py")
+    answer = json.loads(out)
+    assert (code, answer["exit_code"], answer["error"]) == (1, 1, "missing-venv")
+    assert [f["code"] for f in answer["findings"] if f["severity"] == "error"] == ["missing-venv"]
+
+
+# A wrong value, a limit of the site, a key that it requires, a program, a variable; and advice beside them.
+MISTAKES = (
+    *("--site", "olivia", "--time", "90", "--gpus-per-node", "8", "--env", "TOKEN"),
+    "trian.py",
+)
+CODES = [
+    *(
+        "bad-time",
+        "script-not-found",
+        "unset-secret",
+        "missing-account",
+        "impossible-size",
+        "missing-container",
+    ),
+]
+
+
+@pytest.mark.parametrize("command", ["submit", "render"])
+def test_all_mistakes_of_a_job_are_drawn_at_once_the_worst_first(slurm, capfd, monkeypatch, command):
+    monkeypatch.delenv("TOKEN", raising=False)
+    code, out, err = run(capfd, command, *MISTAKES)
+    heads = [line for line in err.splitlines() if line.startswith(("error: ", "warning: ", "note: "))]
+    assert code == 2 and out == ""
+    assert [line.split("[")[-1].rstrip("]") for line in heads[: len(CODES)]] == CODES
+    severities = [line.split(":")[0] for line in heads]
+    assert severities == ["error"] * len(CODES) + ["warning"] * (len(heads) - len(CODES))
+    assert "did you mean 'train.py'" in err and err.splitlines()[-1].startswith("rankup: 6 errors")
+    assert not slurm.calls("sbatch")
+
+
+@pytest.mark.parametrize("command", ["submit", "render"])
+def test_all_mistakes_of_a_job_are_in_the_json(slurm, capfd, monkeypatch, command):
+    monkeypatch.delenv("TOKEN", raising=False)
+    code, out, err = run(capfd, command, "--json", *MISTAKES)
+    answer = json.loads(out)
+    assert (code, answer["exit_code"], answer["error"], err) == (2, 2, "bad-time", "")
+    assert [f["code"] for f in answer["findings"] if f["severity"] == "error"] == CODES
+    assert answer["findings"][0]["place"] == "flag"
+
+
+def test_what_is_ignored_is_not_drawn_and_an_unknown_code_is_an_error(slurm, capfd):
+    assert "[no-time]" not in run(capfd, "render", "--ignore", "no-time", "train.py")[2]
+    code, _, err = run(capfd, "render", "--ignore", "no-tme", "train.py")
+    assert code == 2 and "did you mean 'no-time'" in err
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_what_was_fetched_is_for_the_workload_that_reads_it(capsys, tmp_path, mo
     (folder / "train.bin").touch()
     code, out, _ = call(capsys, "fetch", "cifar100", str(folder))
     assert code == 0
-    assert f"use it: rankup train wideresnet-cifar100 --data {folder}" in out
+    assert f"train on it: rankup train wideresnet-cifar100 --data {folder}" in out
 
 
 def test_fetch_without_a_directory_goes_where_the_name_is_found(capsys, tmp_path):

@@ -104,7 +104,8 @@ def test_a_command_keeps_its_own_options():
     assert ask("--mine", "train.py")[1] is True
 
 
-def test_m_names_a_module():
+def test_m_names_a_module(folder):
+    (folder / "pkg").mkdir()
     assert ask("-m", "pkg.job", "--lr", "1")[2].spec.command == ("-m", "pkg.job", "--lr", "1")
 
 

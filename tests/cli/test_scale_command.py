@@ -15,6 +15,8 @@ import torch
 from rankup.cli.app import main
 from rankup.workloads.data.idx import write_idx
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 
 @pytest.fixture
 def images(tmp_path) -> Path:
@@ -69,6 +71,7 @@ def test_data_that_is_not_there_fails_in_the_warm_up_with_the_reason_shown(image
     assert done.stderr == "run 1 of 8: 1 process, warm-up …\n"
 
 
+@pytest.mark.own_python
 def test_ctrl_c_ends_the_study_and_its_processes(images):
     runs = images.parent / "runs" / "mnist-cnn"
     study = subprocess.Popen(

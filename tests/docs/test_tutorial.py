@@ -21,6 +21,7 @@ import pytest
 
 from flaky import aborts_at_exit
 
+pytestmark = pytest.mark.usefixtures("warm_python")  # the folder that is first on PATH
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "examples" / "tutorial"
 PAGES = sorted((ROOT / "docs" / "tutorial").glob("[0-9]-*.md"))

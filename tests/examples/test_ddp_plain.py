@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from flaky import aborts_at_exit
+
+pytestmark = pytest.mark.usefixtures("warm_python")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ddp_plain.py"
 

@@ -13,6 +13,7 @@ import pytest
 
 from flaky import aborts_at_exit
 
+pytestmark = pytest.mark.usefixtures("warm_python")
 FRAMEWORKS = Path(__file__).parents[2] / "examples" / "frameworks"
 DONE = re.compile(r"rank (\d+) of (\d+) is done, (.*)")
 # Script → its package, "" for PyTorch alone; and the arguments that its users give it for two processes.

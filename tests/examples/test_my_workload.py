@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("warm_python")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "my_workload.py"
 
 PROJECT = """

@@ -66,7 +66,7 @@ def trained(
         places.add(x.device.type)
     return {
         "losses": losses,
-        "weights": {name: tensor.cpu() for name, tensor in run.models[0].state_dict().items()},
+        "weights": {name: tensor.cpu() for name, tensor in run._context.models[0].state_dict().items()},
         "places": places,
     }
 

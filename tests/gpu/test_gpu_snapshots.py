@@ -56,7 +56,9 @@ def attempt(directory: str, stop_at: int | None, precision: str, device: str = G
     first: dict[str, torch.Tensor] = {}
     try:
         for x, y in run.steps(feed, epochs=3):
-            first = first or {n: t.detach().cpu().clone() for n, t in run.models[0].named_parameters()}
+            first = first or {
+                n: t.detach().cpu().clone() for n, t in run._context.models[0].named_parameters()
+            }
             loss, _ = run.forward_backward(model, F.cross_entropy, x, y)
             run.step(opt)
             losses[run.global_step] = loss.item()
@@ -64,7 +66,9 @@ def attempt(directory: str, stop_at: int | None, precision: str, device: str = G
                 (Path(directory) / "STOP").write_text("user 0\n")
     except SystemExit:
         (Path(directory) / "STOP").unlink()
-    weights = {name: tensor.detach().cpu().clone() for name, tensor in run.models[0].named_parameters()}
+    weights = {
+        name: tensor.detach().cpu().clone() for name, tensor in run._context.models[0].named_parameters()
+    }
     return {"losses": losses, "first": first, "weights": weights}
 
 

@@ -23,7 +23,7 @@ def stepped(name: str) -> dict[str, torch.Tensor]:
     strategy, net = make_strategy(name), Net().to(device)
     model = strategy.wrap(net, device, find_unused_parameters=False)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    model, optimizer = strategy.finish(model, optimizer, None)
+    model, optimizer = strategy.setup_optimizer(model, optimizer, None)
     x, y = (column.to(device) for column in images())
     for weight in (1.0, 0.5):
         strategy.set_gradient_scale(weight)

@@ -101,7 +101,7 @@ def scale_in_the_state() -> tuple[bool, float]:
     for x, y in run.steps(feed, epochs=1):
         run.forward_backward(model, F.cross_entropy, x, y)
         run.step(opt)
-    return run.precision is FP16, run.registered["loss_scale"].state_dict()["scale"]
+    return run._context.precision is FP16, run._context.registered["loss_scale"].state_dict()["scale"]
 
 
 def test_the_loss_scale_of_fp16_is_in_the_state():

@@ -129,7 +129,7 @@ class Focal(Classify):
         return self.terms(logits, y) / self.positives(y)
 
     def backward(self, run: rankup.Run, output: torch.Tensor, y: torch.Tensor) -> None:
-        own = int((y != 2).sum()) if run.batch.samples else 0  # a filler's are not counted
+        own = int((y != 2).sum()) if run.batch.samples else 0  # a dummy batch's are not counted
         run.backward(self.terms(output, y) / max(run.sum(own), 1), reduction="sum")
 
 

@@ -9,8 +9,7 @@ import pytest
 from asking import ask
 from rankup.findings.finding import Severity
 from rankup.resolve.advice import advise
-from rankup.resolve.interpreter import architecture
-from rankup.resolve.script_imports import imports_rankup
+from rankup.resolve.program import architecture, imports_rankup
 
 SHARED = Path("/shared")
 

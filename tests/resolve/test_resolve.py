@@ -88,6 +88,7 @@ def test_the_running_python_runs_the_script_where_no_environment_is_given(tmp_pa
 
 @pytest.mark.parametrize(("command", "name"), [(("train.py",), "train"), (("-m", "pkg.my mod"), "my-mod")])
 def test_the_name_is_the_scripts(tmp_path, command, name):
+    (tmp_path / "pkg").mkdir()
     assert ask(tmp_path, *command).spec.name == name
 
 
@@ -129,9 +130,9 @@ def test_a_flag_decides_whether_a_variable_is_secret(tmp_path):
         ({"env": {"1X": "y"}}, "bad-env", "'1X' cannot name a variable"),
         ({"site": "cyclone", "gpus_per_node": 4, "max_restarts": 1}, "impossible-job", "launcher is srun"),
         ({"launcher": "torchrum"}, "bad-launcher", "did you mean 'torchrun'"),
-        ({"time": "90"}, "bad-time", "--time: '90' is no duration"),
-        ({"mem": "32"}, "bad-mem", "--mem: '32' is no size"),
-        ({"nodes": 0}, "bad-nodes", "--nodes: 0 is too few: 1 or more"),
+        ({"time": "90"}, "bad-time", "--time: '90' is not a duration"),
+        ({"mem": "32"}, "bad-mem", "--mem: '32' is not a size"),
+        ({"nodes": 0}, "bad-nodes", "--nodes must be at least 1, got 0"),
         ({"array": "x"}, "bad-array", "--array"),
         ({"account": "two words"}, "bad-account", "--account"),
         ({"directives": ("--a\n--b",)}, "bad-directives", "--directive"),
@@ -153,6 +154,7 @@ def test_what_cannot_be_is_one_sentence_and_exit_code_2(tmp_path, asked, code, w
         (("./nowhere/x.sh",), "script-not-found", "nowhere"),
         (("no-such-program",), "script-not-found", "no-such-program"),
         (("-m",), "no-script", "module"),
+        (("-m", "no_such_package.train"), "module-not-found", "'no_such_package.train'"),
         (("train.py", "\0"), "bad-command", "null"),
     ],
 )
@@ -165,6 +167,8 @@ def test_a_command_that_is_not_there_is_found_before_the_queue(tmp_path, command
 
 def test_a_program_that_an_environment_may_bring_is_not_looked_for(tmp_path):
     assert ask(tmp_path, "no-such-program", modules=("tool",)).spec.command == ("no-such-program",)
+    for brings in ({"venv": "env"}, {"python": "python3"}, {"env": {"PYTHONPATH": "src"}}):
+        assert ask(tmp_path, "-m", "no_such_package", **brings).spec.command == ("-m", "no_such_package")
     assert ask(tmp_path, "/opt/app/x.py", container="image.sif").spec.command == ("/opt/app/x.py",)
 
 
@@ -198,5 +202,5 @@ def test_conda_and_a_container_are_two_pythons(tmp_path):
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path):
-    with pytest.raises(RankupError, match="no UTF-8"):
+    with pytest.raises(RankupError, match="not valid UTF-8"):
         ask(tmp_path, "train.py", "caf\udce9")

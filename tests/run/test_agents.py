@@ -16,6 +16,8 @@ from rankup.run import agents
 from rankup.run.allocation import Allocation
 from rankup_process import Started, script
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 SRUN = """#!/bin/bash
 echo "$@" >srun-arguments
 while [ "$1" != bash ]; do shift; done

@@ -17,6 +17,8 @@ from rankup.cli.resume_options import with_value
 from rankup_process import Started, script
 from snapshot_faults import saved
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 # Counts its starts in the run directory; the first one waits to be ended.
 COUNTING = """
 import os, pathlib, sys, time
@@ -182,7 +184,7 @@ def test_a_run_in_another_terminal_is_seen_and_cancelled_as_by_ctrl_c(folder, ca
     assert (run.code, run.outcome["outcome"]) == (130, "cancelled")
     assert "told" in run.out
     assert "cancelled" in call(capfd, "status", "x")[1]
-    assert "had ended already" in call(capfd, "cancel", "x")[1]
+    assert "has already ended" in call(capfd, "cancel", "x")[1]
 
 
 def test_logs_print_what_the_terminal_showed_and_one_ranks_lines(folder, capfd):

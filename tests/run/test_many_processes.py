@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
+
 from flaky import aborts_at_exit
 from ranks import free_port
 from rankup_process import Started, processes_mentioning, script
+
+pytestmark = pytest.mark.usefixtures("warm_python")
 
 
 def test_the_first_traceback_comes_first_while_the_others_sit_in_a_collective(tmp_path):
@@ -55,6 +59,7 @@ def test_ranks_that_ignore_sigterm_do_not_hold_up_a_failed_run(tmp_path):
     assert "error: rank 1 failed first: exit code 3 [worker-failed]" in run.err
 
 
+@pytest.mark.own_python
 def test_a_ctrl_c_leaves_no_process_not_even_of_a_data_loader(tmp_path):
     name = script(
         tmp_path,

@@ -16,6 +16,8 @@ from rankup.resolve.here import resolve_here
 from rankup.run.execute import SilentView, execute
 from rankup_process import Started, processes_mentioning, script
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 
 def test_arguments_output_and_logs(tmp_path):
     name = script(tmp_path, "import sys; print(sys.argv[1:]); print('oh', file=sys.stderr)")
@@ -92,6 +94,7 @@ def test_a_run_that_asks_to_be_requeued_ends_with_75(tmp_path):
     assert (run.run_dir / "outcome").read_text() == "requeue\n"
 
 
+@pytest.mark.own_python
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_it_with_its_children(tmp_path, signum, code):
     mark = f"sleep-{tmp_path.name}"
@@ -116,6 +119,7 @@ def test_a_signal_ends_it_with_its_children(tmp_path, signum, code):
     assert run.outcome["outcome"] == "failed"
 
 
+@pytest.mark.own_python
 def test_killed_outright_it_takes_the_script_with_it(tmp_path):
     name = script(
         tmp_path, "import pathlib, time; pathlib.Path('ready').touch(); time.sleep(99)", f"{tmp_path.name}.py"

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import os
 
+import pytest
+
 from rankup.core.rundir import RunDir
 from rankup.run.separate_models import count_separate_models
 from rankup_process import Started, script
+
+pytestmark = pytest.mark.usefixtures("warm_python")
 
 # Both step alone at first, one of them in a group later; in the end two marks are there.
 TRAINS = """
@@ -44,6 +48,7 @@ def test_who_trains_alone_is_told_from_who_joins_a_group(tmp_path):
     assert said.startswith("rankup: 2 processes each trained their own model: they are in no process group.")
 
 
+@pytest.mark.own_python
 def test_scripts_that_do_not_train_are_told_nothing(tmp_path):
     run = Started(
         tmp_path, "--nproc-per-node", "2", script(tmp_path, "import sys; print('torch' in sys.modules)")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 SCRIPT = """
 import time, torch, rankup
 run = rankup.init()

@@ -42,4 +42,4 @@ for inputs, targets in run.steps(data, epochs=2):
         os.kill(os.getpid(), signal.SIGKILL)
     while (folder / "wait").exists() and not rankup.should_stop():
         time.sleep(0.02)
-print(f"{me} ends with {digest(run.models[0].state_dict())}.", flush=True)
+print(f"{me} ends with {digest(run._context.models[0].state_dict())}.", flush=True)

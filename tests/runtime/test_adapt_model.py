@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import rankup
-from rankup.runtime.loop.lockstep import even_batch
 from rankup.runtime.model_transforms import Adaptations
-from rankup.strategies import Strategy, make_strategy
+from rankup.strategies import make_strategy
+from rankup.strategies.batch_plan import equal_batches
 
 CPU = torch.device("cpu")
 
@@ -40,11 +40,10 @@ def test_sync_batchnorm_is_refused_on_a_cpu_and_idle_on_one_process():
 
 @pytest.mark.parametrize(("strategy", "accumulate"), [("tp", 1), ("pp", 1), ("dp", 1), ("ddp", 2)])
 def test_what_would_wait_in_sync_batchnorm_for_ever_is_refused(strategy, accumulate):
-    class Made(Strategy):
-        name = strategy
-
+    arguments = {"tp": {"plan": dict}, "pp": {"stages": list, "loss": None}}
+    made = make_strategy(strategy, **arguments.get(strategy, {}))
     with pytest.raises(rankup.RankupError, match="SyncBatchNorm does not go with") as caught:
-        Adaptations(sync_batchnorm=True).check(Made(), accumulate)
+        Adaptations(sync_batchnorm=True).check(made, accumulate)
     assert caught.value.code == "no-sync-batchnorm"
 
 
@@ -82,10 +81,10 @@ def test_compile_keeps_names_values_and_a_copy_of_its_own(monkeypatch, precision
     [(17, 8, 2, 9), (16, 8, 4, 8), (10, 3, 3, 5), (5, 8, 4, 8), (9, 4, 4, 5)],
 )
 def test_the_last_batch_of_an_evaluation_has_a_sample_for_every_rank(length, wanted, ranks, size):
-    assert even_batch(range(length), wanted, ranks) == size
+    assert equal_batches("fsdp", length, wanted, ranks) == size
     assert length % size == 0 or length % size >= ranks
 
 
 def test_an_evaluation_of_fewer_samples_than_ranks_is_refused():
     with pytest.raises(rankup.RankupError, match="4 samples or more"):
-        even_batch(range(3), 4, 4)
+        equal_batches("fsdp", 3, 4, 4)

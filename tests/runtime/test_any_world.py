@@ -74,7 +74,7 @@ def trained(
         with torch.no_grad():  # behind the loop, too, all ranks draw alike
             drawn = torch.rand(3)
     seen = run.sum(sum(len(x) for x, _ in run.batches(data(samples, augmented=False), global_batch=8)))
-    weights = {name: tensor.clone() for name, tensor in run.models[0].state_dict().items()}
+    weights = {name: tensor.clone() for name, tensor in run._context.models[0].state_dict().items()}
     moments = [sorted(held.items()) for held in opt.state_dict()["state"].values()]
     return {
         "weights": weights,

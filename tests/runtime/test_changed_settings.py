@@ -101,7 +101,7 @@ def train(directory: str, changed: dict[str, Any], stop_at: int, resume_with: st
             run.step(opt)
             if schedule is not None:
                 schedule.step(*([1.0] if settings["schedule"] == "plateau" else []))
-            if run.steps_reached == stop_at:
+            if run._context.steps_reached == stop_at:
                 run.save()
                 break
     except rankup.RankupError as error:

@@ -22,7 +22,7 @@ from ranks import run_ranks
         (lambda: rankup.init(seed=True), "seed must be int, got bool"),
         (lambda: rankup.init(snapshots="10m"), "snapshots must be Snapshots or None, got str"),  # type: ignore[arg-type]
         (lambda: rankup.Snapshots(every=10), "every must be str, got int"),  # type: ignore[arg-type]
-        (lambda: rankup.Snapshots(keep=2), "keep must be Keep, got int"),  # type: ignore[arg-type]
+        (lambda: rankup.Snapshots(keep=2), "keep must be Retention, got int"),  # type: ignore[arg-type]
         (
             lambda: rankup.init().prepare(nn.Linear(1, 1), None, global_batch="8"),
             "global_batch must be int or None",

@@ -134,6 +134,7 @@ def test_after_the_timeout_the_error_says_where_the_others_are():
     assert "rank 1 is at " in message and "test_control.py:" in message, message
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_a_rank_that_has_ended_ends_the_wait_of_the_others_at_once(tmp_path: Path):
     (tmp_path / "leaves.py").write_text(
         "import sys, rankup\nrun = rankup.init()\nif run.world.rank == 1:\n    sys.exit()\nrun.sum(1.0)\n"

@@ -16,6 +16,8 @@ import pytest
 
 from ranks import free_port
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 SCRIPT = Path(__file__).parent / "elastic.py"
 BEHIND = re.compile(r"rank (\d+) of (\d+), process (\d+), is behind step (\d+)\.")
 ENDS = re.compile(r"rank (\d+) of (\d+) ends with (\w+)\.")

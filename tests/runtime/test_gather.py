@@ -78,7 +78,7 @@ def trained(kind: str, strategy: str) -> tuple[list[torch.Tensor], list[int]]:
         opt.step()
         opt.zero_grad()
         counts.append(run.samples)
-    tensors = run.strategy.tensors(run.models[0]).values()
+    tensors = run._context.strategy.tensors(run._context.models[0]).values()
     return [p.full_tensor() if hasattr(p, "full_tensor") else p.detach() for p in tensors], counts
 
 

@@ -246,6 +246,7 @@ def test_who_leaves_early_can_save_first_and_a_resume_begins_there(tmp_path: Pat
     assert run_ranks(good_enough, 2, tmp_path) == [0, 0]
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_a_training_that_met_its_target_leaves_a_snapshot(tmp_path: Path):
     train = ["train", "mnist-cnn", "--epochs", "2", "--nproc-per-node", "1", "--global-batch", "256"]
     command = [sys.executable, "-m", "rankup", *train, "--target-accuracy", "0.05", "--name", "early"]

@@ -251,7 +251,7 @@ def normed_over_a_tail() -> list[int]:
     return held
 
 
-def test_batchnorm_takes_a_filler():
+def test_batchnorm_takes_a_dummy_batch():
     assert run_ranks(normed_over_a_tail, 4) == [[4, 1], [4, 1], [4, 0], [4, 0]]
 
 

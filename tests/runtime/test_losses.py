@@ -107,7 +107,7 @@ def trained(
         if clip:
             nn.utils.clip_grad_norm_(model.parameters(), clip)
         run.step(opt)
-    tensors = run.strategy.tensors(run.models[0]).values()
+    tensors = run._context.strategy.tensors(run._context.models[0]).values()
     return [p.full_tensor() if hasattr(p, "full_tensor") else p.detach() for p in tensors], nothing
 
 

@@ -108,7 +108,7 @@ def test_those_of_another_format_are_refused_and_left_alone(snapshots: Path):
     before = bytes_of(snapshots)
     (said,) = run_ranks(train, 1, str(snapshots))
     assert said.startswith(
-        f"other-format: the snapshot has format {FORMAT + 1}, this rankup reads format {FORMAT}"
+        f"other-format: the snapshot has format {FORMAT + 1}, but this version of rankup reads format {FORMAT}"
     )
     assert bytes_of(snapshots) == before
 
@@ -128,5 +128,5 @@ def test_one_that_holds_code_is_refused_and_nothing_of_it_runs(
         change(step.parent, "manifest.json", json.dumps(manifest).encode())
         break
     (said,) = run_ranks(train, 1, str(snapshots))
-    assert said.startswith("unsafe-snapshot: rank-0.pt holds more than tensors and plain values"), said
+    assert said.startswith("unsafe-snapshot: rank-0.pt contains more than tensors and plain values"), said
     assert list((tmp_path / "here").iterdir()) == []

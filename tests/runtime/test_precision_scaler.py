@@ -68,7 +68,7 @@ def test_a_scale_goes_on_from_its_state_also_between_an_overflow_and_the_next_ba
 def overflow_on_one_rank(name: str) -> list[tuple[list[float], bool, float]]:
     """Three steps in fp16's way; in the second, one rank alone overflows."""
     run = rankup.init(seed=1, strategy=name)
-    run.gradients.scaler = LossScaler()  # as precision fp16 makes it, which the CPU refuses
+    run._context.gradients.scaler = LossScaler()  # as precision fp16 makes it, which the CPU refuses
     net = nn.Linear(4, 1, bias=False)
     nn.init.ones_(net.weight)
     data = rankup.ResidentData(torch.ones(12, 4))
@@ -97,7 +97,7 @@ def clipped_by_the_loop(kind: str, scaled: bool) -> list[float]:
     """Two losses in a body, and a clip between the backwards and the step."""
     options = {"exact": "any-world"} if kind == "any-world" else {}
     run = rankup.init(seed=1, **options)
-    run.gradients.scaler = LossScaler() if scaled else None
+    run._context.gradients.scaler = LossScaler() if scaled else None
     net = nn.Linear(4, 1)
     nn.init.ones_(net.weight)
     data = rankup.ResidentData(torch.linspace(-1, 1, 48).reshape(12, 4))
@@ -126,7 +126,7 @@ def test_a_loop_that_clips_by_itself_sees_unscaled_gradients(kind):
 
 def forgets_to_use_ours() -> str:
     run = rankup.init(seed=1)
-    run.gradients.scaler = LossScaler()
+    run._context.gradients.scaler = LossScaler()
     data = rankup.ResidentData(torch.ones(4, 2))
     model, opt, feed = run.prepare(
         nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.5), data, global_batch=4

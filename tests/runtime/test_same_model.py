@@ -114,7 +114,7 @@ def weighed_at_the_loss() -> tuple[dict[str, torch.Tensor], list[float]]:
     first, opt, feed = run.prepare(
         nn.Linear(1, 2), lambda p: torch.optim.SGD(p, lr=0.3), rankup.ResidentData(x), global_batch=8
     )
-    run.gradients.weigh_losses = True
+    run._context.gradients.weigh_losses = True
     second, other, _ = run.prepare(nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.3))
     counts = []
     for batch in run.steps(feed, epochs=2):
@@ -123,7 +123,9 @@ def weighed_at_the_loss() -> tuple[dict[str, torch.Tensor], list[float]]:
         run.step(opt)
         run.step(other)
         counts.append(run.samples)
-    weights = [{f"{i}.{n}": p.detach() for n, p in m.named_parameters()} for i, m in enumerate(run.models)]
+    weights = [
+        {f"{i}.{n}": p.detach() for n, p in m.named_parameters()} for i, m in enumerate(run._context.models)
+    ]
     return weights[0] | weights[1], counts
 
 
@@ -380,7 +382,7 @@ def test_two_losses_per_step_add_up(world_size, parts):
         assert largest_difference(weights, alone) < 1e-12
 
 
-def accumulates_with_infinite_fillers() -> float:
+def accumulates_with_infinite_dummy_batches() -> float:
     run = rankup.init(precision="fp64")
     net = nn.Linear(1, 1, bias=False)
     nn.init.ones_(net.weight)
@@ -398,8 +400,8 @@ def accumulates_with_infinite_fillers() -> float:
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
-def test_a_filler_among_micro_batches_counts_nothing_even_if_it_is_infinite(world_size):
-    assert run_ranks(accumulates_with_infinite_fillers, world_size) == [pytest.approx(0.9)] * world_size
+def test_a_dummy_batch_among_micro_batches_counts_nothing_even_if_it_is_infinite(world_size):
+    assert run_ranks(accumulates_with_infinite_dummy_batches, world_size) == [pytest.approx(0.9)] * world_size
 
 
 def gan(parts: int) -> tuple[float, float]:

@@ -59,7 +59,7 @@ def trained(
             break
         run.backward(F.mse_loss(decoder(encoder(x)), x))
         run.step(opt)
-    return type(prepared).__name__, whole_weights(run.strategy, run.models[0])
+    return type(prepared).__name__, whole_weights(run._context.strategy, run._context.models[0])
 
 
 def _each(cases: list[tuple[Any, ...]]) -> list[tuple[str, dict[str, torch.Tensor]]]:

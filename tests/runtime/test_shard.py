@@ -16,6 +16,7 @@ from rankup.runtime.data.loaders import cut
 from rankup.runtime.data.resident import ResidentData
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.loop.precision import FP32
+from rankup.strategies.batch_plan import BatchPlan
 
 
 @given(total=st.integers(0, 500), world_size=st.integers(1, 40))
@@ -51,7 +52,7 @@ def test_the_ranks_together_see_the_global_order(length, world_size, extra, epoc
             counts += sum(p.samples for p in pieces)
             totals |= {p.total for p in pieces}
             for p in pieces:
-                assert p.stop > p.start  # even a filler holds something to compute on
+                assert p.stop > p.start  # even a dummy batch holds something to compute on
                 if p.samples:
                     seen += order[p.start : p.stop].tolist()
         assert seen == order[step * global_batch : (step + 1) * global_batch].tolist()
@@ -59,7 +60,7 @@ def test_the_ranks_together_see_the_global_order(length, world_size, extra, epoc
 
 
 @given(length=st.integers(1, 100), world_size=st.integers(1, 7), start=st.integers(0, 5))
-def test_an_evaluation_has_no_fillers_and_misses_nothing(length, world_size, start):
+def test_an_evaluation_has_no_dummy_batches_and_misses_nothing(length, world_size, start):
     seen = []
     for rank in range(world_size):
         sharding = Sharding(length, max(world_size, 8), rank, world_size, seed=0, shuffle=False)
@@ -78,7 +79,7 @@ def test_epochs_and_seeds_have_orders_of_their_own():
 
 
 def test_a_global_batch_smaller_than_the_world_is_refused():
-    here = RankContext(0, 4, 0, torch.device("cpu"), FP32, None)
+    here = RankContext(BatchPlan(0, 4), 0, torch.device("cpu"), FP32, None)
     with pytest.raises(RankupError, match=r"global batch of 3 leaves nothing for some of 4 processes"):
         make_loader(ResidentData(torch.ones(100)), here, 3, LoaderOptions(), {})
 

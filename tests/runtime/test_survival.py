@@ -206,6 +206,7 @@ def test_sigterm_to_a_rank_and_its_loader_workers_is_a_request(tmp_path: Path, w
     assert len(entries(tmp_path / "snapshots")) == 1
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_a_script_that_leaves_its_loop_ends_well_and_with_a_whole_snapshot(tmp_path: Path):
     (tmp_path / "train.py").write_text(
         "import torch, rankup\n"

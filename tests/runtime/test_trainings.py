@@ -280,7 +280,10 @@ def averaging(folder: Path, killed: int | None) -> dict[str, Any]:
         opt.zero_grad()
     return {
         name: value.tolist()
-        for name, value in (*run.models[0].named_buffers(), *run.models[0].named_parameters())
+        for name, value in (
+            *run._context.models[0].named_buffers(),
+            *run._context.models[0].named_parameters(),
+        )
     }
 
 
@@ -300,7 +303,7 @@ def onto_one(folder: Path) -> float:
         Averaging(), lambda p: torch.optim.SGD(p, lr=0.1), rankup.ResidentData(X), global_batch=4
     )
     for _ in run.steps(data, epochs=2):
-        return float(run.models[0].mean)
+        return float(run._context.models[0].mean)
     return 0.0
 
 
@@ -327,7 +330,7 @@ def gan(folder: Path, killed: int | None) -> tuple[list[float], list[int]]:
         tune_maker.zero_grad()
         critic(maker(x)).square().mean().backward()
         tune_maker.step()
-    return weights(run.models[0]) + weights(run.models[1]), []
+    return weights(run._context.models[0]) + weights(run._context.models[1]), []
 
 
 @pytest.mark.filterwarnings("error:gradients are never cleared")

@@ -75,7 +75,7 @@ def train(directory: str, stop_at: int, name: str, spoil: bool = False) -> Any:
     )
     try:
         for epoch in run.epochs(EPOCHS, feed):
-            unfreeze(run.models[0], opt, epoch.index)
+            unfreeze(run._context.models[0], opt, epoch.index)
             for x in epoch:
                 step(wrapped, opt, x)
                 if run.global_step + 1 == stop_at and run.is_main:
@@ -84,7 +84,7 @@ def train(directory: str, stop_at: int, name: str, spoil: bool = False) -> Any:
         return None
     except RankupError as error:
         return error.code
-    whole = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in run.models[0].parameters()]
+    whole = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in run._context.models[0].parameters()]
     return [parameter.detach() for parameter in whole]
 
 

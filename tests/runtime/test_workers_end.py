@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 import rankup
 from rankup.errors import RankupError
+from rankup.runtime.data.loader_options import Loader, _iterators
 
 # Each way to end a script; the data set's workers are busy all the while.
 SCRIPT = """
@@ -133,3 +135,18 @@ def test_workers_end_with_a_rank_that_is_killed_whatever_started_them(tmp_path: 
     for process in running:
         process.communicate(timeout=120)  # one that is left over holds the pipe
         assert process.returncode == -9
+
+
+def test_a_worker_that_is_killed_while_it_hands_over_a_batch_is_named(monkeypatch: pytest.MonkeyPatch):
+    batches = iter(Loader(torch.zeros(64, 1), num_workers=1, batch_size=None))
+    next(batches)
+    (iterator,) = _iterators
+    (worker,) = iterator._workers
+
+    def reset_by_peer() -> None:
+        threading.Timer(0.3, worker.kill).start()
+        raise ConnectionResetError
+
+    monkeypatch.setattr(iterator, "_try_get_data", reset_by_peer)
+    with pytest.raises(RuntimeError, match="is killed by signal"):
+        next(batches)

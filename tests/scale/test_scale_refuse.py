@@ -45,7 +45,7 @@ def test_every_rank_trained_on_all_samples():
 def test_processes_that_never_met():
     finding = only(judge([run(1), run(2, world_size=1)], IDLE))
     assert finding.code == "other-process-count"
-    assert finding.message == "2 processes were asked for, and 1 process trained together"
+    assert finding.message == "the study asked for 2 processes, and 1 process trained together"
 
 
 def test_runtimes_of_different_global_batches():

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from studies import repeats, run
 
-from rankup.findings.finding import Finding, Severity
 from rankup.scale.rows import compare
-from rankup.scale.table import finding_lines, heading, ratio_table, run_table
+from rankup.scale.table import heading, ratio_table, run_table
 
 
 def test_a_study_of_three_repeats():
@@ -82,23 +81,3 @@ def test_the_heading_tells_the_work():
     assert "1,437 samples in 23 steps of a global batch of 64" in text
     assert "fp32 on CPU" in text
     assert "dropout=off" in text
-
-
-def test_a_finding_is_drawn_with_its_reason():
-    finding = Finding(
-        "unequal-seed", Severity.ERROR, "the seed differs: 0, 1", place="seed", why="so", fix="do"
-    )
-    assert finding_lines([finding]) == [
-        "error: the seed differs: 0, 1 [unequal-seed]",
-        "  why:   so",
-        "  fix:   do",
-        "  where: seed",
-    ]
-
-
-def test_a_long_reason_is_wrapped_below_its_first_word():
-    finding = Finding("superlinear", Severity.WARNING, "fast", why=" ".join(["word"] * 30))
-    _, first, second = finding_lines([finding])
-    assert first.startswith("  why:   word")
-    assert second.startswith(" " * 9 + "word")
-    assert max(len(first), len(second)) <= 105

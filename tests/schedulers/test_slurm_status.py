@@ -128,7 +128,7 @@ def test_a_job_is_not_mistaken_for_one_with_a_longer_id():
         ("FAILED", "3:0", (JobState.FAILED, 3, "")),
         ("FAILED", "0:9", (JobState.FAILED, 137, "")),
         ("TIMEOUT", "0:0", (JobState.FAILED, None, "ran out of its time limit (--time)")),
-        ("OUT_OF_MEMORY", "0:125", (JobState.FAILED, 253, "used more memory than it asked for (--mem)")),
+        ("OUT_OF_MEMORY", "0:125", (JobState.FAILED, 253, "used more memory than requested (--mem)")),
         ("NODE_FAIL", "0:0", (JobState.FAILED, None, "one of its nodes failed")),
         ("PREEMPTED", "0:0", (JobState.FAILED, None, "preempted by a job with a higher priority")),
         ("CANCELLED by 1000", "0:15", (JobState.CANCELLED, 143, "cancelled by user 1000")),

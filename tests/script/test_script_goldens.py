@@ -1,6 +1,7 @@
 """Whole scripts: for each site, each shape of job that it is made for, and each launcher that it allows.
 
-``RANKUP_WRITE_GOLDENS=1 pytest tests/jobs/test_script_goldens.py`` writes them anew: read the diff before you keep it.
+``RANKUP_WRITE_GOLDENS=1 pytest tests/script/test_script_goldens.py`` writes them anew: read the diff before you
+keep it.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def test_the_sites_mpi_is_loaded_where_the_job_names_none(tmp_path: Path):
         (tmp_path / "train.py").touch()
         job = resolve(flags, command=COMMAND, file=None, site="sockeye", env={}, folder=tmp_path)
         lines = render(job.spec, job.site, RUN).splitlines()
-        return next(line for line in lines if line.startswith("module load"))
+        return next(line.strip() for line in lines if line.strip().startswith("module load"))
 
     assert load("gcc").startswith("module load gcc openmpi ||")
     assert load("openmpi/4.1.1", "gcc").startswith("module load openmpi/4.1.1 gcc ||")

@@ -34,6 +34,8 @@ from rankup.sites.lookup import find_site
 from rankup.sites.site import Mpi
 from rankup.spec.jobspec import JobSpec
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 PBSDSH = """#!/bin/bash
 printf "%s\\n" "$*" >>"$FAKES/pbsdsh.log"
 shift 3   # -n LINE --
@@ -305,6 +307,7 @@ def test_a_rank_that_is_told_to_end_while_its_failure_is_noted_leaves_no_half_li
     assert [line.split()[1:] for line in noted] == [["2", os.uname().nodename, "7", "0"]] * lines
 
 
+@pytest.mark.own_python
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 def test_a_script_is_run_by_the_python_of_the_torchrun_that_started_it(tmp_path: Path, shell: str):
     rank = files("rankup.script").joinpath("parts").joinpath("rank.sh")
@@ -356,6 +359,7 @@ def test_without_a_python_a_port_is_chosen_all_the_same(tmp_path: Path):
     assert re.search(r"meets at (1[5-9]|2\d|3[01])\d{3}$", job.log, re.MULTILINE), job.log
 
 
+@pytest.mark.own_python
 def test_an_agent_that_is_killed_ends_the_job_at_once_although_it_leaves_no_word(tmp_path: Path):
     parent = "ps -o ppid= -p"
     kills = f'launcher=$({parent} $PPID); agent=$({parent} $launcher); [ "$RANK" = 0 ] || '
@@ -576,6 +580,7 @@ launcher=$(ps -o ppid= -p $PPID); touch gone; kill -KILL $(ps -o ppid= -p $launc
 """
 
 
+@pytest.mark.own_python
 @pytest.mark.parametrize("requeues", [1, 0])
 def test_a_job_that_loses_a_node_goes_on_as_often_as_it_may_and_names_it(tmp_path: Path, requeues: int):
     job = Job(tmp_path, command=bash(LOSES), nodes=2, nproc_per_node=1, max_requeues=requeues)
@@ -615,6 +620,7 @@ def test_when_pbs_ends_the_whole_job_the_ranks_are_waited_for(tmp_path: Path, fa
     assert job.alive() == []
 
 
+@pytest.mark.own_python
 @pytest.mark.parametrize("how", ["told", "killed"])
 def test_an_agent_leaves_nothing_of_torchrun_on_its_node(tmp_path: Path, how: str):
     text = """[ -e go ] || { cp "$RUN"/agent-*.sh .; exit 0; }

@@ -147,7 +147,7 @@ def test_a_project_may_adapt_a_built_in_profile_without_a_new_name(tmp_path, own
         ('title = "x"', "bad-profile", "scheduler"),
         ('name = "x"\nscheduler = "slurm"', "unknown-key", "'name'"),
         ('scheduler = "slurm"\n[node]\ngpu_count = 4', "unknown-key", "[node]"),
-        ('scheduler = "slurm"\n[node]\nmemory = "lots"', "bad-profile", "'lots' is no size"),
+        ('scheduler = "slurm"\n[node]\nmemory = "lots"', "bad-profile", "'lots' is not a size"),
         ('scheduler = "slurm"\n[node]\ngpus = "four"', "bad-profile", "node.gpus"),
         ('scheduler = "slurm"\nnode = 4', "bad-profile", "[node]"),
         ('scheduler = "slurm"\n[when.gpus]\nqueue = "x"', "unknown-key", "did you mean 'gpu'"),

@@ -51,7 +51,7 @@ def test_refused_at_any_operation_it_is_one_error_and_the_next_save_succeeds(tem
             disk.before = At(number, FULL)
             try:
                 saver.save(2, state(2))
-                with pytest.raises(RankupError, match="there is no room for a snapshot") as error:
+                with pytest.raises(RankupError, match="no space left for a snapshot") as error:
                     saver.wait()
             finally:
                 disk.before = None
@@ -67,7 +67,7 @@ def test_an_error_of_the_writer_is_raised_once_by_whatever_comes_next(tmp_path):
         disk.before = At(0, FULL)
         try:
             saver.save(1, state(1))
-            with pytest.raises(RankupError, match="no room"):
+            with pytest.raises(RankupError, match="no space left"):
                 saver.save(2, state(2))
         finally:
             disk.before = None
@@ -96,7 +96,7 @@ def test_a_disk_that_is_really_full_is_one_error_and_the_old_snapshot_stays(tmp_
         saved(root, 1)
         with Saver(root, ALONE) as saver:
             saver.save(2, SnapshotState({"large": torch.zeros(500_000)}))
-            with pytest.raises(RankupError, match="there is no room for a snapshot") as error:
+            with pytest.raises(RankupError, match="no space left for a snapshot") as error:
                 saver.wait()
         assert "earlier snapshots are untouched" in error.value.hint
         assert not list(root.glob("*.tmp"))
@@ -121,7 +121,7 @@ def test_a_place_where_no_directory_can_be_is_one_error(tmp_path):
 def test_two_runs_on_one_directory_are_an_error_that_names_the_other(tmp_path):
     with Saver(tmp_path, ALONE):
         with pytest.raises(
-            RankupError, match=rf"another run saves into .*: process {os.getpid()} on "
+            RankupError, match=rf"another run already saves to .*: process {os.getpid()} on "
         ) as error:
             Saver(tmp_path, ALONE, patience=0)
         assert error.value.code == "directory-in-use"

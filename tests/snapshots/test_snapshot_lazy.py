@@ -89,7 +89,7 @@ def test_in_a_run_the_optimizer_waits_with_its_step(tmp_path: Path, monkeypatch:
         model(x).sum().backward()
         opt.step()
         opt.zero_grad()
-        moments[run.global_step + 1] = opt.state[run.models[0].weight]["exp_avg"].clone()
+        moments[run.global_step + 1] = opt.state[run._context.models[0].weight]["exp_avg"].clone()
     assert sorted(moments) == [1, 2, 3, 4]
     taken = {entry.step: entry for entry in entries(tmp_path)}
     for step, expected in moments.items():

@@ -15,7 +15,7 @@ from rankup.strategies.state import whole_weights
 
 GLOBAL_BATCH = 6
 SAMPLES = (
-    37  # the last step has one sample: the other ranks compute on a filler, whose experts nobody else may use
+    37  # the last step has one sample: the others compute on a dummy batch, whose experts nobody else may use
 )
 
 
@@ -219,4 +219,4 @@ def trained(name: str, strategy: str, clip: float | None = None, accumulate: int
         now.step = run.global_step
         run.backward(F.mse_loss(model(x), y))
         run.step(opt)
-    return whole_weights(run.strategy, run.models[0])
+    return whole_weights(run._context.strategy, run._context.models[0])

@@ -36,12 +36,12 @@ def rates() -> list[float]:
     run = rankup.init(seed=2, strategy=strategy("deepspeed"))
     model, opt, feed = prepared(run, 24)
     schedule = torch.optim.lr_scheduler.StepLR(opt, step_size=1, gamma=0.0)
-    moved, before = [], copy.deepcopy(whole_weights(run.strategy, run.models[0]))
+    moved, before = [], copy.deepcopy(whole_weights(run._context.strategy, run._context.models[0]))
     for x, y in run.steps(feed, epochs=1):
         run.forward_backward(model, F.mse_loss, x, y)
         run.step(opt)
         schedule.step()
-        after = copy.deepcopy(whole_weights(run.strategy, run.models[0]))
+        after = copy.deepcopy(whole_weights(run._context.strategy, run._context.models[0]))
         moved.append(largest_difference(before, after))
         before = after
     return moved

@@ -117,7 +117,7 @@ def train(
         loss(model, *batch(step, rank, ranks), step, rank).backward()
         opt.step()
         opt.zero_grad()
-    return model.state_dict() if run is None else whole_weights(run.strategy, run.models[0])
+    return model.state_dict() if run is None else whole_weights(run._context.strategy, run._context.models[0])
 
 
 # -------------------------------------------- alike on all ranks: no error, and the plain loop's weights
@@ -185,7 +185,7 @@ def all_alike() -> tuple[list[dict[str, torch.Tensor]], list[int]]:
     for kind, loss in ALIKE:
         run = rankup.init(precision="fp64", strategy="fsdp")
         weights.append(train(kind, loss, run))
-        asked.append(run.strategy._units._forward._asked)
+        asked.append(run._context.strategy._units._forward._asked)
     return weights, asked
 
 
@@ -301,14 +301,14 @@ def changed_after_an_evaluation() -> list[float]:
             parameter.add_(0.1)
     F.mse_loss(model(x), y).backward()
     model(x)  # gathered again, and not let go
-    before = whole_weights(run.strategy, run.models[0])["head.bias"]
+    before = whole_weights(run._context.strategy, run._context.models[0])["head.bias"]
     opt.step()
-    after = whole_weights(run.strategy, run.models[0])["head.bias"]
+    after = whole_weights(run._context.strategy, run._context.models[0])["head.bias"]
     with torch.no_grad():
         seen = model(x)
         copy = model_of(Chosen)
         copy.load_state_dict(
-            whole_weights(run.strategy, run.models[0])
+            whole_weights(run._context.strategy, run._context.models[0])
             if run.world.world_size == 1
             else {name: value.full_tensor() for name, value in model.state_dict().items()}
         )

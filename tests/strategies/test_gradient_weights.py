@@ -141,7 +141,7 @@ def local_gradients(name: str) -> tuple[float, float]:
     model, _, feed = run.prepare(net(), sgd, rankup.ResidentData(data()), global_batch=BATCH, shuffle=False)
     torch.manual_seed(3)
     plain = net().double()
-    plain.load_state_dict(run.models[0].state_dict())
+    plain.load_state_dict(run._context.models[0].state_dict())
     batches = run.steps(feed, epochs=1)
     x = next(batches)
     assert run.batch.samples in (2, 3)

@@ -23,12 +23,12 @@ def begun(name: str, folder: Path | None, steps: int) -> dict[str, Any]:
     warnings.simplefilter("ignore")  # dcp's words about the CPU
     run = rankup.init(seed=2, precision="fp64", strategy=strategy(name))
     model, opt, feed = prepared(run, 40, adam)
-    inner = run.models[0]
+    inner = run._context.models[0]
     if folder is not None and any(folder.iterdir()):
         described = dcp.FileSystemReader(folder).read_metadata().state_dict_metadata
-        made = target(run.strategy, inner, opt, unflatten(described))
+        made = target(run._context.strategy, inner, opt, unflatten(described))
         dcp.load(made, checkpoint_id=folder)
-        load_state(run.strategy, inner, opt, made)
+        load_state(run._context.strategy, inner, opt, made)
         feed.position.step = 3
     for done, (x, y) in enumerate(run.steps(feed, epochs=1), start=feed.position.step + 1):
         run.forward_backward(model, F.mse_loss, x, y)
@@ -36,9 +36,9 @@ def begun(name: str, folder: Path | None, steps: int) -> dict[str, Any]:
         if done == steps:
             break
     if steps == 3:
-        dcp.save(state(run.strategy, inner, opt), checkpoint_id=folder)
+        dcp.save(state(run._context.strategy, inner, opt), checkpoint_id=folder)
     counts = {str(fields["step"].item()) for fields in opt.state.values()}
-    return {"weights": everywhere(whole_weights(run.strategy, inner), name), "adam": counts}
+    return {"weights": everywhere(whole_weights(run._context.strategy, inner), name), "adam": counts}
 
 
 def unflatten(described: dict[str, Any]) -> dict[str, Any]:
@@ -76,12 +76,12 @@ def test_a_state_of_two_ranks_is_read_by_one_process(tmp_path, uninterrupted):
 def before_the_first_step() -> tuple[int, int, str]:
     run = rankup.init(precision="fp64", strategy=strategy("fsdp"))
     _, opt, _ = prepared(run, 8, adam)
-    inner = run.models[0]
-    saved = state(run.strategy, inner, opt)
-    load_state(run.strategy, inner, opt, saved)
+    inner = run._context.models[0]
+    saved = state(run._context.strategy, inner, opt)
+    load_state(run._context.strategy, inner, opt, saved)
     renamed = {**saved, "model": {name.replace("blocks", "layers"): t for name, t in saved["model"].items()}}
     try:
-        load_state(run.strategy, inner, opt, renamed)
+        load_state(run._context.strategy, inner, opt, renamed)
     except rankup.RankupError as error:
         return len(saved["optimizer"]["state"]), len(opt.state), error.code
     return -1, -1, "nothing"

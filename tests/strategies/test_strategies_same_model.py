@@ -126,7 +126,7 @@ def nan_on_the_empty_rank(name: str) -> tuple[dict[str, torch.Tensor], float]:
         run.backward(loss)
         run.step(opt)
         mean = run.mean(loss.item())
-    return whole_weights(run.strategy, run.models[0]), mean
+    return whole_weights(run._context.strategy, run._context.models[0]), mean
 
 
 @pytest.mark.parametrize("name", ["ddp", "fsdp"])
@@ -152,7 +152,7 @@ def batch_statistics(name: str) -> tuple[list[dict], list[int]]:
     ):  # 8 + 8 + 1: the last would leave ranks without a batch
         model(x)
         seen += (x[:, 0] * 1e6).round().long().tolist() if run.samples else []
-    held = run.strategy.tensors(run.models[0])
+    held = run._context.strategy.tensors(run._context.models[0])
     return {key: value.clone() for key, value in held.items() if "running" in key or "tracked" in key}, seen
 
 
@@ -189,13 +189,13 @@ def whole_norm_overflow(name: str) -> tuple[bool, bool]:
     """A gradient that is infinite in the piece of rank 1 alone."""
     run = rankup.init(seed=2, strategy=strategy(name))
     prepared(run, 8)
-    parameters = list(run.models[0].parameters())
+    parameters = list(run._context.models[0].parameters())
     said = []
     for value in (1.0, float("inf") if run.world.rank == 1 else 1.0):
         for parameter in parameters:
             parameter.grad = torch.zeros_like(parameter)
             local(parameter.grad).fill_(value)
-        said.append(LossScaler().finite(parameters, run.strategy, run.device))
+        said.append(LossScaler().finite(parameters, run._context.strategy, run.device))
     return said[0], said[1]
 
 
@@ -219,7 +219,7 @@ def mnist_cnn(name: str, precision: str = "fp64") -> dict[str, torch.Tensor]:
     for x, y in run.steps(feed, epochs=1):
         run.forward_backward(model, workload.loss, x, y)
         run.step(opt)
-    return whole_weights(run.strategy, run.models[0])
+    return whole_weights(run._context.strategy, run._context.models[0])
 
 
 def asked(**options: Any) -> TrainOptions:

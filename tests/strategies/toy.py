@@ -76,13 +76,13 @@ def prepared(
     run: rankup.Run, samples: int, optimizer: Optimizer = sgd, *, norm: bool = False, **options: Any
 ):
     net = Toy(norm)
-    if run.world.rank and run.strategy.name == "fsdp":
+    if run.world.rank and run.strategy == "fsdp":
         nn.init.zeros_(net.blocks[0][0].weight)  # ranks are to start from rank 0's
     return run.prepare(net, optimizer, data(samples), global_batch=GLOBAL_BATCH, **options)
 
 
 def gradients(run: rankup.Run) -> dict[str, torch.Tensor]:
-    tensors = run.strategy.tensors(run.models[0])
+    tensors = run._context.strategy.tensors(run._context.models[0])
     return {name: whole(p.grad).clone() for name, p in tensors.items() if p.grad is not None}
 
 
@@ -120,7 +120,7 @@ def trained(
         losses.append(run.mean(loss.item() if run.samples else 0.0))
     return {
         "gradients": first,
-        "weights": whole_weights(run.strategy, run.models[0]),
+        "weights": whole_weights(run._context.strategy, run._context.models[0]),
         "losses": losses,
         "counted": run.sum(counted),
         "norms": norms,

@@ -15,13 +15,12 @@ import torch
 from rankup.core.records import read_records
 from rankup.workloads.data.idx import write_idx
 
-TRAIN = (sys.executable, "-m", "rankup", "train")
+pytestmark = pytest.mark.usefixtures("warm_python")
 
 
 def train(*args: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*TRAIN, *map(str, args)], cwd=cwd, capture_output=True, text=True, env={**os.environ, **env}
-    )
+    command = [sys.executable, "-m", "rankup", "train", *map(str, args)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env={**os.environ, **env})
 
 
 @pytest.fixture
@@ -163,6 +162,7 @@ def test_a_truncated_file_is_named(tmp_path, few_images):
     assert len(rest) == 1  # the hint: both ranks met the mistake, and it is said once
 
 
+@pytest.mark.own_python
 def test_without_torch_there_is_one_error_that_says_so(tmp_path):
     code = "import sys; sys.modules['torch'] = None; from rankup.cli.app import main; main(['train', 'mnist-cnn'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)

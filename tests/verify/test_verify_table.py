@@ -35,16 +35,17 @@ def test_a_difference_is_drawn_with_its_place_its_evidence_and_its_cure():
     proof = Proof((ONCE, bad), not_crossed=("a kill within a step",))
     lines = text(proof).splitlines()
     assert lines[4:] == [
-        "error in “killed and resumed”: another order [other-order]",
-        "where: at step 3",
-        "why: seen",
-        "fix: sort",
+        "error: another order [other-order]",
+        "  where: killed and resumed, at step 3",
+        "  why:   seen",
+        "  hint:  sort",
         "",
         "differs: this training is not the same when it is interrupted or repeated",
     ]
     answer = as_dict(proof, "runs/verify-x/1")
     assert not answer["proved"] and not answer["same"]
     assert answer["scenarios"][1]["finding"]["code"] == "other-order"
+    assert [f["place"] for f in answer["findings"]] == ["killed and resumed, at step 3"]
 
 
 def test_equal_trainings_are_no_proof_of_what_was_not_crossed():

@@ -17,10 +17,10 @@ from rankup.schedulers.base import JobState, JobStatus, Scheduler, scheduler_nam
 
 
 def cancel(job: SubmittedRun) -> list[str]:
-    """Cancel all jobs of the run that wait or run, and say which; none where all had ended.
+    """Cancel all jobs of the run that wait or run, and return their ids.
 
-    CANCELLED is there first: a script that is just ending looks for it before it asks to be requeued. The word
-    ``cancelled`` is there last, when the scheduler has agreed. Raises ``RankupError`` where it does not.
+    The file CANCELLED is written first: a script that is just ending looks for it before it requests a requeue. The
+    outcome ``cancelled`` is written last, after the scheduler has accepted. Raises ``RankupError`` if it refuses.
     """
     scheduler = scheduler_named(job.scheduler)
     living = _living(job, scheduler)
@@ -40,7 +40,7 @@ def save_and_stop(job: SubmittedRun) -> tuple[list[str], list[str]]:
     waiting = [status.id for status in living if status.state is JobState.PENDING]
     if not running:
         return [], cancel(job)
-    # First the request: when the successors are gone, the job that runs must not send for new ones.
+    # The request first: after the successors are cancelled, the running job must not submit new ones.
     deadline = int(time.time()) + job.spec.lead
     for folder in _folders(job):
         if read_markers(folder).outcome not in FINAL:
@@ -70,7 +70,7 @@ def _cancel(job: SubmittedRun, scheduler: Scheduler, ids: Sequence[str]) -> None
     for folder in folders:
         if read_markers(folder).outcome in (None, "requeue"):
             RunDir(folder).write_outcome("cancelled", {"outcome": "cancelled"})
-    if job.task is None:  # no attempt follows that would read them
+    if job.task is None:  # no later attempt reads them
         (job.run.path / "secrets.env").unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""Builds an environment where its architecture is: here, or in a short job where the compute nodes have another."""
+"""Builds an environment here, or in a short job if the compute nodes have another architecture."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def modules_of(site: Site, *, gpu: bool) -> tuple[str, ...]:
 
 
 def build_here(environment: Environment, output: IO[Any]) -> int:
-    """Run the script on this machine; what it prints goes to ``output`` and stderr. Returns its exit code.
+    """Run the script on this machine; its output goes to ``output`` and stderr. Returns its exit code.
 
-    A signal ends it and all that it started, and nothing of the environment is left.
+    A signal ends it with all its processes, and the partial environment is removed.
     """
     with Interrupts() as interrupts:
         tokens = ["bash", "-c", render(environment), "rankup-env-create"]
-        # A session of its own: pip is ended with the script, which removes what there is.
+        # A session of its own, so that pip ends with the script, which removes the partial environment.
         process = shell.start(
             tokens, stdin=shell.DEVNULL, stdout=output, new_session=True, die_with_parent=True
         )
@@ -61,29 +61,29 @@ def build_here(environment: Environment, output: IO[Any]) -> int:
 def as_job(
     environment: Environment, site: str | None, flags: Mapping[str, Any], env: Mapping[str, str], folder: Path
 ) -> Resolved:
-    """The job that builds it: one process on one node, with a GPU to try it on where the site has some.
+    """The job that builds it: one process on one node, with a GPU to try it on if the site has GPUs.
 
     ``flags`` are those of ``rankup submit``, by the keys of ``JobSpec``.
     """
     ours: dict[str, Any] = {"name": f"env-{environment.name}", "nodes": 1, "launcher": "single"}
     ours |= {"nproc_per_node": 1, "max_requeues": 0, "time": JOB_TIME}
     ours |= {"gpus_per_node": 0 if environment.cuda == "cpu" else 1}
-    # Nothing stands between the script and the node; the modules are the script's own business.
+    # The script loads the modules itself, and runs outside of any environment or container.
     ours |= {"modules": (), "venv": "", "conda": "", "container": ""}
     command = ("bash", str(script_path(environment)))
     resolved = resolve({**ours, **flags}, command=command, file=None, site=site, env=env, folder=folder)
     if resolved.site.scheduler == "local":
         raise RankupError(
             "other-architecture",
-            f"environments of {resolved.site.name} are for {resolved.site.node.arch}, and this machine is another",
-            context=f"site {resolved.site.name}, whose scheduler is local",
-            hint="run the command on such a machine, or `rankup env create --dry-run`, and its script there",
+            f"environments of {resolved.site.name} are for {resolved.site.node.arch}, and this machine is not",
+            context=f"site {resolved.site.name}, scheduler local",
+            hint=f"run this command on a machine of {resolved.site.node.arch}, or run the script of `--dry-run` there",
         )
     return resolved
 
 
 def script_path(environment: Environment) -> Path:
-    """Where the script of the job lies, beside what it builds."""
+    """The script of the job, in the folder of environments."""
     return environment.folder / f"{environment.name}.sh"
 
 
@@ -93,7 +93,7 @@ def write_script(environment: Environment) -> None:
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """What is known of the environment in ``path``; where a network file system is late, the path alone."""
+    """The facts of the environment in ``path``; only the path if a network file system does not show them yet."""
     with contextlib.suppress(OSError):
         return dict(json.loads((path / FACTS).read_text()))
     return {"path": str(path)}

@@ -1,4 +1,4 @@
-"""Follows a submitted run: its log line by line, its changes of state, to its end and not to the end of an attempt."""
+"""Follows a submitted run, its log and its status, to the end of the run, over requeues."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from rankup.run.interrupts import Interrupts
 from rankup.schedulers.base import JobState
 
 LOOK_AT_FILES_S = 0.5
-# A scheduler serves thousands of people: asked at most so often, less and less.
+# A scheduler serves thousands of people: queries are this far apart, and the interval grows.
 ASK_FIRST_S, ASK_LATER_S, ASK_SLOWER = 5.0, 30.0, 1.2
-# After `rankup cancel` the end is near: then it is asked so often, for so long.
+# After `rankup cancel` the end is near: queries are this far apart, for so long.
 ASK_CANCELLED_S, CANCELLED_FOR_S = 1.0, 60.0
-# After the scheduler has said that a job ended: how long its last words may take over a network file system.
+# How long the last files of a job may take over a network file system after the scheduler calls it ended.
 SETTLE_S, LAST_LINES_S = 12.0, 1.0
 
 
 class JobLog:
-    """The lines of a run's log as they come. ``rank``: that rank's alone, without its label."""
+    """The lines of a run's log as they come. ``rank``: only the lines of that rank, without its label."""
 
     def __init__(self, job: SubmittedRun, *, rank: int | None = None, task: int | None = None) -> None:
         logs = job.logs(task)
@@ -38,7 +38,7 @@ class JobLog:
         self._launcher = job.spec.launcher
 
     def new(self, *, last: bool = False) -> Iterator[str]:
-        """The lines since the last call; with ``last`` also one without an end."""
+        """The lines since the last call; with ``last`` also an unfinished one."""
         for index, tail in self._tails.items():
             while lines := tail.rest() if last else tail.read():
                 for line in lines:
@@ -47,7 +47,7 @@ class JobLog:
                         yield f"[task {index}] {shown}" if self._several else shown
 
     def last(self, lines: int | None) -> Iterable[str]:
-        """The last ``lines`` of all that is there (all: None), also one without an end."""
+        """The last ``lines`` (None: all) of the log so far, also an unfinished line."""
         everything = chain(self.new(), self.new(last=True))
         return everything if lines is None else deque(everything, maxlen=lines)
 
@@ -60,7 +60,7 @@ class JobLog:
 
 @dataclass
 class Follower:
-    """``show`` gets the log's lines, ``say`` what changed. ``pause`` and ``now`` are time's, for tests to replace."""
+    """``show`` gets the lines of the log, ``say`` changes of the status. Tests replace ``pause`` and ``now``."""
 
     job: SubmittedRun
     log: JobLog
@@ -73,18 +73,18 @@ class Follower:
     _said: str = field(default="", init=False)
 
     def backlog(self, lines: int) -> None:
-        """Show the last ``lines`` of what is there already."""
+        """Show the last ``lines`` of the log so far."""
         for line in deque(self.log.new(), maxlen=lines):
             self.show(line)
 
     def follow(self) -> RunStatus | None:
-        """How the job ended; None when a signal ended the following, which leaves the job alone."""
+        """The final status; None if a signal ended the following. The job itself is left alone."""
         interval, ask_at, ended_at, marker = ASK_FIRST_S, self.now(), None, self._marker()
         cancelled_at: float | None = None
         while self.interrupts.first is None:
             for line in self.log.new():
                 self.show(line)
-            if self._marker() != marker:  # an attempt has just ended: worth a question at once
+            if self._marker() != marker:  # an attempt has just ended: query at once
                 marker, ask_at = self._marker(), self.now()
             if cancelled_at is None and self._cancelled():
                 cancelled_at = ask_at = self.now()
@@ -96,7 +96,7 @@ class Follower:
                 if standing is None or not standing.state.ended:
                     ended_at = None
                 else:
-                    # The end may be an attempt's: a requeue, a successor or the exit code may still become visible.
+                    # It may be the end of an attempt only: a requeue, a successor or the exit code may still appear.
                     ended_at = self.now() if ended_at is None else ended_at
                     if standing.settled or self.now() - ended_at >= SETTLE_S:
                         return self._end(standing)
@@ -105,14 +105,14 @@ class Follower:
         return None
 
     def _ask(self) -> RunStatus | None:
-        """None where the scheduler gives no answer: that is no news of the job."""
+        """None if the scheduler does not answer."""
         try:
             standing = self.query_status(self.job)
         except RankupError as error:
             if error.code == "scheduler-missing":
                 raise
             if self.interrupts.first is None:  # a Ctrl-C reaches the scheduler's client as well
-                self._tell(f"no news: {error.message}; still trying")
+                self._tell(f"status unknown: {error.message}; still trying")
             return None
         if not standing.state.ended:
             self._tell(describe(standing))
@@ -131,12 +131,12 @@ class Follower:
             self.say(text)
 
     def _cancelled(self) -> bool:
-        """Whether `rankup cancel` was here, for all that is followed."""
+        """Whether `rankup cancel` was called for every task."""
         folders = list(self.job.tasks().values()) or [self.job.run.path]
         return all((folder / "CANCELLED").exists() for folder in folders)
 
     def _marker(self) -> list[tuple[Path, int]]:
-        """The exit codes that are there, by when they were written."""
+        """The files with exit codes, with the time when each was written."""
         folders = [self.job.run.path, *self.job.tasks().values()]
         found = []
         for path in (folder / "exit_code" for folder in folders):
@@ -148,7 +148,7 @@ class Follower:
 
 
 def describe(standing: RunStatus) -> str:
-    """One line: how a run stands."""
+    """The status of a run in one line."""
     if standing.state is JobState.RUNNING:
         attempts = 0 if standing.tasks else standing.traces.attempts  # an array's are the sum of its tasks'
         attempt = f", attempt {attempts}" if attempts > 1 else ""

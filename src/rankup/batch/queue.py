@@ -1,4 +1,4 @@
-"""Asks schedulers about runs, gently: one question for all the jobs of one scheduler."""
+"""Queries schedulers about runs: one query for all jobs of one scheduler."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rankup.errors import RankupError
 from rankup.run.markers import read_markers
 from rankup.schedulers.base import JobStatus, Scheduler, scheduler_named
 
-# How long a client of the scheduler may take. Its own patience with a controller that is frozen is longer.
+# How long a client of the scheduler may take. Its own timeout for a frozen controller is longer.
 PATIENCE_S = 60.0
 FOLLOW_PATIENCE_S = 10.0
 STATUS_PATIENCE_S = 3.0
 
 
 def query_status(jobs: Sequence[SubmittedRun], patience: float = FOLLOW_PATIENCE_S) -> list[RunStatus]:
-    """How each of ``jobs`` stands now. Raises ``RankupError`` where a scheduler does not answer."""
+    """The status of each of ``jobs``. Raises ``RankupError`` if a scheduler does not answer."""
     standings, silent = query_statuses(jobs, patience)
     for error in silent:
         raise error
@@ -30,10 +30,10 @@ def query_status(jobs: Sequence[SubmittedRun], patience: float = FOLLOW_PATIENCE
 def query_statuses(
     jobs: Sequence[SubmittedRun], patience: float = STATUS_PATIENCE_S
 ) -> tuple[list[RunStatus], list[RankupError]]:
-    """How each of ``jobs`` stands, and the errors of schedulers that did not answer within ``patience`` seconds.
+    """The status of each of ``jobs``, and the errors of schedulers that did not answer within ``patience`` seconds.
 
-    A run whose scheduler is silent stands as its run directory says. Of runs that said themselves how they ended, no
-    scheduler is asked.
+    If a scheduler does not answer, the status is that of the run directory. For runs whose outcome is final, no
+    scheduler is queried.
     """
     wanted: dict[str, list[str]] = {}
     for job in jobs:
@@ -54,9 +54,9 @@ def query_statuses(
 def query_scheduler(
     scheduler: Scheduler, ids: Sequence[str], patience: float = PATIENCE_S
 ) -> dict[str, JobStatus]:
-    """What the scheduler knows of ``ids``; those that it has forgotten are left out.
+    """The scheduler's status of ``ids``; ids that it has forgotten are left out.
 
-    Raises ``RankupError`` where it gives no answer within ``patience`` seconds, all its commands together.
+    Raises ``RankupError`` if it does not answer within ``patience`` seconds, all its commands together.
     """
     known: dict[str, JobStatus] = {}
     if not ids:

@@ -1,4 +1,4 @@
-"""Submits a run again into its own directory, where its snapshots are: attempts and logs go on."""
+"""Submits a run again in its own directory: it continues from its last snapshot, and its log is appended to."""
 
 from __future__ import annotations
 
@@ -21,24 +21,26 @@ _WRITTEN_ANEW = ("job.toml", "job.sh", "secrets.env")
 
 
 def resume(job: SubmittedRun, flags: Mapping[str, Any], *, env: Mapping[str, str]) -> SubmittedRun:
-    """The same job once more, with ``flags`` (keys of ``JobSpec``) over what it was.
+    """Submit the same job again; ``flags`` (keys of ``JobSpec``) replace its values.
 
-    Raises ``RankupError`` while a job of it waits or runs, and where it was done. An array's tasks that are done stay
-    done: their jobs find that word and end at once.
+    Raises ``RankupError`` while a job of the run waits or runs, and if the run is done. Tasks of an array that are
+    done stay done: their jobs find that outcome and end at once.
     """
     if job.task is not None:
         raise RankupError(
             "one-task",
-            f"task {job.task} of an array cannot be resumed alone",
+            f"cannot resume task {job.task} of an array alone",
             context=str(job.run.path),
-            hint=f"rankup resume {job.run.path} submits all tasks again that are not done",
+            hint=f"`rankup resume {job.run.path}` submits all tasks again that are not done",
         )
     _check_over(job)
     resolved = resolve(
         flags, command=(), file=job.run.path / "job.toml", site=None, env=env, folder=job.spec.folder
     )
     if (resolved.spec.array, resolved.spec.name) != (job.spec.array, job.spec.name):
-        raise RankupError("other-job", "a run goes on with its own name and array", hint="submit a new one")
+        raise RankupError(
+            "other-job", "a resumed run must keep its name and its array", hint="submit a new run instead"
+        )
     check_folder(resolved.spec.folder)
     unfinished = [folder for folder in job.tasks().values() if read_markers(folder).outcome != "done"]
     try:
@@ -60,22 +62,22 @@ def _check_over(job: SubmittedRun) -> None:
     if living:
         raise RankupError(
             "not-over",
-            f"the run is not over: its job {living[0].id} is {living[0].state.value}",
+            f"the run has not ended: its job {living[0].id} is {living[0].state.value}",
             context=str(job.run.path),
-            hint=f"wait for its end, or first: rankup cancel {job.run.path}",
+            hint=f"wait for its end, or cancel it first: rankup cancel {job.run.path}",
         )
     if standing.state is JobState.DONE:
         raise RankupError(
             "already-done",
-            "the run is done: there is nothing to resume",
+            "the run is done; there is nothing to resume",
             context=str(job.run.path),
-            hint=f"to run it again from the beginning: rankup submit {job.run.path / 'job.toml'}",
+            hint=f"run it again from the beginning: rankup submit {job.run.path / 'job.toml'}",
         )
 
 
 @contextlib.contextmanager
 def _set_aside(folder: Path, names: Sequence[str]) -> Iterator[None]:
-    """Without the files ``names`` while the body runs; they come back if it fails, and are gone if it does not."""
+    """Move the files ``names`` away while the body runs. They are restored if it fails and deleted if it succeeds."""
     aside = folder / ".before-resume"
     aside.mkdir(mode=0o700, exist_ok=True)
     moved = [name for name in names if (folder / name).exists()]

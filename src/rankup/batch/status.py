@@ -1,4 +1,4 @@
-"""How a run stands: what the scheduler says of its jobs, and what the run directory says, as one answer."""
+"""The status of a run, from the scheduler and from the run directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rankup.run.outcome import REQUEUE_CODE
 from rankup.schedulers.base import JobState, JobStatus
 
 _WORDS = {"done": JobState.DONE, "failed": JobState.FAILED, "cancelled": JobState.CANCELLED}
-# An array is as far as the first of these that one of its tasks is in.
+# The state of an array is the first of these that one of its tasks has.
 _ORDER = (
     JobState.RUNNING,
     JobState.PENDING,
@@ -29,10 +29,10 @@ _ORDER = (
 
 @dataclass(frozen=True)
 class RunStatus:
-    """``id`` is the job that counts now, ``reason`` why it waits or how it ended, ``elapsed`` in seconds.
+    """``id`` is the current job, ``reason`` why it waits or how it ended, ``elapsed`` in seconds.
 
-    ``code`` is the job's own exit code, 75 where it asked for a requeue that did not come; None before the end and
-    where nobody knows. ``settled`` means that nothing more is to come; without it, an end may be news that is early.
+    ``code`` is the job's own exit code, 75 if it requested a requeue that did not happen; None before the end and
+    if it is unknown. ``settled`` means that the status is final; without it an ended job may still be requeued.
     """
 
     id: str
@@ -54,7 +54,7 @@ class RunStatus:
 
     @property
     def exit_code(self) -> int:
-        """For a command that waited for the end: the job's own code, and where nobody knows it 0, 1 or 143."""
+        """For a command that waited for the end: the job's own code; 0, 1 or 143 if it is unknown."""
         if self.code is None and self.state is JobState.CANCELLED:
             return 143
         return self.code if self.code is not None else int(self.state is not JobState.DONE)
@@ -77,9 +77,9 @@ class RunStatus:
 
 
 def status_of(job: SubmittedRun, said: Mapping[str, JobStatus], *, silent: bool = False) -> RunStatus:
-    """``said`` is the scheduler's answer by id; a job that it has forgotten is judged by its run directory.
+    """``said`` is the scheduler's answer by id. For a job that it has forgotten the run directory decides.
 
-    ``silent``: it did not answer, so that nobody knows of a job that has left no word of its end.
+    ``silent``: the scheduler did not answer; a job without an outcome in its directory is then unknown.
     """
     ids = job.ids()
     if not job.tasks():
@@ -89,7 +89,7 @@ def status_of(job: SubmittedRun, said: Mapping[str, JobStatus], *, silent: bool 
     tasks = {}
     for index, folder in job.tasks().items():
         traces, own = read_markers(folder), job.ids_of_task(index)
-        # A scheduler that does not list the task says at least how the array is.
+        # If the scheduler does not list the task, it lists the array.
         asked = own if traces.final or any(ident in said for ident in own) else ids
         tasks[index] = _one(asked, said, traces, job.spec.max_requeues, silent)
     return tasks[job.task] if job.task is not None else _array(ids, said, tasks)
@@ -102,11 +102,11 @@ def _one(
     ident = status.id if status else ids[-1] if ids else ""
     if silent and not traces.final:
         return RunStatus(ident, JobState.UNKNOWN, _last_known(traces), traces=traces)
-    # The code is what a script writes last: what the scheduler still does for its job then is cleaning up.
+    # The exit code is the last file that a script writes: after it the scheduler only cleans up.
     cleaning = traces.final and status is not None and status.state is JobState.RUNNING
     if status is None or status.state.ended or cleaning:
         state, code, reason = _ended(traces, None if cleaning else status)
-        # `rankup cancel` has left its word; one without a code comes from nobody else.
+        # `rankup cancel` wrote this outcome: no one else writes one without an exit code.
         told = traces.outcome == "cancelled" and status is not None
         settled = traces.final or (state is JobState.CANCELLED and (told or not traces.attempts))
     else:
@@ -122,34 +122,34 @@ def _one(
 
 
 def _last_known(traces: Markers) -> str:
-    """What the run directory says of a job of which the scheduler says nothing."""
+    """What the run directory tells of a job if the scheduler does not answer."""
     if not traces.attempts:
-        return "the scheduler does not answer; no attempt had begun so far"
+        return "the scheduler does not answer; no attempt has started yet"
     attempt = f"attempt {traces.attempts}"
     if traces.outcome == "requeue":
-        return f"the scheduler does not answer; {attempt} has asked to be requeued"
+        return f"the scheduler does not answer; {attempt} has requested a requeue"
     if traces.exit_code is not None:
         return f"the scheduler does not answer; {attempt} has ended with exit code {traces.exit_code}"
     ago = "" if traces.began is None else f" {duration(max(time.time() - traces.began, 0))} ago"
     where = f" on {traces.host}" if traces.host else ""
-    return f"the scheduler does not answer; {attempt} began{ago}{where}, and has left no word of its end"
+    return f"the scheduler does not answer; {attempt} started{ago}{where} and has not written an outcome"
 
 
 def _that_counts(ids: Sequence[str], said: Mapping[str, JobStatus], traces: Markers) -> JobStatus | None:
-    """Of a job and its successors: the one that runs, else the next one that waits, else the last one."""
+    """Of a job and its successors the running one, else the next waiting one, else the last one."""
     known = [said[ident] for ident in ids if ident in said]
     living = [status for status in known if not status.state.ended]
     running = [status for status in living if status.state is JobState.RUNNING]
     if running:
         return running[0]
-    # Successors that were submitted beforehand wait on when all is done, and end at once when their turn comes.
+    # Successors submitted in advance still wait after the run is done, and end at once when they start.
     if living and not (traces.final and living[0].id != ids[0]):
         return living[0]
     return next((status for status in reversed(known) if status.state.ended), None)
 
 
 def _ended(traces: Markers, status: JobStatus | None) -> tuple[JobState, int | None, str]:
-    """(state, code, reason) of a job that the scheduler calls ended, or has forgotten."""
+    """(state, code, reason) of a job that has ended, or that the scheduler has forgotten."""
     word, code = traces.outcome, traces.exit_code
     if code is None and status is not None:
         code = status.code
@@ -157,13 +157,13 @@ def _ended(traces: Markers, status: JobStatus | None) -> tuple[JobState, int | N
     if (
         word == "requeue" and status is not None and status.out_of_time
     ):  # before STOP, whose reason is PBS's TERM
-        return JobState.FAILED, code, f"{said}; it had saved: `rankup resume` goes on"
+        return JobState.FAILED, code, f"{said}; it has saved: `rankup resume` continues it"
     if word == "requeue" and traces.stop in ("user", "terminated"):
-        return JobState.CANCELLED, code, "asked to stop, and saved: `rankup resume` goes on"
+        return JobState.CANCELLED, code, "stopped on request after saving: `rankup resume` continues it"
     if word == "requeue":
-        why = f"asked to be requeued after {traces.requeues} requeues, and was not"
+        why = f"requested a requeue after {traces.requeues} requeues and was not requeued"
         return JobState.FAILED, REQUEUE_CODE, f"{why}: {said}" if said else why
-    # A word without an exit code is a script that was ended before its end: then the scheduler knows better.
+    # An outcome without an exit code: the script was killed before its end, and the scheduler knows more.
     if word in _WORDS and (traces.final or status is None or word == "cancelled"):
         state = _WORDS[word]
         return state, 0 if state is JobState.DONE and code is None else code, _why(traces, state, code, said)
@@ -176,13 +176,13 @@ def _ended(traces: Markers, status: JobStatus | None) -> tuple[JobState, int | N
         return (
             JobState.FAILED,
             None,
-            "the scheduler has forgotten it, and it left no exit code: killed, or its node failed",
+            "the scheduler no longer lists the job, and it wrote no exit code: it was killed, or its node failed",
         )
-    return JobState.FAILED, None, "the scheduler has forgotten it, and it never began"
+    return JobState.FAILED, None, "the scheduler no longer lists the job, and it never started"
 
 
 def _why(traces: Markers, state: JobState, code: int | None, said: str) -> str:
-    """What the script or a rank says of a failure, then what the scheduler ``said``; without either the exit code."""
+    """The reason that the script or a rank wrote, then that of the scheduler (``said``); else the exit code."""
     if state is JobState.FAILED and traces.why:
         return f"{traces.why}; {said}" if said else traces.why
     if state is JobState.FAILED and traces.failure is not None:

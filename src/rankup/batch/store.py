@@ -1,4 +1,4 @@
-"""A submitted run, found again from its directory: after a logout, by its id, its name or its job's number."""
+"""Finds runs again by directory, id, name or job id."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _JOB_ID = re.compile(r"(?P<number>\d+)(?:_(?P<task>\d+)|\[(?P<index>\d*)\])?(?:[
 
 @dataclass(frozen=True)
 class SubmittedRun:
-    """A run that a scheduler has, or had. ``scheduler`` and ``site`` are names.
+    """A run that was submitted to a scheduler. ``scheduler`` and ``site`` are names.
 
-    ``task`` is set where one task of an array was named: then ``ids``, ``tasks`` and ``logs`` are that task's alone.
+    ``task`` is set if one task of an array was named: ``ids``, ``tasks`` and ``logs`` are then those of that task.
     """
 
     run: RunDir
@@ -35,13 +35,13 @@ class SubmittedRun:
     task: int | None = None
 
     def ids(self) -> tuple[str, ...]:
-        """The scheduler's ids, oldest first. Read anew each time: a job on PBS appends its successor's."""
+        """The scheduler's ids, oldest first. Read each time: a job on PBS appends the id of its successor."""
         if self.task is not None:
             return self.ids_of_task(self.task)
         return tuple(line[0] for line in self.jobs())
 
     def ids_of_task(self, index: int) -> tuple[str, ...]:
-        """The same for one task of an array: its id in the array's job, then those of jobs that go on with it alone."""
+        """The same for one task of an array: its id in the array's job, then the ids of its own successors."""
         lines = [line for line in self.jobs() if line[1:] in ([], [str(index)])]
         return tuple(line[0] if line[1:] else task_id(line[0], index) for line in lines)
 
@@ -58,12 +58,12 @@ class SubmittedRun:
         return {index: task_folder(self.run.path, index) for index in named}
 
     def logs(self, task: int | None = None) -> dict[int | None, Path]:
-        """The log of each task (of one alone); the one log of a job that is no array has the key None."""
+        """The log of each task, or of ``task`` only; the log of a job without tasks has the key None."""
         tasks = self.tasks()
         if task is not None and task not in tasks:
             raise RankupError(
                 "no-such-task",
-                f"the job has no task {task}" if tasks else "the job is no array, and has no tasks",
+                f"the job has no task {task}" if tasks else "the job is not an array and has no tasks",
                 context=str(self.run.path),
                 hint=f"its indices: {self.spec.array}" if tasks else "leave --task out",
             )
@@ -74,20 +74,20 @@ class SubmittedRun:
 
 @dataclass(frozen=True)
 class LocalRun(SubmittedRun):
-    """A run of ``rankup run``: its scheduler is the process that started it."""
+    """A run of ``rankup run``, which has a process and no job."""
 
     def jobs(self) -> list[list[str]]:
         return [words[1:2] for words in attempts(self.run) if len(words) > 1]
 
 
 def load(path: Path) -> SubmittedRun:
-    """The run in the directory ``path``. Raises ``RankupError`` where it is none that was submitted."""
+    """The run in the directory ``path``. Raises ``RankupError`` if no job was submitted from it."""
     path = path.absolute()
     if path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
         raise RankupError(
             "not-your-run",
-            f"the run directory {str(path)!r} is not yours to read",
-            hint="a run is for the eyes of its owner; `ls -ld` says who that is",
+            f"no permission to read the run directory {str(path)!r}",
+            hint="only the owner of a run may read it; `ls -ld` shows the owner",
         )
     local = is_local(path)
     if not local and not ((path / "jobs").exists() and (path / "job.toml").exists()):
@@ -98,7 +98,7 @@ def load(path: Path) -> SubmittedRun:
         )
     tables = read_job_file(path / "job.toml")
     try:
-        # "" is how a file says that a value was not asked for.
+        # "" in the file means that no value was given.
         spec = JobSpec(**{key: value for key, value in tables["job"].items() if value != ""})
         if local:
             return LocalRun(RunDir(path), spec, "run", "")
@@ -107,9 +107,9 @@ def load(path: Path) -> SubmittedRun:
     except (ValidationError, KeyError) as error:
         raise RankupError(
             "bad-job-file",
-            "the run's job.toml is not as it was written",
+            "the job.toml of the run is invalid: it was changed or damaged",
             context=f"{path / 'job.toml'}: {error}",
-            hint="it is a record of what was submitted; it can be restored from job.sh's directives",
+            hint="restore it from a backup, or submit the job again; job.sh has its directives",
         ) from error
 
 
@@ -121,8 +121,7 @@ def is_local(path: Path) -> bool:
 def all_runs(runs_root: Path) -> list[SubmittedRun]:
     """Every run below ``runs_root``, submitted or of ``rankup run``, the latest last.
 
-    Passed over are those of other users, and one whose job.toml is damaged: it must not hide all others, and says what
-    it lacks when it is asked for by its path.
+    Runs of other users and runs with a damaged job.toml are left out, so that they do not hide all others.
     """
     found = []
     for toml in runs_root.glob("*/*/job.toml"):
@@ -132,8 +131,7 @@ def all_runs(runs_root: Path) -> list[SubmittedRun]:
 
 
 def find(target: str, runs_root: Path) -> SubmittedRun:
-    """The run that ``target`` means: its directory, its id, its job's id, its name (then the latest); "" or "last": the
-    latest.
+    """The run with this directory, id, job id or name (then its latest run); "" or "last": the latest of all.
 
     The id of a task (``4711_3``, ``12[3].server``) means that task alone.
     """
@@ -145,8 +143,8 @@ def find(target: str, runs_root: Path) -> SubmittedRun:
             return load(Path(target))  # which says what is missing there
         raise RankupError(
             "no-runs",
-            f"no runs found in {str(runs_root)!r}",
-            hint="name a run directory, or its root with --runs-root",
+            f"no runs in {str(runs_root)!r}",
+            hint="give a run directory, or the directory of runs with --runs-root",
         )
     meanings = (
         [run for run in runs if run.run.path.name == target],
@@ -158,22 +156,22 @@ def find(target: str, runs_root: Path) -> SubmittedRun:
     if not found:
         raise RankupError(
             "no-such-run",
-            f"no run is called {target!r}",
-            context=f"below {runs_root}",
-            hint="a run directory, a run's id or name, or a job's id; `rankup status --all` lists them",
+            f"no run with the name or id {target!r}",
+            context=f"in {runs_root}",
+            hint="`rankup status --all` lists runs; give a directory, id or name of a run, or id of a job",
         )
     if len(found) > 1:
         raise RankupError(
             "several-runs",
-            f"{target!r} could be each of {len(found)} runs",
+            f"{target!r} is the name or id of {len(found)} runs",
             context=", ".join(str(run.run.path) for run in found),
-            hint="name the run directory",
+            hint="give the run directory instead",
         )
     return found[0]
 
 
 def is_run(path: Path) -> bool:
-    """Whether ``path`` is the directory of a submitted run, or one of somebody else's into which nobody may look."""
+    """Whether ``path`` is the directory of a submitted run, or a directory that this user may not read."""
     try:
         return (path / "jobs").exists()
     except PermissionError:
@@ -183,7 +181,7 @@ def is_run(path: Path) -> bool:
 
 
 def _with_job(run: SubmittedRun, target: str) -> SubmittedRun | None:
-    """``run``, or the one task of it, where ``target`` is the id of its job; None where it is not."""
+    """``run``, or one task of it, if ``target`` is the id of its job; else None."""
     for ident, *of_task in run.jobs():
         if target == ident or _same_job(ident, target):
             named = _JOB_ID.fullmatch(target)
@@ -193,7 +191,7 @@ def _with_job(run: SubmittedRun, target: str) -> SubmittedRun | None:
 
 
 def _same_job(ident: str, target: str) -> bool:
-    """Whether both have the same number, and the same server or cluster where both name one."""
+    """Whether both have the same number, and the same server or cluster if both name one."""
     known, wanted = _JOB_ID.fullmatch(ident), _JOB_ID.fullmatch(target)
     if known is None or wanted is None or known["number"] != wanted["number"]:
         return False
@@ -205,10 +203,10 @@ def _one_task(run: SubmittedRun, index: int, target: str) -> SubmittedRun:
     if index not in run.tasks():
         raise RankupError(
             "no-such-task",
-            f"{target!r} names a task that the job does not have"
+            f"the job has no task {target!r}"
             if run.spec.array
-            else f"{target!r} names a task, and the job is no array",
+            else f"{target!r} is the id of a task, and the job is not an array",
             context=str(run.run.path),
-            hint=f"its indices: {run.spec.array}" if run.spec.array else "name the job without an index",
+            hint=f"its indices: {run.spec.array}" if run.spec.array else "give the job id without an index",
         )
     return replace(run, task=index)

@@ -1,4 +1,4 @@
-"""Submits a job: the run directory with all that the job needs, then the scheduler; all of it or nothing."""
+"""Submits a job: writes the run directory, then calls the scheduler. If that fails, nothing is left."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _SUBMIT_TIMEOUT_S = 120
 def submit(resolved: Resolved, *, env: Mapping[str, str]) -> SubmittedRun:
     """Give the job to its scheduler. ``env`` is the caller's environment, where the secrets' values are.
 
-    Raises ``RankupError`` where the scheduler refuses; the run directory is then gone again. Where it gives no answer
-    the directory stays, with a mark that ends the job should it begin.
+    Raises ``RankupError`` if the scheduler refuses, and removes the run directory. If the scheduler does not answer,
+    the directory stays, with a marker that ends the job if it starts.
     """
     check_folder(resolved.spec.folder)
     run = RunDir.create(resolved.spec.runs_root, resolved.spec.name)
@@ -40,13 +40,13 @@ def submit(resolved: Resolved, *, env: Mapping[str, str]) -> SubmittedRun:
         raise unknown.error from None
     except BaseException:
         shutil.rmtree(run.path)
-        with contextlib.suppress(OSError):  # other runs of this name are there
+        with contextlib.suppress(OSError):  # there are other runs of this name
             run.path.parent.rmdir()
         raise
 
 
 class SubmitUnclear(Exception):
-    """The scheduler gave no answer to a submit: the job may be in the queue, under an id that nobody knows."""
+    """The scheduler did not answer a submit: the job may be in the queue, with an unknown id."""
 
     def __init__(self, error: RankupError) -> None:
         super().__init__(str(error))
@@ -54,7 +54,7 @@ class SubmitUnclear(Exception):
 
 
 def disown(run: RunDir, spec: JobSpec) -> None:
-    """Should a job without an id begin, its script finds this mark and ends at once. The directory stays for that."""
+    """If the job with the unknown id starts, its script finds this marker and ends. So the directory stays."""
     for folder in [task_folder(run.path, index) for index in indices(spec.array)] or [run.path]:
         (folder / "CANCELLED").touch(mode=0o600)
     (run.path / "secrets.env").unlink(missing_ok=True)
@@ -64,13 +64,13 @@ def check_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise RankupError(
             "no-such-folder",
-            f"the job's folder {str(folder)!r} is not there",
-            hint="submit from a directory that the cluster's nodes see",
+            f"the job's folder {str(folder)!r} does not exist",
+            hint="submit from a directory that all nodes of the cluster see",
         )
 
 
 def write_files(resolved: Resolved, run: RunDir, env: Mapping[str, str]) -> None:
-    """job.toml, job.sh, secrets.env and the tasks' folders, for their owner's eyes only."""
+    """Write job.toml, job.sh, secrets.env and the tasks' folders, readable by their owner only."""
     spec = resolved.spec
     write_atomic(run.path / "job.toml", job_toml(resolved), mode=0o600)
     write_atomic(run.path / "job.sh", render(spec, resolved.site, run.path), mode=0o700)
@@ -84,7 +84,7 @@ def write_files(resolved: Resolved, run: RunDir, env: Mapping[str, str]) -> None
 
 
 def hand_over(resolved: Resolved, run: RunDir, env: Mapping[str, str]) -> SubmittedRun:
-    """Ask the scheduler for the job, and for successors where it has to have them now; their ids go to ``jobs``."""
+    """Submit the job, and successors if they must be submitted now; their ids go to the file ``jobs``."""
     spec, site = resolved.spec, resolved.site
     scheduler = scheduler_named(site.scheduler)
     spec = spec.model_copy(update={"after": tuple(_newest(job, spec.runs_root) for job in spec.after)})
@@ -106,7 +106,7 @@ def hand_over(resolved: Resolved, run: RunDir, env: Mapping[str, str]) -> Submit
 
 
 def plan(resolved: Resolved) -> tuple[str, list[list[str]]]:
-    """(the script, the commands) that ``submit`` would write and run; a run's id and a job's are still to come."""
+    """(the script, the commands) that ``submit`` would write and run, with placeholders for the ids."""
     spec, site = resolved.spec, resolved.site
     check_folder(spec.folder)
     script = spec.runs_root / spec.name / "RUN" / "job.sh"
@@ -120,7 +120,7 @@ def plan(resolved: Resolved) -> tuple[str, list[list[str]]]:
 
 
 def successors(resolved: Resolved) -> int:
-    """How many jobs are submitted behind the first one, where its nodes may not submit when they need to go on."""
+    """How many jobs are submitted after the first one, if its nodes may not submit successors themselves."""
     spec, site = resolved.spec, resolved.site
     if site.scheduler != "pbs" or site.pbs.nodes_may_submit or spec.array:
         return 0
@@ -128,7 +128,7 @@ def successors(resolved: Resolved) -> int:
 
 
 def _newest(job: str, runs_root: Path) -> str:
-    """The job that goes on with the run of ``job`` now: on PBS a successor has an id of its own."""
+    """The current job of the run of ``job``: on PBS a successor has another id."""
     try:
         ids: tuple[str, ...] = () if "[" in job else find(job, runs_root).ids()
     except RankupError:  # not of a run below ``runs_root``
@@ -152,7 +152,7 @@ def _ask(scheduler: Scheduler, command: list[str], resolved: Resolved, env: Mapp
         raise
 
 
-# What says that the scheduler was asked, and not what it did: SLURM's client gives up on a controller that goes on.
+# Messages after which the job may have been accepted: SLURM's client gives up before the controller does.
 _NO_ANSWER = re.compile(
     r"no answer within|timed out|Zero Bytes were transmitted|Message (receive|send) failure|End of File",
     re.IGNORECASE,
@@ -162,9 +162,8 @@ _NO_ANSWER = re.compile(
 def _unknown(command: list[str], why: str) -> RankupError:
     return RankupError(
         "maybe-submitted",
-        f"{command[0]} gave no answer: the job may be in the queue",
+        f"{command[0]} did not answer; the job may be in the queue",
         context=why,
-        hint="if it is there, it ends by itself as soon as it begins; `squeue --me` or `qstat -u $USER` shows it. "
-        "Then submit again",
+        hint="submit again; `squeue --me` or `qstat -u $USER` shows the first job, which ends at once if it starts",
         exit_code=1,
     )

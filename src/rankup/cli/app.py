@@ -5,65 +5,66 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from rankup.cli import console
 from rankup.core.registry import lookup
 from rankup.errors import RankupError
 
-# name → (module with ``app``, one line); the groups are the three promises, then what serves them all.
+# name → (module with ``app``, one line), grouped by what one does.
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
-    "it starts": {
-        "run": ("run", "run any script on all the processes of this machine or allocation"),
-        "submit": ("submit", "submit a job to SLURM or PBS: described once, right for any site"),
-        "render": ("render", "print the job's script: plain bash, to read or to submit by hand"),
-        "world": (
-            "world",
-            "who am I: rank, hosts, launcher, device, affinity, and where each value came from",
-        ),
-    },
-    "it survives": {
-        "status": ("status", "how submitted runs stand: waiting and why, running where, ended how"),
-        "logs": ("logs", "what a job printed; -f: until its end, over requeues"),
-        "cancel": ("cancel", "end jobs, at once or after they have saved"),
-        "resume": ("resume", "a run that has ended goes on from its last snapshot"),
-        "snapshots": ("snapshots", "saved states: list, verify, compare, export a plain model"),
-        "verify": ("verify", "prove that a training survives: kill it, resume it, compare bit for bit"),
-    },
-    "it pays": {
-        "scale": ("scale", "measure the same work on 1, 2, … processes: an honest speed-up table"),
-    },
-    "what it knows": {
-        "sites": ("sites", "clusters that are known; a profile for yours"),
-        "env": ("env", "environments for jobs, built on the architecture that jobs run on"),
-    },
-    "to work with": {
+    "Run and submit": {
+        "run": ("run", "run a script on all processes of this machine or allocation"),
         "train": ("train", "train a built-in workload, or your own"),
-        "data": ("data", "fetch data sets before the job: compute nodes have no internet"),
+        "submit": ("submit", "submit a job to SLURM or PBS, on any cluster with a profile"),
+        "render": ("render", "print the job script: plain bash, to read or to submit by hand"),
+    },
+    "Jobs": {
+        "status": ("status", "show runs: which wait and why, run where, ended how"),
+        "logs": ("logs", "print the log of a run; -f follows it to its end"),
+        "cancel": ("cancel", "cancel jobs, at once or after they have saved"),
+        "resume": ("resume", "submit a run again, from its last snapshot"),
+    },
+    "Reliability": {
+        "snapshots": ("snapshots", "list, verify, compare and export saved states"),
+        "verify": ("verify", "prove exact resume: kill a training, resume it, compare bits"),
+    },
+    "Measure": {
+        "scale": ("scale", "measure the same work on 1, 2, … processes: a speed-up table"),
+    },
+    "Clusters": {
+        "sites": ("sites", "list and check profiles of clusters, write one for yours"),
+        "env": ("env", "build environments for jobs on the architecture they run on"),
+        "data": ("data", "download data sets before the job, on a login node"),
+        "world": ("world", "show this process's rank, hosts, launcher and device"),
+        "completion": ("completion", "print the completion script for bash, zsh or fish"),
     },
 }
 
-HELP = """\
-Usage: rankup COMMAND …
-
-From one process on a laptop to many GPUs on many nodes, and still the same model, only faster.
-"""
+_ABOUT = "From one process to many GPUs on many nodes, and still the same model."
+_MORE = """\
+`rankup COMMAND --help` shows the options of a command, with examples.
+`rankup --debug COMMAND …` shows the traceback of an error."""
 
 
 def help_text() -> str:
     """The page of ``rankup --help``."""
-    lines = [HELP]
+
+    def bold(text: str) -> str:
+        return console.paint(text, "bold")
+
+    lines = [f"{bold('Usage:')} rankup COMMAND …", "", _ABOUT, ""]
     for group, commands in COMMANDS.items():
-        lines.append(f"{group}:")
-        lines.extend(f"  {name:<10} {summary}" for name, (_, summary) in commands.items())
+        lines.append(bold(f"{group}:"))
+        lines += [
+            f"  {console.paint(f'{name:<10}', 'cyan')}  {summary}" for name, (_, summary) in commands.items()
+        ]
         lines.append("")
-    lines.append(
-        "`rankup COMMAND --help` tells a command's options; `--debug` shows the traceback of an error."
-    )
-    return "\n".join(lines)
+    return "\n".join([*lines, _MORE])
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """The entry point. Exit codes: 0 well, 1 a failed run or findings, 2 wrong usage, 75 asks to be requeued."""
+    """The entry point. Exit codes: 0 success, 1 a failed run or findings, 2 wrong usage, 75 requeue requested."""
     try:
         _main(list(sys.argv[1:] if argv is None else argv))
     except BrokenPipeError:  # the reader has closed the pipe, as `head` does
@@ -73,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _flush() -> None:
-    """Now, and not when the interpreter ends: there a reader that has gone (``| head``) would be a traceback."""
+    """Flush here, not when the interpreter ends: there a closed pipe (``| head``) would print a traceback."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -103,13 +104,64 @@ def _main(args: list[str]) -> None:
         raise SystemExit(error.exit_code) from None
 
 
-def _dispatch(args: Sequence[str]) -> None:
+def load_command(name: str) -> Any:
+    """The click command (or group) called ``name``; its module is imported now."""
     table = {
         name: f"rankup.cli.commands.{module}:app"
         for commands in COMMANDS.values()
         for name, (module, _) in commands.items()
     }
-    name = args[0] if args else ""
     app = lookup("command", name, table)
-    # -h as well, also of a command's own commands, which inherit it.
-    app(args=list(args[1:]), prog_name=f"rankup {name}", help_option_names=["-h", "--help"])  # type: ignore[operator]  # a typer.Typer
+    from typer.main import get_command
+
+    return get_command(app)  # type: ignore[arg-type]  # a typer.Typer
+
+
+# -h as well, also of a command's own commands, which inherit it.
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+
+def _dispatch(args: Sequence[str]) -> None:
+    name, *rest = args or [""]
+    command = load_command(name)
+    from typer import Abort
+
+    from rankup.cli.usage_errors import ClickError, usage_error
+
+    for one in (command, *getattr(command, "commands", {}).values()):
+        one.get_help = _Help(one)
+    try:
+        code = command.main(args=rest, prog_name=f"rankup {name}", standalone_mode=False, **CONTEXT_SETTINGS)
+    except ClickError as error:
+        path = f"rankup {name}"
+        while rest and rest[0] in getattr(command, "commands", {}):
+            path, command, rest = f"{path} {rest[0]}", command.commands[rest[0]], rest[1:]
+        if _asks_for_json(command, rest):
+            console.answer_in_json()
+        raise usage_error(error, path) from None
+    except Abort:  # Ctrl-C or the end of the input at a question
+        console.say("rankup: aborted")
+        code = 1
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+class _Help:
+    """Draws the help of a click command; rich is imported only then."""
+
+    def __init__(self, command: Any) -> None:
+        self._command = command
+
+    def __call__(self, context: Any) -> str:
+        from rankup.cli.output.help import help_page
+
+        return help_page(self._command, context)
+
+
+def _asks_for_json(command: Any, args: Sequence[str]) -> bool:
+    """Whether ``--json`` is among the command's own options, although another of its words is wrong."""
+    lenient = {"resilient_parsing": True, "ignore_unknown_options": True, "allow_extra_args": True}
+    try:
+        with command.make_context("rankup", list(args), **lenient) as context:
+            return bool(context.params.get("as_json"))
+    except Exception:  # what is wrong is told anyway, as text then
+        return False

@@ -1,16 +1,23 @@
-"""How rankup speaks: errors drawn in one place, colours only where a terminal shows them."""
+"""Printing: errors in one form, colours only on a terminal."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import shutil
 import sys
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from rankup.errors import RankupError
+from rankup.findings.error import FindingsError
+from rankup.findings.finding import Finding, Severity
+from rankup.findings.text import text_lines
 
 _STYLES = {"red": "31;1", "green": "32", "yellow": "33", "cyan": "36", "bold": "1", "dim": "2"}
+_SEVERITY_STYLES = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
+_WIDEST = 120  # columns: longer lines are hard to read
 
 
 def colours(stream: TextIO) -> bool:
@@ -28,7 +35,7 @@ def debugging() -> bool:
 
 
 def answer_in_json(chosen: bool = True) -> None:
-    """A command that was given --json says so here: stdout is then for a program, errors included."""
+    """Called by a command with --json: stdout is then for a program, errors included."""
     global _json
     _json = chosen
 
@@ -38,7 +45,7 @@ _json = False
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
-    """A line of rankup's own, to stderr, at once; nothing where nobody reads any more."""
+    """Print a line of rankup's own to stderr at once; does nothing if the reader has closed it."""
     stream = stream or sys.stderr
     try:
         print(text, file=stream, flush=True)
@@ -47,7 +54,7 @@ def say(text: str, stream: TextIO | None = None) -> None:
 
 
 def let_go(stream: TextIO) -> None:
-    """Nobody reads ``stream`` any more (``| head``): what is still written to it goes nowhere."""
+    """Discard what is still written to ``stream``: its reader has closed it (``| head``)."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -59,9 +66,47 @@ def print_json(value: Any) -> None:
 
 
 def draw_error(error: RankupError) -> None:
-    """message [code], where, hint: to stderr, and never a traceback; as JSON on stdout where that was asked for."""
+    """Print message [code], where and hint to stderr, without a traceback; with --json as JSON on stdout."""
     if _json:
         print_json(error.as_dict())
         return
-    first, *rest = error.lines()
+    if isinstance(error, FindingsError):
+        draw_findings(error.findings)
+        if len(error.findings) > 1 or error.conclusion:
+            say(f"rankup: {error.summary()}")
+        return
+    first, *rest = (_wrapped(line) for line in error.lines())
     say("\n".join([paint("error: ", "red", sys.stderr) + first, *rest]))
+
+
+def _wrapped(line: str) -> str:
+    """``line`` broken at words to the width of the terminal, with what follows ``  hint:  `` indented below it."""
+    if not sys.stderr.isatty():
+        return line
+    import textwrap  # imported only here: `rankup --help` does not need it
+
+    width = shutil.get_terminal_size().columns
+    label = "" if not line.startswith("  ") else line[: line.index(":") + 1].ljust(9)
+    return textwrap.fill(
+        line.removeprefix(label),
+        width if label else width - len("error: "),
+        initial_indent=label,
+        subsequent_indent=" " * len(label or "error: "),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def draw_findings(findings: Sequence[Finding]) -> None:
+    """To stderr, as they come: the engine has put them in order."""
+    # A terminal gets lines of its width; a file or a pipe whole ones, which grep finds.
+    width = min(shutil.get_terminal_size().columns, _WIDEST) if sys.stderr.isatty() else None
+    for line in text_lines(findings, width):
+        say(_coloured_severity(line))
+
+
+def _coloured_severity(line: str) -> str:
+    for severity, style in _SEVERITY_STYLES.items():
+        if line.startswith(head := f"{severity.value}: "):
+            return paint(head, style, sys.stderr) + line.removeprefix(head)
+    return line

@@ -1,4 +1,4 @@
-"""What ``rankup env create`` does once it is decided: here or in a job, shown as it goes."""
+"""Builds the environment of ``rankup env create``, here or in a job, and shows the output."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rankup.core import shell
 from rankup.errors import RankupError
 from rankup.script.python_environment import FACTS, Environment, render
 
-# The site's name and the job's flags; None where no job is needed.
+# The site's name and the job's flags; None if the environment is built here.
 Job = tuple[str, Mapping[str, Any]] | None
 
 
 def show_plan(environment: Environment, job: Job, as_json: bool) -> None:
-    """Print the script, and the command that would submit it."""
+    """Print the script and, if it needs a job, the command that would submit it."""
     script, commands = render(environment), []
     if job is not None:
         commands = [shell.quote(c) for c in plan(as_job(environment, *job, os.environ, Path.cwd()))[1]]
@@ -35,13 +35,13 @@ def show_plan(environment: Environment, job: Job, as_json: bool) -> None:
 
 
 def build(environment: Environment, job: Job, arch: str, as_json: bool) -> dict[str, Any]:
-    """Build it, and say what is there now. Raises ``RankupError`` where nothing is."""
+    """Build the environment and return its facts. Raises ``RankupError`` if the build fails."""
     path = environment.path(arch)
     if (path / FACTS).exists():
         raise RankupError(
             "environment-exists",
-            f"there is an environment {str(path)!r} already",
-            hint="use it, or remove it, or choose another --name or --path",
+            f"the environment {str(path)!r} exists already",
+            hint="use it, remove it, or choose another --name or --path",
         )
     if job is None:
         code, where = build_here(environment, sys.stderr if as_json else sys.stdout), "here"
@@ -52,16 +52,16 @@ def build(environment: Environment, job: Job, arch: str, as_json: bool) -> dict[
         where = f"job {submitted.ids()[0]}, {submitted.run.path}"
         print(f"{where} builds {path}", file=sys.stderr)
         code, standing = follow_to_end(submitted, JobLog(submitted), to_stderr=as_json)
-        if standing is None:  # a Ctrl-C: the job goes on, which has been said
+        if standing is None:  # Ctrl-C: the job continues, which follow_to_end has printed
             raise SystemExit(code)
     if code > 128:
         raise SystemExit(code)
     if code != 0:
         raise RankupError(
             "environment-failed",
-            f"{path} was not built, and nothing of it is left",
+            f"the environment {path} was not built; its partial files are removed",
             context=where,
-            hint="what went wrong stands above",
+            hint="see the output above for the cause",
             exit_code=1,
         )
     return read_facts(path)

@@ -1,33 +1,22 @@
-"""Findings as text: to stderr, most severe first, each with its why and its fix."""
+"""The option ``--ignore`` of the commands that check a job before they submit or print it."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from typing import Annotated
 
-from rankup.cli.console import paint
-from rankup.errors import RankupError
-from rankup.findings.finding import Finding, Severity
+import typer
 
-_COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
+from rankup.core.registry import target_of
+from rankup.resolve.advice import ADVICE
 
-
-def draw_findings(findings: Sequence[Finding]) -> None:
-    for finding in sorted(findings, key=lambda f: list(Severity).index(f.severity)):
-        head = paint(f"{finding.severity.value}: ", _COLOURS[finding.severity], sys.stderr)
-        print(f"{head}{finding.message} [{finding.code}]", file=sys.stderr)
-        for label, text in (("where:", finding.place), ("why:", finding.why), ("fix:", finding.fix)):
-            if text:
-                print(f"  {label:<7}{text}", file=sys.stderr)
+IgnoreOption = Annotated[
+    list[str] | None,
+    typer.Option("--ignore", metavar="CODE", help="leave out findings with this code; may be repeated"),
+]
 
 
-def refuse_errors(findings: Sequence[Finding]) -> None:
-    """Raises ``RankupError``, with exit code 1, where one of them is an error."""
-    wrong = [finding.message for finding in findings if finding.severity is Severity.ERROR]
-    if wrong:
-        raise RankupError(
-            "bad-job",
-            f"the job was not submitted: {'; '.join(wrong)}",
-            hint="mend it, or submit it all the same with --force",
-            exit_code=1,
-        )
+def ignored_codes(codes: list[str] | None) -> tuple[str, ...]:
+    """The codes of ``--ignore``. Raises ``RankupError`` for one that no finding about a job has."""
+    for code in codes or ():
+        target_of("finding", code, dict.fromkeys(ADVICE, ""))
+    return tuple(codes or ())

@@ -11,7 +11,7 @@ from rankup.schedulers.base import scheduler_named
 
 
 def become_a_shell(resolved: Resolved) -> NoReturn:
-    """No run directory, no script: what is typed in that shell is the job."""
+    """Replace this process by the scheduler's client. There is no run directory and no script."""
     scheduler = scheduler_named(resolved.site.scheduler)
     command = scheduler.interactive_command(resolved.spec, resolved.site)
     try:
@@ -19,6 +19,6 @@ def become_a_shell(resolved: Resolved) -> NoReturn:
     except OSError as error:
         raise RankupError(
             "scheduler-missing",
-            f"{command[0]} cannot be started: {error.strerror}",
-            hint="it belongs to the scheduler: log in to a login node of the cluster",
+            f"cannot start {command[0]}: {error.strerror}",
+            hint=f"{command[0]} is a command of the scheduler: run this on a login node of the cluster",
         ) from error

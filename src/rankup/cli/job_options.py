@@ -38,7 +38,7 @@ RESUME_WITH = parameter(
     str | None,
     typer.Option(
         metavar="new|old",
-        help="where settings differ from the snapshot's: the script's, or the saved ones",
+        help="if settings changed since the snapshot: use the script's (new) or the saved ones (old)",
         rich_help_panel=TIME_LIMIT,
     ),
 )

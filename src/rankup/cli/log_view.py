@@ -1,4 +1,4 @@
-"""The view that prints: each line whole, with the rank it came from."""
+"""Prints the lines of ranks: each line whole, with the rank that it came from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COLOURS = ("cyan", "green", "yellow", "dim")
 
 
 class LineView:
-    """Ranks' stdout to ours, their stderr to ours; ``to_stderr`` leaves stdout to whoever prints a result there."""
+    """Prints the ranks' stdout to stdout and their stderr to stderr; with ``to_stderr`` all of it to stderr."""
 
     def __init__(self, *, to_stderr: bool = False) -> None:
         self._to_stderr = to_stderr
@@ -24,7 +24,7 @@ class LineView:
             target.write(text + "\n")
             target.flush()
         except BrokenPipeError:
-            let_go(target)  # the run goes on, and its logs have everything
+            let_go(target)  # the run continues, and its logs have every line
 
     def tick(self, run: RunDir) -> None:
         pass

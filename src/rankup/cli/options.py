@@ -1,4 +1,4 @@
-"""Options that several commands have, said once."""
+"""Options that several commands have, declared once."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ def _speak(chosen: bool) -> bool:
     return chosen
 
 
-JsonOption = Annotated[bool, typer.Option("--json", help="answer in JSON on stdout", callback=_speak)]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="print the result as JSON on stdout", callback=_speak)
+]
 
 
 def resume_variables(choice: str | None) -> dict[str, str]:
-    """The environment that tells the ranks of ``--resume-with``; empty where it was not given."""
+    """The environment that tells the ranks of ``--resume-with``; empty without the option."""
     check_choice(choice, "--resume-with")
     return {} if choice is None else {VARIABLE: choice}

@@ -18,14 +18,14 @@ from rankup.core.units import duration, rate
 
 
 class PlainView(LineView):
-    """Rank 0 speaks for all: its lines need no prefix."""
+    """Lines of rank 0 have no prefix: it reports for all ranks."""
 
     def line(self, rank: int | None, stream: str, text: str) -> None:
         super().line(None if rank == 0 and stream == "out" else rank, stream, text)
 
 
 class BarView:
-    """Use as a context manager; the bar is gone at the end, and the epochs' lines stay."""
+    """A context manager. At the end the bar is removed; the lines of the epochs stay."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False)
@@ -54,7 +54,7 @@ class BarView:
         self._progress.console.print(said, markup=False, soft_wrap=True)
 
     def tick(self, run: RunDir) -> None:
-        """Read what is new in the records; whole lines only."""
+        """Read the new records; whole lines only."""
         path = run.records / "steps.jsonl"
         if self._file is None and path.exists():
             self._file = path.open(encoding="utf-8")

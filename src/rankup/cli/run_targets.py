@@ -1,4 +1,4 @@
-"""What commands about runs share: how one is named, shown and followed."""
+"""What the commands about runs share: how a run is named on the command line, printed and followed."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ from rankup.run.interrupts import Interrupts
 from rankup.snapshots.layout import MANIFEST, entries, trainings
 
 TargetArgument = Annotated[
-    str, typer.Argument(help="a run's directory, id or name, or a job's id; default: the latest run")
+    str,
+    typer.Argument(
+        metavar="[RUN]", help="directory, id or name of a run, or id of a job; default: the latest run"
+    ),
 ]
-RunsRootOption = Annotated[Path, typer.Option(metavar="DIR", help="where run directories are")]
+RunsRootOption = Annotated[Path, typer.Option(metavar="DIR", help="directory of the run directories")]
 RUNS_ROOT = Path("runs")
 
 
 def shown(path: Path) -> str:
-    """A path as it can be typed here: relative where it is below the current directory."""
+    """A path as it can be typed here: relative if it is below the current directory."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def place(path: Path, runs_root: Path) -> Path:
-    """``path`` itself if something was saved there, else the directory of the run that is called so."""
+    """``path`` itself if it has snapshots, else the directory of the run with that name or id."""
     if (path / "snapshots").is_dir() or (path / MANIFEST).exists() or any(map(entries, trainings(path))):
         return path
     with contextlib.suppress(RankupError):
@@ -60,7 +63,7 @@ def follow_to_end(
     if standing is not None:
         return standing.exit_code, standing
     path = shown(job.run.path)
-    _say(f"the job goes on; `rankup logs -f {path}` follows it again, `rankup cancel {path}` ends it")
+    _say(f"the job continues; `rankup logs -f {path}` follows it again, `rankup cancel {path}` cancels it")
     return 128 + (interrupts.first or 0), None
 
 

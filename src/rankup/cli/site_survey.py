@@ -1,4 +1,4 @@
-"""What this machine says of its cluster, for ``rankup sites new``: commands that only read, each asked once."""
+"""Reads facts about this cluster for ``rankup sites new``, by commands that change nothing, each run once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rankup.world.devices import find_gpus
 
 
 def survey(name: str, env: Mapping[str, str]) -> str:
-    """The text of a profile called ``name``. Raises ``RankupError`` where the scheduler does not answer."""
+    """The text of a profile called ``name``. Raises ``RankupError`` if the scheduler does not answer."""
     path = env.get("PATH", "")
 
     def seen(source: str) -> ClusterFacts:
@@ -52,7 +52,7 @@ def _ask(tokens: Sequence[str]) -> str:
             "no-answer",
             f"{tokens[0]} failed with exit code {done.code}",
             context=(done.err or done.out).strip().partition("\n")[0],
-            hint=f"it has to work here: {quote(tokens)}",
+            hint=f"this command must work here: {quote(tokens)}",
             exit_code=1,
         )
     return done.out

@@ -22,7 +22,7 @@ _HEAD = ("snapshot", "age", "size", "world", "strategy", "metrics", "")
 
 
 def row(path: Path, root: Path, *, aside: bool = False) -> dict[str, Any]:
-    """What a snapshot says of itself, for ``--json``; ``state`` is unverified, damaged or unreadable."""
+    """A snapshot's manifest for ``--json``; ``state`` is unverified, damaged or unreadable."""
     told: dict[str, Any] = {"snapshot": _below(path, root), "path": str(path)}
     try:
         manifest = read_manifest(path)
@@ -52,7 +52,7 @@ def _below(path: Path, root: Path) -> str:
 def listing(rows: Sequence[dict[str, Any]], root: Path) -> list[str]:
     """A table for people."""
     if not rows:
-        return [f"no snapshot in {root}"]
+        return [f"no snapshots in {root}"]
     cells = [_HEAD, *(_cells(each) for each in rows)]
     lines = aligned(cells)
     return [lines[0], *(_painted(line, each["state"]) for line, each in zip(lines[1:], rows, strict=True))]
@@ -77,7 +77,7 @@ def _painted(line: str, state: str) -> str:
 
 
 def verdict(entry: Entry, root: Path) -> dict[str, Any]:
-    """Whether a snapshot is good, for ``--json``; ``bytes`` and ``problem`` where they apply."""
+    """Whether a snapshot is good, for ``--json``; ``bytes`` if it is, ``problem`` if not."""
     told: dict[str, Any] = {"snapshot": _below(entry.path, root), "good": True, "bytes": None, "problem": ""}
     try:
         return {**told, "bytes": verify(entry.path).size}
@@ -91,7 +91,7 @@ def verdict_line(told: dict[str, Any]) -> str:
 
 
 def opened(path: Path) -> tuple[Entry, Manifest]:
-    """The snapshot that ``path`` means, verified. Raises RankupError where it is damaged."""
+    """The snapshot that ``path`` means, verified. Raises ``RankupError`` if it is damaged."""
     entry = find_entry(path)
     try:
         return entry, verify(entry.path)
@@ -100,15 +100,15 @@ def opened(path: Path) -> tuple[Entry, Manifest]:
             "damaged-snapshot",
             f"the snapshot is damaged: {damage}",
             context=str(entry.path),
-            hint="`rankup snapshots verify` says which of a run's are good",
+            hint="`rankup snapshots verify RUN` shows which snapshots are good",
             exit_code=1,
         ) from None
 
 
 def differences(found: Sequence[TensorDifference]) -> list[str]:
-    """A line for each, and first how many and the largest."""
+    """A summary, then a line for each difference."""
     if not found:
-        return ["no difference"]
+        return ["no differences"]
     numbers = [one.largest for one in found if one.largest is not None]
     first = f"{len(found)} differ, the first is {found[0].name}"
     if numbers:

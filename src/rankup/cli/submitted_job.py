@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ from rankup.spec.job_values import DURATIONS
 from rankup.spec.jobspec import JobSpec
 
 
-def resolved_from(context: typer.Context) -> Resolved:
-    """The job that the command line asks for, with nothing left to decide."""
+def resolved_from(context: typer.Context, *, ignore: Collection[str] = ()) -> Resolved:
+    """The job that the command line asks for, with nothing left to decide. ``ignore``: codes of advice."""
     command, file = command_or_file(context)
     flags, site = flags_from(context), context.params["site"]
     if context.params.get("interactive") and not command and file is None:
         command, flags = ("bash",), {"name": "interactive", **flags}
-    return resolve(flags, command=command, file=file, site=site, env=os.environ, folder=Path.cwd())
+    return resolve(
+        flags, command=command, file=file, site=site, env=os.environ, folder=Path.cwd(), ignore=ignore
+    )
 
 
 def explain(resolved: Resolved) -> str:

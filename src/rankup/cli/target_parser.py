@@ -11,6 +11,7 @@ import typer
 from rankup.cli.shared_options import given
 from rankup.cli.training_options import training_from
 from rankup.cli.workload_job import training_of, workload_job
+from rankup.core.registry import load
 from rankup.errors import RankupError
 from rankup.resolve.here import resolve_here
 from rankup.resolve.job_toml import read_job_file
@@ -62,7 +63,9 @@ def training_asked(workload: str, options: Mapping[str, Any]) -> tuple[TrainOpti
 
 def options_from_words(workload: str, words: Sequence[str]) -> dict[str, Any]:
     """Fields of ``TrainOptions`` that ``words`` ask for, as ``rankup train WORKLOAD WORDS`` reads them."""
-    from rankup.cli.commands.train import app
+    app = cast(
+        typer.Typer, load("rankup.cli.commands.train:app")
+    )  # by name: that command reads targets as well
 
     # A word that it does not know is a usage error of `rankup train`, and is drawn as such.
     context = cast(

@@ -1,7 +1,7 @@
 """The options that say what is trained and how, made from the fields of ``TrainOptions``, for ``rankup train`` and
 ``rankup scale``.
 
-A command takes them by the decorator ``training_options``; ``training_from(context)`` is what was asked for, by the
+A command takes them by the decorator ``training_options``; ``training_from(context)`` returns the given ones, by the
 fields of ``TrainOptions``.
 """
 
@@ -17,48 +17,48 @@ import typer
 from rankup.cli.job_options import some_job_options
 from rankup.cli.shared_options import given, parameter, taking
 from rankup.errors import RankupError
+from rankup.strategies import STRATEGIES
 from rankup.train.options import TrainOptions
 from rankup.workloads import WORKLOADS
 
-_MODEL, _DATA, _OPTIMIZER, _SPEED, _PROCESSES = (
-    "What is trained",
-    "Data",
-    "Optimizer",
-    "Precision and speed",
-    "Strategy",
-)
+# The headings of the options in help.
+_DATA, _OPTIMIZER, _SCALING, _KERNELS = "Data", "Optimizer", "Processes and strategy", "Precision and kernels"
 # Field of ``TrainOptions`` → (group, help, metavar).
 _OPTIONS: dict[str, tuple[str, str, str]] = {
-    "data": (_DATA, "digits, fashion-mnist, mnist, cifar100, synthetic, or a directory", ""),
-    "epochs": (_DATA, "passes over the training data", ""),
-    "global_batch": (_DATA, "samples per step over all processes", ""),
-    "test_batch": (_DATA, "the same, in evaluations", ""),
+    "data": (_DATA, "digits, fashion-mnist, mnist, cifar100, synthetic, or a directory", "DATA|DIR"),
+    "epochs": (_DATA, "number of epochs", "N"),
+    "global_batch": (_DATA, "samples per step over all processes", "N"),
+    "test_batch": (_DATA, "samples per batch of an evaluation, over all processes", "N"),
     "lr": (_OPTIMIZER, "learning rate", ""),
-    "optimizer": (_OPTIMIZER, "adam, adadelta or sgd", ""),
-    "momentum": (_OPTIMIZER, "of sgd", ""),
-    "weight_decay": (_OPTIMIZER, "as in the optimizer of torch", ""),
-    "nesterov": (_OPTIMIZER, "for sgd", ""),
-    "gamma": (_OPTIMIZER, "factor on the learning rate after each epoch", ""),
-    "seed": (_DATA, "of the weights, the order of the samples and augmentation", ""),
-    "device": (_SPEED, "auto, cpu or cuda", ""),
-    "precision": (_SPEED, "fp32, tf32, bf16, fp16 or fp64", ""),
-    "strategy": (_PROCESSES, "auto, none, ddp, fsdp, tp, pp; experimental: dp, deepspeed", ""),
+    "optimizer": (_OPTIMIZER, "the optimizer", "adam|adadelta|sgd"),
+    "momentum": (_OPTIMIZER, "momentum of sgd", "M"),
+    "weight_decay": (_OPTIMIZER, "weight decay", "W"),
+    "nesterov": (_OPTIMIZER, "Nesterov momentum, for sgd", ""),
+    "gamma": (_OPTIMIZER, "multiply the learning rate by this after each epoch", "G"),
+    "seed": (_DATA, "seed of weights, sample order and random numbers", "S"),
+    "device": (_SCALING, "where to train", "auto|cpu|cuda"),
+    "precision": (_KERNELS, "number format of the computation", "fp32|tf32|bf16|fp16|fp64"),
+    "strategy": (
+        _SCALING,
+        "how processes share the work (dp and deepspeed: experimental)",
+        "|".join(("auto", *STRATEGIES)),
+    ),
     "accumulate": (_OPTIMIZER, "micro-batches per step", "N"),
-    "clip": (_OPTIMIZER, "largest norm of the gradient", "NORM"),
-    "lr_rule": (_OPTIMIZER, "none, linear or sqrt: scale --lr with the global batch", ""),
-    "base_batch": (_OPTIMIZER, "global batch that --lr was chosen for; with --lr-rule", "N"),
-    "warmup": (_OPTIMIZER, "the learning rate rises over so many", "STEPS"),
-    "fused": (_SPEED, "optimizer kernels over all parameters", ""),
-    "deterministic": (_SPEED, "kernels that give the same bits in every run", ""),
-    "compile": (_SPEED, "torch.compile", ""),
-    "channels_last": (_SPEED, "memory format of convolutions", ""),
-    "sync_batchnorm": (_PROCESSES, "over all processes; GPUs only", ""),
-    "static_graph": (_PROCESSES, "ddp: every step uses the same parameters", ""),
-    "exact": (_PROCESSES, "same-world, or any-world: the same bits on any number of processes", ""),
-    "virtual_shards": (_PROCESSES, "any-world: parts of a global batch; as many processes at most", "N"),
-    "shard_size": (_PROCESSES, "fsdp: processes that share one copy; 0: all of them", "N"),
-    "microbatches": (_PROCESSES, "pp: per batch, at most; 0: two per stage", "N"),
-    "settings": (_MODEL, "for the workload; may be repeated", "KEY=VALUE"),
+    "clip": (_OPTIMIZER, "clip the norm of the gradient at NORM", "NORM"),
+    "lr_rule": (_OPTIMIZER, "scale --lr with the global batch", "none|linear|sqrt"),
+    "base_batch": (_OPTIMIZER, "with --lr-rule: the global batch that --lr was chosen for", "N"),
+    "warmup": (_OPTIMIZER, "raise the learning rate over the first steps", "STEPS"),
+    "fused": (_KERNELS, "fused optimizer kernels", ""),
+    "deterministic": (_KERNELS, "only kernels that give the same bits in every run", ""),
+    "compile": (_KERNELS, "use torch.compile", ""),
+    "channels_last": (_KERNELS, "channels-last memory format for convolutions", ""),
+    "sync_batchnorm": (_SCALING, "BatchNorm over all processes; GPUs only", ""),
+    "static_graph": (_SCALING, "ddp: every step uses the same parameters", ""),
+    "exact": (_SCALING, "any-world gives the same bits on any number of processes", "same-world|any-world"),
+    "virtual_shards": (_SCALING, "any-world: parts of a global batch; at most N processes", "N"),
+    "shard_size": (_SCALING, "fsdp: processes that share one copy; 0: all", "N"),
+    "microbatches": (_SCALING, "pp: micro-batches per batch, at most; 0: two per stage", "N"),
+    "settings": (_DATA, "an option of the workload; may be repeated", "KEY=VALUE"),
 }
 _NAMES = {"settings": ("--set",), "fused": ("--fused/--no-fused",)}
 
@@ -85,7 +85,7 @@ _FIELDS = {field.name for field in fields(TrainOptions)} - {"workload", "name"}
 
 
 def training_from(context: typer.Context) -> dict[str, Any]:
-    """The fields of ``TrainOptions`` that a flag was given for: a workload may have defaults for the others."""
+    """The fields of ``TrainOptions`` given as flags: a workload may have its own defaults for the others."""
     asked = {
         name: value for name, value in context.params.items() if name in _FIELDS and given(context, name)
     }
@@ -102,6 +102,8 @@ def _settings(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.isidentifier():
-            raise RankupError("bad-setting", f"--set {pair} cannot be", hint="--set KEY=VALUE")
+            raise RankupError(
+                "bad-setting", f"invalid --set {pair!r}", hint="use --set KEY=VALUE, e.g. --set dropout=off"
+            )
         settings[key] = value
     return settings

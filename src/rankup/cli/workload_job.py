@@ -11,6 +11,7 @@ from rankup.core.registry import target_of
 from rankup.errors import RankupError
 from rankup.resolve.here import resolve_here
 from rankup.resolve.resolved import Resolved
+from rankup.strategies import STRATEGIES
 from rankup.train.options import TrainOptions
 from rankup.workloads import WORKLOADS
 
@@ -37,13 +38,14 @@ def training_of(workload: str, options: Mapping[str, Any]) -> TrainOptions:
 def workload_job(training: TrainOptions, flags: Mapping[str, Any], file: Path | None = None) -> Resolved:
     """The job that runs ``training``; ``flags`` by the keys of ``JobSpec``, over those of ``file``, a job.toml."""
     nproc = flags.get("nproc_per_node")
-    if nproc is None and training.strategy in ("none", "dp"):
-        nproc = 1  # whatever the number of GPUs: they are for one process
+    row = STRATEGIES.get(training.strategy)  # none of "auto"
+    if nproc is None and row is not None and row.one_process:
+        nproc = 1  # the strategy uses all GPUs from one process, or one GPU
     if nproc is not None and "global_batch" in training.given and training.global_batch < nproc:
         raise RankupError(
             "global-batch-too-small",
-            f"a global batch of {training.global_batch} leaves nothing for some of {nproc} processes",
-            hint=f"--global-batch is the batch of all processes together: at least {nproc}",
+            f"--global-batch must be at least the number of processes, {nproc}; got {training.global_batch}",
+            hint="the global batch is shared out over all processes",
         )
     asked = dict(flags) if nproc is None else {**flags, "nproc_per_node": nproc}
     if file is None:

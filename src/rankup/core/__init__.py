@@ -1,1 +1,19 @@
-"""Floor 0: the standard library only. Nothing here knows of torch, schedulers or the command line."""
+"""What every other package uses. The standard library only: nothing here knows torch or schedulers.
+
+| module | what |
+|---|---|
+| ``registry`` | names to things, imported on demand |
+| ``units`` | durations, sizes and counts: parsed, and printed for people and schedulers |
+| ``hostlist`` | SLURM's short notation for host names: ``rack[1-2]n[3-4]`` |
+| ``nearest`` | the nearest name that is known, for "did you mean" |
+| ``columns`` | tables of plain text |
+| ``arrays`` | the indices of a job array; lists of numbers |
+| ``share`` | n things divided evenly among m |
+| ``shell`` | the only place that starts processes |
+| ``files`` | atomic writes, and file locks |
+| ``toml_file`` | TOML files: read with errors that name the line, and written |
+| ``rundir`` | the run directory ``runs/<name>/<id>/``: what lies where |
+| ``records`` | records: one JSON object per line |
+| ``tail`` | follows a file that another process appends to |
+| ``resume_with`` | the values of ``--resume-with`` |
+"""

@@ -9,16 +9,16 @@ _SPAN = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
 
 
 def parse_array(array: str) -> list[range]:
-    """``"0-6:2,9%4"`` → ``[range(0, 7, 2), range(9, 10)]``; [] for "". Raises ``ValueError`` for what is no array."""
+    """``"0-6:2,9%4"`` → ``[range(0, 7, 2), range(9, 10)]``; [] for "". Raises ``ValueError`` for anything else."""
     if not array:
         return []
     spans, percent, most = array.partition("%")
     matches = [_SPAN.fullmatch(span) for span in spans.split(",")]
     if None in matches or (percent and not (most.isascii() and most.isdecimal())):
-        raise ValueError(f"{array!r} is no array: 0-9, 1,3,7 or 0-99%4")
+        raise ValueError(f"{array!r} is not a list of indices: use 0-9, 1,3,7 or 0-99%4")
     found = [(int(m[1]), int(m[2] or m[1]), int(m[3] or 1)) for m in matches if m is not None]
     if any(last < first or step == 0 for first, last, step in found):
-        raise ValueError(f"{array!r} is no array: from low to high, and by steps of 1 or more")
+        raise ValueError(f"{array!r} is not a list of indices: from low to high, in steps of at least 1")
     return [range(first, last + 1, step) for first, last, step in found]
 
 

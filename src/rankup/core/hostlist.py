@@ -51,7 +51,7 @@ def expand_counts(text: str) -> list[int]:
         if not _is_number(count) or not _is_number(times) or len(counts) + int(times) > MAX_HOSTS:
             raise RankupError(
                 "bad-counts",
-                f"{item.strip()!r} is no count per node",
+                f"{item.strip()!r} is not a count per node",
                 context=f"in {_shorten(text)!r}",
                 hint="SLURM writes counts as 2(x3),1: two on each of three nodes, then one",
             )
@@ -142,7 +142,7 @@ def _split(host: str) -> tuple[str, str, str]:
     """(text before, the last number in the name or nothing, text after)."""
     if not host or not all(_in_host_name(char) and char not in "[]," for char in host):
         raise RankupError(
-            "bad-host-name", f"{_shorten(host)!r} is no host name", hint="no blanks, commas or brackets"
+            "bad-host-name", f"{_shorten(host)!r} is not a host name", hint="no blanks, commas or brackets"
         )
     end = len(host)
     while end and host[end - 1] not in _DIGITS:

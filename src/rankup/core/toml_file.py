@@ -30,9 +30,9 @@ def read_toml(path: Path, kind: str) -> dict[str, Any]:
     except ValueError as error:  # TOML's own, and UTF-8's
         raise RankupError(
             "bad-toml",
-            f"the {kind} {str(path)!r} is no TOML: {error}",
+            f"the {kind} {str(path)!r} is not valid TOML: {error}",
             context=str(path.absolute()),
-            hint='text stands in quotes: queue = "gpu"',
+            hint='put text in quotes: queue = "gpu"',
         ) from error
     return tables
 

@@ -43,9 +43,9 @@ def parse_duration(text: str) -> int:
         hours = int(clock["days"] or 0) * 24 + int(clock["h"])
         seconds = hours * 3600 + int(clock["m"]) * 60 + int(clock["s"] or 0)
     else:
-        raise ValueError(f"{text!r} is no duration: write 90m, 24h, 1d12h or HH:MM:SS")
+        raise ValueError(f"{text!r} is not a duration: use 90m, 24h, 1d12h or HH:MM:SS")
     if seconds == 0:
-        raise ValueError(f"{text!r} is no time at all")
+        raise ValueError(f"{text!r} must be longer than zero")
     return seconds
 
 
@@ -63,7 +63,7 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     mib = int(match[1]) * _SIZE_MIB[match[2].upper()] if match else 0
     if mib < 1:
-        raise ValueError(f"{text!r} is no size: write 32G or 500M")
+        raise ValueError(f"{text!r} is not a size: use 32G or 500M")
     return int(mib)
 
 

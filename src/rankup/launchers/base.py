@@ -76,16 +76,20 @@ ScriptLauncher = Callable[[Start], list[str]]
 LABELLED = '> >(exec sed --unbuffered "s/^/[rank $RANK] /") 2>&1'
 
 
-def rank_shell(start: Start, variables: Mapping[str, str], *, unset: str = "", output: str = "") -> str:
+def rank_shell(start: Start, variables: Mapping[str, str], *, unset: str = "", output: str = "") -> list[str]:
     """Shell code that gives a rank PyTorch's names for what its launcher calls otherwise, and becomes its command.
 
     The single quotes matter: outside of the rank's own shell the launcher's variables are not the rank's.
     """
     exports = " ".join(f"{name}={value}" for name, value in variables.items())
-    forget = f"\n  unset {unset}" if unset else ""
-    script = f'\n  export {exports}{forget}\n  exec sh "$RUN/rank.sh" "$@" {output}'.rstrip()
-    words = whole_command(start)
-    return f"bash -c {code(script)} rank \\\n  {' '.join(words)}"
+    forget = f"\n      unset {unset}" if unset else ""
+    script = f'\n      export {exports}{forget}\n      exec sh "$RUN/rank.sh" "$@" {output}'.rstrip()
+    return [f"bash -c {code(script)} rank \\", f"  {' '.join(whole_command(start))}"]
+
+
+def in_background(launcher: str, ranks: list[str]) -> list[str]:
+    """``launcher`` with its options starts ``ranks``; ``workers`` is its process."""
+    return [f"{launcher} \\", *(f"  {line}" for line in ranks[:-1]), f"  {ranks[-1]} &", "workers=$!"]
 
 
 def whole_command(start: Start) -> list[str]:

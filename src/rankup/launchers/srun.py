@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankup.launchers.base import Start, rank_shell
+from rankup.launchers.base import Start, in_background, rank_shell
 
 
 def lines(start: Start) -> list[str]:
@@ -30,4 +30,4 @@ def lines(start: Start) -> list[str]:
         "LOCAL_WORLD_SIZE": str(start.nproc),
         "NODE_RANK": "$SLURM_NODEID",
     }
-    return [f"srun {' '.join(options)} \\\n  {rank_shell(start, variables)} &", "workers=$!"]
+    return in_background(f"srun {' '.join(options)}", rank_shell(start, variables))

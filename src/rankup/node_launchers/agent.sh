@@ -1,6 +1,6 @@
-# In a session of its own torchrun hears TERM once, from this script: PBS sends it to all of a task's session, and at a
-# second one torchrun leaves its ranks before they have saved. Should PBS KILL this script, somebody else ends the ranks,
-# which no end of a session reaches either: torchrun gives each of them one of its own.
+# Starts the agent of this node. In a session of its own torchrun gets TERM once, from this script: PBS sends it to all of
+# a task's session, and after a second one torchrun leaves its ranks before they have saved. If PBS KILLs this script, a
+# guard ends the ranks: each has a session of its own, which ends with no other.
 # shellcheck disable=SC2317,SC2329 # it is called on the nodes, where there are several
 start_agent() {
   env -u RANKUP_MARK setsid bash -c "$(declare -f marked)
@@ -10,7 +10,7 @@ start_agent() {
     kill -KILL \$(marked)" </dev/null >/dev/null 2>&1 &
   setsid bash -c "$(declare -f agent); agent" 2> >(quiet) &
 }
-# What torchrun says on stderr, but for its traceback of having been told to end. It ends when torchrun has.
+# Copies what torchrun prints on stderr, without the traceback that it prints when it is told to end.
 # shellcheck disable=SC2317,SC2329 # it is called on the nodes, where there are several
 quiet() {
   trap '' TERM INT HUP

@@ -1,12 +1,12 @@
-# On its node: waits for the agent PID, tells it once to end, and sees to it that no process of it is left. A line in a
-# file says every 10 s that the node lives.
+# On its node: waits for the agent PID, tells it once to end, and makes sure that no process of it is left. A line in a
+# file says every 10 s that the node is alive.
 # shellcheck disable=SC2317,SC2329 # it is called on the nodes
 watch_over() { # PID
   local told='' passed='' grace=35 beat=-10 word code
   trap 'told=${told:-$SECONDS}' TERM INT HUP
   while kill -0 "$1" 2>/dev/null; do
     [ "$((SECONDS - beat))" -lt 10 ] || { beat=$SECONDS && echo "$beat" >"$RUN/agent-$NODE_RANK.alive"; }
-    word=$(cat "$RUN/agents.end") # opened anew each time, since NFS then shows what is new
+    word=$(cat "$RUN/agents.end") # opened again each time: NFS then shows what is new
     [ -z "$word" ] || grace=$word told=${told:-$SECONDS}
     [ -z "$told" ] || [ -n "$passed" ] || kill -TERM "$1" 2>/dev/null
     passed=$told
@@ -18,18 +18,24 @@ watch_over() { # PID
   while wait "$1"; code=$?; kill -0 "$1" 2>/dev/null; do :; done
   return "$code"
 }
-# What starts the agents brings neither this script's exports nor its folder to the nodes: a script per node does.
-: >"$RUN/agents.end"
-for i in "${!HOSTS[@]}"; do
-  rm -f "$RUN/agent-$i.code" "$RUN/agent-$i.alive" "$RUN/logs/node-$i.log"
-  (
-    umask 077 # secrets are among the exports
-    {
-      export -p | grep -Ev "^declare -[a-z]+ ($OWN)="
-      declare -f marked agent quiet start_agent watch_over
-      printf 'RANKUP_MARK+=%d/\ncd %q || exit 1\nexport NODE_RANK=%d\n' "$i" "$PWD" "$i"
-      printf 'start_agent >>%q 2>&1\n' "$RUN/logs/node-$i.log"
-      printf 'watch_over "$!"\ncode=$?\necho "$code" >%q\nexit "$code"\n' "$RUN/agent-$i.code"
-    } >"$RUN/agent-$i.sh"
-  )
-done
+# A script per node brings this script's exports and its folder to the nodes. What an agent prints
+# goes to a file, or to whatever starts the script.
+write_agent_scripts() { # to-logs|to-stdout
+  local i
+  : >"$RUN/agents.end"
+  printf '%s\n' "${HOSTS[@]}" >"$RUN/hosts"
+  for i in "${!HOSTS[@]}"; do
+    rm -f "$RUN/agent-$i.code" "$RUN/agent-$i.alive" "$RUN/logs/node-$i.log"
+    (
+      umask 077 # secrets are among the exports
+      {
+        export -p | grep -Ev "^declare -[a-z]+ ($(own_names))="
+        declare -f marked agent quiet start_agent watch_over
+        printf 'RANKUP_MARK+=%d/\ncd %q || exit 1\nexport NODE_RANK=%d\n' "$i" "$PWD" "$i"
+        printf start_agent
+        [ "$1" != to-logs ] || printf ' >>%q 2>&1' "$RUN/logs/node-$i.log"
+        printf '\nwatch_over "$!"\ncode=$?\necho "$code" >%q\nexit "$code"\n' "$RUN/agent-$i.code"
+      } >"$RUN/agent-$i.sh"
+    )
+  done
+}

@@ -1,8 +1,8 @@
-"""What a fan-out is asked to start."""
+"""What a node launcher is asked to start."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -20,6 +20,36 @@ OWN = (
     *("GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"),
     *("HOSTNAME", "TMPDIR", "PWD", "OLDPWD", "SHLVL"),
 )
+
+
+@dataclass(frozen=True)
+class Agents:
+    """One agent on each of ``nodes``, started by a job's script.
+
+    ``agent`` are lines of bash in which NODE_RANK is the node's; ``cpus`` are a node's, where known. ``given`` are the
+    variables that the user has set for all nodes.
+    """
+
+    agent: tuple[str, ...]
+    nodes: int = 1
+    cpus: int | None = None
+    given: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class AgentsScript:
+    """Bash that starts the agents in the background, and sets ``workers`` to the process that ends with them.
+
+    ``start`` are the commands, ``own`` the functions that this job alone has, ``fixed`` those that every job has that
+    is started in the same way.
+    """
+
+    start: tuple[str, ...]
+    own: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+
+
+NodeLauncher = Callable[[Agents], AgentsScript]
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-# What the agents have printed since the last look. PBS takes what a task prints for its own output, which is seen when
-# the job has ended: so each agent writes to a file. It is opened anew each time, since NFS then shows what is new.
+# Prints what the agents have printed since the last time. PBS puts what a task prints into the job's own output, which
+# is seen after the job has ended: so each agent writes to a file. Opening it again makes NFS show what is new.
 show() {
   local node size
   for node in "${!HOSTS[@]}"; do
@@ -9,8 +9,8 @@ show() {
     shown[node]=$size
   done
 }
-# Agents are told to end by a file, which says how many seconds their ranks may take to save. TERM to pbsdsh would reach
-# them too, but it does not wait for them; pbs_tmrsh does not even pass it on.
+# Tells all agents to end, by a file: it says how many seconds their ranks may take to save. (pbsdsh passes a TERM on to
+# them, but does not wait for them; pbs_tmrsh does not even pass it on.)
 end_agents() {
   local now left
   code=1
@@ -21,8 +21,8 @@ end_agents() {
   grace=$((now >= END || left > 35 ? 35 : left > 1 ? left : 1))
   echo "$grace" >"$RUN/agents.end"
 }
-# A node that has not said for a minute that it lives, and that the scheduler has lost as well; while agents end, the
-# scheduler's word is enough.
+# Whether a node has not said for a minute that it is alive, and the scheduler has lost it as well; while agents end, the
+# scheduler's answer is enough.
 is_silent() { # NODE
   local word
   word=$(cat "$RUN/agent-$1.alive" 2>/dev/null)
@@ -31,9 +31,9 @@ is_silent() { # NODE
   [ -n "$ending" ] || [ "$((SECONDS - heard[$1]))" -ge 60 ] || return 1
   is_lost "${HOSTS[$1]}"
 }
-# All agents at once; the first one that fails, or is gone without a word, ends the others. Their codes come through
-# files, which NFS may show a minute late; pbsdsh ends with 0 whatever its task did, but says so if that failed
-# or could not be started.
+# Starts all agents at once. The first one that fails, or ends without a code, ends the others. Codes come through files,
+# which NFS may show a minute late; pbsdsh ends with 0 whatever its task did, but prints that it failed or could not be
+# started.
 fan_out() {
   local pids=() shown=() late=() alive=() heard=() i said status code=0 ending='' grace
   trap end_agents TERM
@@ -57,7 +57,7 @@ fan_out() {
       if [ -z "$said" ] && ! grep -Eqs 'exit status [1-9]|on spawn' "$RUN/agent-$i.reach"; then
         wait "${pids[i]}"
         status=$?
-        # PBS ends it together with this script: then its agent is still at work.
+        # PBS ends it together with this script: then its agent is still running.
         if [ "$status" -eq 143 ] || grep -qs 'killing task' "$RUN/agent-$i.reach"; then end_agents; fi
         [ -z "$ending" ] || continue
         late[i]=$((late[i] + 1))
@@ -67,7 +67,7 @@ fan_out() {
       sed "s/^/node $i (${HOSTS[i]}): /" "$RUN/agent-$i.reach"
       [ "$said" = 0 ] || end_agents
     done
-    # Whoever has not ended by then is ended with the job, by the scheduler.
+    # The scheduler ends the other agents, with the job.
     [ -z "$ending" ] || [ "$((SECONDS - ending))" -lt "$((grace + 5))" ] || break
   done
   kill -TERM "${pids[@]}" 2>/dev/null

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rankup.core import shell
-from rankup.node_launchers.base import AgentLaunch
+from rankup.node_launchers.agents import all_at_once
+from rankup.node_launchers.base import AgentLaunch, Agents, AgentsScript
 
 
 def commands(plan: AgentLaunch) -> list[list[str]]:
@@ -21,3 +22,13 @@ def commands(plan: AgentLaunch) -> list[list[str]]:
             f'exec bash {shell.quote([str(plan.folder)])}/agent-"$OMPI_COMM_WORLD_RANK".sh',
         ]
     ]
+
+
+def start(agents: Agents) -> AgentsScript:
+    return all_at_once(
+        agents,
+        [
+            'mpiexec --hostfile "$RUN/hosts" -np "${#HOSTS[@]}" --map-by ppr:1:node --bind-to none -x RUN \\',
+            "  bash -c 'exec bash \"$RUN/agent-$OMPI_COMM_WORLD_RANK.sh\"' &",
+        ],
+    )

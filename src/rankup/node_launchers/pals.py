@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rankup.core import shell
-from rankup.node_launchers.base import AgentLaunch
+from rankup.node_launchers.agents import all_at_once
+from rankup.node_launchers.base import AgentLaunch, Agents, AgentsScript
 
 
 def commands(plan: AgentLaunch) -> list[list[str]]:
@@ -19,3 +20,13 @@ def commands(plan: AgentLaunch) -> list[list[str]]:
             f'exec bash {shell.quote([str(plan.folder)])}/agent-"$PALS_RANKID".sh',
         ]
     ]
+
+
+def start(agents: Agents) -> AgentsScript:
+    return all_at_once(
+        agents,
+        [
+            'mpiexec -n "${#HOSTS[@]}" --ppn 1 --hostfile "$RUN/hosts" --cpu-bind none --envall \\',
+            "  bash -c 'exec bash \"$RUN/agent-$PALS_RANKID.sh\"' &",
+        ],
+    )

@@ -6,7 +6,8 @@ brings the former along, and leaves the code in a file.
 
 from __future__ import annotations
 
-from rankup.node_launchers.base import AgentLaunch
+from rankup.node_launchers.agents import one_by_one
+from rankup.node_launchers.base import AgentLaunch, Agents, AgentsScript
 
 
 def commands(plan: AgentLaunch) -> list[list[str]]:
@@ -14,3 +15,13 @@ def commands(plan: AgentLaunch) -> list[list[str]]:
         ["pbsdsh", "-n", str(line), "--", "bash", str(plan.script_of(node))]
         for node, line in enumerate(plan.lines)
     ]
+
+
+def start(agents: Agents) -> AgentsScript:
+    return one_by_one(
+        agents,
+        [
+            """exec pbsdsh -n "$(awk -v host="${HOSTS[$1]}" '$0 == host { print NR - 1; exit }' "$PBS_NODEFILE")" \\""",
+            """  -- bash "$RUN/agent-$1.sh\"""",
+        ],
+    )

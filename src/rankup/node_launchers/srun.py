@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankup.core import shell
-from rankup.node_launchers.base import NODE_RANK, AgentLaunch
+from rankup.node_launchers.base import NODE_RANK, AgentLaunch, Agents, AgentsScript
 
 
 def commands(plan: AgentLaunch) -> list[list[str]]:
@@ -25,3 +25,21 @@ def commands(plan: AgentLaunch) -> list[list[str]]:
             "exec " + " ".join('"$SLURM_NODEID"' if t == NODE_RANK else shell.quote([t]) for t in plan.agent),
         ]
     ]
+
+
+def start(agents: Agents) -> AgentsScript:
+    nodes = agents.nodes
+    options = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]
+    options += [f"--cpus-per-task={agents.cpus}"] if agents.cpus else []  # since 22.05 not taken from the job
+    options += ["--cpu-bind=none", "--kill-on-bad-exit=1", "--mpi=none"]
+    own = ["NODE_RANK=$SLURM_NODEID"] if nodes > 1 else []
+    script = "\n      ".join(["", *own, *agents.agent])
+    return AgentsScript(
+        (
+            "# One agent per node; each starts the ranks of its node. The single quotes matter: here, outside of",
+            "# srun, SLURM_NODEID is 0 for everyone.",
+            f"srun {' '.join(options)} \\",
+            f"  bash -c {shell.quote([script])} &",
+            "workers=$!",
+        )
+    )

@@ -17,10 +17,15 @@ from typing import Any
 from rankup.core.nearest import nearest
 from rankup.core.resume_with import VARIABLE as RESUME_WITH
 from rankup.errors import RankupError
+from rankup.findings.engine import collect
+from rankup.findings.error import raise_errors
+from rankup.findings.finding import Finding
+from rankup.resolve.checks import checked_spec
+from rankup.resolve.facts import JobFacts
 from rankup.resolve.job_toml import read_job_file
-from rankup.resolve.layers import Layer, complete, file_layer, in_order, layer, our_defaults
+from rankup.resolve.layers import Layer, complete, file_layer, in_order, layer, our_defaults, plain_values
 from rankup.resolve.resolved import FLAG, Resolved
-from rankup.resolve.site_limits import check_secrets
+from rankup.resolve.site_limits import SECRETS
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
 from rankup.world.devices import count_gpus
@@ -92,11 +97,17 @@ def _resolve(asked: Layer, env: Mapping[str, str], folder: Path) -> Resolved:
     _processes(values, env)
     if values["python"][1] != FLAG:
         values["python"] = _python(values)
-    spec = complete(values, HERE, command="rankup run", where="rankup run")
-    check_secrets(spec.secrets, env)
-    _check_command(spec, env, values["folder"][1])
-    keys = [k for k in in_order(spec) if k in _OURS or values[k][1] != "default"]
-    return Resolved(spec, HERE, {key: values[key][1] for key in keys}, notes)
+    if "command" not in values:
+        usage = "rankup run [OPTIONS] script.py [ARGUMENTS]"
+        raise RankupError("no-script", "there is nothing to run", hint=usage)
+    complete(values, HERE)
+    origin = {key: source for key, (_, source) in values.items()}
+    found: list[Finding] = []
+    spec = checked_spec(plain_values(values), origin, HERE, asked=asked, wrong=(), found=found, of="run")
+    raise_errors([*found, *collect(SECRETS, JobFacts(spec, HERE, origin, env))])
+    _check_command(spec, env, origin["folder"])
+    keys = [k for k in in_order(spec) if k in _OURS or origin[k] != "default"]
+    return Resolved(spec, HERE, {key: origin[key] for key in keys}, notes)
 
 
 def _not_done(asked: Layer) -> tuple[str, ...]:

@@ -13,34 +13,57 @@ from typing import Any
 
 from rankup.core.toml_file import read_toml, toml_table
 from rankup.core.units import clock, size
-from rankup.errors import RankupError
+from rankup.findings.error import raise_errors
+from rankup.findings.finding import Finding, Severity
 from rankup.resolve.resolved import Resolved
-from rankup.spec.job_values import DURATIONS, as_text, check_job_values
+from rankup.spec.job_values import DURATIONS, as_text, variables_as_text, wrong_kinds
 from rankup.spec.jobspec import JobSpec
-from rankup.spec.validation import check_keys
+from rankup.spec.validation import unknown_keys
 
 _TABLES = ("job", "site", "origin")
 
 
-def read_job_file(path: Path) -> dict[str, dict[str, Any]]:
+Tables = dict[str, dict[str, Any]]
+
+
+def read_job_file(path: Path) -> Tables:
     """The tables ``job`` (by the keys of ``JobSpec``), ``site`` and ``origin``; empty ones where the file has none."""
+    tables, findings, _ = check_job_file(path)
+    raise_errors(findings)
+    return tables
+
+
+def check_job_file(path: Path) -> tuple[Tables, list[Finding], set[str]]:
+    """The tables of what is right in the file, everything that is wrong, and the keys of wrong values.
+
+    Raises ``RankupError`` for a file that cannot be read at all.
+    """
     tables = read_toml(path, "job file")
-    check_keys(tables, _TABLES, where=str(path))
+    where = f"[job] in {path}"
+    found = [*unknown_keys(tables, _TABLES, where=str(path))]
     for name, table in tables.items():
         if not isinstance(table, dict):
-            raise RankupError(
-                "bad-job-file", f"{name!r} has to be a table", context=str(path), hint=f"[{name}]"
-            )
-    job = dict(tables.get("job", {}))
-    site = tables.get("site", {})
-    check_keys(site, ("name", "scheduler"), where=f"[site] in {path}")
+            message = f"{name!r} must be a table"
+            found.append(Finding("bad-job-file", Severity.ERROR, message, place=str(path), fix=f"[{name}]"))
+    job, site, origin = (_table(tables, name) for name in _TABLES)
+    found += unknown_keys(site, ("name", "scheduler"), where=f"[site] in {path}")
     if not isinstance(site.get("name", ""), str):
-        raise RankupError("bad-site", f"name is {site['name']!r}", context=f"[site] in {path}")
-    check_keys(job, [*JobSpec.model_fields, "script", "args"], where=f"[job] in {path}")
-    check_job_values(job, where=f"[job] in {path}")
+        message = f"the site's name must be text, got {site.pop('name')!r}"
+        found.append(Finding("bad-site", Severity.ERROR, message, place=f"[site] in {path}"))
+    known = [*JobSpec.model_fields, "script", "args"]
+    found += unknown_keys(job, known, where=where)
+    wrong = wrong_kinds(job, where=where)
+    found += wrong.values()
+    job = {key: value for key, value in job.items() if key in known and key not in wrong}
+    variables_as_text(job)
     if "script" in job:
         job["command"] = [job.pop("script"), *map(as_text, job.pop("args", []))]
-    return {"job": job, "site": site, "origin": tables.get("origin", {})}
+    return {"job": job, "site": site, "origin": origin}, found, {*wrong}
+
+
+def _table(tables: Mapping[str, Any], name: str) -> dict[str, Any]:
+    table = tables.get(name, {})
+    return dict(table) if isinstance(table, dict) else {}
 
 
 def job_toml(resolved: Resolved) -> str:

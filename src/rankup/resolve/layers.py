@@ -1,18 +1,14 @@
-"""Values and their origins in layers, the later over the earlier, and the ``JobSpec`` that they make."""
+"""Values and their origins in layers, the later over the earlier."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
-from rankup.errors import RankupError
 from rankup.resolve.defaults import absolute_paths, fill_defaults
 from rankup.resolve.resolved import FLAG, follows
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
-from rankup.spec.validation import describe_error, flag
 
 # A value and where it came from, by key; variables are keys of their own: ``env.NAME``.
 Layer = dict[str, tuple[Any, str]]
@@ -56,37 +52,23 @@ def in_order(spec: JobSpec) -> list[str]:
     return [*keys, *(f"env.{name}" for name in spec.env)]
 
 
-def complete(values: Layer, site: Site, *, command: str, where: str) -> JobSpec:
-    """The job of these values; what nobody has decided is derived, and added to ``values``.
-
-    ``command`` is the one that asks, ``where`` the context of a job that cannot be.
-    """
+def complete(values: Layer, site: Site) -> None:
+    """Decide what nobody has decided, in place: each variable is plain or secret, and the rest is derived."""
     secrets, origin = values["secrets"]
     for name in [name for name in secrets if f"env.{name}" in values]:
-        # A variable is plain or secret: a flag decides against whatever was said before.
+        # A flag decides against what was given before.
         if values[f"env.{name}"][1] == FLAG:
             values["secrets"] = (tuple(s for s in values["secrets"][0] if s != name), origin)
         else:
             del values[f"env.{name}"]
-    decided = {key for key, (_, origin) in values.items() if origin != "default"}
-    undecided = frozenset(JobSpec.model_fields) - decided
+    undecided = frozenset(JobSpec.model_fields) - {
+        k for k, (_, origin) in values.items() if origin != "default"
+    }
     values |= fill_defaults({key: value for key, (value, _) in values.items()}, undecided, site)
-    if "command" not in values:
-        raise RankupError(
-            "no-script", "there is nothing to run", hint=f"{command} [OPTIONS] script.py [ARGUMENTS]"
-        )
+
+
+def plain_values(values: Layer) -> dict[str, Any]:
+    """The values by the keys of ``JobSpec``, with absolute paths."""
     plain = {key: value for key, (value, _) in values.items() if not key.startswith("env.")}
     plain["env"] = {key[4:]: value for key, (value, _) in values.items() if key.startswith("env.")}
-    try:
-        return JobSpec.model_validate(absolute_paths(plain))
-    except ValidationError as error:
-        key, why, hint = describe_error(error)
-        if not key:
-            raise RankupError("impossible-job", why, context=where, hint=hint) from error
-        origin = values.get(key, (None, "env"))[1]
-        raise RankupError(
-            f"bad-{key.partition('.')[0].replace('_', '-')}",
-            f"{flag(key, command.removeprefix('rankup ')) if origin == FLAG else key}: {why}",
-            context=origin,
-            hint=hint,
-        ) from error
+    return absolute_paths(plain)

@@ -1,37 +1,149 @@
-"""Whether what a job runs is there, as far as a login node can tell."""
+"""What a job runs, read from its files: whether it is there, what it imports, and for which machines it was built.
+
+``PROGRAM`` finds what is wrong with it as far as a login node can tell.
+"""
 
 from __future__ import annotations
 
+import ast
+import importlib.machinery
+import importlib.util
+import re
 import shutil
-from collections.abc import Mapping
+import struct
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
-from rankup.errors import RankupError
+from rankup.findings.engine import Source
+from rankup.findings.finding import Finding, Severity
+from rankup.resolve.facts import JobFacts
 from rankup.spec.jobspec import JobSpec
 
+# e_machine in the header of an ELF file → uname -m.
+_MACHINES = {0x3E: "x86_64", 0xB7: "aarch64", 0x15: "ppc64le"}
 
-def check_program(spec: JobSpec, env: Mapping[str, str]) -> None:
-    """Raises ``RankupError`` for a script that does not exist, and for a program that nothing could bring."""
+
+def _script(facts: JobFacts) -> Iterator[Finding]:
+    """A script that does not exist, or a program that nothing could bring."""
+    spec = facts.spec
     first = spec.command[0]
-    if first == "-m":
-        if len(spec.command) == 1:
-            raise RankupError(
-                "no-script", "-m needs the name of a module", hint="rankup submit -m package.module"
-            )
-        return  # the job's environment has it, or not
     path = spec.folder / first
-    if path.exists() or (spec.container and Path(first).is_absolute()):
+    if first == "-m" or path.exists() or (Path(first).is_absolute() and spec.container):
         return
-    environment = spec.modules or spec.venv or spec.conda or spec.container or spec.pre
     is_program = "/" not in first and path.suffix != ".py"
-    if is_program and (environment or shutil.which(first, path=env.get("PATH", ""))):
+    if is_program and (_brings_programs(spec) or shutil.which(first, path=facts.env.get("PATH", ""))):
         return
-    names = [p.name for p in path.parent.iterdir() if p.is_file()] if path.parent.is_dir() else []
-    close = get_close_matches(path.name, names, n=1)
-    raise RankupError(
+    yield Finding(
         "script-not-found",
-        f"there is no script {first!r}"
-        + (f"; did you mean {str(Path(first).with_name(close[0]))!r}?" if close else ""),
-        context=f"looked in {path.parent}",
+        Severity.ERROR,
+        f"there is no script {first!r}{did_you_mean(Path(first), spec.folder)}",
+        place=f"looked in {path.parent}",
     )
+
+
+def _module(facts: JobFacts) -> Iterator[Finding]:
+    """A module that this Python does not find, if this Python runs the job."""
+    spec = facts.spec
+    if spec.command[0] != "-m":
+        return
+    if len(spec.command) == 1:
+        yield Finding(
+            "no-script",
+            Severity.ERROR,
+            "-m requires the name of a module",
+            fix="rankup submit -m package.module",
+        )
+    elif spec.python == sys.executable and not (
+        _brings_programs(spec) or spec.env.keys() & {"PYTHONPATH"} or "PYTHONPATH" in facts.env
+    ):
+        module = spec.command[1]
+        if not has_module(module, [str(spec.folder), *sys.path]):
+            yield Finding(
+                "module-not-found",
+                Severity.ERROR,
+                f"there is no module {module!r}",
+                place=f"looked in {spec.folder} and in {spec.python}",
+                fix="--venv, --conda, --module or --container, if the job's environment has it",
+            )
+
+
+PROGRAM: Mapping[str, Source[JobFacts]] = {"script-not-found": _script, "module-not-found": _module}
+
+
+def did_you_mean(script: Path, folder: Path) -> str:
+    """ "; did you mean 'train.py'?" for the file beside ``script`` with the nearest name; "" if none is near."""
+    beside = (folder / script).parent
+    names = [path.name for path in beside.iterdir() if path.is_file()] if beside.is_dir() else []
+    close = get_close_matches(script.name, names, n=1)
+    return f"; did you mean {str(script.with_name(close[0]))!r}?" if close else ""
+
+
+def has_module(name: str, path: Iterable[str]) -> bool:
+    """Whether the package that ``name`` (dotted) begins with is in the folders of ``path``, or known to this Python."""
+    top = name.partition(".")[0]
+    if top in sys.modules or importlib.machinery.PathFinder.find_spec(top, [*path]):
+        return True
+    return (
+        bool(top) and importlib.util.find_spec(top) is not None
+    )  # editable installs have finders of their own
+
+
+def _brings_programs(spec: JobSpec) -> bool:
+    """Whether something that the job sets up may bring programs and modules that are not here."""
+    return bool(spec.modules or spec.venv or spec.conda or spec.container or spec.pre)
+
+
+def imports_rankup(command: tuple[str, ...], folder: Path) -> bool:
+    """Whether ``command`` starts a Python file, or ``-m`` a module below ``folder``, that imports rankup itself."""
+    source = _source(command, folder)
+    if source is None:
+        return command[0] == "-m" and "".join(command[1:2]).partition(".")[0] == "rankup"
+    try:
+        tree = ast.parse(source.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return False  # unreadable here, or not Python
+    return any("rankup" in _packages(node) for node in ast.walk(tree))
+
+
+def _source(command: tuple[str, ...], folder: Path) -> Path | None:
+    if command[0] == "-m":
+        path = folder.joinpath(*command[1].split(".")) if len(command) > 1 else folder
+        candidates = [path.with_suffix(".py"), path / "__main__.py"]
+    else:
+        path = folder / command[0]
+        candidates = [path / "__main__.py", *([path] if path.suffix == ".py" else [])]
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def _packages(node: ast.AST) -> set[str]:
+    """The packages that a statement imports: their first names."""
+    if isinstance(node, ast.Import):
+        return {alias.name.partition(".")[0] for alias in node.names}
+    if isinstance(node, ast.ImportFrom) and not node.level:
+        return {(node.module or "").partition(".")[0]}
+    return set()
+
+
+def environment_version(venv: Path) -> str:
+    """The Python of a virtual environment: ``3.11.7`` from its ``pyvenv.cfg``; "" if that does not say."""
+    try:
+        text = (venv / "pyvenv.cfg").read_text()
+    except OSError:
+        return ""
+    version = re.search(r"^version(?:_info)?\s*=\s*([\d.]+)", text, re.MULTILINE)
+    return version[1].rstrip(".") if version else ""
+
+
+def architecture(program: Path) -> str:
+    """What ``uname -m`` prints on machines that ``program`` runs on; "" for a file that is not an ELF program."""
+    try:
+        with program.open("rb") as file:
+            header = file.read(20)
+    except OSError:
+        return ""
+    if len(header) < 20 or header[:4] != b"\x7fELF":
+        return ""
+    order = "<" if header[5] == 1 else ">"
+    return _MACHINES.get(struct.unpack_from(f"{order}H", header, 18)[0], "")

@@ -1,88 +1,141 @@
-"""Whether a site can run a job: its nodes, its launchers, what it wants to be told."""
+"""Whether a site can run a job: its nodes, its launchers, and the values that it requires.
+
+``SITE_LIMITS`` finds what the site lacks, does not allow, or requires; ``SECRETS`` variables without a value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterator, Mapping
 
-from rankup.core.arrays import parse_array
 from rankup.core.units import parse_size, size
-from rankup.errors import RankupError
+from rankup.findings.engine import Source
+from rankup.findings.finding import Finding, Severity
+from rankup.resolve.facts import JobFacts
 from rankup.sites.site import Site
-from rankup.spec.jobspec import JobSpec
 from rankup.spec.validation import flag
 
 _MOST_TASKS = 100_000
 
 
-def check_fits(spec: JobSpec, site: Site, origin: Mapping[str, str]) -> None:
-    """Raises ``RankupError`` for what the site lacks, does not allow, or wants to be given."""
-    for key in site.required:
-        if not getattr(spec, key):
-            raise RankupError(
+def _required(facts: JobFacts) -> Iterator[Finding]:
+    for key in facts.site.required:
+        if not getattr(facts.spec, key):
+            yield Finding(
                 f"missing-{key.replace('_', '-')}",
-                f"{site.title or site.name} wants to be told the {key.replace('_', ' ')}",
-                context=f"site {site.name}",
-                hint=f"{flag(key)} {key.upper()}, or {key} = … in [defaults] of a profile of your own",
+                Severity.ERROR,
+                f"{facts.site.title or facts.site.name} requires {flag(key)}",
+                place=f"site {facts.site.name}",
+                fix=f"{flag(key)} {key.upper()}, or {key} = … in [defaults] of a profile of your own",
             )
-    if spec.launcher != "single" and spec.launcher not in site.launchers:
-        raise RankupError(
+
+
+def _launcher(facts: JobFacts) -> Iterator[Finding]:
+    launcher, site = facts.spec.launcher, facts.site
+    if launcher != "single" and launcher not in site.launchers:
+        yield Finding(
             "launcher-not-allowed",
-            f"{site.name} does not start ranks by {spec.launcher}",
-            context=f"launcher: {origin['launcher']}",
-            hint=f"--launcher {' or '.join(site.launchers)}",
+            Severity.ERROR,
+            f"{site.name} does not start ranks by {launcher}",
+            place=f"launcher: {facts.origin['launcher']}",
+            fix=f"--launcher {' or '.join(site.launchers)}",
         )
-    if spec.gpu_type and site.scheduler != "slurm":
-        raise RankupError(
+
+
+def _gpu_type(facts: JobFacts) -> Iterator[Finding]:
+    if facts.spec.gpu_type and facts.site.scheduler != "slurm":
+        yield Finding(
             "gpu-type-not-here",
-            f"--gpu-type {spec.gpu_type} is for SLURM: there is no such resource in all of PBS",
-            context=f"site {site.name}",
-            hint="its own word for GPUs goes into pbs.select of a profile, or name a queue with such GPUs: --queue",
+            Severity.ERROR,
+            f"--gpu-type {facts.spec.gpu_type} is for SLURM: PBS has no common name for types of GPUs",
+            place=f"site {facts.site.name}",
+            fix="put the site's resource for GPUs into pbs.select of a profile, or name a queue with such GPUs: "
+            "--queue",
         )
-    if site.scheduler == "local" and spec.nodes > 1:
-        raise RankupError(
+
+
+def _scheduler(facts: JobFacts) -> Iterator[Finding]:
+    if facts.site.scheduler == "local" and facts.spec.nodes > 1:
+        yield Finding(
             "impossible-size",
-            f"{spec.nodes} nodes are asked for, and this is one machine without a scheduler",
-            context=f"site {site.name}",
-            hint="--site NAME, where sbatch or qsub is; rankup sites list",
+            Severity.ERROR,
+            f"the job needs {facts.spec.nodes} nodes, and {facts.site.name} is one machine without a scheduler",
+            place="--nodes",
+            fix="--site NAME, on a machine with sbatch or qsub; see rankup sites list",
         )
-    tasks = sum(map(len, parse_array(spec.array)))
+
+
+def _array(facts: JobFacts) -> Iterator[Finding]:
+    indices = facts.spec.array.partition("%")[0]
+    tasks = sum(
+        (int(last or first) - int(first)) // int(step or 1) + 1
+        for first, last, step in re.findall(r"(\d+)(?:-(\d+))?(?::(\d+))?", indices)
+    )
     if tasks > _MOST_TASKS:
-        raise RankupError(
+        yield Finding(
             "bad-array",
-            f"an array of {tasks} tasks is more than a scheduler takes",
-            context=f"--array {spec.array}",
-            hint=f"at most {_MOST_TASKS}: each has a directory of its own, too",
+            Severity.ERROR,
+            f"--array {facts.spec.array} has {tasks} tasks; at most {_MOST_TASKS} are allowed",
+            place="--array",
+            why="no scheduler accepts more, and each task gets a directory",
         )
-    node = site.node
-    _at_most("gpus_per_node", spec.gpus_per_node, node.gpus, "GPUs", site)
-    # The profile's node is the one with GPUs, where the site has any: others may be larger.
-    if spec.gpus_per_node or not node.gpus:
-        _at_most("cpus_per_task", spec.cpus_per_node, node.cpus, "cores", site)
-        if spec.mem and node.memory and spec.mem > parse_size(node.memory):
-            raise _too_much("mem", size(spec.mem), node.memory, "of memory", site)
 
 
-def check_secrets(names: Iterable[str], env: Mapping[str, str]) -> None:
-    """Raises ``RankupError`` where a secret has no value here: it is taken from the environment of the submit."""
-    for name in names:
-        if name not in env:
-            raise RankupError(
+def _gpus(facts: JobFacts) -> Iterator[Finding]:
+    gpus, there = facts.spec.gpus_per_node, facts.site.node.gpus
+    if gpus and there and gpus > there:
+        yield _too_much("gpus_per_node", f"{gpus} GPUs", str(there), facts.site)
+
+
+def _cores(facts: JobFacts) -> Iterator[Finding]:
+    cores, there = facts.spec.cpus_per_node, facts.site.node.cpus
+    if _on_known_node(facts) and not [*_gpus(facts)] and cores and there and cores > there:
+        yield _too_much("cpus_per_task", f"{cores} cores", str(there), facts.site)
+
+
+def _memory(facts: JobFacts) -> Iterator[Finding]:
+    mem, there = facts.spec.mem, facts.site.node.memory
+    follows = facts.origin["mem"] == "derived" and [*_gpus(facts)]
+    if _on_known_node(facts) and not follows and mem and there and mem > parse_size(there):
+        yield _too_much("mem", f"{size(mem)} of memory", there, facts.site)
+
+
+def _unset_secrets(facts: JobFacts) -> Iterator[Finding]:
+    """A secret's value is taken from the environment of the submit."""
+    for name in facts.spec.secrets:
+        if name not in facts.env:
+            yield Finding(
                 "unset-secret",
-                f"{name} is to be passed to the job, and is not set here",
-                context=f"--env {name}",
-                hint=f"export {name}=… first, or --env {name}=VALUE for what is no secret",
+                Severity.ERROR,
+                f"the variable {name} is to be passed to the job, but is not set here",
+                place=f"--env {name}",
+                fix=f"export {name}=… first; or --env {name}=VALUE, if it is not secret",
             )
 
 
-def _at_most(key: str, asked: int | None, there: int | None, what: str, site: Site) -> None:
-    if asked and there and asked > there:
-        raise _too_much(key, str(asked), str(there), what, site)
+SITE_LIMITS: Mapping[str, Source[JobFacts]] = {
+    "missing-key": _required,
+    "launcher-not-allowed": _launcher,
+    "gpu-type-not-here": _gpu_type,
+    "several-nodes": _scheduler,
+    "array-size": _array,
+    "gpus": _gpus,
+    "cores": _cores,
+    "memory": _memory,
+}
+SECRETS: Mapping[str, Source[JobFacts]] = {"unset-secret": _unset_secrets}
 
 
-def _too_much(key: str, asked: str, there: str, what: str, site: Site) -> RankupError:
-    return RankupError(
+def _on_known_node(facts: JobFacts) -> bool:
+    """The profile describes the nodes with GPUs, if the site has any: the others may be larger."""
+    return bool(facts.spec.gpus_per_node or not facts.site.node.gpus)
+
+
+def _too_much(key: str, needed: str, there: str, site: Site) -> Finding:
+    return Finding(
         "impossible-size",
-        f"each node would have to have {asked} {what}, and one of {site.name} has {there}",
-        context=flag(key),
-        hint="more nodes, or less on each" if key == "gpus_per_node" else "less on each node",
+        Severity.ERROR,
+        f"the job needs {needed} on each node, and a node of {site.name} has {there}",
+        place=flag(key),
+        fix="more nodes, or fewer GPUs on each" if key == "gpus_per_node" else "ask for less on each node",
     )

@@ -1,0 +1,30 @@
+"""Running here and now: on this machine, on machines started by hand, or on a whole allocation.
+
+| module | what |
+|---|---|
+| ``execute`` | ``execute``: runs a job |
+| ``view`` | ``View``: who is shown what a run prints |
+| ``allocation`` | the nodes that a scheduler has given |
+| ``agents`` | one ``rankup run`` per node of an allocation |
+| ``endpoint`` | the address and port where several nodes meet |
+| ``handshake`` | nodes started by hand find each other and compare settings |
+| ``wire`` | one JSON line per direction over a socket, for the handshake |
+| ``disagreement`` | what differs between nodes, as an error for each of them |
+| ``node`` | this node's processes: started, watched, ended |
+| ``environment`` | the environment of the ranks |
+| ``rank`` | wraps each rank: its output goes to its own log file |
+| ``separate_models`` | warns if several processes each train a model of their own |
+| ``terminal`` | a single process on the terminal, so that a debugger works |
+| ``interrupts`` | SIGINT, SIGTERM and SIGHUP, as a question that the watching loop asks |
+| ``header`` | the line that says what starts on this node |
+| ``logs`` | the ranks' log files, followed line by line |
+| ``job_log`` | ``logs/job.log``: a copy of what the terminal showed |
+| ``failure`` | which rank failed first, and why |
+| ``outcome`` | how an attempt ended: result, files, error |
+| ``process_cleanup`` | finds and kills all processes of a run |
+| ``job_files`` | writes ``job.toml`` and ``job.sh`` |
+| ``markers`` | small files that a job's script and its ranks leave in the run directory |
+| ``attempts`` | the attempts of a run, and how another one begins |
+
+``torch_hook/`` is put on ``PYTHONPATH`` of the ranks for ``separate_models``.
+"""

@@ -1,11 +1,14 @@
-"""Floor 3: the three-line library. ``rankup.init()`` gives a ``Run``; everything a training loop needs hangs on it.
+"""The three-line library: ``rankup.init()`` gives a ``Run``; everything a training loop needs belongs to it.
 
-| file | what |
+| module | what |
 |---|---|
-| ``run`` | ``init`` and ``Run``: the public face |
-| ``device``, ``group``, ``meeting``, ``precision``, ``seed`` | what ``init`` decides once |
-| ``shard``, ``samples``, ``data``, ``loaders``, ``stream``, ``feeds`` | which samples, when, on which rank |
-| ``steps``, ``optimizer``, ``state`` | epochs and steps, what steps, and where it stands |
-| ``reduce``, ``buffers``, ``sections``, ``stop`` | what ranks agree on |
-| ``parting``, ``uncaught`` | how a rank leaves, and how an error is shown |
+| ``api`` | ``init`` and ``Run``: the public interface |
+| ``device``, ``seed``, ``select_strategy``, ``any_world`` | what ``init`` decides once |
+| ``model_transforms`` | changes to a model before it is wrapped: memory format, SyncBatchNorm, compilation |
+| ``data`` | which samples, in which order, on which rank |
+| ``loop`` | epochs, steps, gradients, precision, evaluation |
+| ``distributed`` | process groups, what ranks tell each other, shutdown |
+| ``checkpointing`` | when to save, resume, stop |
+| ``tracing`` | what ``rankup verify`` reads |
+| ``argument_types``, ``call_site``, ``live_objects``, ``pytree``, ``uncaught`` | small tools of the above |
 """

@@ -14,62 +14,55 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.runtime import seed
-from rankup.runtime.any_world import (
-    any_world,
-    check_adaptations,
-    check_registered,
-    check_whole,
-    check_whole_batch,
-    shards_for,
-)
 from rankup.runtime.argument_types import check_types
 from rankup.runtime.checkpointing import state, stop
 from rankup.runtime.checkpointing.checkpointing import Checkpointing, Snapshots
 from rankup.runtime.checkpointing.frozen import Frozen
-from rankup.runtime.checkpointing.registered import Values, as_stateful
+from rankup.runtime.checkpointing.registered import as_stateful
 from rankup.runtime.checkpointing.registered_state import METER
 from rankup.runtime.checkpointing.resume_settings import ResumeSettings
 from rankup.runtime.checkpointing.save_model import save_model
-from rankup.runtime.checkpointing.state import Stateful
+from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.checkpointing.training_folder import check_name
-from rankup.runtime.data.batch_size_check import check_shares
-from rankup.runtime.data.feeds import Data, LoaderOptions, RankContext, make_loader
-from rankup.runtime.data.identity import SameDataCheck
+from rankup.runtime.context import RunContext
+from rankup.runtime.data.feeds import Data, LoaderOptions
 from rankup.runtime.data.loader_options import check_main_guard
-from rankup.runtime.data.loaders import Batch, DataFeed, DatasetFeed, ResidentDataFeed
-from rankup.runtime.device import choose_device
-from rankup.runtime.distributed import buffers
-from rankup.runtime.distributed.control import Control
+from rankup.runtime.data.loaders import Batch, DataFeed
+from rankup.runtime.device import choose_device, same_bits_everywhere
 from rankup.runtime.distributed.gather import gather, row_numbers
 from rankup.runtime.distributed.groups import start_groups
 from rankup.runtime.distributed.reduce import Number, reduce_mean, reduce_sum
 from rankup.runtime.distributed.replicas import Replicas
 from rankup.runtime.distributed.sections import one_first, shared_first
+from rankup.runtime.loop import body_checks
 from rankup.runtime.loop.accumulation import PendingGradients
-from rankup.runtime.loop.closures import check_closures, share_losses
-from rankup.runtime.loop.epochs import Epoch
+from rankup.runtime.loop.epochs import Epoch, loop
 from rankup.runtime.loop.evaluation import Evaluations
-from rankup.runtime.loop.gradients import Gradients
-from rankup.runtime.loop.lockstep import even_batch
 from rankup.runtime.loop.meter import Meter
-from rankup.runtime.loop.nan_watch import NanWatch
-from rankup.runtime.loop.optimizer import OptimizerSource, build_optimizer
-from rankup.runtime.loop.precision import Precision, make_precision
-from rankup.runtime.loop.several_models import Models, container, each, like, parts_of
+from rankup.runtime.loop.optimizer import OptimizerSource
+from rankup.runtime.loop.precision import make_precision
+from rankup.runtime.loop.several_models import Models
 from rankup.runtime.model_transforms import Adaptations
+from rankup.runtime.prepare import Preparation, PrepareArguments
+from rankup.runtime.seed import seed_everything
 from rankup.runtime.select_strategy import choose_strategy
 from rankup.runtime.uncaught import install_error_display
 from rankup.strategies import Strategy
 from rankup.world import World
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+ModelT = TypeVar("ModelT", bound=Models)
 
 
 def init(
@@ -117,17 +110,17 @@ def init(
     check_main_guard()
     world = World.detect(os.environ)
     place = choose_device(world, device)
-    shards = shards_for(exact, virtual_shards)
-    return Run(
-        world,
-        place,
-        make_precision(precision, place),
-        choose_strategy(strategy, world) if shards == 0 else any_world(strategy, world, shards, place),
-        seed,
-        snapshots,
-        timeout,
-        name,
-    )
+    computing = make_precision(precision, place)
+    chosen = choose_strategy(strategy, world, exact=exact, virtual_shards=virtual_shards)
+    if chosen.exact == "any-world":
+        same_bits_everywhere(place)
+    if computing.scaled:
+        chosen.check("fp16")
+    groups = start_groups(world, place, timeout)
+    seed_everything(seed)
+    folder = RunDir.from_environment()
+    context = RunContext(world, place, computing, chosen, seed, groups.control, name=name, directory=folder)
+    return Run(context, snapshots, stop.watch(folder, world.rank, groups.control), groups.patient)
 
 
 class Run:
@@ -135,79 +128,83 @@ class Run:
 
     def __init__(
         self,
-        world: World,
-        device: torch.device,
-        precision: Precision,
-        strategy: Strategy,
-        seed_: int,
+        context: RunContext,
         snapshots: Snapshots | None,
-        timeout: timedelta,
-        name: str = "",
+        watch: stop.StopWatch,
+        patient: dist.ProcessGroup | None,
     ) -> None:
-        self.world = world
-        self.name = name
-        self.device = device
-        self.precision = precision
-        self.strategy = strategy
-        self.seed = seed_
-        self.directory = RunDir.from_environment()
-        groups = start_groups(world, device, timeout)
-        self._control, self._patient = groups.control, groups.patient
-        # Where all ranks work on the same batch there is one replica, and its batches are whole.
-        shares = strategy.speaker is None
-        self.replicas = world.world_size if shares else 1
-        self._here = RankContext(
-            world.rank if shares else 0,
-            self.replicas,
-            seed_,
-            device,
-            precision,
-            self._control if shares else None,
-            strategy.shards,
+        """Starts nothing: ``rankup.init`` has met the other ranks already."""
+        self._context = context
+        self._patient = patient  # a group for sections in which others wait
+        self._state_parts = StateParts(
+            PendingGradients(context),
+            Frozen(context),
+            ResumeSettings(context, (snapshots or Snapshots()).in_force().resume_with),
         )
-        seed.seed_everything(seed_)
-        self.models: list[nn.Module] = []  # as the user made them; what prepare returned may wrap them
-        self.optimizers: list[Optimizer] = []
-        self.prepared: list[tuple[nn.Module, Optimizer | None]] = []  # the two, as prepare got them together
-        watch = stop.watch(self.directory, world.rank, self._control)
-        self.pending = PendingGradients(self, self._control)
-        self._same_data = SameDataCheck(seed_, self._control)
-        self.frozen = Frozen(self)
-        self.replica_checks = Replicas(self, self._control)
-        self._survival = Checkpointing(self, snapshots, watch, self._control)
-        self.settings = ResumeSettings(self, (snapshots or Snapshots()).in_force().resume_with)
-        self.evaluations = Evaluations(self, self._survival)
-        self.global_step = 0
-        self.steps_reached = 0  # one more than global_step from the moment a step's last batch is handed out
-        # Yours: what you put here stands in the snapshots, and can choose the best.
-        self.metrics: dict[str, float] = {}
-        self.registered: dict[str, Stateful] = {}
-        self.values = Values()  # the simple ones of what was registered
-        self.nan_watch = NanWatch(self)
+        self._checkpointing = Checkpointing(context, self._state_parts, Replicas(context), snapshots, watch)
+        self._evaluations = Evaluations(context, self._checkpointing)
+        self._preparation = Preparation(context, self._state_parts.settings)
+        #: Rank, local_rank, world_size, …, of this process.
+        self.world = context.world
+        self.device = context.device
+        self.seed = context.seed
+        #: The run directory under ``rankup run`` and ``rankup submit``, else None.
+        self.directory = context.directory
+        #: The name of the strategy in force: ``"ddp"``.
+        self.strategy = context.strategy.name
+        #: The simple values that were registered, as attributes.
+        self.values = context.values
+        #: Means over batches and ranks, which are in the snapshots.
         self.meter = Meter(self)
-        self.registered[METER] = self.meter
-        self.batch: Batch | None = None  # the one that the loop's body has now
-        self.buffers_differ = False
-        self.feeds: list[DataFeed] = []  # what prepare made, in its order
-        self.gradients = Gradients(
-            self.models, strategy, self.replicas, device, self._control, scaled=precision.scaled
-        )
-        if self.gradients.scaler is not None:
-            self.register(loss_scale=self.gradients.scaler)
+        context.registered[METER] = self.meter
+        if (scaler := context.gradients.scaler) is not None:
+            self.register(loss_scale=scaler)
 
     # ------------------------------------------------------------------ who
 
     @property
     def is_main(self) -> bool:
         """Whether this is rank 0: the one that prints and writes."""
-        return self.world.rank == 0
+        return self._context.is_main
 
     def print(self, *values: object) -> None:
         """``print`` on rank 0 alone."""
-        if self.is_main:
-            print(*values, flush=True)
+        self._context.print(*values)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Yours: numbers that you put here are in the snapshots, and can choose the best of them."""
+        return self._context.metrics
+
+    @metrics.setter
+    def metrics(self, metrics: dict[str, float]) -> None:
+        self._context.metrics = metrics
 
     # -------------------------------------------------------------- prepare
+
+    @overload
+    def prepare(
+        self, model: ModelT, optimizer: OptimizerSource, dataset: Data, **options: Unpack[PrepareArguments]
+    ) -> tuple[ModelT, Optimizer, DataFeed]: ...
+
+    @overload
+    def prepare(
+        self, model: ModelT, optimizer: None, dataset: Data, **options: Unpack[PrepareArguments]
+    ) -> tuple[ModelT, None, DataFeed]: ...
+
+    @overload
+    def prepare(
+        self,
+        model: ModelT,
+        optimizer: OptimizerSource,
+        dataset: None = None,
+        **options: Unpack[PrepareArguments],
+    ) -> tuple[ModelT, Optimizer, None]: ...
+
+    @overload
+    def prepare(
+        self, model: ModelT, optimizer: None, dataset: None = None, **options: Unpack[PrepareArguments]
+    ) -> tuple[ModelT, None, None]: ...
 
     def prepare(
         self,
@@ -258,69 +255,31 @@ class Run:
                 "clip": (clip, (int, float, type(None)), "1.0"),
             },
         )
-        if accumulate < 1:
-            raise RankupError("bad-accumulate", f"accumulate must be at least 1, got {accumulate}")
-        if self.strategy.shards:
-            check_adaptations(dataset, accumulate=accumulate, sync_batchnorm=sync_batchnorm)
-        if dataset is not None and self.feeds and accumulate != self.gradients.accumulate:
-            raise RankupError(
-                "two-accumulates",
-                f"accumulate={accumulate} here, but {self.gradients.accumulate} for the data before",
-            )
-        parts = parts_of(model, self.strategy)
-        names = {id(parameter): name for name, parameter in container(model, parts).named_parameters()}
-        adaptations = Adaptations(channels_last, sync_batchnorm, compile)
-        adaptations.check(self.strategy, accumulate)
-
-        def adapted(part: nn.Module) -> nn.Module:
-            held = self.precision.apply(self.strategy.part(part), self.device)
-            return adaptations.apply(held, self.device, self.world.world_size)
-
-        def wrap(part: nn.Module) -> nn.Module:
-            return self.strategy.wrap(part, self.device, find_unused_parameters=find_unused_parameters)
-
-        parts = each(adapted, parts)
-        wrapped = like(model, each(wrap, parts))
-        inner = container(model, parts)
-        self.models.append(inner)
-        self.gradients.weigh_losses |= sync_batchnorm and self.replicas > 1
-        opt = None
-        if optimizer is not None:
-            opt = build_optimizer(optimizer, names, inner)
-            check_closures(opt, self.strategy, self.gradients, accumulate=accumulate, clip=clip)
-            if self.replicas > 1:
-                share_losses(opt, self.gradients)
-            wrapped, opt = self.strategy.finish(wrapped, opt, clip)
-            self.optimizers.append(opt)
-            if clip is not None:
-                self.gradients.clips[id(opt)] = clip
-        self.prepared.append((inner, opt))
-        self.settings.note_prepared(clip=clip, sync_batchnorm=sync_batchnorm)
+        data = LoaderOptions(
+            shuffle,
+            accumulate,
+            True,
+            sample_rng,
+            sharded,
+            drop_last,
+            sampler,
+            batch_sampler,
+            tuple(inspect.signature(self.prepare).parameters),
+        )
+        ours = self._preparation
+        ours.check(dataset, global_batch, data, loader, clip=clip)
+        wrapped, opt, inner = ours.model(
+            model,
+            optimizer,
+            Adaptations(channels_last, sync_batchnorm, compile),
+            accumulate=accumulate,
+            clip=clip,
+            find_unused_parameters=find_unused_parameters,
+        )
         feed = None
         if dataset is not None:
-            if global_batch is None and batch_sampler is None:
-                raise RankupError(
-                    "no-global-batch",
-                    "prepare(…, dataset) needs global_batch=, the batch of all processes together",
-                    hint=f"global_batch={32 * self.world.world_size} is 32 per process here",
-                )
-            self.gradients.accumulate = accumulate
-            self._same_data.check(dataset, loader)
-            keywords = tuple(inspect.signature(self.prepare).parameters)
-            options = LoaderOptions(
-                shuffle, accumulate, True, sample_rng, sharded, drop_last, sampler, batch_sampler, keywords
-            )
-            feed = make_loader(dataset, self._here, global_batch, options, loader)
-            if isinstance(feed, (DatasetFeed, ResidentDataFeed)):
-                check_shares(inner, feed.sharding, accumulate, drop_last)
-                if said := feed.sharding.left_out():
-                    self.print(said)
-            self.feeds.append(feed)
-            self.settings.note_data(dataset, loader, shuffle=shuffle, sample_rng=sample_rng)
-        elif loader or global_batch is not None:
-            raise RankupError("no-dataset", "prepare got loader arguments but no data set")
-        stream = 0 if self.strategy.shared_rng else self.world.rank
-        seed.seed_everything(seed.derive(self.seed, "rank", stream))
+            feed = ours.training_data(dataset, global_batch, data, loader, inner)
+        ours.separate_ranks()
         return wrapped, opt, feed
 
     def register(self, *, per_rank: bool = False, **things: Any) -> None:
@@ -335,20 +294,20 @@ class Run:
         for ``per_rank`` under any-world.
         """
         for name, thing in things.items():
-            if name in self.registered:
+            if name in self._context.registered:
                 raise RankupError("registered-twice", f"run.register({name}=…): the name is taken")
-            stateful = as_stateful(name, thing, self.values, self.device)
+            stateful = as_stateful(name, thing, self._context.values, self._context.device)
             if per_rank:
                 stateful.per_rank = True  # type: ignore[attr-defined]
-            if self.strategy.shards:
-                check_registered(name, stateful)
-            self.registered[name] = stateful
+            if getattr(stateful, "per_rank", False) and not getattr(stateful, "timed", False):
+                self._context.strategy.check("per_rank_state", name=name)
+            self._context.registered[name] = stateful
 
     # -------------------------------------------------------------- the loop
 
     def epochs(self, epochs: int, data: DataFeed | None = None) -> Iterator[Epoch]:
         """``for epoch in run.epochs(90): for x, y in epoch: …``; what follows the inner loop runs once per epoch."""
-        return self._epochs(data, epochs, None)
+        return self._loop(data, "epochs", epochs)
 
     def steps(
         self, data: DataFeed | None, *, epochs: int | None = None, steps: int | None = None
@@ -357,42 +316,12 @@ class Run:
         steps, over as many epochs as that takes. Both count from the beginning, also after a resume."""
         if (epochs is None) == (steps is None):
             raise RankupError("epochs-or-steps", "run.steps takes epochs=, or steps=, and one of them")
-        for epoch in self._epochs(data, epochs, steps):
+        unit, goal = ("steps", steps) if epochs is None else ("epochs", epochs)
+        for epoch in self._loop(data, unit, goal):
             yield from epoch.batches(steps)
 
-    def _epochs(self, data: DataFeed | None, epochs: int | None, steps: int | None) -> Iterator[Epoch]:
-        feed = data if data is not None else (self.feeds[-1] if self.feeds else None)
-        if not hasattr(feed, "position"):
-            raise RankupError(
-                "not-prepared",
-                f"the loop needs the data that prepare returned, not {type(feed).__name__}",
-                hint="model, opt, data = run.prepare(model, opt, dataset, global_batch=…)",
-            )
-        assert feed is not None
-        unit, goal = ("epochs", epochs) if epochs is not None else ("steps", steps)
-        if not isinstance(goal, int) or goal < 1:
-            raise RankupError("bad-length", f"{unit}={goal!r}: at least 1 is needed")
-        position = feed.position
-        self.evaluations.overtake()
-        with self._survival.loop(feed, unit, goal):
-            while (position.epoch if epochs is not None else position.total) < goal:
-                epoch = Epoch(self, feed, position.epoch, self._survival)
-                try:
-                    yield epoch
-                finally:
-                    epoch.close()
-                if steps is not None and position.total >= steps and not position.ended:
-                    return  # in the middle of an epoch
-                position.end_epoch()
-                self._survival.epoch_done()
-
-    def begin_batch(self, batch: Batch) -> None:
-        """A training batch is about to be handed out."""
-        if self.evaluations.any_open:
-            self.evaluations.overtake()
-        self.batch = batch
-        if batch.last:
-            self.steps_reached = self.global_step + 1
+    def _loop(self, data: DataFeed | None, unit: str, goal: int | None) -> Iterator[Epoch]:
+        return loop(self._context, self._checkpointing, self._evaluations, data, unit, goal)
 
     def batches(
         self,
@@ -408,17 +337,13 @@ class Run:
         Ranks may get different numbers of batches, even none: no collective may stand in the loop's body. Add up on
         each rank, and ``run.sum`` afterwards.
         """
-        self.settle_buffers()
-        size = max(global_batch, self.replicas, self.strategy.shards)
-        if self.strategy.lockstep and self.replicas > 1:
-            size = even_batch(dataset, size, self.replicas)
-        self._same_data.check(dataset, loader)
-        names = tuple(inspect.signature(self.batches).parameters)
+        keywords = tuple(inspect.signature(self.batches).parameters)
         options = LoaderOptions(
-            shuffle=False, fill=False, sample_rng=sample_rng, sharded=sharded, keywords=names
+            shuffle=False, fill=False, sample_rng=sample_rng, sharded=sharded, keywords=keywords
         )
-        feed = make_loader(dataset, self._here, size, options, loader)
-        yield from self.evaluations.visit(feed)
+        yield from self._evaluations.visit(
+            self._preparation.test_data(dataset, global_batch, options, loader)
+        )
 
     def save(self) -> None:
         """Save a snapshot now, and return when it is durable; for a loop that is left before its last epoch, which
@@ -426,7 +351,7 @@ class Run:
         """
         self._check_between_steps()
         self._enter("run.save")
-        self._survival.save_now()
+        self._checkpointing.save_now()
 
     def save_model(self, path: str | Path, model: nn.Module | None = None) -> None:
         """Write the model's ``state_dict``, whole and on the CPU, to one file, on rank 0: for
@@ -435,31 +360,31 @@ class Run:
         A name that ends in ``.safetensors`` gives that format. ``model`` is needed where several were prepared. Raises
         RankupError, on all ranks, if the file cannot be written.
         """
-        save_model(self, Path(path), model)
+        save_model(self._context, Path(path), model)
 
     @property
-    def evaluating(self) -> bool:
-        """Whether the code that runs now is the body of a ``run.batches``."""
-        return self.evaluations.any_open
+    def batch(self) -> Batch | None:
+        """What the loop's body has now; None outside of a loop. ``last``: whether the optimizer steps after it;
+        ``total``: samples of the whole step, over all ranks."""
+        return self._context.batch
 
     @property
-    def control(self) -> Control | None:
-        """Of the small numbers that ranks exchange; None for one process."""
-        return self._control
+    def global_step(self) -> int:
+        """Steps that are done, over all loops and attempts; in the loop's body those before it."""
+        return self._context.global_step
 
     @property
     def grad_norm(self) -> torch.Tensor | None:
         """The norm of the gradient before clipping, at the last step that clipped."""
-        return self.gradients.norm
+        return self._context.gradients.norm
 
     @property
     def samples(self) -> int:
         """Samples of the batch at hand that this rank answers for: those to count, so that a sum over ranks is right.
 
-        0 on a filler, and on all ranks but one where they work on the same batch.
+        0 on a dummy batch, and on all ranks but one where they work on the same batch.
         """
-        answers = self.strategy.reporting_rank(self.world.rank, self.world.world_size)
-        return self.batch.samples if self.batch is not None and answers else 0
+        return self._context.samples
 
     def forward_backward(
         self, model: nn.Module, loss: Callable[[Any, Any], torch.Tensor], x: Any, y: Any
@@ -468,7 +393,7 @@ class Run:
 
         (loss, output); (None, None) on ranks whose stage does not see them, which have ``samples`` 0.
         """
-        return self.gradients.forward_backward(self.batch, model, loss, x, y)
+        return self._context.gradients.forward_backward(self._context.batch, model, loss, x, y)
 
     def backward(
         self, loss: torch.Tensor, *, count: float | torch.Tensor | None = None, reduction: str = "mean"
@@ -480,8 +405,9 @@ class Run:
         all ranks. ``reduction="sum"``: a sum over this rank's samples, whose plain loop sums over the global batch.
         ``reduction="global"``: the loss of the whole global batch, computed on every rank from ``run.gather``.
         """
-        self.nan_watch.see("the loss", loss)
-        self.gradients.backward(self.batch, loss, count, reduction)
+        run = self._context
+        run.nan_watch.see("the loss", loss, run.batch, run.global_step + 1)
+        run.gradients.backward(run.batch, loss, count, reduction)
 
     def gather(self, tensor: torch.Tensor) -> torch.Tensor:
         """All ranks' rows of ``tensor`` in sample order, on all ranks, with gradients: for losses that compare the
@@ -490,41 +416,43 @@ class Run:
         In a training step its loss goes through ``run.backward``. Not with ``accumulate`` or ``any-world``, and not in
         the body of ``run.batches``, where ranks may have different numbers of batches.
         """
-        return gather(self._here, self.gradients, self.batch, tensor)
+        run = self._context
+        return gather(run.here, run.gradients, run.batch, tensor)
 
     @property
     def rows(self) -> torch.Tensor:
         """Which rows of what ``run.gather`` gives are this rank's: int64 (n,). A collective."""
-        return row_numbers(self._here, self.gradients, self.batch)
+        run = self._context
+        return row_numbers(run.here, run.gradients, run.batch)
 
     def step(self, optimizer: Optimizer) -> bool:
         """After the last micro-batch of a step: clip, ``optimizer.step()``, ``zero_grad()``; True. Else nothing.
 
         False, too, where fp16 overflowed: the step is not taken, on any rank.
         """
-        return self.gradients.step(self.batch, optimizer)
+        return self._context.gradients.step(self._context.batch, optimizer)
 
     # ------------------------------------------------------------- all ranks
 
     def sum(self, value: Number) -> Number:
         """The sum over all ranks, on all ranks. A collective: every rank calls it. Number or tensor, type kept.
 
-        A rank whose share of a training batch is empty computes on a filler: in the loop's body, add up
-        ``run.batch.samples`` (0 there), or use ``run.mean``, which knows.
+        A rank whose share of a training batch is empty computes on a dummy batch: in the loop's body, add up
+        ``run.samples`` (0 there), or use ``run.mean``, which knows.
         """
-        check_whole_batch(self)
-        return reduce_sum(value, self._control)
+        body_checks.check_sum(self._context)
+        return reduce_sum(value, self._context.control)
 
     def mean(self, value: Number, count: int | None = None) -> float | torch.Tensor:
         """The mean over all ranks, weighed by ``count`` (in the loop's body: this rank's samples). A collective."""
         if count is None:
-            if self.batch is None:
+            if self._context.batch is None:
                 raise RankupError(
                     "no-count", "run.mean(value, count) needs count= outside of a training step"
                 )
-            count = self.samples
-        check_whole_batch(self)
-        return reduce_mean(value, count, self._control)
+            count = self._context.samples
+        body_checks.check_sum(self._context)
+        return reduce_mean(value, count, self._context.control)
 
     def main_first(self) -> AbstractContextManager[None]:
         """``with run.main_first():`` rank 0 runs the body, then all others do."""
@@ -546,15 +474,8 @@ class Run:
 
     def _enter(self, what: str) -> None:
         """All ranks are on this line of the script, or it is an error."""
-        if self._control is not None:
-            self._control.enter(what)
-
-    def settle_buffers(self) -> None:
-        """Make the ranks' BatchNorm statistics one. The runtime calls it after an epoch and before an evaluation."""
-        if self.buffers_differ and self.replicas > 1:
-            for model in self.models:
-                buffers.restore(buffers.averaged_buffers(model, self.world.world_size))
-        self.buffers_differ = False
+        if (control := self._context.control) is not None:
+            control.enter(what)
 
     # ----------------------------------------------------------------- state
 
@@ -563,13 +484,14 @@ class Run:
         next step. Take it in the loop's body after ``opt.step()``, or last thing behind the inner loop.
         """
         self._check_between_steps()
-        taken = state.collect(self, kept=True, gradients=self.pending.any_here())
+        parts = self._state_parts
+        taken = state.collect(self._context, parts, kept=True, gradients=parts.pending.any_here())
         return {"tensors": taken.tensors, "own": taken.own, "facts": taken.facts}
 
     def _check_between_steps(self) -> None:
         """An error if a training cannot go on from the state at hand."""
-        check_whole(self)
-        if self.batch is not None and not self.batch.last:
+        body_checks.check_buffers(self._context)
+        if (batch := self._context.batch) is not None and not batch.last:
             raise RankupError(
                 "mid-step",
                 "the state is to be taken between two micro-batches of a step",
@@ -579,5 +501,6 @@ class Run:
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Put back what ``state_dict`` gave, after ``prepare`` and ``register`` and before the first step."""
-        state.check(self, saved["facts"])
-        state.restore(self, saved["tensors"], saved["own"], saved["own"]["kept"], saved["facts"])
+        run, parts, own = self._context, self._state_parts, saved["own"]
+        state.check(run, parts, saved["facts"])
+        state.restore(run, parts, saved["tensors"], own, own["kept"], saved["facts"])

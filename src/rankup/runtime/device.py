@@ -32,6 +32,15 @@ def choose_device(world: World, wanted: str) -> torch.device:
     return device
 
 
+def same_bits_everywhere(device: torch.device) -> None:
+    """From now on kernels that give the same bits on any number of processes."""
+    if device.type == "cpu":
+        # A kernel's sum depends on how many threads it is cut for, and one is what every process has.
+        torch.set_num_threads(1)
+    else:
+        deterministic_kernels()
+
+
 def deterministic_kernels() -> None:
     """From now on kernels whose bits are the same in every run; call it before the first matrix product.
 

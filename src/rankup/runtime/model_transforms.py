@@ -23,16 +23,15 @@ class Adaptations:
 
     def check(self, strategy: Strategy, accumulate: int) -> None:
         """An error for what SyncBatchNorm does not go with, and would wait in for ever."""
-        for what, given in (
-            (f"strategy {strategy.name}", strategy.name not in ("none", "ddp", "fsdp")),
-            (f"accumulate={accumulate}", accumulate > 1),
-        ):
-            if self.sync_batchnorm and given:
-                raise RankupError(
-                    "no-sync-batchnorm",
-                    f"SyncBatchNorm does not go with {what}",
-                    hint="leave it out, or use ddp or fsdp with whole batches",
-                )
+        if not self.sync_batchnorm:
+            return
+        strategy.check("sync_batchnorm")
+        if accumulate > 1:
+            raise RankupError(
+                "no-sync-batchnorm",
+                f"SyncBatchNorm does not go with accumulate={accumulate}",
+                hint="leave it out, or use ddp or fsdp with whole batches",
+            )
 
     def apply(self, model: nn.Module, device: torch.device, world_size: int) -> nn.Module:
         """The adapted model; its parameters stay the same objects, but for their memory format."""

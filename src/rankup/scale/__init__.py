@@ -1,6 +1,16 @@
-"""Floor 6: what more processes bring, measured so that it would convince somebody else.
+"""What more processes bring, measured so that it convinces others.
 
-``grid`` says which runs and in which order, ``study`` runs them, ``measured`` reads what each wrote of itself,
-``refuse`` says whether they may be compared, ``compare`` compares them, ``table`` and ``report`` show and keep it.
+| module | what |
+|---|---|
+| ``grid`` | which runs, in which order |
+| ``study`` | runs them, one after the other |
+| ``measured`` | what one run did, read from its records |
+| ``comparability`` | may these runs be compared? |
+| ``stats`` | medians and ranges of few repeats |
+| ``rows`` | from comparable runs to the rows of the table |
+| ``table`` | the table, as text |
+| ``report`` | ``table.txt`` and ``results.json`` |
+| ``machine`` | the machine: CPUs, devices, load |
+
 All but ``study`` and ``report`` take data and return data.
 """

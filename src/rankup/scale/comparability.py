@@ -1,15 +1,17 @@
-"""May these runs be compared? Each way in which a published study fooled its authors is an answer here.
+"""May these runs be compared? Each finding here is a way in which a published study has fooled its authors.
 
-An error forbids every ratio; a warning stands beside the table.
+An error (``COMPARABILITY``) forbids every ratio; a warning (``DOUBTS``) is printed below the table.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from rankup.findings.finding import Confidence, Finding, Severity
+from rankup.findings.engine import Source, collect
+from rankup.findings.finding import Confidence, Finding, Severity, in_order
 from rankup.scale.grid import count_of
 from rankup.scale.machine import Machine
 from rankup.scale.measured import Measured
@@ -51,19 +53,24 @@ LINEAR = 1.1
 BUSY = 0.5
 
 
+@dataclass(frozen=True)
+class StudyFacts:
+    """Runs of two versions or more, and the machine that they ran on."""
+
+    runs: Sequence[Measured]
+    machine: Machine
+
+
 def judge(runs: Sequence[Measured], machine: Machine) -> list[Finding]:
-    """What is wrong with comparing ``runs`` (of two versions or more) as they ran on ``machine``, errors first."""
-    errors = [*_unequal_work(runs), *_not_as_asked(runs), *_threads_changed(runs)]
-    warnings = [
-        *_accuracies_apart(runs),
-        *([] if errors else _superlinear(runs)),
-        *_oversubscribed(runs, len(machine.cpus)),
-        *_busy(machine),
-    ]
-    return errors + warnings
+    """What is wrong with comparing ``runs`` as they ran on ``machine``, most severe first."""
+    facts = StudyFacts(runs, machine)
+    errors = collect(COMPARABILITY, facts)
+    # Without ratios there is no efficiency to doubt.
+    return in_order([*errors, *collect(DOUBTS, facts, ignore=("superlinear",) if errors else ())])
 
 
-def _unequal_work(runs: Sequence[Measured]) -> Iterable[Finding]:
+def _unequal_work(facts: StudyFacts) -> Iterable[Finding]:
+    runs = facts.runs
     for name, words in EQUAL.items():
         said = _who_says((run, run.fact(name)) for run in runs)
         if len(said) > 1:
@@ -72,24 +79,26 @@ def _unequal_work(runs: Sequence[Measured]) -> Iterable[Finding]:
                 Severity.ERROR,
                 f"{words} differs: " + ", ".join(f"{value} with {who}" for value, who in said),
                 place=name,
-                why="runs that did not do the same work have no speed-up",
+                why="a speed-up compares runs that did the same work",
             )
 
 
-def _not_as_asked(runs: Sequence[Measured]) -> Iterable[Finding]:
+def _not_as_asked(facts: StudyFacts) -> Iterable[Finding]:
+    runs = facts.runs
     for run in _one_of_each(runs):
         asked = run.turn.processes * run.nodes
         if run.processes != asked:
             yield Finding(
                 "other-process-count",
                 Severity.ERROR,
-                f"{count_of(asked)} were asked for, and {count_of(run.processes)} trained together",
+                f"the study asked for {count_of(asked)}, and {count_of(run.processes)} trained together",
                 place=str(run.path),
                 why="processes that do not know of each other train the same samples several times",
             )
 
 
-def _threads_changed(runs: Sequence[Measured]) -> Iterable[Finding]:
+def _threads_changed(facts: StudyFacts) -> Iterable[Finding]:
+    runs = facts.runs
     for first in _one_of_each(runs):
         threads = sorted({run.threads for run in runs if run.turn.processes == first.turn.processes})
         if len(threads) > 1:
@@ -99,13 +108,14 @@ def _threads_changed(runs: Sequence[Measured]) -> Iterable[Finding]:
                 f"the threads of {count_of(first.turn.processes)} changed between repeats: "
                 + " and ".join(map(str, threads)),
                 place="threads",
-                why="repeats of one version have to be the same version",
+                why="repeats of one version must be the same version",
                 fix="--threads T holds them fixed",
             )
 
 
-def _accuracies_apart(runs: Sequence[Measured]) -> Iterable[Finding]:
+def _accuracies_apart(facts: StudyFacts) -> Iterable[Finding]:
     """Against the fewest processes. They share their test data, so that chance alone rarely reaches the threshold."""
+    runs = facts.runs
     baseline, *others = _one_of_each(runs)
     expected = _median_accuracy(runs, baseline)
     samples = int(baseline.summary["test_samples"])
@@ -120,13 +130,14 @@ def _accuracies_apart(runs: Sequence[Measured]) -> Iterable[Finding]:
                 f"{count_of(baseline.turn.processes)} at {expected:.2%}",
                 place="test_accuracy",
                 why=f"{samples:,} test samples allow {100 * allowed:.2f} points between equal models "
-                f"({ACCURACY_ERRORS:g} standard errors); a speed-up that trains another model is none",
+                f"({ACCURACY_ERRORS:g} standard errors); a run that trains another model is not a faster one",
                 fix="compare the epochs' losses in the runs' records",
                 confidence=Confidence.LIKELY,
             )
 
 
-def _superlinear(runs: Sequence[Measured]) -> Iterable[Finding]:
+def _superlinear(facts: StudyFacts) -> Iterable[Finding]:
+    runs = facts.runs
     for row in compare(runs):
         if row.efficiency > LINEAR:
             yield Finding(
@@ -134,15 +145,16 @@ def _superlinear(runs: Sequence[Measured]) -> Iterable[Finding]:
                 Severity.WARNING,
                 f"{count_of(row.processes)} reach an efficiency of {row.efficiency:.0%}",
                 place="efficiency",
-                why="no more than 100% comes from the added cores; the rest says that the baseline uses its own badly "
+                why="added cores bring at most 100%; the rest means that the baseline uses its own badly "
                 "(too many threads for a small model, other work on the machine)",
                 fix="--threads 1 gives every process one thread; an idle machine gives every thread a CPU",
                 confidence=Confidence.LIKELY,
             )
 
 
-def _oversubscribed(runs: Sequence[Measured], cpus: int) -> Iterable[Finding]:
-    for run in _one_of_each(runs):
+def _oversubscribed(facts: StudyFacts) -> Iterable[Finding]:
+    cpus = len(facts.machine.cpus)
+    for run in _one_of_each(facts.runs):
         wanted = run.turn.processes * run.threads
         if run.on_cpu and wanted > cpus:
             yield Finding(
@@ -155,17 +167,31 @@ def _oversubscribed(runs: Sequence[Measured], cpus: int) -> Iterable[Finding]:
             )
 
 
-def _busy(machine: Machine) -> Iterable[Finding]:
+def _busy(facts: StudyFacts) -> Iterable[Finding]:
+    machine = facts.machine
     if machine.load is not None and machine.load > BUSY * machine.cpu_count:
         yield Finding(
             "busy-machine",
             Severity.WARNING,
             f"the load was {machine.load:.1f} on {machine.cpu_count} CPUs before the first run",
             place=machine.hostname,
-            why="what others compute meanwhile slows versions down unequally",
+            why="other work on the machine slows the versions down unequally",
             fix="measure again on an idle machine, or on a node of your own",
             confidence=Confidence.LIKELY,
         )
+
+
+COMPARABILITY: Mapping[str, Source[StudyFacts]] = {
+    "unequal-work": _unequal_work,
+    "other-process-count": _not_as_asked,
+    "unsteady-threads": _threads_changed,
+}
+DOUBTS: Mapping[str, Source[StudyFacts]] = {
+    "accuracy-differs": _accuracies_apart,
+    "superlinear": _superlinear,
+    "oversubscribed": _oversubscribed,
+    "busy-machine": _busy,
+}
 
 
 def _one_of_each(runs: Sequence[Measured]) -> list[Measured]:

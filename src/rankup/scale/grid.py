@@ -24,7 +24,7 @@ def parse_process_counts(text: str) -> list[int]:
     except ValueError as word:
         raise RankupError(
             "bad-process-count",
-            f"{str(word)!r} is no number of processes",
+            f"{str(word)!r} is not a number of processes",
             context=f"--nproc-per-node {text}",
             hint="numbers from 1 with commas between them, such as 1,2,4",
         ) from None
@@ -32,7 +32,7 @@ def parse_process_counts(text: str) -> list[int]:
     if repeated:
         raise RankupError(
             "repeated-process-count",
-            f"{count_of(repeated[0])}: asked for more than once",
+            f"{count_of(repeated[0])}: given more than once",
             context=f"--nproc-per-node {text}",
             hint="each number once; --repeats says how often each of them runs",
         )

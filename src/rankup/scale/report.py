@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from rankup.core.files import make_folder, write_atomic
-from rankup.findings.finding import Severity
+from rankup.findings.engine import fails
+from rankup.findings.text import TABLE_WIDTH, text_lines
 from rankup.scale.comparability import judge
 from rankup.scale.machine import Machine
 from rankup.scale.rows import compare
 from rankup.scale.study import Study
-from rankup.scale.table import finding_lines, heading, ratio_table, run_table
+from rankup.scale.table import heading, ratio_table, run_table
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,13 @@ def report(study: Study, machine: Machine) -> StudyReport:
     runs = study.runs
     findings = [study.failure] if study.failure else []
     findings += judge(runs, machine) if runs else []
-    comparable = not any(finding.severity is Severity.ERROR for finding in findings)
+    comparable = not fails(findings)
     rows = compare(runs) if comparable else []
     blocks = (
         [heading(runs[0]) + "\n\n" + ratio_table(rows)] if comparable else [run_table(runs)] if runs else []
     )
     if findings:
-        blocks.append("\n".join(finding_lines(findings)))
+        blocks.append("\n".join(text_lines(findings, TABLE_WIDTH)))
     if not comparable:
         blocks.append("not comparable: no speed-up and no efficiency")
     results = {

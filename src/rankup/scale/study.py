@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from rankup.errors import RankupError
-from rankup.findings.finding import Finding, Severity
+from rankup.findings.error import findings_of
+from rankup.findings.finding import Finding
 from rankup.resolve.resolved import Resolved
 from rankup.run.execute import Result, View, execute
 from rankup.scale.grid import Trial, count_of
@@ -61,7 +62,7 @@ def measure(
             except RankupError as error:
                 if turn.repeat == 0:
                     raise
-                return Study(runs, _finding(error), folder)
+                return Study(runs, findings_of(error)[0], folder)
             progress.ended(measured)
             done += 1
             if turn.repeat > 0:
@@ -84,10 +85,6 @@ def _measured(turn: Trial, result: Result) -> Measured:
         hint=error.hint,
         exit_code=error.exit_code,
     )
-
-
-def _finding(error: RankupError) -> Finding:
-    return Finding(error.code, Severity.ERROR, error.message, place=error.context, fix=error.hint)
 
 
 def _interrupted(signum: int, done: int, total: int) -> RankupError:

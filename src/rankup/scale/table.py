@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from textwrap import wrap
 
 from rankup.core.columns import aligned
-from rankup.findings.finding import Finding
 from rankup.scale.grid import count_of
 from rankup.scale.measured import Measured
 from rankup.scale.rows import Row, version_of
 from rankup.scale.stats import chance_apart
 
 _NOTHING = "–"
-_WIDTH = 105
 _LEFT = {"version"}  # everything else is a number, and ends where its column ends
 
 
@@ -104,17 +101,6 @@ def _spread_note(rows: Sequence[Row]) -> str:
     chance = chance_apart(count, count)
     percent = f"{chance:.0%}" if chance >= 0.01 else f"{chance:.1%}"
     return f"{count} repeats each: versions of equal speed show separate ranges in {percent} of such studies"
-
-
-def finding_lines(findings: Sequence[Finding]) -> list[str]:
-    """Each as: severity, message [code]; why; fix; place."""
-    lines = []
-    for finding in findings:
-        lines.append(f"{finding.severity.value}: {finding.message} [{finding.code}]")
-        parts = {"why": finding.why, "fix": finding.fix, "where": finding.place}
-        for name, text in parts.items():
-            lines += wrap(text, _WIDTH, initial_indent=f"  {name + ':':<7}", subsequent_indent=" " * 9)
-    return lines
 
 
 def _aligned(cells: Sequence[dict[str, str]]) -> list[str]:

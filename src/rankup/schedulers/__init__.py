@@ -1,4 +1,14 @@
-"""Schedulers: who gives nodes to jobs. They return commands and read answers, and never run anything."""
+"""Schedulers: who gives nodes to jobs. They return commands and read answers, and never run anything.
+
+| module | what |
+|---|---|
+| ``base`` | ``Scheduler``: what each of them can be asked; ``JobStatus`` |
+| ``slurm`` | SLURM |
+| ``pbs`` | OpenPBS, PBS Pro and Torque |
+| ``local`` | this machine, without a scheduler |
+| ``submit_environment`` | the environment of a submit from inside a job |
+| ``error_table`` | from a scheduler's error to one sentence that names the flag to change |
+"""
 
 from __future__ import annotations
 

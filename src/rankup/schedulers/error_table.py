@@ -1,4 +1,4 @@
-"""From a scheduler's words to one sentence that names the flag to change. The tables are ``*_errors.py``."""
+"""From a scheduler's words to one sentence that names the flag to change. The tables: ``errors.py`` of each."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The part of a job's script that sets up its environment: folder, modules, venv or conda, variables, secrets."""
+"""The part of a job's script that sets up its environment: folder, modules, venv or conda, variables, secrets.
+
+The user's own lines stay as they are given, without indentation: they may hold a here-document.
+"""
 
 from __future__ import annotations
-
-from importlib.resources import files
 
 from rankup.launchers.base import code, path_code
 from rankup.sites.site import Site
@@ -14,11 +15,10 @@ PREFIX = "'[rank ${rank}] '"
 
 
 def environment(spec: JobSpec, site: Site) -> list[str]:
-    """Bash; every line that can fail ends the job with a clear word if it does."""
-    return [
-        "# ---- The environment ".ljust(118, "-"),
+    """Bash; every line that can fail ends the job with a clear message if it does."""
+    ours = [
         f"cd {path_code(str(spec.folder))} || finish failed 1",
-        *(["# Yours, before the modules:", *spec.pre_modules] if spec.pre_modules else []),
+        *(["# Yours, before the modules:", *map(_Own, spec.pre_modules)] if spec.pre_modules else []),
         *_modules(spec, site),
         *_venv(spec),
         *_conda(spec),
@@ -26,8 +26,15 @@ def environment(spec: JobSpec, site: Site) -> list[str]:
         *(f"export {name}={path_code(value)}" for name, value in variables(spec, site).items()),
         *_threads(spec, site),
         *_secrets(spec),
-        *(["# Yours:", *spec.pre] if spec.pre else []),
+        *(["# Yours:", *map(_Own, spec.pre)] if spec.pre else []),
     ]
+    return [line if isinstance(line, _Own) else f"  {line}" for line in ours]
+
+
+class _Own(str):
+    """A line of the user's."""
+
+    __slots__ = ()
 
 
 def variables(spec: JobSpec, site: Site) -> dict[str, str]:
@@ -50,18 +57,24 @@ def _threads(spec: JobSpec, site: Site) -> list[str]:
 
 
 def _modules(spec: JobSpec, site: Site) -> list[str]:
-    modules = spec.modules
-    mpi = site.mpi.module if spec.launcher == "mpirun" or spec.fanout == "mpiexec" else ""
-    if mpi and not any(module.partition("/")[0] == mpi.partition("/")[0] for module in modules):
-        modules = (*modules, mpi)
+    modules = loaded_modules(spec, site)
     if not (modules or spec.module_purge):
         return []
-    init = (
-        files("rankup.script").joinpath("parts").joinpath("modules.sh").read_text().rstrip("\n").split("\n")
-    )
+    init = [
+        "# shellcheck disable=SC1090",
+        'for init in $(module_inits); do type module >/dev/null 2>&1 || . "$init"; done',
+    ]
     purge = ["module purge"] if spec.module_purge else []
     load = [f"module load {' '.join(map(code, modules))} || finish failed 1"] if modules else []
     return [*init, *purge, *load]
+
+
+def loaded_modules(spec: JobSpec, site: Site) -> tuple[str, ...]:
+    """The job's modules, and the site's MPI if the job needs one and names none."""
+    mpi = site.mpi.module if spec.launcher == "mpirun" or spec.fanout == "mpiexec" else ""
+    if mpi and not any(module.partition("/")[0] == mpi.partition("/")[0] for module in spec.modules):
+        return (*spec.modules, mpi)
+    return spec.modules
 
 
 def _venv(spec: JobSpec) -> list[str]:

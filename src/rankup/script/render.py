@@ -1,22 +1,25 @@
 """The script of a job: plain bash that runs without rankup on the nodes, and that its user can read and change.
 
-``render`` says which parts there are, in which order. Parts that are the same for every job are the ``.sh`` files
-beside this one; what depends on the job is written by the functions of ``environment`` and ``start``.
+Its first screen is what this job alone has: directives, settings, and ``main``, which says what is done in which order.
+After it come the functions that ``main`` calls, and the last line calls ``main``. Functions that are the same in every
+job are the ``.sh`` files in ``parts``; what depends on the job is written by ``environment`` and ``start``.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
 from rankup.core import shell
 from rankup.launchers.base import path_code
-from rankup.node_launchers.scripted import choose
+from rankup.node_launchers import agents
+from rankup.node_launchers.agents import choose
 from rankup.schedulers.pbs import directives as pbs
 from rankup.schedulers.slurm import directives as slurm
-from rankup.script.environment import environment
-from rankup.script.start import meets, sampler, start
+from rankup.script.environment import environment, loaded_modules
+from rankup.script.start import meets, sampler, start, uses_pbs_rsh
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
 
@@ -30,27 +33,91 @@ def render(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
     Pure; raises ``RankupError`` where the site's scheduler cannot do what is asked.
     """
     choose(spec.fanout, site.scheduler)
-    sampling = sampler(spec, site)
+    ranks = start(spec, site)
     sections = [
         _head(spec, site, run_dir),
-        _settings(spec, site),
-        [*part(f"{site.scheduler}.sh"), *_short_time(spec, site)],
-        [*_run_directory(spec, site, run_dir), *part("attempt.sh")],
-        environment(spec, site),
+        _settings(spec, site, run_dir),
+        ranks.own,
+        _main(spec, site, run_dir, ranks.start),
+        _HEADING,
+        *_functions(spec, site, run_dir),
+        ranks.fixed,
+        ['main "$@"'],
+    ]
+    return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
+
+
+_HEADING = [
+    "#" * 118,
+    "# The same in every job: the functions that main calls".ljust(117) + "#",
+    "#" * 118,
+]
+
+
+def _main(spec: JobSpec, site: Site, run_dir: Path | None, ranks: Sequence[str]) -> list[str]:
+    """What the script does, in order. (The user's lines are in it, and in no function of their own: variables that they
+    declare there would be gone after it.)"""
+    sampling = sampler(spec, site)
+    log = _has_one_log(site, run_dir)
+    steps = [
+        "read_allocation # JOB, HOSTS, END",
+        *(["leave_time_for_work"] if _has_short_time(spec, site) else []),
+        f"make_run_directory {_job(spec, site)} # RUN",
+        *(["write_one_log"] if log else []),
+        "begin_attempt",
+    ]
+    heading = f"# The ranks: {spec.nodes} × {spec.nproc_per_node} by {spec.launcher}"
+    return [
+        "main() {",
+        *_indented(steps),
+        "",
+        "  # The environment",
+        *environment(spec, site),
+        "",
+        f"  {heading}",
+        *_indented(["choose_rendezvous # MASTER_ADDR, MASTER_PORT"] if meets(spec) else []),
+        *_indented([_header(spec), *sampling, "mark_processes"]),
+        *_indented(["write_rank_script"] if spec.launcher != "single" else []),
+        *_indented(ranks),
+        *_indented(["watch_ranks # asks them to save before the time limit"]),
+        *_indented(['kill "$sampler" 2>/dev/null'] if sampling else []),
+        *_indented(["find_lost_nodes"] if _may_lose_nodes(spec, site) else []),
+        *_indented(["end_attempt # requeues the job if it is not done"]),
+        "}",
+    ]
+
+
+def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str]]:
+    """The fixed parts that this job needs, in the order in which ``main`` calls them."""
+    by_scancel = site.scheduler == "slurm" and spec.launcher != "mpirun"
+    loads = bool(spec.module_purge or loaded_modules(spec, site))
+    return [
+        part(f"{site.scheduler}.sh"),
+        part("short_time.sh") if _has_short_time(spec, site) else [],
+        [*part("run_directory.sh"), *(part("one_log.sh") if _has_one_log(site, run_dir) else [])],
+        part("attempt.sh"),
+        part("modules.sh") if loads else [],
         part("rendezvous.sh") if meets(spec) else [],
-        _header(spec),
-        sampling,
-        [*part("progress.sh"), *_places(spec)],
-        part("time_limit.sh"),
-        _one_rank(spec),
-        start(spec, site),
+        part("header.sh"),
+        part("progress.sh"),
+        [*part("time_limit.sh"), *agents.part("marked.sh")],
+        part("end_by_scancel.sh" if by_scancel else "end_by_signal.sh"),
+        _rank_script(spec),
+        part("pbs_rsh.sh") if uses_pbs_rsh(spec, site) else [],
         part("watch.sh"),
-        ['kill "$sampler" 2>/dev/null'] if sampling else [],
-        part("lost.sh") if site.scheduler == "pbs" and spec.nodes > 1 else [],
+        [*part("lost_nodes.sh"), *agents.part("is_lost.sh")] if _may_lose_nodes(spec, site) else [],
         part("failure.sh"),
         part("ending.sh"),
     ]
-    return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
+
+
+def _may_lose_nodes(spec: JobSpec, site: Site) -> bool:
+    """Whether this script has to look for lost nodes, since the scheduler does not act on them."""
+    return site.scheduler == "pbs" and spec.nodes > 1
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"  {line}" for line in lines]
 
 
 def part(name: str) -> list[str]:
@@ -96,13 +163,17 @@ def _logs(spec: JobSpec, site: Site, run_dir: Path | None) -> tuple[str, str]:
     return f"{spec.name}-%{'A_%a' if spec.array else 'j'}.log", ""
 
 
-def _settings(spec: JobSpec, site: Site) -> list[str]:
+def _settings(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]:
     requeues = spec.max_requeues
     if site.scheduler == "pbs" and not site.pbs.nodes_may_submit:
         requeues = min(requeues, MOST_SUCCESSORS)
+    runs = spec.folder / spec.runs_root
     lines = [
         "# ---- Settings ".ljust(118, "-"),
-        f"STOP_BEFORE={spec.lead} # seconds before the end at which the ranks are asked to save",
+        _base(spec, site, run_dir),
+        f"RUNS={shell.quote([str(runs)])} # all runs are below it",
+        f"PLACES=({' '.join(_places(spec))}) # where else the program may save: paths in its arguments and variables",
+        f"STOP_BEFORE={spec.lead} # seconds before the time limit at which the ranks are asked to save",
         f"MAX_REQUEUES={requeues}",
     ]
     if site.scheduler != "slurm":
@@ -111,26 +182,28 @@ def _settings(spec: JobSpec, site: Site) -> list[str]:
         lines.append(f"NODES_MAY_SUBMIT={'yes' if site.pbs.nodes_may_submit else 'no'}")
     if meets(spec):
         lines.append(
-            f"INTERFACE={shell.quote([site.node.interface])} # of the network between the nodes; '': ask"
+            f"INTERFACE={shell.quote([site.node.interface])} # the nodes' network; '': the route says it"
         )
     return lines
 
 
-_WHAT_IT_HOLDS = [
-    "# Logs, records, snapshots, and small files through which the parts of this job speak to each other. A program",
-    "# that uses rankup finds it by RANKUP_RUN_DIR; others need not care.",
-]
+def _base(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
+    if run_dir is not None:
+        return f"BASE={shell.quote([str(run_dir)])} # the run directory"
+    base = shell.quote([f"{spec.folder / spec.runs_root / spec.name}/"])
+    if site.scheduler == "pbs":  # a successor goes on in the run directory of the job before it
+        base = f"${{RANKUP_RUN:-{base}}}"
+    return f"BASE={base} # the run directory is below it, and named after the job's id"
 
 
-def _short_time(spec: JobSpec, site: Site) -> list[str]:
-    """The queue's own limit, which nobody has told us, may be shorter than what we would keep for saving."""
-    if spec.time or spec.stop_before or site.scheduler == "local":
-        return []
-    return [
-        "# A short limit of the queue's own: half of it is left for work.",
-        "left=$((END - $(date +%s)))",
-        '[ "$END" -eq 0 ] || [ "$left" -gt "$((2 * STOP_BEFORE))" ] || STOP_BEFORE=$((left / 2))',
-    ]
+def _has_short_time(spec: JobSpec, site: Site) -> bool:
+    """Whether the queue's own limit, which nobody has told us, may be shorter than the time to save."""
+    return not (spec.time or spec.stop_before or site.scheduler == "local")
+
+
+def _has_one_log(site: Site, run_dir: Path | None) -> bool:
+    """Whether the script writes its own log; SLURM writes it as told by a directive."""
+    return site.scheduler == "pbs" or (site.scheduler == "local" and run_dir is not None)
 
 
 _TASK = {
@@ -138,61 +211,39 @@ _TASK = {
     "pbs": "${RANKUP_TASK:-${PBS_ARRAY_INDEX:-${PBS_ARRAYID:-}}}",
     "local": "",
 }
-_ARRAY_JOB = {"slurm": "$SLURM_ARRAY_JOB_ID", "pbs": "${PBS_JOBID%%[!0-9]*}", "local": "$JOB"}
+_ARRAY_JOB = {"slurm": "${SLURM_ARRAY_JOB_ID:-}", "pbs": "${PBS_JOBID%%[!0-9]*}", "local": "$JOB"}
 
 
-def _run_directory(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]:
-    """Where RUN is: given, or made by the script for whoever submits it by hand."""
-    base = shell.quote([str(run_dir)])
-    if run_dir is None:
-        root = shell.quote([str(spec.folder / spec.runs_root / spec.name)])
-        base = f"{root}/{_ARRAY_JOB[site.scheduler] if spec.array else '$JOB'}"
-    successor = "RANKUP_SUCCESSOR=1"
-    if site.scheduler == "pbs" and run_dir is None:
-        base = f"${{RANKUP_RUN:-{base}}}"  # a successor's is that of the job before it
-        successor += ",RANKUP_RUN=$BASE"
-    lines = ["# ---- The run directory ".ljust(118, "-"), *_WHAT_IT_HOLDS, f"BASE={base}"]
-    lines += [f'SUCCESSOR="{successor}"'] if site.scheduler == "pbs" else []
-    if spec.array:
-        lines += [f"export RANKUP_TASK={_TASK[site.scheduler]}", "export RUN=$BASE/task-$RANKUP_TASK"]
-    else:
-        lines += ["export RUN=$BASE", "unset RANKUP_TASK"]
-    lines += ["export RANKUP_RUN_DIR=$RUN"]
-    lines += ['(umask 077 && mkdir -p "$BASE/logs" "$RUN/logs" "$RUN/records")']
-    if run_dir is None:
-        lines += ['[ -e "$BASE/job.sh" ] || cp "$0" "$BASE/job.sh" # for a successor, and for later']
-    if site.scheduler == "pbs" or (site.scheduler == "local" and run_dir is not None):
-        lines += [
-            "# One log for all attempts, which can be read while the job runs.",
-            f'exec >>"$BASE/logs/job{"-$RANKUP_TASK" if spec.array else ""}.log" 2>&1',
-        ]
-    return lines
+def _job(spec: JobSpec, site: Site) -> str:
+    """What names the run directory of a job that is submitted by hand; and the task of an array."""
+    if not spec.array:
+        return '"$JOB"'
+    return f'"{_ARRAY_JOB[site.scheduler]}" "{_TASK[site.scheduler]}"'
 
 
 def _places(spec: JobSpec) -> list[str]:
     """Where the program may save: the paths among its arguments and variables."""
     words = [word.rpartition("=")[2] for word in (*spec.command, *spec.env.values())]
     paths = dict.fromkeys(word for word in words if re.match(r"/[^/]|\$\w+/|\.\.?/", word))
-    return [
-        f"PLACES=({' '.join(map(path_code, paths))})",
-        f"RUNS={shell.quote([str(spec.folder / spec.runs_root)])} # below it, other runs' files",
-    ]
+    return list(map(path_code, paths))
 
 
-def _one_rank(spec: JobSpec) -> list[str]:
-    """What stands between the launcher and each rank; a lone process needs nothing."""
+def _rank_script(spec: JobSpec) -> list[str]:
+    """What runs between the launcher and each rank; a single process does without."""
     if spec.launcher == "single":
         return []
     return [
         "# ---- One rank ".ljust(118, "-"),
-        "# Only its parent knows when and how a rank has ended. This script goes on below END_OF_SCRIPT.",
-        """cat >"$RUN/rank.sh" <<'END_OF_SCRIPT'""",
+        "# Only the parent of a rank knows when and how it has ended.",
+        "write_rank_script() {",
+        """  cat >"$RUN/rank.sh" <<'END_OF_SCRIPT'""",
         *part("rank.sh"),
         "END_OF_SCRIPT",
+        "}",
     ]
 
 
-def _header(spec: JobSpec) -> list[str]:
+def _header(spec: JobSpec) -> str:
     if spec.container:
-        return [*part("header.sh"), f'echo "python    of the image" {path_code(spec.container)}']
-    return [*part("header.sh"), f'echo "python    $({path_code(spec.python)} --version 2>&1)"']
+        return f'print_header "of the image" {path_code(spec.container)}'
+    return f'print_header "$({path_code(spec.python)} --version 2>&1)"'

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from dataclasses import replace
 from typing import cast
 
 from rankup.core.registry import lookup
 from rankup.launchers import SCRIPTED
 from rankup.launchers.base import ScriptLauncher, Start
-from rankup.node_launchers import scripted
+from rankup.node_launchers.agents import choose, node_launcher
+from rankup.node_launchers.base import Agents, AgentsScript
 from rankup.script.environment import PREFIX, variables
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
@@ -28,12 +29,8 @@ def _alone(spec: JobSpec) -> bool:
     return spec.launcher == "single" and spec.is_python
 
 
-def start(spec: JobSpec, site: Site) -> list[str]:
-    """Bash that starts all ranks in the background, sets ``workers``, and knows how to end them."""
-    return [*_start(spec, site), *_ending(spec, site)]
-
-
-def _start(spec: JobSpec, site: Site) -> list[str]:
+def start(spec: JobSpec, site: Site) -> AgentsScript:
+    """Bash that starts all ranks in the background, and sets ``workers``."""
     how = Start(
         scheduler=site.scheduler,
         command=spec.rank_command,
@@ -48,47 +45,29 @@ def _start(spec: JobSpec, site: Site) -> list[str]:
         mpi_flags=site.mpi.flags,
         carried=_carried(spec, site),
     )
-    heading = f"# ---- Start: {spec.nodes} × {spec.nproc_per_node} by {spec.launcher} ".ljust(118, "-")
     written = cast(ScriptLauncher, lookup("launcher", spec.launcher, SCRIPTED))(how)
+    first = []
     if _alone(spec):
-        world = "export RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1 # what it reads who was made for torchrun"
-        return [heading, world, *written]
-    fanout = scripted.choose(spec.fanout, site.scheduler) if spec.launcher == "torchrun" else ""
-    by_mpi = spec.launcher == "mpirun" or fanout == "mpiexec"
-    if by_mpi and site.scheduler == "pbs" and site.mpi.kind == "openmpi" and spec.nodes > 1:
-        heading = "\n".join(
-            [
-                heading,
-                *files("rankup.script").joinpath("parts").joinpath("pbs_rsh.sh").read_text().splitlines(),
-            ]
-        )
+        first = ["# What programs read that were written for torchrun:"]
+        first += ["export RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1"]
+    elif uses_pbs_rsh(spec, site):
+        first = ["use_pbs_for_mpirun"]
     if spec.launcher != "torchrun":
-        return [heading, *written]
+        return AgentsScript((*first, *written))
     prefix = [
         "# shellcheck disable=SC2016 # torchrun fills this in",
         f"export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE={PREFIX}",
     ]
-    agents = scripted.lines(
-        fanout,
-        written,
-        nodes=spec.nodes,
-        cpus=spec.agent_cpus,
-        given=variables(spec, site),
-        mpi=site.mpi.kind,
-    )
-    return [heading, *prefix, *agents]
+    start_agents = node_launcher(spec.fanout, site.scheduler, nodes=spec.nodes, mpi=site.mpi.kind)
+    agents = start_agents(Agents(tuple(written), spec.nodes, spec.agent_cpus, variables(spec, site)))
+    return replace(agents, start=(*first, *prefix, *agents.start))
 
 
-def _ending(spec: JobSpec, site: Site) -> list[str]:
-    """How this script tells the ranks to end, and whether they have been TOLD whenever it has been told itself."""
-    if site.scheduler != "slurm" or spec.launcher == "mpirun":
-        return ['end_ranks() { kill -TERM "$workers" 2>/dev/null; }', "TOLD=''"]
-    return [
-        "# To srun TERM means to KILL its tasks. SLURM can tell them, and not this shell; and whenever it tells this",
-        "# shell to end, it tells them as well.",
-        'end_ranks() { scancel --signal=TERM "$SLURM_JOB_ID" || kill -TERM "$workers"; }',
-        "TOLD=yes",
-    ]
+def uses_pbs_rsh(spec: JobSpec, site: Site) -> bool:
+    """Whether Open MPI reaches the nodes of a PBS job."""
+    fanout = choose(spec.fanout, site.scheduler) if spec.launcher == "torchrun" else ""
+    by_mpi = spec.launcher == "mpirun" or fanout == "mpiexec"
+    return by_mpi and site.scheduler == "pbs" and site.mpi.kind == "openmpi" and spec.nodes > 1
 
 
 def sampler(spec: JobSpec, site: Site) -> list[str]:
@@ -97,12 +76,12 @@ def sampler(spec: JobSpec, site: Site) -> list[str]:
         return []
     query = f"nvidia-smi --query-gpu=timestamp,{_SAMPLE} --format=csv,nounits --loop={spec.sample_gpus}"
     target = '>>"$RUN/records/gpus-$(hostname -s).csv"'
-    lines = ["# ---- What the GPUs do ".ljust(118, "-")]
+    lines = ["# What the GPUs do:"]
     if spec.nodes > 1 and site.scheduler == "slurm":
         nodes = f"--nodes={spec.nodes} --ntasks={spec.nodes} --ntasks-per-node=1"
         lines += [f"srun --overlap {nodes} bash -c 'exec {query} {target}' &"]
     else:
-        lines += ["# (of this node)"] if spec.nodes > 1 else []
+        lines = ["# What the GPUs of this node do:"]
         lines += [f"{query} {target} &"]
     return [*lines, "sampler=$!"]
 

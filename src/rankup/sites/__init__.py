@@ -1,0 +1,10 @@
+"""Clusters: what one is like (``Site``), and how its profile is found.
+
+| module | what |
+|---|---|
+| ``site`` | ``Site``: the fields of a profile |
+| ``lookup`` | where profiles lie, how one extends another, and which one a job uses |
+| ``discovery`` | a new profile from the answers of sinfo, qstat and pbsnodes |
+
+The built-in profiles are the TOML files in ``profiles/``.
+"""

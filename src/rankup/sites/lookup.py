@@ -16,10 +16,12 @@ from pydantic import BaseModel, ValidationError
 from rankup.core.registry import target_of
 from rankup.core.toml_file import read_toml
 from rankup.errors import RankupError
+from rankup.findings.error import FindingsError
+from rankup.findings.finding import Finding, Severity
 from rankup.sites.site import WHEN, Site
 from rankup.spec.job_values import check_job_values
 from rankup.spec.jobspec import JobSpec
-from rankup.spec.validation import check_keys, describe_error
+from rankup.spec.validation import check_keys, describe_errors, invalid
 
 BUILT_IN = Path(__file__).parent / "profiles"
 PROJECT = Path(".rankup", "sites")
@@ -65,10 +67,11 @@ def load_site(path: Path, where: list[Path]) -> Site:
     try:
         return Site.model_validate({**merged, "name": path.stem})
     except ValidationError as error:
-        key, why, hint = describe_error(error)
-        raise RankupError(
-            "bad-profile", f"{key}: {why}", context=_file_with(key, files), hint=hint
-        ) from error
+        wrong = [
+            Finding("bad-profile", Severity.ERROR, invalid(key, why), place=_file_with(key, files), fix=hint)
+            for key, why, hint in describe_errors(error)
+        ]
+        raise FindingsError(wrong) from error
 
 
 def lineage(path: Path, where: list[Path]) -> list[Path]:
@@ -120,7 +123,9 @@ def _read(path: Path) -> dict[str, Any]:
     known = [key for key in Site.model_fields if key != "name"]  # a site is called what its file is called
     check_keys(tables, ["extends", *known], where=str(path))
     if not isinstance(tables.get("extends", ""), str):
-        raise RankupError("bad-profile", "'extends' is no name", context=str(path), hint='extends = "olivia"')
+        raise RankupError(
+            "bad-profile", "'extends' must be a name", context=str(path), hint='extends = "olivia"'
+        )
     check_keys(tables.get("required", []), JobSpec.model_fields, where=f"required in {path}")
     for key, field in Site.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel) and key in tables:
@@ -140,7 +145,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _table(tables: dict[str, Any], key: str, path: Path) -> dict[str, Any]:
     table = tables.get(key, {})
     if not isinstance(table, dict):
-        raise RankupError("bad-profile", f"{key!r} has to be a table", context=str(path), hint=f"[{key}]")
+        raise RankupError("bad-profile", f"{key!r} must be a table", context=str(path), hint=f"[{key}]")
     return table
 
 

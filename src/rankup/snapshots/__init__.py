@@ -1,15 +1,24 @@
-"""Floor 2: the state of a run on disk, whole and verified or not there at all.
+"""The state of a run on disk: complete and verified, or not there at all.
 
-| file | what |
+| module | what |
 |---|---|
-| ``state.py`` | ``State``: what a snapshot is made of |
-| ``saver.py`` | ``Saver``: one per run; holds the directory, saves, finds the newest good one |
-| ``found.py`` | ``Found``: a verified snapshot, to be loaded |
-| ``layout.py``, ``manifest.py``, ``verify.py`` | names, contents, hashes; no torch, so that a login node can look |
-| ``disk.py`` | every write, rename and fsync of a save, and the hook that lets tests fail at each |
-| ``staging.py``, ``shards.py``, ``writing.py`` | copy, divide among ranks, make durable |
-| ``newest.py``, ``prune.py``, ``lock.py``, ``peers.py`` | choose, delete, one run at a time, agree |
-| ``compare.py``, ``export.py`` | for the command line |
+| ``state`` | ``State``: what a snapshot consists of |
+| ``saver`` | ``Saver``: one per run; it locks the directory, saves, and finds the newest good snapshot |
+| ``snapshot`` | ``Snapshot``: a verified snapshot, and how it is loaded |
+| ``layout`` | the names in a directory of snapshots; no torch |
+| ``manifest`` | ``manifest.json`` and ``SHA256SUMS``; no torch |
+| ``integrity`` | verifies sizes and hashes; no torch, so that a login node can do it |
+| ``checksum`` | fast checksums of tensors |
+| ``shards`` | which part of a tensor each rank holds and writes; read with any other sharding |
+| ``staging`` | copies a state into buffers, so that the training goes on |
+| ``writing`` | from the copies to a durable directory |
+| ``disk`` | every write, rename and fsync of a save; tests make each of them fail |
+| ``peers`` | ranks that save together agree over a gloo group of their own |
+| ``newest`` | which snapshot to resume from |
+| ``prune`` | which snapshots to keep: ``Retention`` |
+| ``lock`` | one run at a time per directory |
+| ``diff`` | where two snapshots differ, for the command line |
+| ``export`` | the model alone as a safetensors file, for the command line |
 
-Nothing is imported here: the command line reads snapshots where there is no torch.
+This file imports nothing: the command line reads snapshots on machines without torch.
 """

@@ -115,23 +115,23 @@ def explained(path: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise RankupError(
                 "no-space",
-                "there is no room for a snapshot: the disk is full, or the quota is used up",
+                "no space left for a snapshot: the disk is full or the quota is exceeded",
                 context=where,
-                hint=kept + "free some space, keep fewer snapshots, or choose another directory",
+                hint=kept + "free some space, keep fewer snapshots, or use another directory",
                 exit_code=1,
             ) from error
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise RankupError(
                 "unwritable-directory",
-                f"snapshots cannot be written below {str(path)!r}",
+                f"cannot write snapshots to {str(path)!r}",
                 context=where,
-                hint=kept + "choose a directory that you may write to, on every node",
+                hint=kept + "use a directory that is writable on every node",
                 exit_code=1,
             ) from error
         raise RankupError(
             "snapshot-not-written",
-            f"a snapshot could not be written below {str(path)!r}",
+            f"failed to write a snapshot to {str(path)!r}",
             context=where,
-            hint=kept + "ask whoever runs the file system if it happens again",
+            hint=kept + "if this happens again, ask the administrators of the file system",
             exit_code=1,
         ) from error

@@ -34,7 +34,7 @@ def export(entry: Entry, manifest: Manifest, out: Path, part: str = "model") -> 
     """
     tensors = _below(manifest.tensors, f"{_whole_part(entry, manifest, part)}/")
     if out.exists():
-        raise RankupError("file-exists", f"{str(out)!r} exists already", hint="choose another name")
+        raise RankupError("file-exists", f"{str(out)!r} already exists", hint="use another name")
     header = _header(tensors, manifest)
     half = out.with_name(f".{out.name}.half")  # its name is its own only when it is whole
     try:
@@ -48,8 +48,8 @@ def export(entry: Entry, manifest: Manifest, out: Path, part: str = "model") -> 
     except OSError as error:
         raise RankupError(
             "export-not-written",
-            f"{str(out)!r} cannot be written: {error.strerror}",
-            hint="choose a place that exists, with enough room, that you may write to",
+            f"cannot write {str(out)!r}: {error.strerror}",
+            hint="use an existing, writable directory with enough free space",
             exit_code=1,
         ) from error
     finally:
@@ -73,18 +73,18 @@ def _whole_part(entry: Entry, manifest: Manifest, part: str) -> str:
     if named:
         raise RankupError(
             "several-parts",
-            f"the run prepared {len(named)} models, so the snapshot holds several parts called {part}",
+            f"the run prepared {len(named)} models, so the snapshot has several parts named {part}",
             context=str(entry.path),
-            hint=f"--part with one of: {', '.join(named)}",
+            hint=f"use --part with one of: {', '.join(named)}",
         )
     parts = sorted(
         {"/".join(name.split("/")[: 1 + name.split("/")[0].isdigit()]) for name in manifest.tensors}
     )
     raise RankupError(
         "nothing-to-export",
-        f"the snapshot holds no tensors called {part}/…",
+        f"the snapshot has no part named {part}",
         context=str(entry.path),
-        hint=f"--part with one of: {', '.join(parts)}" if parts else "it holds no tensors at all",
+        hint=f"use --part with one of: {', '.join(parts)}" if parts else "the snapshot has no tensors",
     )
 
 
@@ -104,8 +104,8 @@ def _header(tensors: dict[str, str], manifest: Manifest) -> bytes:
         if saved.dtype not in _DTYPES:
             raise RankupError(
                 "dtype-not-exportable",
-                f"safetensors knows no dtype {saved.dtype}, which {full} has",
-                hint="convert it in the model, or read the snapshot with rankup",
+                f"safetensors does not support the dtype {saved.dtype} of {full}",
+                hint="convert the tensor in the model, or load the snapshot with rankup",
             )
         end = at + math.prod(saved.shape) * dtype_of(saved.dtype).itemsize
         header[name] = {"dtype": _DTYPES[saved.dtype], "shape": saved.shape, "data_offsets": [at, end]}

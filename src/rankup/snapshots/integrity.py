@@ -28,9 +28,9 @@ def verify(folder: Path, *, part: int = 0, parts: int = 1) -> Manifest:
             raise Damaged(f"{Path(error.filename or folder).name}: {error.strerror}") from error
         raise RankupError(
             "unreadable-snapshot",
-            f"the snapshot {str(folder)!r} cannot be read",
+            f"cannot read the snapshot {str(folder)!r}",
             context=f"{error.filename or folder}: {error.strerror}",
-            hint="run as the user who wrote it, or make it readable",
+            hint="run as the user who wrote it, or change its permissions",
             exit_code=1,
         ) from error
 
@@ -43,11 +43,11 @@ def _verify(folder: Path, part: int, parts: int) -> Manifest:
     _compare(folder, MANIFEST, sums.get(MANIFEST, ""))
     manifest = read_manifest(folder)
     if sums.keys() != manifest.files.keys() | {MANIFEST}:
-        raise Damaged("SHA256SUMS and manifest.json name different files")
+        raise Damaged("SHA256SUMS and manifest.json list different files")
     for name, size in manifest.files.items():
         found = (folder / name).stat().st_size
         if found != size:
-            raise Damaged(f"{name} has {found:,} bytes, {size:,} were written")
+            raise Damaged(f"{name} has {found:,} bytes, expected {size:,}")
     for name in sorted(manifest.files)[part::parts]:
         _compare(folder, name, sums[name])
     return manifest
@@ -55,7 +55,7 @@ def _verify(folder: Path, part: int, parts: int) -> Manifest:
 
 def _compare(folder: Path, name: str, expected: str) -> None:
     if sha256(folder / name) != expected:
-        raise Damaged(f"{name} has another SHA-256 than when it was written")
+        raise Damaged(f"the SHA-256 of {name} does not match SHA256SUMS")
 
 
 def sha256(path: Path) -> str:

@@ -105,8 +105,8 @@ def find_root(path: Path) -> Path:
     if not root.is_dir():
         raise RankupError(
             "no-such-directory",
-            f"there is no directory {str(path)!r}",
-            hint="a run directory (runs/NAME/ID), or its snapshots directory",
+            f"no such directory: {str(path)!r}",
+            hint="use a run directory (runs/NAME/ID) or its snapshots directory",
         )
     return root
 
@@ -123,7 +123,7 @@ def find_entry(path: Path) -> Entry:
         return max(newest, key=lambda entry: entry.path.stat().st_mtime_ns)
     raise RankupError(
         "no-snapshot",
-        f"there is no snapshot in {str(path)!r}",
+        f"no snapshot found in {str(path)!r}",
         hint="a snapshot is a directory step-N; `rankup snapshots ls` lists those of a run",
         exit_code=1,
     )

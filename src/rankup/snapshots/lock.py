@@ -42,9 +42,9 @@ class Lock:
                 self.release()
                 raise RankupError(
                     "directory-in-use",
-                    f"another run saves into {str(self._path.parent)!r}: {holder or 'an unknown process'}",
+                    f"another run already saves to {str(self._path.parent)!r}: {holder or 'an unknown process'}",
                     context=str(self._path),
-                    hint="give each run a directory of its own, or end the other one first",
+                    hint="use a different directory for each run, or stop the other run first",
                 )
             time.sleep(0.05)
         since = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -66,7 +66,8 @@ class Lock:
             if error.errno not in _UNSUPPORTED:
                 raise
             warnings.warn(
-                f"{self._path.parent} knows no locks: see that no two runs save there", stacklevel=2
+                f"{self._path.parent} is on a file system without locks: make sure that only one run saves there",
+                stacklevel=2,
             )
         return True
 

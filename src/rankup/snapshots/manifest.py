@@ -81,7 +81,7 @@ def read_manifest(folder: Path) -> Manifest:
         if said["format"] != FORMAT:
             raise RankupError(
                 "other-format",
-                f"the snapshot has format {said['format']}, this rankup reads format {FORMAT}",
+                f"the snapshot has format {said['format']}, but this version of rankup reads format {FORMAT}",
                 context=f"{folder} (written with {said.get('versions')})",
                 hint="use the version of rankup that wrote it",
             )
@@ -90,7 +90,7 @@ def read_manifest(folder: Path) -> Manifest:
     except FileNotFoundError:
         raise Damaged(f"{MANIFEST} is missing") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Damaged(f"{MANIFEST} cannot be read: {error}") from error
+        raise Damaged(f"cannot read {MANIFEST}: {error}") from error
 
 
 def _tensor(saved: dict[str, Any]) -> SavedTensor:
@@ -113,9 +113,9 @@ def read_sums(folder: Path) -> dict[str, str]:
     except FileNotFoundError:
         raise Damaged(f"{SUMS} is missing") from None
     except UnicodeDecodeError:
-        raise Damaged(f"{SUMS} cannot be read") from None
+        raise Damaged(f"cannot read {SUMS}") from None
     matches = [_SUM.fullmatch(line) for line in text.split("\n")[:-1]]
     sums = {match[2]: match[1] for match in matches if match}
     if sums_text(sums) != text:
-        raise Damaged(f"{SUMS} cannot be read")
+        raise Damaged(f"cannot read {SUMS}")
     return sums

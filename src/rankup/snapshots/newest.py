@@ -37,7 +37,7 @@ def newest(root: Path, peers: Peers, shared: bool) -> Snapshot | None:
         "no-good-snapshot",
         f"every snapshot of this run is damaged: {'; '.join(wrong[:_NAMED])}{more}",
         context=str(root),
-        hint="restore one from a copy; to begin anew, move this directory away",
+        hint="restore one from a backup, or move this directory away to start again",
         exit_code=1,
     )
 
@@ -74,10 +74,10 @@ def _check_node(path: Path, manifest: Manifest, world: World) -> None:
         return
     raise RankupError(
         "scattered-snapshot",
-        f"the snapshot was saved by {manifest.nodes} nodes, each in a directory of its own; here node "
-        f"{world.node_rank} of {world.num_nodes} found the part of node {manifest.node}",
+        f"the snapshot was saved by {manifest.nodes} nodes, each to its own directory; "
+        f"node {world.node_rank} of {world.num_nodes} found the part of node {manifest.node}",
         context=str(path),
-        hint="go on with the same nodes in the same order, or save where all nodes share a directory",
+        hint="resume on the same nodes in the same order, or save to a directory that all nodes share",
     )
 
 

@@ -72,8 +72,8 @@ class Peers:
             return False
         raise RankupError(
             "partly-shared",
-            f"some nodes share the directory {str(root)!r}, and others have one of their own",
-            hint="choose a directory that all nodes share, or one that is local to each",
+            f"some nodes share the directory {str(root)!r}, others have a local one",
+            hint="use a directory that all nodes share, or one that is local on every node",
         )
 
 
@@ -92,7 +92,7 @@ def _as_rankup_error(error: Exception, rank: int) -> RankupError:
         return error
     return RankupError(
         "peer-failed",
-        f"rank {rank} failed while ranks worked on a snapshot together: {type(error).__name__}: {error}",
-        hint=f"rank {rank} says more in its log",
+        f"rank {rank} failed during a collective snapshot operation: {type(error).__name__}: {error}",
+        hint=f"see the log of rank {rank}",
         exit_code=1,
     )

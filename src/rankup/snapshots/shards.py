@@ -98,8 +98,8 @@ def _check_whole(held: Iterable[tuple[str, Part]]) -> None:
         if count:
             raise RankupError(
                 "incomplete-state",
-                f"the parts of {name} that the ranks hold leave out {count:,} elements, or overlap by as many",
-                hint="every element of a tensor has to be held by some rank",
+                f"the parts of {name} on the ranks do not cover it exactly: {count:,} elements are missing or overlap",
+                hint="every element of a tensor must be on exactly one rank (or replicated)",
                 exit_code=1,
             )
 
@@ -136,9 +136,9 @@ def read_into(tensor: torch.Tensor, saved: SavedTensor, folder: Path, name: str)
     if filled != math.prod(part.sizes):
         raise RankupError(
             "scattered-snapshot",
-            f"a part of {name} is not in this node's snapshot: other nodes have it, each in a directory of its own",
+            f"a part of {name} is in the snapshot directory of another node",
             context=str(folder),
-            hint="go on with the same nodes and processes, or save where all nodes share a directory",
+            hint="resume with the same nodes and processes, or save to a directory that all nodes share",
         )
 
 
@@ -156,9 +156,9 @@ def _read_box(box: torch.Tensor, chunk: Chunk, start: list[int], folder: Path) -
             if not got:
                 raise RankupError(
                     "snapshot-changed",
-                    f"{chunk.file} became shorter after it had been verified",
+                    f"{chunk.file} was truncated after verification",
                     context=str(folder),
-                    hint="nobody else may write to a run's snapshots",
+                    hint="no other program may write to the snapshots of a run",
                     exit_code=1,
                 )
             done += got
@@ -181,7 +181,7 @@ def dtype_of(name: str) -> torch.dtype:
     if not isinstance(dtype, torch.dtype):
         raise RankupError(
             "unknown-dtype",
-            f"torch {torch.__version__} knows no dtype {name!r}, which the snapshot uses",
+            f"torch {torch.__version__} does not have the dtype {name!r}, which the snapshot uses",
             hint="use the version of torch that wrote it",
         )
     return dtype

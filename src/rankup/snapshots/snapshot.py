@@ -114,9 +114,9 @@ class Snapshot:
             more = f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
             raise RankupError(
                 "other-model",
-                f"the snapshot is of another model or optimizer: {'; '.join(sorted(wrong)[:_NAMED])}{more}",
+                f"the snapshot does not match the model or optimizer: {'; '.join(sorted(wrong)[:_NAMED])}{more}",
                 context=f"{self.path} (torch {self.manifest.versions.get('torch')}; here {torch.__version__})",
-                hint="train the model and the optimizer that were saved, or start in another directory",
+                hint="use the saved model and optimizer, or start a new run in another directory",
             )
 
 
@@ -127,9 +127,9 @@ def load_plain(path: Path) -> dict[str, Any]:
     except Exception as error:  # UnpicklingError, and what a zip file can lack
         raise RankupError(
             "unsafe-snapshot",
-            f"{path.name} holds more than tensors and plain values, and was not read: it could run code",
+            f"{path.name} contains more than tensors and plain values, and was not loaded: it could run code",
             context=f"{path}: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
-            hint="take the snapshot from a source that you trust, or start without it",
+            hint="use a snapshot from a trusted source, or start without one",
         ) from error
     return loaded
 

@@ -45,8 +45,8 @@ class Staged:
                 if tensor._version != version:
                     raise RankupError(
                         "state-changed",
-                        f"{name} was changed outside of the optimizer's step while a snapshot was being copied",
-                        hint="Snapshots(asynchronous=False) copies everything before the training goes on",
+                        f"{name} was changed outside of the optimizer step while a snapshot was being copied",
+                        hint="Snapshots(asynchronous=False) copies everything before training continues",
                         exit_code=1,
                     )
         finally:
@@ -117,7 +117,7 @@ class Staging:
             return value
         if isinstance(value, torch.Tensor):
             if is_sharded(value):
-                raise _unsaveable(name, "a DTensor among what is a rank's own")
+                raise _unsaveable(name, "a DTensor in the state of one rank")
             return self._copied(name, value)
         if kind in (dict, OrderedDict, Counter):
             # By way of a dict: a Counter would count the pairs.
@@ -136,7 +136,7 @@ class Staging:
 def _unsaveable(name: str, what: str) -> RankupError:
     return RankupError(
         "unsaveable-state",
-        f"{name} is {what}, which a snapshot cannot hold",
+        f"{name} is {what}, which a snapshot cannot contain",
         hint="tensors, numbers, strings, and dicts, lists, tuples and sets of them; an array as a tensor",
         exit_code=1,
     )

@@ -46,8 +46,8 @@ def leaves(tree: dict[str, Any]) -> Iterator[Leaf]:
         if name in seen:  # {"a/b": …, "a": {"b": …}}
             raise RankupError(
                 "ambiguous-state",
-                f"two values of the state would both be called {name!r}",
-                hint="rename one: '/' in a key reads like a level of its own",
+                f"two values of the state have the same name {name!r}",
+                hint="rename one: '/' in a key separates levels",
                 exit_code=1,
             )
         seen.add(name)

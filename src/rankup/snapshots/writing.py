@@ -118,7 +118,7 @@ def _united(offers: Mapping[int, _Offer]) -> dict[str, Any]:
                 raise RankupError(
                     "ranks-differ",
                     f"{name} is {value!r} on rank {rank}, {values[name]!r} on another",
-                    hint="what differs between ranks belongs to each rank's own state",
+                    hint="values that differ between ranks must be saved per rank",
                     exit_code=1,
                 )
     return values
@@ -149,10 +149,10 @@ def _check_replicas(offers: Sequence[_Offer], step: int) -> None:
             if own != other:
                 raise RankupError(
                     "replicas-differ",
-                    f"{name} is not the same on rank {first} and rank {rank}: the snapshot of step {step} is not "
-                    "written, the earlier ones stay",
-                    hint="each rank has trained a model of its own: call the model that prepare returned, in every "
-                    "step; change weights by hand on all ranks alike",
+                    f"{name} differs between rank {first} and rank {rank}: the snapshot of step {step} is not "
+                    "written; earlier snapshots are kept",
+                    hint="the ranks have trained different models: call the model that prepare returned, in every "
+                    "step; make the same manual changes to weights on all ranks",
                     exit_code=1,
                 )
 

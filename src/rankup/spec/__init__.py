@@ -1,1 +1,10 @@
-"""What a job is (``JobSpec``) and where it runs (``Site``), from flags, files, profiles and defaults."""
+"""What a job is: ``JobSpec``, one description for every command.
+
+| module | what |
+|---|---|
+| ``jobspec`` | ``JobSpec`` and its fields |
+| ``flag`` | ``Flag``: how a field is given on a command line |
+| ``variables`` | what the ranks find in their environment |
+| ``job_values`` | the values of a job as files write them: ``[job]`` of a job.toml, ``[defaults]`` of a site |
+| ``validation`` | an invalid value as one clear sentence |
+"""

@@ -38,6 +38,8 @@ def process_count(text: str) -> int | None:
         return None
     if not text.isdecimal() or int(text) < 1:
         raise RankupError(
-            "bad-process-count", f"--nproc-per-node is {text!r}", hint="a number from 1, or auto: one per GPU"
+            "bad-process-count",
+            f"--nproc-per-node must be at least 1, or auto; got {text!r}",
+            hint="auto starts one process per GPU",
         )
     return int(text)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, get_origin
 
-from rankup.errors import RankupError
+from rankup.findings.error import raise_errors
+from rankup.findings.finding import Finding, Severity
 from rankup.spec.jobspec import JobSpec
 
 DURATIONS = ("time", "stop_before")
@@ -25,20 +27,32 @@ _KINDS: dict[str, tuple[type, str]] = {
 }
 
 
-def check_job_values(values: dict[str, Any], *, where: str) -> None:
-    """Refuse values of another kind than ``JobSpec``'s; turn numbers among the variables into text, in place.
+def wrong_kinds(values: Mapping[str, Any], *, where: str) -> dict[str, Finding]:
+    """By key, values of another kind than ``JobSpec``'s.
 
-    A bare number is no time and no memory: schedulers disagree on its unit.
+    A bare number is neither a time nor a memory size: schedulers disagree on its unit.
     """
+    found = {}
     for key, value in values.items():
         kind, example = _KINDS.get(key, (object, ""))
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise RankupError(
+            found[key] = Finding(
                 f"bad-{key.replace('_', '-')}",
-                f"{key} cannot be {value!r}",
-                context=where,
-                hint=f"{key} = {example}",
+                Severity.ERROR,
+                f"invalid value for {key}: {value!r}",
+                place=where,
+                fix=f"{key} = {example}",
             )
+    return found
+
+
+def check_job_values(values: dict[str, Any], *, where: str) -> None:
+    """Refuse ``wrong_kinds``; turn numbers among the variables into text, in place."""
+    raise_errors(wrong_kinds(values, where=where).values())
+    variables_as_text(values)
+
+
+def variables_as_text(values: dict[str, Any]) -> None:
     if "env" in values:
         values["env"] = {name: as_text(value) for name, value in values["env"].items()}
 

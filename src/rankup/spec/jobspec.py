@@ -7,6 +7,8 @@ underscores. The flag is declared beside the field (``Flag``), and nowhere else.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from rankup.core.arrays import parse_array
 from rankup.core.rundir import LONGEST_NAME
 from rankup.core.units import parse_duration, parse_size
+from rankup.findings.engine import FactMissing
 from rankup.spec.flag import AROUND, ENVIRONMENT, EVERYWHERE, LAUNCH, RESOURCES, TIME_LIMIT, WHAT, Flag
 
 LAUNCHERS = ("single", "torchrun", "srun", "mpirun")
@@ -42,7 +45,7 @@ OF_THE_SCRIPT = frozenset(
             "RUNS",
             "STOP_BEFORE",
         ),
-        *("SUCCESSOR", "RANKUP_RUN", "RANKUP_RUN_DIR", "RANKUP_SUCCESSOR", "RANKUP_TASK"),
+        *("RANKUP_RUN", "RANKUP_RUN_DIR", "RANKUP_SUCCESSOR", "RANKUP_TASK"),
         *(
             "address",
             "called",
@@ -77,7 +80,7 @@ class JobSpec(BaseModel):
 
     # What runs: "train.py --lr 1" as tokens; "-m package.module …"; or an executable.
     command: tuple[str, ...] = Field(min_length=1)
-    name: Annotated[str, Flag(WHAT, "of the run; default: the script's", of=EVERYWHERE)]
+    name: Annotated[str, Flag(WHAT, "name of the run; default: the script's", of=EVERYWHERE)]
     folder: Path  # where the command runs: absolute, seen by all nodes
 
     nodes: Annotated[
@@ -91,19 +94,23 @@ class JobSpec(BaseModel):
             ("run",),
         ),
     ] = 1
-    gpus_per_node: Annotated[int, Field(ge=0), Flag(RESOURCES, "0: a job without GPUs", "G")] = 0
+    gpus_per_node: Annotated[
+        int, Field(ge=0), Flag(RESOURCES, "GPUs on each node; 0: a job without GPUs", "G")
+    ] = 0
     gpu_type: Annotated[
-        str, Field(pattern=r"^[A-Za-z0-9_.-]*$"), Flag(RESOURCES, "SLURM's name of them, as a100", "NAME")
+        str,
+        Field(pattern=r"^[A-Za-z0-9_.-]*$"),
+        Flag(RESOURCES, "SLURM's name of the GPUs, e.g. a100", "NAME"),
     ] = ""
     nproc_per_node: Annotated[
-        Count, Flag(RESOURCES, "processes; auto: one per GPU, else 1", "N|auto", of=EVERYWHERE)
+        Count, Flag(RESOURCES, "processes on each node; auto: one per GPU, else 1", "N|auto", of=EVERYWHERE)
     ] = 1
-    cpus_per_task: Annotated[Count | None, Flag(RESOURCES, "cores of each process", "C")] = None
-    mem: Annotated[MiB | None, Flag(RESOURCES, "per node: 32G", "SIZE")] = None
-    time: Annotated[Seconds | None, Flag(RESOURCES, "90m, 24h, 1d12h or HH:MM:SS", "TIME")] = None
+    cpus_per_task: Annotated[Count | None, Flag(RESOURCES, "CPU cores of each process", "C")] = None
+    mem: Annotated[MiB | None, Flag(RESOURCES, "memory on each node, e.g. 32G", "SIZE")] = None
+    time: Annotated[Seconds | None, Flag(RESOURCES, "time limit: 90m, 24h, 1d12h or HH:MM:SS", "TIME")] = None
     # SLURM calls it a partition
-    queue: Annotated[str, Flag(RESOURCES, "where to wait", names=("--queue", "--partition"))] = ""
-    account: Annotated[str, Flag(RESOURCES, "the project that pays")] = ""
+    queue: Annotated[str, Flag(RESOURCES, "queue or partition", names=("--queue", "--partition"))] = ""
+    account: Annotated[str, Flag(RESOURCES, "account to charge")] = ""
     exclusive: Annotated[bool, Flag(RESOURCES, "whole nodes")] = False
     directives: Annotated[
         tuple[str, ...],
@@ -166,7 +173,8 @@ class JobSpec(BaseModel):
     ] = ()  # the user's own words
     python: Annotated[str, Flag(ENVIRONMENT, "what runs *.py", "EXE", of=EVERYWHERE)] = "python"
     threads: Annotated[
-        Count | None, Flag(ENVIRONMENT, "of each process; default: cores / processes", "N", of=EVERYWHERE)
+        Count | None,
+        Flag(ENVIRONMENT, "threads of each process; default: cores / processes", "N", of=EVERYWHERE),
     ] = None
 
     max_requeues: Annotated[int, Field(ge=0), Flag(TIME_LIMIT, "go on in at most K further jobs", "K")] = 10
@@ -310,22 +318,67 @@ class JobSpec(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> JobSpec:
-        if self.launcher == "single" and self.world_size > 1:
-            raise ValueError(f"the launcher single starts one process, and {self.world_size} were asked for")
-        if self.max_restarts and self.launcher != "torchrun":
-            raise ValueError(f"max_restarts is torchrun's, and the launcher is {self.launcher}")
-        if self.time and self.stop_before and self.stop_before >= self.time:
-            raise ValueError(f"a stop {self.stop_before} s before the end is none in a job of {self.time} s")
-        environments = [n for n in ("venv", "conda", "container") if getattr(self, n)]
-        if "venv" in environments and "conda" in environments:
-            raise ValueError("venv and conda are two environments: choose one")
-        if "conda" in environments and "container" in environments:
-            raise ValueError("a container has its own Python, and not conda's: --conda '' or --container ''")
-        if self.gpus_per_node and self.nproc_per_node > self.gpus_per_node:
-            raise ValueError(
-                f"{self.nproc_per_node} processes would share {self.gpus_per_node} GPUs on each node"
-            )
+        if reasons := contradictions(self):
+            raise ContradictionError(reasons)
         return self
+
+
+class ContradictionError(ValueError):
+    """Values of a job, each valid, that do not fit together; ``reasons`` has a sentence for each contradiction."""
+
+    def __init__(self, reasons: list[str]) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons = reasons
+
+
+def contradictions(job: JobSpec) -> list[str]:
+    """What in a job does not fit together. Of a job with missing values: what the others contradict."""
+    reasons = []
+    for rule in _RULES:
+        with suppress(FactMissing):
+            reasons.append(rule(job))
+    return [reason for reason in reasons if reason]
+
+
+def _one_process(job: JobSpec) -> str:
+    if job.launcher == "single" and job.world_size > 1:
+        return f"the launcher single starts one process, but the job has {job.world_size}"
+    return ""
+
+
+def _restarts(job: JobSpec) -> str:
+    if job.max_restarts and job.launcher != "torchrun":
+        return f"max_restarts requires the launcher torchrun, and the launcher is {job.launcher}"
+    return ""
+
+
+def _stop_before_end(job: JobSpec) -> str:
+    if job.time and job.stop_before and job.stop_before >= job.time:
+        return f"--stop-before ({job.stop_before} s) must be shorter than --time ({job.time} s)"
+    return ""
+
+
+def _one_environment(job: JobSpec) -> str:
+    if job.conda and job.venv:
+        return "venv and conda are two environments: choose one"
+    if job.conda and job.container:
+        return "a container has its own Python, and not conda's: --conda '' or --container ''"
+    return ""
+
+
+def _gpus_each(job: JobSpec) -> str:
+    if job.gpus_per_node and job.nproc_per_node > job.gpus_per_node:
+        return f"{job.nproc_per_node} processes would share {job.gpus_per_node} GPUs on each node"
+    return ""
+
+
+_RULES: tuple[Callable[[JobSpec], str], ...] = (
+    _one_process,
+    _restarts,
+    _stop_before_end,
+    _one_environment,
+    _gpus_each,
+)
 
 
 def _check_variable(name: str) -> None:

@@ -1,30 +1,95 @@
-"""Floor 2: how one model becomes the model of many processes. One small file per strategy, chosen by name."""
+"""Floor 2: how one model becomes the model of many processes. One small file per strategy, chosen by name.
+
+Adding one is a file with a class that inherits from ``base.Strategy``, and a row in ``STRATEGIES``. This file loads no
+torch: the command line reads the table, too.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rankup.core.registry import lookup
-from rankup.strategies.base import Strategy
+from rankup.core.registry import load, target_of
+
+if TYPE_CHECKING:
+    from rankup.strategies.base import Strategy
+
+
+class StrategyRow(NamedTuple):
+    """What can be known of a strategy without torch; ``options`` and ``refuses`` are fields of ``TrainOptions``."""
+
+    target: str  # package.module:Class
+    for_scripts: bool = False  # serves a plain loss.backward() and opt.step(); the others require a workload
+    one_process: bool = False  # never trains on several processes
+    options: tuple[str, ...] = ()  # of this strategy; its class takes them as arguments
+    members: Mapping[str, str] = {}  # argument of its class → member of the workload that is passed for it
+    refuses: tuple[str, ...] = ()  # options, or "option=value", that cannot be used with it
+
 
 STRATEGIES = {
-    "none": "rankup.strategies.none:NoStrategy",
-    "dp": "rankup.strategies.dp:DP",
-    "ddp": "rankup.strategies.ddp:DDP",
-    "fsdp": "rankup.strategies.fsdp:FSDP",
-    "tp": "rankup.strategies.tp:TP",
-    "pp": "rankup.strategies.pp:PP",
-    "deepspeed": "rankup.strategies.deepspeed:DeepSpeed",
+    "none": StrategyRow(
+        "rankup.strategies.none:NoStrategy", for_scripts=True, one_process=True, refuses=("sync_batchnorm",)
+    ),
+    "dp": StrategyRow("rankup.strategies.dp:DP", one_process=True, refuses=("compile", "sync_batchnorm")),
+    "ddp": StrategyRow("rankup.strategies.ddp:DDP", for_scripts=True, options=("static_graph",)),
+    "fsdp": StrategyRow(
+        "rankup.strategies.fsdp:FSDP", for_scripts=True, options=("shard_size",), refuses=("channels_last",)
+    ),
+    "tp": StrategyRow(
+        "rankup.strategies.tp:TP", members={"plan": "tensor_parallel_plan"}, refuses=("sync_batchnorm",)
+    ),
+    "pp": StrategyRow(
+        "rankup.strategies.pp:PP",
+        options=("microbatches",),
+        members={"stages": "pipeline_stages", "loss": "loss"},
+        refuses=("sync_batchnorm",),
+    ),
+    "deepspeed": StrategyRow(
+        "rankup.strategies.deepspeed:DeepSpeed",
+        # It steps on copies in fp32.
+        refuses=("accumulate", "channels_last", "sync_batchnorm", "precision=fp16", "precision=fp64"),
+    ),
 }
-#: Those that serve a plain ``loss.backward()`` and ``opt.step()``; the others want a workload and its loop.
-FOR_SCRIPTS = ("none", "ddp", "fsdp")
+#: What ``auto`` is on several processes; on one it is ``none``.
+AUTO = "ddp"
+#: Degrees of exactness, and the strategy that each requires; "" for whichever was chosen.
+EXACT = {"same-world": "", "any-world": "rankup.strategies.any_world:AnyWorld"}
+
+
+def names_for_scripts() -> tuple[str, ...]:
+    return tuple(name for name, row in STRATEGIES.items() if row.for_scripts)
 
 
 def make_strategy(name: str, **options: Any) -> Strategy:
     """A fresh strategy; ``name`` as in ``--strategy``, ``options`` as its class takes them."""
-    strategy = lookup("strategy", name, STRATEGIES)(**options)  # type: ignore[operator]
-    assert isinstance(strategy, Strategy)
+    targets = {each: row.target for each, row in STRATEGIES.items()}
+    return _made(target_of("strategy", name, targets), options)
+
+
+def make_exact_strategy(exact: str, **options: Any) -> Strategy:
+    """The strategy that ``exact``, a name with one of its own, requires."""
+    return _made(EXACT[exact], options)
+
+
+def _made(target: str, options: dict[str, Any]) -> Strategy:
+    strategy: Strategy = load(target)(**options)  # type: ignore[operator]
     return strategy
 
 
-__all__ = ["FOR_SCRIPTS", "STRATEGIES", "Strategy", "make_strategy"]
+def __getattr__(name: str) -> Any:
+    if name == "Strategy":
+        from rankup.strategies.base import Strategy
+
+        return Strategy
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = [
+    "AUTO",
+    "EXACT",
+    "STRATEGIES",
+    "Strategy",
+    "make_exact_strategy",
+    "make_strategy",
+    "names_for_scripts",
+]

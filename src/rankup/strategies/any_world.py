@@ -10,7 +10,8 @@ It costs a copy of the gradients per shard, and a gather where ddp reduces while
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,7 +20,8 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from rankup.core.share import share
 from rankup.errors import RankupError
-from rankup.strategies.base import Strategy
+from rankup.strategies.base import Refusal, Refusals, Strategy
+from rankup.strategies.batch_plan import BatchPlan
 from rankup.strategies.replicas import start_equal
 
 # Elements that are gathered at once, so that all shards of a large model need not lie in memory together.
@@ -28,13 +30,88 @@ BUCKET = 8 * 1024 * 1024
 Held = dict[int, torch.Tensor]  # id of a parameter → its gradient
 
 
+_WHOLE_BATCH = 'leave accumulate= and exact="any-world" out for a loss over the whole global batch'
+_PARTS = "no process has the outputs of the whole global batch, which is computed in virtual shards"
+
+REFUSES: Refusals = {
+    "accumulate": Refusal(
+        "not-any-world",
+        'accumulate= does not go with exact="any-world"',
+        "more virtual shards: each is a micro-batch",
+    ),
+    "sync_batchnorm": Refusal(
+        "not-any-world",
+        'sync_batchnorm= does not go with exact="any-world"',
+        "leave it out: statistics are those of a virtual shard",
+    ),
+    "stream": Refusal(
+        "not-any-world",
+        'an IterableDataset does not go with exact="any-world"',
+        "a map-style Dataset",
+    ),
+    "lbfgs": Refusal(
+        "not-with-lbfgs",
+        'LBFGS cannot be used with exact="any-world"',
+        "leave it out: each shard would have a loss of its own",
+    ),
+    "per_rank_state": Refusal(
+        "not-any-world",
+        'run.register({name}=…, per_rank=True) does not go with exact="any-world": a rank computes one virtual shard '
+        "after another, and would carry what it keeps from one to the next",
+        "leave exact= out for a loop that carries a state of each rank's own",
+        exit_code=1,
+    ),
+    "gather": Refusal("gather-in-parts", _PARTS, _WHOLE_BATCH, exit_code=1),
+    "global_loss": Refusal(
+        "global-loss-in-parts",
+        _PARTS + ' (exact="any-world")',
+        "leave it out for a loss over the whole global batch",
+        exit_code=1,
+    ),
+    # A rank runs the body once for each virtual shard of its own: what all ranks add up there depends on how many they
+    # are, and where they have different numbers of shards, some would wait for ever.
+    "sum_in_body": Refusal(
+        "shard-sum",
+        'with exact="any-world" a loop\'s body sees one virtual shard, and run.sum and run.mean would add up some '
+        "shards of the batch",
+        "run.meter.add(…) in the body, which knows; or add up on each rank, and sum after the inner loop",
+        exit_code=1,
+    ),
+    "buffers_in_body": Refusal(
+        "shard-state",
+        'with exact="any-world" the buffers in a loop\'s body are those of one virtual shard',
+        "take the state after the inner loop",
+        exit_code=1,
+    ),
+}
+
+
 class AnyWorld(Strategy):
     name = "any-world"
+    exact = "any-world"
+    by_parts = True  # each part is a virtual shard
     shared_rng = True  # between shards; within one, its own numbers
+    refuses = REFUSES
 
-    def __init__(self, shards: int, rank: int, world_size: int) -> None:
-        """``shards``: virtual ones, of which each rank computes some: ``world_size`` or more."""
-        self.shards = shards
+    def __init__(self, virtual_shards: int, rank: int, world_size: int, *, instead_of: str = "auto") -> None:
+        """``virtual_shards``: each rank computes some of them. ``instead_of``: the strategy that was chosen."""
+        if virtual_shards < 1:
+            raise RankupError(
+                "bad-virtual-shards", f"virtual_shards must be at least 1, got {virtual_shards}"
+            )
+        if instead_of not in ("auto", "none", "ddp"):
+            raise RankupError(
+                "any-world-strategy",
+                f"strategy {instead_of} sums in an order that depends on the number of processes",
+                hint='strategy auto with exact="any-world"',
+            )
+        if world_size > virtual_shards:
+            raise RankupError(
+                "too-few-virtual-shards",
+                f"virtual_shards={virtual_shards} leaves nothing for some of {world_size} processes",
+                hint="as many as the most processes that it may ever run on; another number trains another model",
+            )
+        self._shards = shards = virtual_shards
         owned = [range(*share(shards, other, world_size)) for other in range(world_size)]
         self._own = owned[rank]
         self._counts = [len(each) for each in owned]
@@ -50,6 +127,21 @@ class AnyWorld(Strategy):
         self._total = 0
         self._stepped = False
 
+    def batch_plan(self, rank: int, world_size: int) -> BatchPlan:
+        return BatchPlan(rank, world_size, parts=self._shards)
+
+    def metadata(self) -> dict[str, Any]:
+        return {"shards": self._shards}
+
+    def check_metadata(self, saved: Mapping[str, Any]) -> None:
+        shards = saved.get("shards", self._shards)
+        if shards and shards != self._shards:
+            raise RankupError(
+                "other-virtual-shards",
+                f"the state was taken with {shards} virtual shards, this run has {self._shards}: another model",
+                hint=f"virtual_shards={shards}",
+            )
+
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
         if len(self._counts) > 1:
             start_equal(model)
@@ -60,10 +152,10 @@ class AnyWorld(Strategy):
 
     # --------------------------------------------------------------- a step
 
-    def begin_shard(self, shard: int, *, counted: bool, total: int) -> None:
-        """The forward passes that follow are of ``shard``, of a step of ``total`` samples; ``counted`` is False where
-        it holds none of them."""
-        if shard == self._own.start:
+    def begin_part(self, part: int, *, counted: bool, total: int) -> None:
+        """The forward passes that follow are of shard ``part``, of a step of ``total`` samples; it has none of them if
+        ``counted`` is False."""
+        if part == self._own.start:
             self._held.clear()
             self._with_gradient.clear()
             self._buffers.clear()
@@ -71,16 +163,16 @@ class AnyWorld(Strategy):
             self._stepped = False
         else:
             self._keep_buffers()
-        self.back_to_begin()
-        self._shard, self._counted, self._total = shard, counted, total
+        self.abandon_step()
+        self._shard, self._counted, self._total = part, counted, total
 
-    def back_to_begin(self) -> None:
+    def abandon_step(self) -> None:
         """Buffers become what they were when the step began: for the next shard, and where the step is left."""
         with torch.no_grad():
             for buffer, begun in zip(self._all_buffers(), self._begun, strict=True):
                 buffer.copy_(begun)
 
-    def shard_backward(self, loss: torch.Tensor | None, units: float | None) -> None:
+    def backward_part(self, loss: torch.Tensor | None, units: float | None) -> None:
         """Backward of the shard at hand; None where it holds nothing that counts. With the rank's last shard each
         gradient becomes the sum of all shards', divided by the sum of their ``units`` per sample, where these are
         counted: a collective. There may be several in a body, of which each is summed by itself.
@@ -184,7 +276,7 @@ class AnyWorld(Strategy):
 
     def _weight(self, shard: int) -> float:
         """What part of the step's samples it holds."""
-        start, stop = share(self._total, shard, self.shards)
+        start, stop = share(self._total, shard, self._shards)
         return (stop - start) / self._total
 
     def _all_buffers(self) -> Iterator[torch.Tensor]:

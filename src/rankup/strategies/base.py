@@ -1,40 +1,118 @@
-"""What every strategy answers; the answers here are those of one process.
+"""The protocol between a run and its strategy; the answers here are those of one process.
 
 A strategy knows tensors and process groups, never data sets or files. Each differs from one process in a few of these
-members, so each file says only what it does differently.
+members, so each file says only what it does differently. The runtime reads nothing else of a strategy: not its class,
+and its name for display only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from rankup.errors import RankupError
+from rankup.strategies.batch_plan import BatchPlan, equal_batches
 from rankup.strategies.clipping import clip_gradients
+
+#: What a strategy may refuse. The runtime checks each of them when a script uses it.
+Feature = Literal[
+    "accumulate",  # several micro-batches per step
+    "clip",  # run.prepare(…, clip=)
+    "fp16",  # losses that are scaled, steps that may be left out
+    "sync_batchnorm",
+    "stream",  # an IterableDataset
+    "several_models",  # run.prepare([a, b], …)
+    "shared_parameters",  # two of several models hold the same parameter
+    "lbfgs",  # an optimizer that calls a closure several times per step
+    "per_rank_state",  # run.register(…, per_rank=True)
+    "gather",  # run.gather and run.rows in a loop's body
+    "global_loss",  # run.backward(…, reduction="global")
+    "sum_in_body",  # run.sum and run.mean in a loop's body
+    "buffers_in_body",  # the model's buffers, as a state, in a loop's body
+]
+
+
+class Refusal(NamedTuple):
+    """A RankupError in waiting. ``message`` may name ``{strategy}`` and what ``Strategy.check`` is told."""
+
+    code: str
+    message: str
+    hint: str
+    exit_code: int = 2
+
+
+Refusals = Mapping[Feature, Refusal]
+
+NO_SYNC_BATCHNORM = Refusal(
+    "no-sync-batchnorm",
+    "SyncBatchNorm does not go with strategy {strategy}",
+    "leave it out, or use ddp or fsdp with whole batches",
+)
+NO_LBFGS = Refusal(
+    "not-with-lbfgs",
+    "LBFGS cannot be used with strategy {strategy}",
+    "strategy ddp: LBFGS makes one vector of all parameters",
+)
+ONE_MODEL = Refusal(
+    "several-models",
+    "strategy {strategy} wraps one model with its optimizer, and got {count}",
+    "strategy ddp or fsdp; or one nn.Module that holds them",
+)
+NO_SHARED_PARAMETERS = Refusal(
+    "shared-between-models",
+    "two of the models share a parameter, whose gradient each of them would average by itself",
+    "put them into one nn.Module with a forward of its own, and prepare that",
+)
 
 
 class Strategy:
-    """One step: ``set_gradient_scale``, forward, ``backward``; all micro-batches but the last inside ``no_sync``."""
+    """One step: ``set_gradient_scale``, forward, ``backward``; all micro-batches but the last inside ``no_sync``.
+
+    With ``by_parts`` a step is instead, for each part of this rank: ``begin_part``, forward, ``backward_part``.
+    """
 
     name: ClassVar[str]
-    #: The rank that answers for a batch which all ranks work on together; None where each has a share of its own.
-    speaker: ClassVar[int | None] = None
+    #: Whether it never trains on several processes.
+    one_process: ClassVar[bool] = False
+    #: The degree of exactness that it gives (``EXACT`` in ``__init__.py``).
+    exact: ClassVar[str] = "same-world"
+    #: Whether a loop's body sees one part of the batch at a time, as ``batch_plan`` cuts it. Each part begins with the
+    #: same buffers and random numbers of its own, whichever rank computes it.
+    by_parts: ClassVar[bool] = False
+    #: Whether forward and backward are one call, ``forward_backward``.
+    pipelined: ClassVar[bool] = False
     #: Whether all ranks must draw the same random numbers: they compute parts of the same activations.
     shared_rng: ClassVar[bool] = False
     #: Whether forward and backward are collectives, so that every rank must enter them equally often.
     lockstep: ClassVar[bool] = False
+    #: Whether each rank holds something of every parameter; else its own only, under names that others do not have.
+    every_name: ClassVar[bool] = True
     #: Whether ``strategies/state.py`` knows its state; without, a run neither saves nor resumes.
     snapshots: ClassVar[bool] = True
-    #: Parts that each global batch is cut into, whatever the number of ranks; 0: one per rank (``any_world.py``).
-    shards: int = 0
+    #: What cannot be used with it, and the error that says so.
+    refuses: ClassVar[Refusals] = {}
 
-    def reporting_rank(self, rank: int, world_size: int) -> bool:
-        """Whether what ``rank`` computes is to be counted: a batch shared by all ranks counts once."""
-        return self.speaker is None or rank == self.speaker % world_size
+    # ------------------------------------------------------------ before the first step
+
+    def check(self, feature: Feature, **what: object) -> None:
+        """RankupError if ``feature`` cannot be used with this strategy; ``what`` completes its message."""
+        refusal = self.refuses.get(feature)
+        if refusal is not None:
+            raise RankupError(
+                refusal.code,
+                refusal.message.format(strategy=self.name, **what),
+                hint=refusal.hint,
+                exit_code=refusal.exit_code,
+            )
+
+    def batch_plan(self, rank: int, world_size: int) -> BatchPlan:
+        """How global batches are divided over ranks: each rank has a share of its own."""
+        return BatchPlan(rank, world_size)
 
     def part(self, model: nn.Module) -> nn.Module:
         """What of ``model`` this rank holds, before anything is moved to the device: all of it, or a stage."""
@@ -44,9 +122,37 @@ class Strategy:
         """The model to call in the training loop. ``model`` is what ``part`` gave, on ``device`` already."""
         return model
 
-    def finish(self, model: nn.Module, optimizer: Optimizer, clip: float | None) -> tuple[nn.Module, Any]:
-        """Last word on the wrapped model and its optimizer, built after ``wrap``."""
+    def setup_optimizer(
+        self, model: nn.Module, optimizer: Optimizer, clip: float | None
+    ) -> tuple[nn.Module, Any]:
+        """The wrapped model and its optimizer, built after ``wrap``, as the loop is to have them."""
         return model, optimizer
+
+    # ------------------------------------------------------------------------- batches
+
+    def begin_part(self, part: int, *, counted: bool, total: int) -> None:
+        """With ``by_parts``: the forward passes that follow are of ``part``, of a step of ``total`` samples; it holds
+        none of them if ``counted`` is False."""
+
+    def abandon_step(self) -> None:
+        """The loop was left between two pieces of a step."""
+
+    def no_sync(self) -> AbstractContextManager[None]:
+        """While inside, gradients gather on their rank: for all micro-batches of a window but the last."""
+        return nullcontext()
+
+    def evaluation_batch(self, wanted: int, samples: Callable[[], int | None], plan: BatchPlan) -> int:
+        """The global batch of an evaluation: ``wanted``, or as few samples more as it takes.
+
+        With ``lockstep`` all ranks get equally many batches; ``samples()`` is the length of the data set, None if that
+        is unknown. RankupError if no batch does that.
+        """
+        size = max(wanted, plan.smallest_batch)
+        if self.lockstep and plan.replicas > 1:
+            return equal_batches(self.name, samples(), size, plan.replicas)
+        return size
+
+    # ------------------------------------------------------------------------- a step
 
     def set_gradient_scale(self, weight: float) -> None:
         """How much this rank's gradient counts in the mean over ranks, from the next backward on.
@@ -56,12 +162,19 @@ class Strategy:
         even a NaN.
         """
 
-    def no_sync(self) -> AbstractContextManager[None]:
-        """While inside, gradients gather on their rank: for all micro-batches of a window but the last."""
-        return nullcontext()
-
     def backward(self, loss: torch.Tensor) -> None:
         loss.backward()  # type: ignore[no-untyped-call]
+
+    def backward_part(self, loss: torch.Tensor | None, units: float | None) -> None:
+        """With ``by_parts``: backward of the part at hand; None if it holds nothing that counts. ``loss`` was divided
+        by the samples of the step, or by nothing; ``units`` is what to divide the sum of all parts by instead."""
+        raise NotImplementedError
+
+    def forward_backward(
+        self, model: nn.Module, x: Any, target: Any, scale: float
+    ) -> tuple[torch.Tensor, torch.Tensor] | tuple[None, None]:
+        """With ``pipelined``: gradients of ``scale`` times the mean loss; (loss, output) on the rank that has them."""
+        raise NotImplementedError
 
     def reduce(self, parameters: Iterable[nn.Parameter]) -> None:
         """Before clipping and the step: gradients of all ranks, where backward has not brought them together."""
@@ -83,6 +196,8 @@ class Strategy:
     def step(self, optimizer: Optimizer) -> None:
         optimizer.step()
 
+    # ---------------------------------------------------------------------- the state
+
     def tensors(self, model: nn.Module) -> dict[str, torch.Tensor]:
         """Every parameter and saved buffer that this rank holds, live, by its name in the user's whole model."""
         return model.state_dict(keep_vars=True)
@@ -94,3 +209,11 @@ class Strategy:
 
     def restore_layout(self, saved: Any) -> None:
         """Sum as the process did whose ``layout`` was ``saved``, on as many ranks. A collective."""
+
+    def metadata(self) -> dict[str, Any]:
+        """What a snapshot notes of the strategy, beside its name: plain values, under names of its own."""
+        return {}
+
+    def check_metadata(self, saved: Mapping[str, Any]) -> None:
+        """RankupError if the training cannot go on from a snapshot whose metadata is ``saved``, also of another
+        strategy."""

@@ -9,7 +9,7 @@ Three things differ from a bare ``DistributedDataParallel(model)``, both for exa
   (``buckets.py``).
 - Buffers are not broadcast from rank 0 in every forward. That would be a collective inside evaluation, where ranks
   hold different numbers of batches, and it throws away what the other ranks' batch statistics saw. The runtime
-  averages them when an epoch ends and before an evaluation instead (``runtime/buffers.py``).
+  averages them when an epoch ends and before an evaluation instead (``runtime/distributed/buffers.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
-from rankup.strategies.base import Strategy
+from rankup.strategies.base import NO_SHARED_PARAMETERS, Refusals, Strategy
 from rankup.strategies.buckets import Buckets
 from rankup.strategies.call_through import call_through
 from rankup.strategies.replicas import start_equal, trainable
@@ -40,6 +40,7 @@ _SYNC_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _SIGNATURE e
 
 class DDP(Strategy):
     name = "ddp"
+    refuses: ClassVar[Refusals] = {"shared_parameters": NO_SHARED_PARAMETERS}
 
     def __init__(self, *, static_graph: bool = False) -> None:
         """``static_graph``: every step uses the same parameters in the same way, which DDP then learns once."""
@@ -47,7 +48,7 @@ class DDP(Strategy):
         self._weighed = GradientWeights()
         self._models: list[DistributedDataParallel] = []
         self._buckets: list[Buckets] = []  # of each model
-        self._fillers = DummyGradients(counts=lambda: self._weighed.weight != 0.0)
+        self._dummies = DummyGradients(counts=lambda: self._weighed.weight != 0.0)
         self._frozen: list[nn.Module] = []  # models that came without anything to train
         self._owners: dict[int, Buckets] = {}  # id of a parameter → who reduces its gradient
 
@@ -73,15 +74,17 @@ class DDP(Strategy):
             **no_buffers_in_forward,
         )
         if find_unused_parameters:
-            self._fillers.watch(model.parameters())
+            self._dummies.watch(model.parameters())
         self._models.append(wrapped)
         self._buckets.append(Buckets(wrapped, self._renewed))
         wrapped.register_forward_pre_hook(self._buckets[-1])
         self._owners.clear()
         return call_through(model, wrapped)
 
-    def finish(self, model: nn.Module, optimizer: Optimizer, clip: float | None) -> tuple[nn.Module, Any]:
-        optimizer.register_step_pre_hook(self._fillers.before_step)
+    def setup_optimizer(
+        self, model: nn.Module, optimizer: Optimizer, clip: float | None
+    ) -> tuple[nn.Module, Any]:
+        optimizer.register_step_pre_hook(self._dummies.before_step)
         return model, optimizer
 
     def set_gradient_scale(self, weight: float) -> None:
@@ -103,7 +106,7 @@ class DDP(Strategy):
             self._weigh_all()
         for model in self._models:
             if model.find_unused_parameters:
-                self._fillers.watch(model.parameters())
+                self._dummies.watch(model.parameters())
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:

@@ -10,19 +10,34 @@ import importlib
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
-from rankup.strategies.base import Strategy
+from rankup.strategies.base import NO_LBFGS, NO_SYNC_BATCHNORM, ONE_MODEL, Refusal, Refusals, Strategy
 from rankup.strategies.replicas import start_equal
 
 
 class DeepSpeed(Strategy):
     name = "deepspeed"
+    refuses: ClassVar[Refusals] = {
+        "sync_batchnorm": NO_SYNC_BATCHNORM,
+        "lbfgs": NO_LBFGS,
+        "several_models": ONE_MODEL,
+        "accumulate": Refusal(
+            "not-with-deepspeed",
+            "strategy deepspeed takes one batch per step",
+            "leave accumulate= out; or strategy fsdp",
+        ),
+        "fp16": Refusal(
+            "not-with-deepspeed",
+            "strategy deepspeed steps on copies of the weights in fp32, and scales no loss",
+            "precision bf16, tf32 or fp32",
+        ),
+    }
     snapshots = False  # its optimizer holds flat partitions of its own
 
     def __init__(self) -> None:
@@ -31,7 +46,7 @@ class DeepSpeed(Strategy):
         except ImportError as error:
             raise RankupError(
                 "no-deepspeed",
-                f"strategy deepspeed needs the package deepspeed, which cannot be imported: {error}",
+                f"the strategy deepspeed requires the package deepspeed, which failed to import: {error}",
                 hint="pip install deepspeed; or --strategy fsdp, which shards with torch alone",
             ) from error
         self._weight = 1.0
@@ -52,7 +67,9 @@ class DeepSpeed(Strategy):
             parameter.data = parameter.data.contiguous()  # it flattens no other memory format
         return model
 
-    def finish(self, model: nn.Module, optimizer: Optimizer, clip: float | None) -> tuple[nn.Module, Any]:
+    def setup_optimizer(
+        self, model: nn.Module, optimizer: Optimizer, clip: float | None
+    ) -> tuple[nn.Module, Any]:
         config = {
             "train_micro_batch_size_per_gpu": 1,  # for its own reports; the engine takes any batch
             "gradient_accumulation_steps": 1,

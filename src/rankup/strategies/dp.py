@@ -8,16 +8,19 @@ sums either. Without a second GPU it is the model itself.
 from __future__ import annotations
 
 import warnings
+from typing import ClassVar
 
 import torch
 from torch import nn
 
-from rankup.strategies.base import Strategy
+from rankup.strategies.base import NO_SYNC_BATCHNORM, Refusals, Strategy
 from rankup.strategies.call_through import call_through
 
 
 class DP(Strategy):
     name = "dp"
+    one_process = True
+    refuses: ClassVar[Refusals] = {"sync_batchnorm": NO_SYNC_BATCHNORM}
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
         gpus = torch.cuda.device_count() if device.type == "cuda" else 0

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
@@ -24,7 +24,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
-from rankup.strategies.base import Strategy
+from rankup.strategies.base import NO_LBFGS, NO_SHARED_PARAMETERS, Refusals, Strategy
 from rankup.strategies.fsdp_units import Units
 from rankup.strategies.replicas import start_equal, trainable
 from rankup.strategies.versions import require_torch
@@ -33,6 +33,7 @@ from rankup.strategies.weights import GradientWeights
 
 class FSDP(Strategy):
     name = "fsdp"
+    refuses: ClassVar[Refusals] = {"shared_parameters": NO_SHARED_PARAMETERS, "lbfgs": NO_LBFGS}
     lockstep = True
 
     def __init__(self, *, shard_size: int = 0) -> None:
@@ -69,7 +70,9 @@ class FSDP(Strategy):
         self._models.append(model)
         return model
 
-    def finish(self, model: nn.Module, optimizer: Optimizer, clip: float | None) -> tuple[nn.Module, Any]:
+    def setup_optimizer(
+        self, model: nn.Module, optimizer: Optimizer, clip: float | None
+    ) -> tuple[nn.Module, Any]:
         if self._units is not None:
             optimizer.register_step_pre_hook(self._before_step)
         return model, optimizer
@@ -88,7 +91,7 @@ class FSDP(Strategy):
         if size < 1 or ranks % size:
             raise RankupError(
                 "bad-shard-size",
-                f"{ranks} processes cannot be cut into groups of {size}",
+                f"{ranks} processes cannot be divided into groups of {size}",
                 hint="--shard-size divides the number of processes: the processes of a node, mostly",
             )
         return init_device_mesh(device.type, (ranks // size, size), mesh_dim_names=("replicate", "shard"))

@@ -7,3 +7,4 @@ from rankup.strategies.base import Strategy
 
 class NoStrategy(Strategy):
     name = "none"
+    one_process = True

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
@@ -20,7 +20,8 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
 from rankup.errors import RankupError
-from rankup.strategies.base import Strategy
+from rankup.strategies.base import NO_LBFGS, NO_SYNC_BATCHNORM, ONE_MODEL, Refusals, Strategy
+from rankup.strategies.batch_plan import BatchPlan
 from rankup.strategies.clipping import clip_gradients
 from rankup.strategies.versions import require_torch
 
@@ -34,8 +35,14 @@ Loss = Callable[[Any, Any], torch.Tensor]
 
 class PP(Strategy):
     name = "pp"
-    speaker = -1
     lockstep = True
+    pipelined = True
+    every_name = False
+    refuses: ClassVar[Refusals] = {
+        "sync_batchnorm": NO_SYNC_BATCHNORM,
+        "lbfgs": NO_LBFGS,
+        "several_models": ONE_MODEL,
+    }
 
     def __init__(
         self,
@@ -49,6 +56,9 @@ class PP(Strategy):
         self._loss = loss
         self._microbatches = microbatches
         self._names: dict[str, str] = {}  # of this rank's stage → of the model
+
+    def batch_plan(self, rank: int, world_size: int) -> BatchPlan:
+        return BatchPlan(shared=True, reports=rank == world_size - 1)
 
     def part(self, model: nn.Module) -> nn.Module:
         count = dist.get_world_size()
@@ -71,6 +81,12 @@ class PP(Strategy):
         if device.type == "cpu":
             require_torch((2, 8), "pp on CPUs", "a stage may compute before all of its messages are there")
         return Pipeline(model, device, self._loss, self._microbatches or 2 * dist.get_world_size())
+
+    def forward_backward(
+        self, model: nn.Module, x: Any, target: Any, scale: float
+    ) -> tuple[torch.Tensor, torch.Tensor] | tuple[None, None]:
+        assert isinstance(model, Pipeline)
+        return model.forward_backward(x, target, scale)
 
     def agree(self, overflowed: torch.Tensor) -> None:
         dist.all_reduce(overflowed, op=dist.ReduceOp.MAX)
@@ -172,7 +188,7 @@ class Pipeline(nn.Module):
             raise RankupError(
                 "too-few-microbatches",
                 f"a batch of {len(x)} samples is cut into {count} equal micro-batches, and torch "
-                f"{torch.__version__} wants one for each of the {stages} stages",
+                f"{torch.__version__} requires at least one per stage, and there are {stages} stages",
                 hint="a newer torch; or batches, the last one too, that as many as there are stages divide",
                 exit_code=1,
             ) from error

@@ -129,7 +129,7 @@ def load_state(
 
 def _check(strategy: Strategy, tensors: Mapping[str, torch.Tensor], saved: Mapping[str, Any]) -> None:
     missing = sorted(tensors.keys() - saved.keys())
-    foreign = [] if strategy.name == "pp" else sorted(saved.keys() - tensors.keys())
+    foreign = [] if not strategy.every_name else sorted(saved.keys() - tensors.keys())
     other = sorted(name for name in tensors.keys() & saved.keys() if tensors[name].shape != saved[name].shape)
     for names, said in (
         (missing, "lacks"),
@@ -179,7 +179,7 @@ def _laid_out(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 def whole_weights(strategy: Strategy, model: nn.Module) -> dict[str, torch.Tensor]:
     """The model's plain ``state_dict``, whole and on the CPU, on rank 0 (pieces elsewhere). Every rank calls it."""
     weights = {name: whole(tensor.detach()).cpu() for name, tensor in strategy.tensors(model).items()}
-    if strategy.name != "pp":
+    if strategy.every_name:
         return weights
     stages: list[Any] | None = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
     dist.gather_object(weights, stages)

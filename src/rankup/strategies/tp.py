@@ -10,7 +10,7 @@ row-wise layer, where each rank holds a slice, repeats its mask from slice to sl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
@@ -19,7 +19,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import parallelize_module
 
 from rankup.errors import RankupError
-from rankup.strategies.base import Strategy
+from rankup.strategies.base import NO_LBFGS, NO_SYNC_BATCHNORM, ONE_MODEL, Refusals, Strategy
+from rankup.strategies.batch_plan import BatchPlan
 from rankup.strategies.replicas import start_equal
 
 Plan = Mapping[str, Any]
@@ -27,12 +28,19 @@ Plan = Mapping[str, Any]
 
 class TP(Strategy):
     name = "tp"
-    speaker = 0
     shared_rng = True
     lockstep = True
+    refuses: ClassVar[Refusals] = {
+        "sync_batchnorm": NO_SYNC_BATCHNORM,
+        "lbfgs": NO_LBFGS,
+        "several_models": ONE_MODEL,
+    }
 
     def __init__(self, *, plan: Callable[[nn.Module], Plan]) -> None:
         self._plan = plan
+
+    def batch_plan(self, rank: int, world_size: int) -> BatchPlan:
+        return BatchPlan(shared=True, reports=rank == 0)
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
         start_equal(model)

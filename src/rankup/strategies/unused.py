@@ -1,6 +1,6 @@
-"""Parameters that a filler alone has used: they end a step without a gradient, as in one process.
+"""Parameters that a dummy batch alone has used: they end a step without a gradient, as in one process.
 
-A rank without samples computes on a filler, whose gradients count nothing. DDP takes what it used for used
+A rank without samples computes on a dummy batch, whose gradients count nothing. DDP takes what it used for used
 all the same, and gives it a gradient of zeros: Adam would go on by its momentum, and AdamW decay the weight.
 """
 
@@ -23,7 +23,7 @@ class DummyGradients:
     def __init__(self, counts: Callable[[], bool]) -> None:
         self._counts = counts
         self._watched: set[int] = set()  # ids of parameters
-        self._used: tuple[set[int], set[int]] = (set(), set())  # by a filler; by samples
+        self._used: tuple[set[int], set[int]] = (set(), set())  # by a dummy batch; by samples
 
     def watch(self, parameters: Iterable[nn.Parameter]) -> None:
         for parameter in parameters:
@@ -42,8 +42,8 @@ class DummyGradients:
         dist.all_reduce(used, op=dist.ReduceOp.MAX, group=strategy_group())
         for ids in self._used:
             ids.difference_update(map(id, parameters))
-        for parameter, by_filler, by_samples in zip(parameters, *used.tolist(), strict=True):
-            if by_filler and not by_samples:
+        for parameter, by_dummy, by_samples in zip(parameters, *used.tolist(), strict=True):
+            if by_dummy and not by_samples:
                 parameter.grad = None
 
     def _notes(self, key: int) -> Callable[[torch.Tensor], None]:

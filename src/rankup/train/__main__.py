@@ -5,20 +5,17 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from pathlib import Path
 
 import torch
 
-from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.runtime.api import init
 from rankup.runtime.checkpointing.checkpointing import Snapshots
 from rankup.runtime.device import deterministic_kernels
-from rankup.strategies.state import whole_weights
 from rankup.train.loop import train
 from rankup.train.options import TrainOptions
 from rankup.train.parallel import strategy_for
@@ -49,11 +46,7 @@ def work(options: TrainOptions) -> None:
     report = TrainingReport(run, options, workload)
     train(run, workload, options, report)
     if options.save_model:
-        weights = whole_weights(run.strategy, run.models[0])  # from all ranks, where they hold pieces
-        if run.is_main:
-            buffer = io.BytesIO()
-            torch.save(weights, buffer)
-            write_atomic(Path(options.save_model), buffer.getvalue())
+        run.save_model(options.save_model)
     report.ends()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rankup.errors import RankupError
+from rankup.strategies import AUTO, EXACT, STRATEGIES, StrategyRow
 
 
 @dataclass(frozen=True)
@@ -135,17 +136,18 @@ class TrainOptions:
 
     def _check_strategy(self) -> None:
         """The name, and that no option is given to a strategy that would ignore it."""
-        _require(self.strategy in STRATEGIES, "--strategy", self.strategy, " or ".join(STRATEGIES))
-        for flag, given, of in (
-            ("--static-graph", self.static_graph, ("auto", "ddp")),
-            ("--shard-size", self.shard_size > 0, ("fsdp",)),
-            ("--channels-last", self.channels_last, ("auto", "none", "tp", "pp", "dp", "ddp")),
-            ("--microbatches", self.microbatches > 0, ("pp",)),
-            ("--sync-batchnorm", self.sync_batchnorm, ("auto", "fsdp", "ddp")),
-            ("--compile", self.compile and self.strategy == "dp", ("all but dp",)),
-        ):
+        names = ("auto", *STRATEGIES)
+        _require(self.strategy in names, "--strategy", self.strategy, " or ".join(names))
+        for option in STRATEGY_OPTIONS:
+            value = getattr(self, option)
+            if value == self.__dataclass_fields__[option].default:
+                continue
+            able = [name for name, row in STRATEGIES.items() if _takes(row, option, value)]
             _require(
-                not given or self.strategy in of, flag, f"with --strategy {self.strategy}", f"for {of[-1]}"
+                (AUTO if self.strategy == "auto" else self.strategy) in able,
+                f"--{option.replace('_', '-')}",
+                f"{'' if value is True else f'{value} '}with --strategy {self.strategy}",
+                f"for {', '.join(able)}",
             )
         _require(
             not self.static_graph or self.accumulate == 1,
@@ -153,14 +155,6 @@ class TrainOptions:
             self.accumulate,
             "1 with --static-graph",
         )
-        if self.strategy == "deepspeed":
-            _require(self.accumulate == 1, "--accumulate", self.accumulate, "1 for deepspeed")
-            _require(
-                self.precision in ("fp32", "tf32", "bf16"),
-                "--precision",
-                self.precision,
-                "fp32, tf32 or bf16 for deepspeed, which steps on copies in fp32",
-            )
 
     def to_json(self) -> str:
         """One line, for a command line."""
@@ -173,10 +167,13 @@ class TrainOptions:
 
 OPTIMIZERS = ("adam", "adadelta", "sgd")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp64")
-STRATEGIES = ("auto", "none", "dp", "ddp", "fsdp", "tp", "pp", "deepspeed")  # named here: no torch is needed
-EXACT = ("same-world", "any-world")
 LR_RULES = ("none", "linear", "sqrt")
 DEVICES = ("auto", "cpu", "cuda")
+# Those that belong to one strategy, and those that not every strategy can be used with.
+STRATEGY_OPTIONS = sorted(
+    {option for row in STRATEGIES.values() for option in row.options}
+    | {refused.partition("=")[0] for row in STRATEGIES.values() for refused in row.refuses}
+)
 # What a workload may have defaults of its own for, and which of them mean something for one optimizer alone.
 OF_THE_OPTIMIZER = ("lr", "momentum", "weight_decay", "nesterov")
 DEFAULTS = (
@@ -185,9 +182,17 @@ DEFAULTS = (
 )
 
 
+def _takes(row: StrategyRow, option: str, value: object) -> bool:
+    """Whether a strategy can be used with this value, which is not the default."""
+    special = any(option in other.options for other in STRATEGIES.values())
+    if special and option not in row.options:
+        return False
+    return option not in row.refuses and f"{option}={value}" not in row.refuses
+
+
 def _require(right: bool, flag: str, value: object, allowed: str) -> None:
     if not right:
-        raise RankupError("bad-option", f"{flag} {value} cannot be", hint=f"{flag} is {allowed}")
+        raise RankupError("bad-option", f"invalid {flag} {value}", hint=f"{flag} must be {allowed}")
 
 
 def _check_writable(path: Path) -> None:
@@ -195,6 +200,6 @@ def _check_writable(path: Path) -> None:
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise RankupError(
             "unwritable-model",
-            f"--save-model {path} cannot be written",
+            f"cannot write --save-model {path}",
             hint="a file in a directory that exists",
         )

@@ -184,7 +184,7 @@ class TrainingReport:
                 for k, v in asdict(self._options).items()
                 if k not in ("save_model", "log", "log_interval", "bar", "given")
             },
-            "strategy": self._run.strategy.name,
+            "strategy": self._run.strategy,
             "world_size": world.world_size,
             "nodes": world.num_nodes,
             "device": _device_name(self._run.device),

@@ -1,8 +1,19 @@
-"""Floor 6: does a run that is killed and resumed train the same model? Bit for bit, and if not, since when and why.
+"""Does a training that is killed and resumed give the same model? Bit for bit; and if not, since when and why.
 
-``verify`` says which runs there are and in which order, ``attempts`` starts and kills them, ``plan`` chooses where;
-``crossings`` says what that crossed; ``recorded`` reads what each rank has traced, ``compare`` finds the first
-difference, ``untracked`` the state that no snapshot holds, ``cause`` names what it comes from by the ``evidence``;
-``values`` measures it between numbers of processes, ``worlds`` judges that, ``table`` shows it all. Only ``attempts``
-and ``values`` start processes, and none of it imports torch.
+| module | what |
+|---|---|
+| ``proof`` | the scenarios, and the runs that each one needs |
+| ``plan`` | where a run is interrupted, and where it saves |
+| ``attempts`` | starts, interrupts and kills one attempt |
+| ``trace_reader`` | reads what each rank has traced |
+| ``crossings`` | what the interruptions crossed: a step, an epoch, a save |
+| ``first_difference`` | the first step at which two trainings differ |
+| ``evidence`` | what the traces show, for the diagnosis |
+| ``diagnosis`` | the most likely cause of a difference |
+| ``untracked`` | state that is in no snapshot |
+| ``values`` | how far two final snapshots are apart |
+| ``worlds`` | compares trainings on different numbers of processes |
+| ``table`` | what ``rankup verify`` prints |
+
+Only ``attempts`` and ``values`` start processes, and nothing here imports torch.
 """

@@ -1,4 +1,4 @@
-"""What the traces of an uninterrupted and an interrupted training show, for ``cause`` to judge by."""
+"""What the traces of an uninterrupted and an interrupted training show, for ``diagnosis`` to judge by."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Where a run is interrupted, and where it saves: at random, from a seed, and so that every crossing takes place.
 
-The words are those of ``runtime/interruption.py``. The uninterrupted training tells what there is to cross: its steps,
-its epochs, its evaluations.
+The words are those of ``runtime/tracing/fault_injection.py``. The uninterrupted training tells what there is to cross:
+its steps, its epochs, its evaluations.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
 from rankup.errors import RankupError
-from rankup.findings.finding import Finding
+from rankup.findings.finding import Finding, in_order
 from rankup.verify.attempts import Attempts, AttemptSpec
 from rankup.verify.crossings import WORDS, crossed, offered, too_short
 from rankup.verify.diagnosis import held, of_end, of_reference, of_resume, of_untracked
@@ -73,6 +73,15 @@ class Proof:
     def same(self) -> bool:
         """Whether no difference was found."""
         return all(scenario.same for scenario in self.scenarios)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Those of all scenarios, most severe first; the place of each begins with its scenario."""
+        return in_order(
+            replace(s.finding, place=", ".join(filter(None, (s.what, s.finding.place))))
+            for s in self.scenarios
+            if s.finding is not None
+        )
 
     @property
     def proved(self) -> bool:

@@ -6,10 +6,10 @@ from textwrap import wrap
 from typing import Any
 
 from rankup.core.columns import aligned
-from rankup.findings.finding import Finding, Severity
-from rankup.verify.proof import Proof, Scenario
+from rankup.findings.finding import Severity
+from rankup.findings.text import TABLE_WIDTH, text_lines
+from rankup.verify.proof import Proof
 
-_WIDTH = 105
 _HEADINGS = ("what", "processes", "attempts", "kills", "steps compared", "verdict")
 _LEFT = ("what", "verdict")
 
@@ -25,9 +25,8 @@ def text(proof: Proof) -> str:
     for label, names in (("tried", tried), ("crossed", proof.crossed), ("not crossed", proof.not_crossed)):
         if names and (proof.crossed or tried):
             lines += ["", *_wrapped(f"{label}: {'; '.join(names)}")]
-    for scenario in proof.scenarios:
-        if scenario.finding is not None:
-            lines += ["", *_drawn(scenario, scenario.finding)]
+    for finding in proof.findings:
+        lines += ["", *text_lines([finding], TABLE_WIDTH)]
     if names := [name for scenario in proof.scenarios for name in scenario.not_compared]:
         lines += [
             "",
@@ -51,6 +50,7 @@ def as_dict(proof: Proof, folder: str) -> dict[str, Any]:
     ]
     return {
         "proved": proof.proved,
+        "findings": [finding.as_dict() for finding in proof.findings],
         "same": proof.same,
         "crossed": list(proof.crossed),
         "not_crossed": list(proof.not_crossed),
@@ -60,17 +60,8 @@ def as_dict(proof: Proof, folder: str) -> dict[str, Any]:
     }
 
 
-def _drawn(scenario: Scenario, finding: Finding) -> list[str]:
-    what = finding.severity.value
-    parts = [(f"{what} in “{scenario.what}”", f"{finding.message} [{finding.code}]")]
-    if finding.place:
-        parts.append(("where", finding.place))
-    parts += [("why", finding.why), ("fix", finding.fix)]
-    return [line for label, said in parts for line in _wrapped(f"{label}: {said}")]
-
-
 def _wrapped(said: str) -> list[str]:
-    return wrap(said, _WIDTH, subsequent_indent="  ", break_long_words=False)
+    return wrap(said, TABLE_WIDTH, subsequent_indent="  ", break_long_words=False)
 
 
 def _last_word(proof: Proof) -> str:

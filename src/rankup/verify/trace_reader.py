@@ -1,4 +1,4 @@
-"""What the ranks of one attempt have traced (``runtime/trace.py`` writes it)."""
+"""What the ranks of one attempt have traced (``runtime/tracing/trace.py`` writes it)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from rankup.core.records import read_records
 
 Record = dict[str, Any]
-FROZEN = "frozen"  # the file that a rank leaves before it freezes (``runtime/interruption.py``)
+FROZEN = "frozen"  # the file that a rank leaves before it freezes (``runtime/tracing/fault_injection.py``)
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class AttemptTrace:
     @property
     def any_world(self) -> bool:
         """Whether it is to be the same, bit for bit, on any number of processes."""
-        return bool(self.begin[0].get("strategy") == "any-world")
+        return bool(self.begin[0].get("exact") == "any-world")
 
     @property
     def resumed_at(self) -> int:

@@ -1,4 +1,16 @@
-"""Floor 5: the built-in examples. Each is a model, its data, its loss and its metric; ``rankup.train`` trains them."""
+"""The built-in examples. Each is a model, its data, its loss and its metric; ``rankup.train`` trains them.
+
+| module | what |
+|---|---|
+| ``linear`` | one layer that learns a line |
+| ``mnist_cnn`` | the small convolutional network of every PyTorch tutorial |
+| ``resnet50_mnist`` | ResNet-50 on images of MNIST's shape |
+| ``wideresnet_cifar100`` | a wide residual network on CIFAR-100 |
+| ``resnet``, ``wideresnet`` | the two residual networks |
+| ``dropout`` | dropout that is cheap on the CPU |
+| ``settings`` | the values of ``--set KEY=VALUE`` |
+| ``data`` | the data sets: found or fetched, and read as tensors |
+"""
 
 from __future__ import annotations
 

@@ -83,16 +83,20 @@ class InColour(nn.Module):
 def borrowed(target: str) -> nn.Module:
     """The model that ``module:function`` makes when called with ``num_classes``, as torchvision's and timm's are."""
     if ":" not in target:
-        raise RankupError("bad-setting", f"--set model={target} cannot be", hint="model is MODULE:FUNCTION")
+        raise RankupError(
+            "bad-setting", f"invalid --set model={target}", hint="use --set model=MODULE:FUNCTION"
+        )
     try:
         made = load(target)(num_classes=CLASSES)  # type: ignore[operator]
     except (ImportError, AttributeError, TypeError) as error:
         raise RankupError(
             "model-not-found",
-            f"--set model={target} cannot be had: {error}",
+            f"--set model={target}: cannot import it: {error}",
             hint="a function of an installed package that takes num_classes: torchvision.models:resnet50",
         ) from error
     if not isinstance(made, nn.Module):
-        raise RankupError("model-not-found", f"{target} made a {type(made).__name__}, which is no model")
+        raise RankupError(
+            "model-not-found", f"{target} made a {type(made).__name__}, which is not a torch.nn.Module"
+        )
     first = next((module for module in made.modules() if isinstance(module, nn.Conv2d)), None)
     return InColour(made) if first is not None and first.in_channels == 3 else made

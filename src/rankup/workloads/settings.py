@@ -31,4 +31,4 @@ def share(name: str, value: str) -> float:
 
 
 def _bad(name: str, value: str, allowed: str) -> RankupError:
-    return RankupError("bad-setting", f"--set {name}={value} cannot be", hint=f"{name} is {allowed}")
+    return RankupError("bad-setting", f"invalid --set {name}={value}", hint=f"{name} must be {allowed}")

@@ -51,7 +51,9 @@ class WideresnetCifar100:
         self._depth = whole("depth", depth, at_least=10)
         if (self._depth - 4) % 6:
             raise RankupError(
-                "bad-setting", f"--set depth={depth} cannot be", hint="depth is 6k + 4: 10, 16, 28"
+                "bad-setting",
+                f"invalid --set depth={depth}",
+                hint="depth must be 6k + 4, such as 10, 16 or 28",
             )
         self._width = whole("width", width)
         self._dropout = share("dropout", dropout)

@@ -103,7 +103,7 @@ def _given_port(env: Mapping[str, str]) -> int:
     if not 0 < port < 65536:
         raise RankupError(
             "bad-port",
-            f"MASTER_PORT is {port}, which is no port",
+            f"MASTER_PORT is {port}, which is not a valid port",
             context="ports go from 1 to 65535",
             hint=f"unset MASTER_PORT, or export one from {FIRST_PORT} to {LAST_PORT}",
         )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from rankup.errors import RankupError
 from rankup.world import env as exported
 from rankup.world import hydra, mvapich, openmpi, pals, pbs, slurm, torchrun
-from rankup.world.job import SchedulerJob
+from rankup.world.scheduler import detect_job
 from rankup.world.variables import Variables, whole_number
 from rankup.world.world import World
 
@@ -47,7 +47,7 @@ def detect(env: Mapping[str, str]) -> World:
 
 
 def _alone(env: Mapping[str, str]) -> World:
-    job = SchedulerJob.detect(env)
+    job = detect_job(env)
     sources = {name: source for name, source in job.sources.items() if name != "hosts"}
     return replace(World(), job_id=job.id, restart=job.restart, sources=sources)
 
@@ -67,7 +67,7 @@ def _refuse_stale(env: Mapping[str, str], name: str, field: str, world: World) -
     else:
         source = world.sources.get(field, f"the {field.replace('_', ' ')} under {world.launcher}")
         message = f"{name} is {value}, but {source} {'say' if ',' in source else 'is'} {expected}"
-        hint = f"{name} was left behind by something else: unset {name}"
+        hint = f"{name} is left over from an earlier command: unset {name}"
     raise RankupError(
         "contradictory-environment",
         message,

@@ -19,10 +19,3 @@ class SchedulerJob:
     hosts: tuple[str, ...] = ()
     node_name: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def detect(cls, env: Mapping[str, str]) -> SchedulerJob:
-        """SLURM's job, else PBS's, else none."""
-        from rankup.world import pbs, slurm  # they import Job
-
-        return slurm.job(env) or pbs.job(env) or cls()

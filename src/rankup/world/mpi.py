@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rankup.errors import RankupError
 from rankup.world.job import SchedulerJob
+from rankup.world.scheduler import detect_job
 from rankup.world.variables import Variables
 from rankup.world.world import World
 
@@ -19,7 +20,7 @@ def world_of(
     """
     read.check_below("rank", rank, "world_size", world_size)
     read.check_below("local_rank", local_rank, "local_world_size", local_world_size)
-    around = SchedulerJob.detect(read.env)
+    around = detect_job(read.env)
     num_nodes = num_nodes or _count_nodes(read, world_size, local_world_size, node_rank, around)
     # More or fewer hosts in the job than nodes in this world: nobody says which of them are ours.
     hosts = around.hosts if len(around.hosts) == num_nodes else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rankup.world.job import SchedulerJob
+from rankup.world.scheduler import detect_job
 from rankup.world.variables import Variables
 from rankup.world.world import World
 
@@ -13,7 +13,7 @@ def detect(env: Mapping[str, str]) -> World | None:
     if not env.get("TORCHELASTIC_RUN_ID"):
         return None
     read = Variables(env)
-    around = SchedulerJob.detect(env)
+    around = detect_job(env)
     rank, world_size = read.number("rank", "RANK"), read.number("world_size", "WORLD_SIZE")
     local_rank = read.number("local_rank", "LOCAL_RANK")
     local_world_size = read.number("local_world_size", "LOCAL_WORLD_SIZE")

@@ -41,7 +41,7 @@ class Variables:
     def check_at_most(self, field: str, value: int, size_field: str, size: int) -> None:
         """A part is no larger than the whole, or the two variables contradict each other."""
         if value > size:
-            raise self._contradiction(field, value, size_field, size, "it cannot be larger")
+            raise self._contradiction(field, value, size_field, size, "it must not be larger")
 
     def _contradiction(self, field: str, value: int, other: str, other_value: int, why: str) -> RankupError:
         name, other_name = self.sources.get(field, field), self.sources.get(other, other)
@@ -49,7 +49,7 @@ class Variables:
             "contradictory-environment",
             f"{name} is {value}, but {other_name} is {other_value}: {why}",
             context=_reading(field),
-            hint=f"one of them was left behind by an earlier command: unset {name.replace(',', '')}"
+            hint=f"one of them is left over from an earlier command: unset {name.replace(',', '')}"
             f" {other_name.replace(',', '')}, and start the processes anew",
         )
 

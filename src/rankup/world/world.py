@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+
+from rankup.core.registry import load
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,6 @@ class World:
         Reads ``env`` alone, and on PBS the file that PBS_NODEFILE names. Raises ``RankupError`` where
         variables contradict each other, naming them with their values.
         """
-        from rankup.world.detection import detect  # it imports World
-
+        # By its name: it imports World.
+        detect: Callable[[Mapping[str, str]], World] = load("rankup.world.detection:detect")  # type: ignore[assignment]
         return detect(env)

@@ -13,40 +13,92 @@
 # shellcheck disable=SC2016
 
 # ---- Settings ------------------------------------------------------------------------------------------------------
-STOP_BEFORE=300 # seconds before the end at which the ranks are asked to save
+BASE=/work/user/project/runs/train/20260101-120000-abcd # the run directory
+RUNS=/work/user/project/runs # all runs are below it
+PLACES=() # where else the program may save: paths in its arguments and variables
+STOP_BEFORE=300 # seconds before the time limit at which the ranks are asked to save
 MAX_REQUEUES=10
 TIME=3600 # seconds; 0: the queue's own limit
 NODES_MAY_SUBMIT=yes
 
-# ---- What PBS says ----------------------------------------------------------------------------------------------
-# The node file names a host once per process. Hosts in the order in which they first appear (never sort -u): this
-# script runs on the first one.
-JOB=$PBS_JOBID
-QUEUE=${PBS_QUEUE:-}
-ENDED_BY=scheduler # when time is up
-mapfile -t HOSTS < <(awk '!seen[$0]++' "$PBS_NODEFILE")
+# On each node:
+# shellcheck disable=SC2317,SC2329 # it is called by another shell
+agent() {
+  exec torchrun \
+    --nnodes=1 --nproc_per_node=4 --max_restarts=0 \
+    --standalone --local_addr=127.0.0.1 \
+    --tee=3 --log_dir="$RUN/logs/torchrun" \
+    --no_python sh "$RUN/rank.sh" -u train.py --lr 0.1 --note 'it'"'"'s $HOME'
+}
+
+main() {
+  read_allocation # JOB, HOSTS, END
+  make_run_directory "$JOB" # RUN
+  write_one_log
+  begin_attempt
+
+  # The environment
+  cd /work/user/project || finish failed 1
+  # shellcheck disable=SC1090
+  for init in $(module_inits); do type module >/dev/null 2>&1 || . "$init"; done
+  module load cray-python/3.11.7 cuda/12.6 || finish failed 1
+  # shellcheck disable=SC1091
+  . "$HOME"/venvs/torch/bin/activate || finish failed 1
+  export LD_LIBRARY_PATH="$HOME"/software/aws-ofi-nccl-1.14.0/lib:"$HOME"/software/nccl-2.26.2/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  export PYTHONUNBUFFERED=1
+  export OMP_NUM_THREADS=72
+  export NCCL_SOCKET_IFNAME=hsn0
+  export GLOO_SOCKET_IFNAME=hsn0
+  export FI_PROVIDER=cxi
+
+  # The ranks: 1 × 4 by torchrun
+  print_header "$(python --version 2>&1)"
+  mark_processes
+  write_rank_script
+  # shellcheck disable=SC2016 # torchrun fills this in
+  export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE='[rank ${rank}] '
+  start_agent
+  workers=$!
+  watch_ranks # asks them to save before the time limit
+  end_attempt # requeues the job if it is not done
+}
+
+######################################################################################################################
+# The same in every job: the functions that main calls                                                               #
+######################################################################################################################
+
+# ---- What PBS says about this job ----------------------------------------------------------------------------------
+# Sets JOB, QUEUE, HOSTS and END: when PBS will end the job, in epoch seconds; 0 if nobody knows.
+read_allocation() {
+  local limit
+  JOB=$PBS_JOBID
+  QUEUE=${PBS_QUEUE:-}
+  ENDED_BY=scheduler # when time is up
+  # The node file names a host once per process. Hosts in the order in which they first appear (never sort -u): this
+  # script runs on the first one.
+  mapfile -t HOSTS < <(awk '!seen[$0]++' "$PBS_NODEFILE")
+  # A job without a time limit of its own has the queue's. PBS warns late or never, so this script watches the clock.
+  limit=$(details "$JOB" | sed -n 's/.* Resource_List\.walltime = \([0-9:]*\).*/\1/p' | awk -F: '{ print ($1 * 60 + $2) * 60 + $3 }')
+  limit=${limit:-$TIME}
+  END=$((limit > 0 ? $(date +%s) + limit : 0))
+}
 details() { timeout 30 qstat -f "${1%%@*}" 2>/dev/null | tr -d '\n\t'; } # PBS breaks long lines
-# When PBS will end the job, in epoch seconds; 0 where nobody knows. A job without a time of its own has the queue's.
-# PBS warns late or never: this script keeps time.
-limit=$(details "$JOB" | sed -n 's/.* Resource_List\.walltime = \([0-9:]*\).*/\1/p' | awk -F: '{ print ($1 * 60 + $2) * 60 + $3 }')
-limit=${limit:-$TIME}
-END=$((limit > 0 ? $(date +%s) + limit : 0))
-# qrerun is for operators. A successor of the same script goes on, in the same run directory, when this job has ended.
+# Only operators may qrerun. So a successor is submitted: the same script in the same run directory, after this job.
 requeue() {
-  local next
+  local next successor="RANKUP_SUCCESSOR=1${RANKUP_RUN:+,RANKUP_RUN=$BASE}"
   if [ "$NODES_MAY_SUBMIT" != yes ]; then
     say "a successor was submitted beforehand"
   elif [ -n "${RANKUP_TASK:-}" ]; then
     # One task of an array becomes a job of its own.
-    next=$(grep -Ev '^#PBS -[Jt] ' "$BASE/job.sh" | qsub -v "$SUCCESSOR,RANKUP_TASK=$RANKUP_TASK") &&
+    next=$(grep -Ev '^#PBS -[Jt] ' "$BASE/job.sh" | qsub -v "$successor,RANKUP_TASK=$RANKUP_TASK") &&
       echo "$next $RANKUP_TASK" >>"$BASE/jobs"
   else
-    next=$(qsub -W "depend=afterany:$JOB" -v "$SUCCESSOR" "$RUN/job.sh") &&
+    next=$(qsub -W "depend=afterany:$JOB" -v "$successor" "$RUN/job.sh") &&
       echo "$next" >>"$RUN/jobs" && hand_over "$next"
   fi
 }
-# Jobs that wait for this one to end well wait for the successor from now on. PBS keeps them in this job's own list all
-# the same, and deletes them if it ends with 75: so it ends with 0, if all of them were told.
+# Jobs that wait for the success of this one now wait for its successor. PBS still keeps them in this job's own list, and
+# deletes them if it ends with 75: so it ends with 0 if all of them were changed.
 hand_over() { # TO
   local id waits_for told='' untold=''
   for id in $(details "$JOB" | sed -n 's/.*beforeok:\([^, ]*\).*/\1/p' | tr : ' '); do
@@ -56,42 +108,61 @@ hand_over() { # TO
   [ -z "$untold" ] || say "could not be told to wait for $1, and PBS will delete what waits for $JOB:$untold"
   [ -z "$told" ] || [ -n "$untold" ] || code_for_scheduler=0
 }
-# A node that PBS does not reach any more.
-# shellcheck disable=SC2317,SC2329 # jobs of one node do not ask
-is_lost() { timeout 20 pbsnodes "$1" 2>/dev/null | grep -Eiq '^ *state = .*(down|unknown|stale)'; }
 
 # ---- The run directory ---------------------------------------------------------------------------------------------
-# Logs, records, snapshots, and small files through which the parts of this job speak to each other. A program
-# that uses rankup finds it by RANKUP_RUN_DIR; others need not care.
-BASE=/work/user/project/runs/train/20260101-120000-abcd
-SUCCESSOR="RANKUP_SUCCESSOR=1"
-export RUN=$BASE
-unset RANKUP_TASK
-export RANKUP_RUN_DIR=$RUN
-(umask 077 && mkdir -p "$BASE/logs" "$RUN/logs" "$RUN/records")
+# RUN holds logs, records, snapshots, and small files through which this script and the ranks talk to each other. A
+# program that uses rankup finds it by RANKUP_RUN_DIR; other programs need not care.
+make_run_directory() { # JOB [TASK]
+  case $BASE in
+    */) # submitted by hand
+      BASE=$BASE$1
+      # shellcheck disable=SC2034 # for a successor, under PBS
+      RANKUP_RUN=$BASE
+      ;;
+  esac
+  unset RANKUP_TASK
+  export RUN=$BASE
+  [ "$#" -lt 2 ] || export RANKUP_TASK=$2 RUN=$BASE/task-$2
+  export RANKUP_RUN_DIR=$RUN
+  (umask 077 && mkdir -p "$BASE/logs" "$RUN/logs" "$RUN/records")
+  [ -e "$BASE/job.sh" ] || cp "$0" "$BASE/job.sh" # for a successor, and for later
+}
 # One log for all attempts, which can be read while the job runs.
-exec >>"$BASE/logs/job.log" 2>&1
-say() { echo "==== rankup: $*"; }
-# Done is done, for a task of an array that is resumed; a successor that was submitted beforehand may be too late. It
-# ends with the run's code, for what waits for it.
-case $(cat "$RUN/outcome" 2>/dev/null) in
-  "done") over=yes ;;
-  failed | cancelled) over=${RANKUP_SUCCESSOR:-} ;;
-  *) over='' ;;
-esac
-if [ -n "$over" ] || [ -e "$RUN/CANCELLED" ]; then
-  say "nothing is left to do for job $JOB"
-  exit "$(cat "$RUN/exit_code" 2>/dev/null || echo 0)"
-fi
-rm -f "$RUN/STOP" "$RUN/outcome" "$RUN/outcome.json" "$RUN/exit_code" "$RUN/failure" "$RUN/failures" "$RUN/why"
-log_file=$(readlink -f "/proc/$$/fd/1") # where this script writes, if that is a file
-log_began=$(stat -Lc %s "$log_file" 2>/dev/null || echo 0)
-attempt=$(($(wc -l 2>/dev/null <"$RUN/attempts" || echo 0) + 1))
-echo "$attempt $JOB $(date +%s) $(hostname)" >>"$RUN/attempts"
-say "attempt $attempt, job $JOB, $(date '+%F %T'), $(hostname) ===="
+write_one_log() { exec >>"$BASE/logs/job${RANKUP_TASK+-$RANKUP_TASK}.log" 2>&1; }
 
-# No secrets are left behind: not in the agents' scripts, and when no attempt follows not in secrets.env, which is for all
-# tasks of an array. (`rankup resume` writes them anew.)
+# ---- One attempt ---------------------------------------------------------------------------------------------------
+say() { echo "==== rankup: $*"; }
+# Ends this job if the run is over already: a task of an array that is resumed may be done, and a successor that was
+# submitted beforehand may come too late. The exit code is then the run's, for jobs that wait for this one.
+begin_attempt() {
+  local over attempt
+  case $(cat "$RUN/outcome" 2>/dev/null) in
+    "done") over=yes ;;
+    failed | cancelled) over=${RANKUP_SUCCESSOR:-} ;;
+    *) over='' ;;
+  esac
+  if [ -n "$over" ] || [ -e "$RUN/CANCELLED" ]; then
+    say "nothing is left to do for job $JOB"
+    exit "$(cat "$RUN/exit_code" 2>/dev/null || echo 0)"
+  fi
+  rm -f "$RUN/STOP" "$RUN/outcome" "$RUN/outcome.json" "$RUN/exit_code" "$RUN/failure" "$RUN/failures" "$RUN/why"
+  log_file=$(readlink -f "/proc/$$/fd/1") # where this script writes, if that is a file
+  log_began=$(stat -Lc %s "$log_file" 2>/dev/null || echo 0)
+  attempt=$(($(wc -l 2>/dev/null <"$RUN/attempts" || echo 0) + 1))
+  echo "$attempt $JOB $(date +%s) $(hostname)" >>"$RUN/attempts"
+  say "attempt $attempt, job $JOB, $(date '+%F %T'), $(hostname) ===="
+}
+# Ends an attempt: WORD is for people and for the next attempt, CODE for jobs that wait for this one.
+code_for_scheduler='' # if it must be another one
+finish() { # WORD CODE
+  echo "$1" >"$RUN/outcome"
+  echo "$2" >"$RUN/exit_code"
+  tidy "$1"
+  say "$1, exit code $2"
+  exit "${code_for_scheduler:-$2}"
+}
+# Removes secrets: the agents' scripts, and, if no attempt follows, secrets.env, which all tasks of an array share.
+# (`rankup resume` writes it again.)
 tidy() { # WORD
   local folder
   rm -f "$RUN"/agent-*.sh
@@ -101,53 +172,35 @@ tidy() { # WORD
   done
   rm -f "$BASE/secrets.env"
 }
-# How an attempt ends: the word for people and for the next attempt, and the code for whoever waits.
-code_for_scheduler='' # where it must not be the same
-finish() { # WORD CODE
-  echo "$1" >"$RUN/outcome"
-  echo "$2" >"$RUN/exit_code"
-  tidy "$1"
-  say "$1, exit code $2"
-  exit "${code_for_scheduler:-$2}"
+
+# Files that define `module`, which batch shells do not always know.
+module_inits() {
+  local init
+  for init in "${MODULESHOME:-/nowhere}/init/bash" "${LMOD_PKG:-/nowhere}/init/bash" /etc/profile.d/{lmod,modules,z00_lmod}.sh; do
+    [ ! -r "$init" ] || printf '%s\n' "$init"
+  done
 }
 
-# ---- The environment -----------------------------------------------------------------------------------------------
-cd /work/user/project || finish failed 1
-# Batch shells do not always know `module`.
-if ! type module >/dev/null 2>&1; then
-  for init in "${MODULESHOME:-/nowhere}/init/bash" "${LMOD_PKG:-/nowhere}/init/bash" /etc/profile.d/{lmod,modules,z00_lmod}.sh; do
-    # shellcheck disable=SC1090
-    [ -r "$init" ] && . "$init" && break
-  done
-fi
-module load cray-python/3.11.7 cuda/12.6 || finish failed 1
-# shellcheck disable=SC1091
-. "$HOME"/venvs/torch/bin/activate || finish failed 1
-export LD_LIBRARY_PATH="$HOME"/software/aws-ofi-nccl-1.14.0/lib:"$HOME"/software/nccl-2.26.2/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export PYTHONUNBUFFERED=1
-export OMP_NUM_THREADS=72
-export NCCL_SOCKET_IFNAME=hsn0
-export GLOO_SOCKET_IFNAME=hsn0
-export FI_PROVIDER=cxi
+# ---- The header of the log -----------------------------------------------------------------------------------------
+print_header() { # PYTHON
+  echo "nodes     ${HOSTS[*]}${QUEUE:+ (queue $QUEUE)}"
+  echo "machine   $(uname -m), $(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) cores for this shell"
+  echo "modules   ${LOADEDMODULES:-none}"
+  command -v nvidia-smi >/dev/null && nvidia-smi --list-gpus
+  env | grep -E '^(NCCL|GLOO|FI|UCX|OMP|CUDA|MPICH)_|^MASTER_' | sort
+  echo "python    $*"
+}
 
-# ---- For whoever reads the log ------------------------------------------------------------------------------------
-echo "nodes     ${HOSTS[*]}${QUEUE:+ (queue $QUEUE)}"
-echo "machine   $(uname -m), $(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) cores for this shell"
-echo "modules   ${LOADEDMODULES:-none}"
-command -v nvidia-smi >/dev/null && nvidia-smi --list-gpus
-env | grep -E '^(NCCL|GLOO|FI|UCX|OMP|CUDA|MPICH)_|^MASTER_' | sort
-echo "python    $(python --version 2>&1)"
-
-# ---- Whether another attempt would come further ---------------------------------------------------------------------
-# A script that could not be asked to save begins again from what it has saved by itself. If that is nothing, twice in a
-# row, then no attempt will ever come further.
-wrote='' # to a disk, more than a few lines of output: seen just before the ranks are ended
-see_writes() {
+# ---- Whether another attempt would get further ---------------------------------------------------------------------
+# A program that could not be asked to save starts again from what it has saved by itself. If that is nothing, twice in a
+# row, then no attempt will ever get further.
+see_writes() { # just before the ranks are ended: did they write more than a few lines of output to a disk?
+  local id
   wrote=$(for id in $(marked); do cat "/proc/$id/io"; done 2>/dev/null |
     awk '/^write_bytes:/ && $2 > 4194304 { print "yes"; exit }')
 }
-# Any file that is newer than the beginning of this attempt, where it runs, in its run directory and where its arguments
-# point to. Files of rankup's own do not count, nor what Python compiles. No answer in time counts as progress.
+# Whether any file is newer than the beginning of this attempt: where it runs, in its run directory and in PLACES. Files of
+# rankup's own do not count, nor what Python compiles. No answer in time counts as progress.
 made_progress() {
   local place places=("$RUN") found seconds=$((STOP_BEFORE / 16 + 1))
   [ -z "$wrote" ] || return 0
@@ -164,126 +217,102 @@ made_progress() {
     [ "$?" -ne 124 ] || echo late)
   [ -n "$found" ]
 }
-PLACES=()
-RUNS=/work/user/project/runs # below it, other runs' files
 
-# ---- When time runs out -------------------------------------------------------------------------------------------
-called='' terminated=''
-# All processes of this attempt carry a mark, so that those are found as well that have outlived their parent.
-RANKUP_MARK=$$.$(date +%s)/
-export RANKUP_MARK
-marked() { # their ids, on this host
-  (
-    mark=$RANKUP_MARK
-    unset RANKUP_MARK # those that look for it have none
-    grep -lz "^RANKUP_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\n'
-  )
+# ---- When time runs out --------------------------------------------------------------------------------------------
+# All processes of this attempt carry a mark: so `marked` finds also those that have outlived their parent.
+mark_processes() {
+  called='' terminated='' wrote=''
+  requeues=$(cat "$RUN/requeues" 2>/dev/null || echo 0)
+  RANKUP_MARK=$$.$(date +%s)/
+  export RANKUP_MARK
 }
-# STOP asks the ranks to save and end: one line, why and until when. By rename, so that nobody reads half of it. They
-# look once a second and end with 0: of any other code torchrun would make a failure, and start them again.
+# STOP asks the ranks to save and end: one line, why and until when. It is renamed into place, so that nobody reads half
+# of it. Ranks look once a second and end with 0: after any other code torchrun would start them again.
 ask_to_stop() { # WHY UNTIL
   [ -e "$RUN/STOP" ] && return
   echo "$1 $2" >"$RUN/.STOP" && mv "$RUN/.STOP" "$RUN/STOP"
   say "asked the ranks to save and stop ($1)"
 }
-# Who has not ended shortly before the end was not asked in a way it understands. Where no attempt may follow, it works
-# on until the scheduler ends it.
-requeues=$(cat "$RUN/requeues" 2>/dev/null || echo 0)
+# Processes that ignore the stop request are terminated shortly before the time limit. If no attempt may follow, they
+# work on until the scheduler ends them.
 last_call() {
   [ -n "$called" ] && return
   [ "$requeues" -ge "$MAX_REQUEUES" ] && [ "$ENDED_BY" = scheduler ] && return
   called=yes
   see_writes
-  say "the ranks have not answered: this script could not be asked to save. It is ended now, and begins again from"
-  say "whatever it has saved by itself. (rankup.should_stop() or run.steps(...) would let it answer.)"
+  say "the ranks have not answered: this program could not be asked to save. It is terminated now, and starts again"
+  say "from what it has saved by itself. (With rankup.should_stop() or run.steps(...) it would answer.)"
   end_ranks
 }
+# The ids of the processes on this host that carry this attempt's mark.
+marked() {
+  (
+    mark=$RANKUP_MARK
+    unset RANKUP_MARK # the processes that search have no mark
+    grep -lz "^RANKUP_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\n'
+  )
+}
+
+# How this script tells the ranks to end, and whether they are told by themselves when the script is told.
+end_ranks() { kill -TERM "$workers" 2>/dev/null; }
+# shellcheck disable=SC2317,SC2329 # a trap calls it
+are_told_too() { false; }
 
 # ---- One rank ------------------------------------------------------------------------------------------------------
-# Only its parent knows when and how a rank has ended. This script goes on below END_OF_SCRIPT.
-cat >"$RUN/rank.sh" <<'END_OF_SCRIPT'
+# Only the parent of a rank knows when and how it has ended.
+write_rank_script() {
+  cat >"$RUN/rank.sh" <<'END_OF_SCRIPT'
 #!/bin/sh
-# Runs one rank, and notes how it failed: when (epoch seconds), rank, host, exit code, torchrun's restarts so far. What
-# begins with an option is for the Python of the torchrun that started this.
-trap : TERM INT HUP USR1 USR2 # the rank hears them too; this waits for its end
+# Runs one rank, and notes how it failed: when (epoch seconds), rank, host, exit code, torchrun's restarts so far. A
+# command that begins with an option is for the Python of the torchrun that started this.
+trap : TERM INT HUP USR1 USR2 # the rank gets them too; this shell waits for its end
 case $1 in
   -*)
     python=$(tr '\0' '\n' <"/proc/$PPID/cmdline" | head -n 1)
     set -- "${PYTHON_EXEC:-${python:-python}}" "$@"
     ;;
 esac
-exec 3>&2 2>/dev/null # for what the shell itself says of a signal
+exec 3>&2 2>/dev/null # hides what the shell itself prints about a signal
 "$@" 2>&3 3>&-
 code=$?
 [ "$code" -ne 0 ] || exit 0
-trap '' TERM INT HUP USR1 USR2 # nor may they end what follows; should a KILL do so, no line is better than half a line
+trap '' TERM INT HUP USR1 USR2 # they must not end what follows; after a KILL, no line is better than half a line
 now=$(date +%s.%N) && host=$(uname -n) &&
   echo "$now ${RANK:-0} $host $code ${TORCHELASTIC_RESTART_COUNT:-0}" >>"$RUN/failures"
-if [ "$code" -gt 128 ]; then # by the same signal, which is what the launcher looks for
+if [ "$code" -gt 128 ]; then # end by the same signal, which is what the launcher looks for
   ulimit -c 0
   trap - TERM INT HUP USR1 USR2
   kill -"$((code - 128))" $$
 fi
 exit "$code"
 END_OF_SCRIPT
-
-# ---- Start: 1 × 4 by torchrun --------------------------------------------------------------------------------------
-# shellcheck disable=SC2016 # torchrun fills this in
-export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE='[rank ${rank}] '
-# shellcheck disable=SC2317,SC2329 # it is called by another shell
-agent() {
-  exec torchrun \
-    --nnodes=1 --nproc_per_node=4 --max_restarts=0 \
-    --standalone --local_addr=127.0.0.1 \
-    --tee=3 --log_dir="$RUN/logs/torchrun" \
-    --no_python sh "$RUN/rank.sh" -u train.py --lr 0.1 --note 'it'"'"'s $HOME'
 }
-# In a session of its own torchrun hears TERM once, from this script: PBS sends it to all of a task's session, and at a
-# second one torchrun leaves its ranks before they have saved. Should PBS KILL this script, somebody else ends the ranks,
-# which no end of a session reaches either: torchrun gives each of them one of its own.
-# shellcheck disable=SC2317,SC2329 # it is called on the nodes, where there are several
-start_agent() {
-  env -u RANKUP_MARK setsid bash -c "$(declare -f marked)
-    RANKUP_MARK=$RANKUP_MARK
-    cd /
-    while kill -0 $$; do sleep 2; done
-    kill -KILL \$(marked)" </dev/null >/dev/null 2>&1 &
-  setsid bash -c "$(declare -f agent); agent" 2> >(quiet) &
-}
-# What torchrun says on stderr, but for its traceback of having been told to end. It ends when torchrun has.
-# shellcheck disable=SC2317,SC2329 # it is called on the nodes, where there are several
-quiet() {
-  trap '' TERM INT HUP
-  exec env -u RANKUP_MARK sed --unbuffered -e '/^Traceback (most recent call last):$/{' -e ':more' -e N \
-    -e '/\n[ \t][^\n]*$/b more' -e '/\n[^\n]*SignalException: [^\n]*$/d' -e '}' >&2
-}
-start_agent
-workers=$!
-end_ranks() { kill -TERM "$workers" 2>/dev/null; }
-TOLD=''
 
-# ---- Until the ranks end ------------------------------------------------------------------------------------------
-# They run in the background, since bash handles signals between commands only. USR1 comes before the time limit
-# (--signal) or before a preemption, TERM when the job is cancelled or preempted; and the script keeps time by itself.
-trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
-trap '[ -n "$terminated$TOLD" ] || end_ranks; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
-while kill -0 "$workers" 2>/dev/null; do
-  sleep 1
-  now=$(date +%s)
-  [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$((END - STOP_BEFORE / 4))"
-  [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE / 4))" ] || last_call
-  [ -z "$called" ] || [ "$now" -lt "$((END - STOP_BEFORE / 8))" ] || kill -KILL "$workers" 2>/dev/null
-done
-wait "$workers"
-code=$?
-# A torchrun that was killed leaves its ranks, which would train on beside the next attempt's.
-# shellcheck disable=SC2046
-kill -KILL $(marked) 2>/dev/null
+# ---- Until the ranks end -------------------------------------------------------------------------------------------
+# The ranks run in the background, since bash handles signals between commands only. USR1 comes before the time limit
+# (--signal) or before a preemption, TERM when the job is cancelled or preempted; the script also watches the clock.
+watch_ranks() {
+  local now
+  trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
+  trap '[ -n "$terminated" ] || are_told_too || end_ranks; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
+  while kill -0 "$workers" 2>/dev/null; do
+    sleep 1
+    now=$(date +%s)
+    [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$((END - STOP_BEFORE / 4))"
+    [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE / 4))" ] || last_call
+    [ -z "$called" ] || [ "$now" -lt "$((END - STOP_BEFORE / 8))" ] || kill -KILL "$workers" 2>/dev/null
+  done
+  wait "$workers"
+  code=$?
+  # A torchrun that was killed leaves its ranks, which would train on beside the next attempt's.
+  # shellcheck disable=SC2046
+  kill -KILL $(marked) 2>/dev/null
+}
 
-# ---- Who failed first ---------------------------------------------------------------------------------------------
+# ---- Which rank failed first ---------------------------------------------------------------------------------------
 # A launcher ends with the code of any rank, often of one that it has ended itself because of another. Each rank that
-# fails leaves a line in RUN/failures (see rank.sh). The cause is the earliest of the last start of the ranks that was not
-# told to end, and did not just lose its connection to another one.
+# fails leaves a line in RUN/failures (see write_rank_script). The cause is, among the last start of the ranks, the
+# earliest that was not told to end, and did not just lose its connection to another one.
 CONSEQUENCE='connection (was )?(closed|reset)|broken pipe|remote process exited|peer (closed|is gone)|DistNetworkError'
 CONSEQUENCE+='|DistStoreError|socket timeout|NCCL communicator was aborted'
 first_failure() { # sets code, and leaves RUN/failure: when, rank, host, exit code; then the exception
@@ -315,53 +344,78 @@ last_words() { # RANK
     END { print words }'
 }
 
-# ---- How it ended -------------------------------------------------------------------------------------------------
-# Rank 0 of a script that joins in has left a word: `requeue` means saved, and to be continued.
-[ -z "${holder:-}" ] || kill "$holder" 2>/dev/null # the port is free again
-outcome=$(cat "$RUN/outcome" 2>/dev/null)
-[ -e "$RUN/CANCELLED" ] && finish cancelled 143
-case $code,$outcome,$called$terminated in
-  0,failed,*) finish failed 1 ;;
-  0,requeue,*) ;;
-  # Many a program that is told to end saves what it has, and ends with 0: then only rank 0's word says that all is done.
-  0,"done",* | 0,*,) finish "done" 0 ;;
-  *)
-    if [ -n "${lost:-}" ] && [ -z "$terminated" ]; then
-      : # it goes on below, from what it has saved by itself
-    elif [ -z "$called" ]; then
-      [ -n "$terminated" ] || { first_failure; finish failed "$code"; }
-      # Cancelled, preempted, or a node has failed: only the scheduler knows which, and whether it starts the job again.
-      echo 143 >"$RUN/exit_code"
-      rm -f "$RUN"/agent-*.sh
-      say "ended by the scheduler"
-      exit 143
-    fi
-    ;;
-esac
-without=0
-if [ -n "$called" ] && ! made_progress; then
-  without=$(($(cat "$RUN/no_progress" 2>/dev/null || echo 0) + 1))
-  echo "$without" >"$RUN/no_progress"
-  say "this attempt has left no new file from which another one could go on"
-else
-  rm -f "$RUN/no_progress"
-fi
-if [ -n "$terminated" ] || grep -qs '^user ' "$RUN/STOP"; then
-  say "saved; \`rankup resume\` goes on from there"
-elif [ "$requeues" -ge "$MAX_REQUEUES" ]; then
-  say "it was requeued $requeues times, and no more than that is allowed: \`rankup resume\` goes on"
-elif [ "$without" -ge 2 ]; then
-  why="two attempts in a row have met the time limit and saved nothing: the next one would begin from nothing again"
-  echo "$why" >"$RUN/why"
-  say "$why"
-  say "It needs a longer --time, or to save: by itself, by run.steps(...), or when rankup.should_stop() says so."
-  finish failed 75
-else
-  echo $((requeues + 1)) >"$RUN/requeues"
-  echo 75 >"$RUN/exit_code"
-  echo requeue >"$RUN/outcome"
-  requeued=yes
-  say "requeue $((requeues + 1)) of $MAX_REQUEUES"
-  requeue || say "the scheduler refused to requeue: \`rankup resume\` goes on"
-fi
-finish requeue 75
+# ---- How it ended --------------------------------------------------------------------------------------------------
+# Rank 0 of a program that uses rankup has left a word: `requeue` means saved, and to be continued.
+end_attempt() {
+  local outcome without=0 why
+  [ -z "${holder:-}" ] || kill "$holder" 2>/dev/null # the port is free again
+  outcome=$(cat "$RUN/outcome" 2>/dev/null)
+  [ -e "$RUN/CANCELLED" ] && finish cancelled 143
+  case $code,$outcome,$called$terminated in
+    0,failed,*) finish failed 1 ;;
+    0,requeue,*) ;;
+    # Many programs that are told to end save and end with 0: then only rank 0's word says that all is done.
+    0,"done",* | 0,*,) finish "done" 0 ;;
+    *)
+      if [ -n "${lost:-}" ] && [ -z "$terminated" ]; then
+        : # it goes on below, from what it has saved by itself
+      elif [ -z "$called" ]; then
+        [ -n "$terminated" ] || { first_failure; finish failed "$code"; }
+        # Cancelled, preempted, or a node has failed: only the scheduler knows which, and whether it starts the job again.
+        echo 143 >"$RUN/exit_code"
+        rm -f "$RUN"/agent-*.sh
+        say "ended by the scheduler"
+        exit 143
+      fi
+      ;;
+  esac
+  if [ -n "$called" ] && ! made_progress; then
+    without=$(($(cat "$RUN/no_progress" 2>/dev/null || echo 0) + 1))
+    echo "$without" >"$RUN/no_progress"
+    say "this attempt has left no new file from which another one could go on"
+  else
+    rm -f "$RUN/no_progress"
+  fi
+  if [ -n "$terminated" ] || grep -qs '^user ' "$RUN/STOP"; then
+    say "saved; \`rankup resume\` goes on from there"
+  elif [ "$requeues" -ge "$MAX_REQUEUES" ]; then
+    say "it was requeued $requeues times, and no more than that is allowed: \`rankup resume\` goes on"
+  elif [ "$without" -ge 2 ]; then
+    why="two attempts in a row have met the time limit and saved nothing: the next one would begin from nothing again"
+    echo "$why" >"$RUN/why"
+    say "$why"
+    say "It needs a longer --time, or to save: by itself, by run.steps(...), or when rankup.should_stop() says so."
+    finish failed 75
+  else
+    echo $((requeues + 1)) >"$RUN/requeues"
+    echo 75 >"$RUN/exit_code"
+    echo requeue >"$RUN/outcome"
+    requeued=yes
+    say "requeue $((requeues + 1)) of $MAX_REQUEUES"
+    requeue || say "the scheduler refused to requeue: \`rankup resume\` goes on"
+  fi
+  finish requeue 75
+}
+
+# ---- The agents ----------------------------------------------------------------------------------------------------
+# Starts the agent of this node. In a session of its own torchrun gets TERM once, from this script: PBS sends it to all of
+# a task's session, and after a second one torchrun leaves its ranks before they have saved. If PBS KILLs this script, a
+# guard ends the ranks: each has a session of its own, which ends with no other.
+# shellcheck disable=SC2317,SC2329 # it is called on the nodes, where there are several
+start_agent() {
+  env -u RANKUP_MARK setsid bash -c "$(declare -f marked)
+    RANKUP_MARK=$RANKUP_MARK
+    cd /
+    while kill -0 $$; do sleep 2; done
+    kill -KILL \$(marked)" </dev/null >/dev/null 2>&1 &
+  setsid bash -c "$(declare -f agent); agent" 2> >(quiet) &
+}
+# Copies what torchrun prints on stderr, without the traceback that it prints when it is told to end.
+# shellcheck disable=SC2317,SC2329 # it is called on the nodes, where there are several
+quiet() {
+  trap '' TERM INT HUP
+  exec env -u RANKUP_MARK sed --unbuffered -e '/^Traceback (most recent call last):$/{' -e ':more' -e N \
+    -e '/\n[ \t][^\n]*$/b more' -e '/\n[^\n]*SignalException: [^\n]*$/d' -e '}' >&2
+}
+
+main "$@"

@@ -5,50 +5,107 @@
 # shellcheck disable=SC2016
 
 # ---- Settings ------------------------------------------------------------------------------------------------------
-STOP_BEFORE=300 # seconds before the end at which the ranks are asked to save
+BASE=/work/user/project/runs/train/20260101-120000-abcd # the run directory
+RUNS=/work/user/project/runs # all runs are below it
+PLACES=() # where else the program may save: paths in its arguments and variables
+STOP_BEFORE=300 # seconds before the time limit at which the ranks are asked to save
 MAX_REQUEUES=10
 TIME=0 # seconds; 0: the queue's own limit
-INTERFACE='' # of the network between the nodes; '': ask
+INTERFACE='' # the nodes' network; '': the route says it
 
-# ---- No scheduler: this machine alone -----------------------------------------------------------------------------
-JOB=$$
-QUEUE=
-ENDED_BY=script # when time is up
-HOSTS=("$(hostname)")
-END=$((TIME > 0 ? $(date +%s) + TIME : 0))
+main() {
+  read_allocation # JOB, HOSTS, END
+  make_run_directory "$JOB" # RUN
+  write_one_log
+  begin_attempt
+
+  # The environment
+  cd /work/user/project || finish failed 1
+  export PYTHONUNBUFFERED=1
+  cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)
+  export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores > 1 ? cores / 1 : 1))} # torchrun would say 1
+
+  # The ranks: 1 × 1 by single
+  choose_rendezvous # MASTER_ADDR, MASTER_PORT
+  print_header "$(python --version 2>&1)"
+  mark_processes
+  # What programs read that were written for torchrun:
+  export RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1
+  python train.py --lr 0.1 --note 'it'"'"'s $HOME' &
+  workers=$!
+  watch_ranks # asks them to save before the time limit
+  end_attempt # requeues the job if it is not done
+}
+
+######################################################################################################################
+# The same in every job: the functions that main calls                                                               #
+######################################################################################################################
+
+# ---- No scheduler: this machine alone ------------------------------------------------------------------------------
+# Sets JOB, QUEUE, HOSTS and END: when the time is up, in epoch seconds; 0 if there is no limit.
+read_allocation() {
+  JOB=$$
+  QUEUE=''
+  ENDED_BY=script # when time is up
+  HOSTS=("$(hostname)")
+  END=$((TIME > 0 ? $(date +%s) + TIME : 0))
+}
 requeue() { exec bash "$RUN/job.sh"; }
 
 # ---- The run directory ---------------------------------------------------------------------------------------------
-# Logs, records, snapshots, and small files through which the parts of this job speak to each other. A program
-# that uses rankup finds it by RANKUP_RUN_DIR; others need not care.
-BASE=/work/user/project/runs/train/20260101-120000-abcd
-export RUN=$BASE
-unset RANKUP_TASK
-export RANKUP_RUN_DIR=$RUN
-(umask 077 && mkdir -p "$BASE/logs" "$RUN/logs" "$RUN/records")
+# RUN holds logs, records, snapshots, and small files through which this script and the ranks talk to each other. A
+# program that uses rankup finds it by RANKUP_RUN_DIR; other programs need not care.
+make_run_directory() { # JOB [TASK]
+  case $BASE in
+    */) # submitted by hand
+      BASE=$BASE$1
+      # shellcheck disable=SC2034 # for a successor, under PBS
+      RANKUP_RUN=$BASE
+      ;;
+  esac
+  unset RANKUP_TASK
+  export RUN=$BASE
+  [ "$#" -lt 2 ] || export RANKUP_TASK=$2 RUN=$BASE/task-$2
+  export RANKUP_RUN_DIR=$RUN
+  (umask 077 && mkdir -p "$BASE/logs" "$RUN/logs" "$RUN/records")
+  [ -e "$BASE/job.sh" ] || cp "$0" "$BASE/job.sh" # for a successor, and for later
+}
 # One log for all attempts, which can be read while the job runs.
-exec >>"$BASE/logs/job.log" 2>&1
-say() { echo "==== rankup: $*"; }
-# Done is done, for a task of an array that is resumed; a successor that was submitted beforehand may be too late. It
-# ends with the run's code, for what waits for it.
-case $(cat "$RUN/outcome" 2>/dev/null) in
-  "done") over=yes ;;
-  failed | cancelled) over=${RANKUP_SUCCESSOR:-} ;;
-  *) over='' ;;
-esac
-if [ -n "$over" ] || [ -e "$RUN/CANCELLED" ]; then
-  say "nothing is left to do for job $JOB"
-  exit "$(cat "$RUN/exit_code" 2>/dev/null || echo 0)"
-fi
-rm -f "$RUN/STOP" "$RUN/outcome" "$RUN/outcome.json" "$RUN/exit_code" "$RUN/failure" "$RUN/failures" "$RUN/why"
-log_file=$(readlink -f "/proc/$$/fd/1") # where this script writes, if that is a file
-log_began=$(stat -Lc %s "$log_file" 2>/dev/null || echo 0)
-attempt=$(($(wc -l 2>/dev/null <"$RUN/attempts" || echo 0) + 1))
-echo "$attempt $JOB $(date +%s) $(hostname)" >>"$RUN/attempts"
-say "attempt $attempt, job $JOB, $(date '+%F %T'), $(hostname) ===="
+write_one_log() { exec >>"$BASE/logs/job${RANKUP_TASK+-$RANKUP_TASK}.log" 2>&1; }
 
-# No secrets are left behind: not in the agents' scripts, and when no attempt follows not in secrets.env, which is for all
-# tasks of an array. (`rankup resume` writes them anew.)
+# ---- One attempt ---------------------------------------------------------------------------------------------------
+say() { echo "==== rankup: $*"; }
+# Ends this job if the run is over already: a task of an array that is resumed may be done, and a successor that was
+# submitted beforehand may come too late. The exit code is then the run's, for jobs that wait for this one.
+begin_attempt() {
+  local over attempt
+  case $(cat "$RUN/outcome" 2>/dev/null) in
+    "done") over=yes ;;
+    failed | cancelled) over=${RANKUP_SUCCESSOR:-} ;;
+    *) over='' ;;
+  esac
+  if [ -n "$over" ] || [ -e "$RUN/CANCELLED" ]; then
+    say "nothing is left to do for job $JOB"
+    exit "$(cat "$RUN/exit_code" 2>/dev/null || echo 0)"
+  fi
+  rm -f "$RUN/STOP" "$RUN/outcome" "$RUN/outcome.json" "$RUN/exit_code" "$RUN/failure" "$RUN/failures" "$RUN/why"
+  log_file=$(readlink -f "/proc/$$/fd/1") # where this script writes, if that is a file
+  log_began=$(stat -Lc %s "$log_file" 2>/dev/null || echo 0)
+  attempt=$(($(wc -l 2>/dev/null <"$RUN/attempts" || echo 0) + 1))
+  echo "$attempt $JOB $(date +%s) $(hostname)" >>"$RUN/attempts"
+  say "attempt $attempt, job $JOB, $(date '+%F %T'), $(hostname) ===="
+}
+# Ends an attempt: WORD is for people and for the next attempt, CODE for jobs that wait for this one.
+code_for_scheduler='' # if it must be another one
+finish() { # WORD CODE
+  echo "$1" >"$RUN/outcome"
+  echo "$2" >"$RUN/exit_code"
+  tidy "$1"
+  say "$1, exit code $2"
+  exit "${code_for_scheduler:-$2}"
+}
+# Removes secrets: the agents' scripts, and, if no attempt follows, secrets.env, which all tasks of an array share.
+# (`rankup resume` writes it again.)
 tidy() { # WORD
   local folder
   rm -f "$RUN"/agent-*.sh
@@ -58,37 +115,37 @@ tidy() { # WORD
   done
   rm -f "$BASE/secrets.env"
 }
-# How an attempt ends: the word for people and for the next attempt, and the code for whoever waits.
-code_for_scheduler='' # where it must not be the same
-finish() { # WORD CODE
-  echo "$1" >"$RUN/outcome"
-  echo "$2" >"$RUN/exit_code"
-  tidy "$1"
-  say "$1, exit code $2"
-  exit "${code_for_scheduler:-$2}"
-}
 
-# ---- The environment -----------------------------------------------------------------------------------------------
-cd /work/user/project || finish failed 1
-export PYTHONUNBUFFERED=1
-cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores > 1 ? cores / 1 : 1))} # torchrun would say 1
-
-# ---- Where the ranks meet -----------------------------------------------------------------------------------------
-# The address of this host that the others reach: the one from which packets to them leave, or that of INTERFACE. A
-# host's own name may resolve to 127.0.1.1 on itself.
-MASTER_ADDR=127.0.0.1
-if [ "${#HOSTS[@]}" -gt 1 ]; then
-  if [ -n "$INTERFACE" ]; then
-    address=$(ip -o -4 address show dev "$INTERFACE" 2>/dev/null | awk '{ sub("/.*", "", $4); print $4; exit }')
-  else
-    peer=$(getent ahostsv4 "${HOSTS[1]}" | awk '{ print $1; exit }')
-    address=$(ip -o -4 route get "$peer" 2>/dev/null | sed -n 's/.* src \([0-9.]*\).*/\1/p')
+# ---- Where the ranks meet ------------------------------------------------------------------------------------------
+# Sets MASTER_ADDR: the address of this host that the others reach. Packets to them leave from it, or it is that of
+# INTERFACE. (A host's own name may resolve to 127.0.1.1 on itself.) Sets MASTER_PORT, which no other job can get.
+choose_rendezvous() {
+  local peer address python port
+  MASTER_ADDR=127.0.0.1
+  if [ "${#HOSTS[@]}" -gt 1 ]; then
+    if [ -n "$INTERFACE" ]; then
+      address=$(ip -o -4 address show dev "$INTERFACE" 2>/dev/null | awk '{ sub("/.*", "", $4); print $4; exit }')
+    else
+      peer=$(getent ahostsv4 "${HOSTS[1]}" | awk '{ print $1; exit }')
+      address=$(ip -o -4 route get "$peer" 2>/dev/null | sed -n 's/.* src \([0-9.]*\).*/\1/p')
+    fi
+    MASTER_ADDR=${address:-${HOSTS[0]}}
   fi
-  MASTER_ADDR=${address:-${HOSTS[0]}}
-fi
-# A port that another job on this host cannot get: a process binds it, and holds it until this script ends. A server that
-# sets SO_REUSEADDR, as torch's does, can listen on it.
+  MASTER_PORT=''
+  for python in python3 python /usr/libexec/platform-python; do
+    exec {port}< <(hold_port "$python")
+    holder=$!
+    read -r -t 60 MASTER_PORT <&"$port" && break
+    exec {port}<&-
+  done
+  # Without any Python on this host: a port on which nobody listens now.
+  while [ -z "$MASTER_PORT" ] || (exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do
+    MASTER_PORT=$((15000 + (RANDOM * 32768 + RANDOM) % 17000))
+  done
+  export MASTER_ADDR MASTER_PORT
+}
+# A process binds the port, and holds it until this script ends. A server that sets SO_REUSEADDR, as torch's does, can
+# still listen on it.
 hold_port() { # PYTHON
   exec "$1" - "$$" 2>/dev/null <<'END_OF_PYTHON'
 """A port that no other job on this host gets: bound, and held until whoever needs it has ended.
@@ -139,37 +196,27 @@ if __name__ == "__main__":
     hold_for(int(sys.argv[1]))
 END_OF_PYTHON
 }
-MASTER_PORT=''
-for python in python3 python /usr/libexec/platform-python; do
-  exec {port}< <(hold_port "$python")
-  holder=$!
-  read -r -t 60 MASTER_PORT <&"$port" && break
-  exec {port}<&-
-done
-# Without any Python on this host: one on which nobody listens now.
-while [ -z "$MASTER_PORT" ] || (exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do
-  MASTER_PORT=$((15000 + (RANDOM * 32768 + RANDOM) % 17000))
-done
-export MASTER_ADDR MASTER_PORT
 
-# ---- For whoever reads the log ------------------------------------------------------------------------------------
-echo "nodes     ${HOSTS[*]}${QUEUE:+ (queue $QUEUE)}"
-echo "machine   $(uname -m), $(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) cores for this shell"
-echo "modules   ${LOADEDMODULES:-none}"
-command -v nvidia-smi >/dev/null && nvidia-smi --list-gpus
-env | grep -E '^(NCCL|GLOO|FI|UCX|OMP|CUDA|MPICH)_|^MASTER_' | sort
-echo "python    $(python --version 2>&1)"
+# ---- The header of the log -----------------------------------------------------------------------------------------
+print_header() { # PYTHON
+  echo "nodes     ${HOSTS[*]}${QUEUE:+ (queue $QUEUE)}"
+  echo "machine   $(uname -m), $(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) cores for this shell"
+  echo "modules   ${LOADEDMODULES:-none}"
+  command -v nvidia-smi >/dev/null && nvidia-smi --list-gpus
+  env | grep -E '^(NCCL|GLOO|FI|UCX|OMP|CUDA|MPICH)_|^MASTER_' | sort
+  echo "python    $*"
+}
 
-# ---- Whether another attempt would come further ---------------------------------------------------------------------
-# A script that could not be asked to save begins again from what it has saved by itself. If that is nothing, twice in a
-# row, then no attempt will ever come further.
-wrote='' # to a disk, more than a few lines of output: seen just before the ranks are ended
-see_writes() {
+# ---- Whether another attempt would get further ---------------------------------------------------------------------
+# A program that could not be asked to save starts again from what it has saved by itself. If that is nothing, twice in a
+# row, then no attempt will ever get further.
+see_writes() { # just before the ranks are ended: did they write more than a few lines of output to a disk?
+  local id
   wrote=$(for id in $(marked); do cat "/proc/$id/io"; done 2>/dev/null |
     awk '/^write_bytes:/ && $2 > 4194304 { print "yes"; exit }')
 }
-# Any file that is newer than the beginning of this attempt, where it runs, in its run directory and where its arguments
-# point to. Files of rankup's own do not count, nor what Python compiles. No answer in time counts as progress.
+# Whether any file is newer than the beginning of this attempt: where it runs, in its run directory and in PLACES. Files of
+# rankup's own do not count, nor what Python compiles. No answer in time counts as progress.
 made_progress() {
   local place places=("$RUN") found seconds=$((STOP_BEFORE / 16 + 1))
   [ -z "$wrote" ] || return 0
@@ -186,70 +233,72 @@ made_progress() {
     [ "$?" -ne 124 ] || echo late)
   [ -n "$found" ]
 }
-PLACES=()
-RUNS=/work/user/project/runs # below it, other runs' files
 
-# ---- When time runs out -------------------------------------------------------------------------------------------
-called='' terminated=''
-# All processes of this attempt carry a mark, so that those are found as well that have outlived their parent.
-RANKUP_MARK=$$.$(date +%s)/
-export RANKUP_MARK
-marked() { # their ids, on this host
-  (
-    mark=$RANKUP_MARK
-    unset RANKUP_MARK # those that look for it have none
-    grep -lz "^RANKUP_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\n'
-  )
+# ---- When time runs out --------------------------------------------------------------------------------------------
+# All processes of this attempt carry a mark: so `marked` finds also those that have outlived their parent.
+mark_processes() {
+  called='' terminated='' wrote=''
+  requeues=$(cat "$RUN/requeues" 2>/dev/null || echo 0)
+  RANKUP_MARK=$$.$(date +%s)/
+  export RANKUP_MARK
 }
-# STOP asks the ranks to save and end: one line, why and until when. By rename, so that nobody reads half of it. They
-# look once a second and end with 0: of any other code torchrun would make a failure, and start them again.
+# STOP asks the ranks to save and end: one line, why and until when. It is renamed into place, so that nobody reads half
+# of it. Ranks look once a second and end with 0: after any other code torchrun would start them again.
 ask_to_stop() { # WHY UNTIL
   [ -e "$RUN/STOP" ] && return
   echo "$1 $2" >"$RUN/.STOP" && mv "$RUN/.STOP" "$RUN/STOP"
   say "asked the ranks to save and stop ($1)"
 }
-# Who has not ended shortly before the end was not asked in a way it understands. Where no attempt may follow, it works
-# on until the scheduler ends it.
-requeues=$(cat "$RUN/requeues" 2>/dev/null || echo 0)
+# Processes that ignore the stop request are terminated shortly before the time limit. If no attempt may follow, they
+# work on until the scheduler ends them.
 last_call() {
   [ -n "$called" ] && return
   [ "$requeues" -ge "$MAX_REQUEUES" ] && [ "$ENDED_BY" = scheduler ] && return
   called=yes
   see_writes
-  say "the ranks have not answered: this script could not be asked to save. It is ended now, and begins again from"
-  say "whatever it has saved by itself. (rankup.should_stop() or run.steps(...) would let it answer.)"
+  say "the ranks have not answered: this program could not be asked to save. It is terminated now, and starts again"
+  say "from what it has saved by itself. (With rankup.should_stop() or run.steps(...) it would answer.)"
   end_ranks
 }
+# The ids of the processes on this host that carry this attempt's mark.
+marked() {
+  (
+    mark=$RANKUP_MARK
+    unset RANKUP_MARK # the processes that search have no mark
+    grep -lz "^RANKUP_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\n'
+  )
+}
 
-# ---- Start: 1 × 1 by single ----------------------------------------------------------------------------------------
-export RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1 # what it reads who was made for torchrun
-python train.py --lr 0.1 --note 'it'"'"'s $HOME' &
-workers=$!
+# How this script tells the ranks to end, and whether they are told by themselves when the script is told.
 end_ranks() { kill -TERM "$workers" 2>/dev/null; }
-TOLD=''
+# shellcheck disable=SC2317,SC2329 # a trap calls it
+are_told_too() { false; }
 
-# ---- Until the ranks end ------------------------------------------------------------------------------------------
-# They run in the background, since bash handles signals between commands only. USR1 comes before the time limit
-# (--signal) or before a preemption, TERM when the job is cancelled or preempted; and the script keeps time by itself.
-trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
-trap '[ -n "$terminated$TOLD" ] || end_ranks; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
-while kill -0 "$workers" 2>/dev/null; do
-  sleep 1
-  now=$(date +%s)
-  [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$((END - STOP_BEFORE / 4))"
-  [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE / 4))" ] || last_call
-  [ -z "$called" ] || [ "$now" -lt "$((END - STOP_BEFORE / 8))" ] || kill -KILL "$workers" 2>/dev/null
-done
-wait "$workers"
-code=$?
-# A torchrun that was killed leaves its ranks, which would train on beside the next attempt's.
-# shellcheck disable=SC2046
-kill -KILL $(marked) 2>/dev/null
+# ---- Until the ranks end -------------------------------------------------------------------------------------------
+# The ranks run in the background, since bash handles signals between commands only. USR1 comes before the time limit
+# (--signal) or before a preemption, TERM when the job is cancelled or preempted; the script also watches the clock.
+watch_ranks() {
+  local now
+  trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
+  trap '[ -n "$terminated" ] || are_told_too || end_ranks; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
+  while kill -0 "$workers" 2>/dev/null; do
+    sleep 1
+    now=$(date +%s)
+    [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$((END - STOP_BEFORE / 4))"
+    [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE / 4))" ] || last_call
+    [ -z "$called" ] || [ "$now" -lt "$((END - STOP_BEFORE / 8))" ] || kill -KILL "$workers" 2>/dev/null
+  done
+  wait "$workers"
+  code=$?
+  # A torchrun that was killed leaves its ranks, which would train on beside the next attempt's.
+  # shellcheck disable=SC2046
+  kill -KILL $(marked) 2>/dev/null
+}
 
-# ---- Who failed first ---------------------------------------------------------------------------------------------
+# ---- Which rank failed first ---------------------------------------------------------------------------------------
 # A launcher ends with the code of any rank, often of one that it has ended itself because of another. Each rank that
-# fails leaves a line in RUN/failures (see rank.sh). The cause is the earliest of the last start of the ranks that was not
-# told to end, and did not just lose its connection to another one.
+# fails leaves a line in RUN/failures (see write_rank_script). The cause is, among the last start of the ranks, the
+# earliest that was not told to end, and did not just lose its connection to another one.
 CONSEQUENCE='connection (was )?(closed|reset)|broken pipe|remote process exited|peer (closed|is gone)|DistNetworkError'
 CONSEQUENCE+='|DistStoreError|socket timeout|NCCL communicator was aborted'
 first_failure() { # sets code, and leaves RUN/failure: when, rank, host, exit code; then the exception
@@ -281,53 +330,57 @@ last_words() { # RANK
     END { print words }'
 }
 
-# ---- How it ended -------------------------------------------------------------------------------------------------
-# Rank 0 of a script that joins in has left a word: `requeue` means saved, and to be continued.
-[ -z "${holder:-}" ] || kill "$holder" 2>/dev/null # the port is free again
-outcome=$(cat "$RUN/outcome" 2>/dev/null)
-[ -e "$RUN/CANCELLED" ] && finish cancelled 143
-case $code,$outcome,$called$terminated in
-  0,failed,*) finish failed 1 ;;
-  0,requeue,*) ;;
-  # Many a program that is told to end saves what it has, and ends with 0: then only rank 0's word says that all is done.
-  0,"done",* | 0,*,) finish "done" 0 ;;
-  *)
-    if [ -n "${lost:-}" ] && [ -z "$terminated" ]; then
-      : # it goes on below, from what it has saved by itself
-    elif [ -z "$called" ]; then
-      [ -n "$terminated" ] || { first_failure; finish failed "$code"; }
-      # Cancelled, preempted, or a node has failed: only the scheduler knows which, and whether it starts the job again.
-      echo 143 >"$RUN/exit_code"
-      rm -f "$RUN"/agent-*.sh
-      say "ended by the scheduler"
-      exit 143
-    fi
-    ;;
-esac
-without=0
-if [ -n "$called" ] && ! made_progress; then
-  without=$(($(cat "$RUN/no_progress" 2>/dev/null || echo 0) + 1))
-  echo "$without" >"$RUN/no_progress"
-  say "this attempt has left no new file from which another one could go on"
-else
-  rm -f "$RUN/no_progress"
-fi
-if [ -n "$terminated" ] || grep -qs '^user ' "$RUN/STOP"; then
-  say "saved; \`rankup resume\` goes on from there"
-elif [ "$requeues" -ge "$MAX_REQUEUES" ]; then
-  say "it was requeued $requeues times, and no more than that is allowed: \`rankup resume\` goes on"
-elif [ "$without" -ge 2 ]; then
-  why="two attempts in a row have met the time limit and saved nothing: the next one would begin from nothing again"
-  echo "$why" >"$RUN/why"
-  say "$why"
-  say "It needs a longer --time, or to save: by itself, by run.steps(...), or when rankup.should_stop() says so."
-  finish failed 75
-else
-  echo $((requeues + 1)) >"$RUN/requeues"
-  echo 75 >"$RUN/exit_code"
-  echo requeue >"$RUN/outcome"
-  requeued=yes
-  say "requeue $((requeues + 1)) of $MAX_REQUEUES"
-  requeue || say "the scheduler refused to requeue: \`rankup resume\` goes on"
-fi
-finish requeue 75
+# ---- How it ended --------------------------------------------------------------------------------------------------
+# Rank 0 of a program that uses rankup has left a word: `requeue` means saved, and to be continued.
+end_attempt() {
+  local outcome without=0 why
+  [ -z "${holder:-}" ] || kill "$holder" 2>/dev/null # the port is free again
+  outcome=$(cat "$RUN/outcome" 2>/dev/null)
+  [ -e "$RUN/CANCELLED" ] && finish cancelled 143
+  case $code,$outcome,$called$terminated in
+    0,failed,*) finish failed 1 ;;
+    0,requeue,*) ;;
+    # Many programs that are told to end save and end with 0: then only rank 0's word says that all is done.
+    0,"done",* | 0,*,) finish "done" 0 ;;
+    *)
+      if [ -n "${lost:-}" ] && [ -z "$terminated" ]; then
+        : # it goes on below, from what it has saved by itself
+      elif [ -z "$called" ]; then
+        [ -n "$terminated" ] || { first_failure; finish failed "$code"; }
+        # Cancelled, preempted, or a node has failed: only the scheduler knows which, and whether it starts the job again.
+        echo 143 >"$RUN/exit_code"
+        rm -f "$RUN"/agent-*.sh
+        say "ended by the scheduler"
+        exit 143
+      fi
+      ;;
+  esac
+  if [ -n "$called" ] && ! made_progress; then
+    without=$(($(cat "$RUN/no_progress" 2>/dev/null || echo 0) + 1))
+    echo "$without" >"$RUN/no_progress"
+    say "this attempt has left no new file from which another one could go on"
+  else
+    rm -f "$RUN/no_progress"
+  fi
+  if [ -n "$terminated" ] || grep -qs '^user ' "$RUN/STOP"; then
+    say "saved; \`rankup resume\` goes on from there"
+  elif [ "$requeues" -ge "$MAX_REQUEUES" ]; then
+    say "it was requeued $requeues times, and no more than that is allowed: \`rankup resume\` goes on"
+  elif [ "$without" -ge 2 ]; then
+    why="two attempts in a row have met the time limit and saved nothing: the next one would begin from nothing again"
+    echo "$why" >"$RUN/why"
+    say "$why"
+    say "It needs a longer --time, or to save: by itself, by run.steps(...), or when rankup.should_stop() says so."
+    finish failed 75
+  else
+    echo $((requeues + 1)) >"$RUN/requeues"
+    echo 75 >"$RUN/exit_code"
+    echo requeue >"$RUN/outcome"
+    requeued=yes
+    say "requeue $((requeues + 1)) of $MAX_REQUEUES"
+    requeue || say "the scheduler refused to requeue: \`rankup resume\` goes on"
+  fi
+  finish requeue 75
+}
+
+main "$@"

@@ -20,20 +20,23 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command("cancel")
 def cancel_command(
     targets: Annotated[
-        list[str] | None, typer.Argument(help="run directories, ids or names, or ids of jobs")
+        list[str] | None,
+        typer.Argument(metavar="[RUN…]", help="directories, ids or names of runs, or ids of jobs"),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="all that wait or run")] = False,
-    save: Annotated[bool, typer.Option("--save", help="ask the ranks to save, and to end then")] = False,
+    every: Annotated[bool, typer.Option("--all", help="all runs that wait or run")] = False,
+    save: Annotated[bool, typer.Option("--save", help="let the ranks save a snapshot and end")] = False,
     runs_root: RunsRootOption = RUNS_ROOT,
     as_json: JsonOption = False,
 ) -> None:
-    """Cancel jobs, their successors too; 4711_3 is one task. A job that has ended already is left as it is."""
+    """Cancel jobs and their successors, at once or after they have saved.
+
+    4711_3 is one task of an array. Jobs that have ended are left as they are.
+    """
     if bool(targets) == every:
         raise RankupError(
             "no-target",
-            "say which job to cancel, or --all",
-            hint="rankup status lists them",
-            context="rankup cancel",
+            "`rankup cancel` requires a RUN, or --all",
+            hint="`rankup status` lists runs",
         )
     jobs = all_runs(runs_root) if every else [find(target, runs_root) for target in targets or ()]
     answers = [_end(job, save, quiet=every) for job in jobs]
@@ -41,7 +44,7 @@ def cancel_command(
         console.print_json(answers)
         return
     said = [answer["said"] for answer in answers if answer["said"]]
-    print("\n".join(said) or "no job waits or runs")
+    print("\n".join(said) or "no runs wait or run")
 
 
 def _end(job: SubmittedRun, save: bool, quiet: bool) -> dict[str, Any]:
@@ -50,14 +53,14 @@ def _end(job: SubmittedRun, save: bool, quiet: bool) -> dict[str, Any]:
     said = []
     if asked:
         within = duration(job.spec.lead)
-        said.append(f"{path}: {_jobs(job, asked)}was asked to save and to end, within {within}")
+        said.append(f"{path}: {_jobs(job, asked)}asked to save and end within {within}")
     if cancelled:
         said.append(f"{path}: {_jobs(job, cancelled)}cancelled")
     if not said and not quiet:
-        said.append(f"{path}: had ended already")
+        said.append(f"{path}: has already ended")
     return {"run": str(job.run.path), "asked_to_save": asked, "cancelled": cancelled, "said": "\n".join(said)}
 
 
 def _jobs(job: SubmittedRun, ids: list[str]) -> str:
-    """A run that was not submitted has no job, only its process."""
+    """``job 4711 ``, or nothing for a run of ``rankup run``, which has a process and no job."""
     return "" if job.scheduler == "run" else f"job {' '.join(ids)} "

@@ -1,4 +1,4 @@
-"""``rankup data``: what data sets there are, where they lie here, and fetching them before a job."""
+"""``rankup data``: list data sets, and download them before a job."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ from rankup.workloads.data.places import home, locate
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
-    help="Fetch data sets before the job: compute nodes have no internet.",
+    help="List data sets, and download them before a job: compute nodes often have no internet.",
 )
 
 
 @app.command("fetch")
 def fetch_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of: {', '.join(DATASETS)}.")],
+    name: Annotated[str, typer.Argument(metavar="|".join(DATASETS), help="the data set")],
     directory: Annotated[
         Path | None,
-        typer.Argument(metavar="DIR", help="Where to; by default where `--data NAME` finds it by itself."),
+        typer.Argument(
+            metavar="DIR", help="directory for the files; default: where `--data NAME` looks for them"
+        ),
     ] = None,
     mirror: Annotated[
         list[str] | None,
-        typer.Option(metavar="URL", help="A mirror in place of the usual ones; may be repeated."),
+        typer.Option(metavar="URL", help="download from this mirror instead; may be repeated"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Download the files of a data set, verify their checksums, and keep them in DIR."""
+    """Download the files of a data set to DIR and verify their checksums."""
     target = directory or home(name)
     progress = _progress if sys.stderr.isatty() else None
     fetched = fetch(name, target, mirrors=mirror or None, progress=progress)
@@ -44,12 +46,12 @@ def fetch_command(
     files = DATASETS[name].files
     print(f"{name}: {len(fetched)} of {len(files)} files fetched, all verified, in {target.absolute()}")
     workload = "wideresnet-cifar100" if DATASETS[name].layout is CIFAR100_BINARY else "mnist-cnn"
-    print(f"use it: rankup train {workload} --data {directory or name}")
+    print(f"train on it: rankup train {workload} --data {directory or name}")
 
 
 @app.command("list")
 def list_command(as_json: JsonOption = False) -> None:
-    """What is known, how much there is to download, and where it was found on this machine."""
+    """List data sets, their download sizes, and where they are on this machine."""
     found = {name: locate(name) for name in (DIGITS, *DATASETS)}
     if as_json:
         rows = [
@@ -65,7 +67,7 @@ def list_command(as_json: JsonOption = False) -> None:
     print(f"{'name':<15}{'download':>10}  on this machine")
     for name, path in found.items():
         size = f"{DATASETS[name].size / 1e6:.1f} MB" if name in DATASETS else "none"
-        place = path or f"not found; `rankup data fetch {name}` where there is a network"
+        place = path or f"not found; run `rankup data fetch {name}` on a machine with internet"
         print(f"{name:<15}{size:>10}  {place}")
 
 

@@ -17,43 +17,74 @@ from rankup.cli.options import JsonOption
 from rankup.script.python_environment import Environment
 from rankup.sites.lookup import choose_site
 
-app = typer.Typer(
-    add_completion=False, rich_markup_mode=None, help="Environments for jobs, built where jobs run."
-)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Build Python environments for jobs.")
 
 
 @app.callback()
 def env() -> None:
-    """Environments for jobs, built where jobs run."""
+    """Build Python environments for jobs."""
 
 
 @app.command("create")
 def create(
     site: Annotated[str | None, typer.Option(metavar="NAME", help="the cluster's profile")] = None,
-    requirements: Annotated[Path | None, typer.Option(metavar="FILE", help="installed after torch")] = None,
-    python: Annotated[str, typer.Option(metavar="EXE", help="the Python it is made of")] = "python3",
-    name: Annotated[str, typer.Option(help="default: the site's")] = "",
+    requirements: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="requirements to install after torch")
+    ] = None,
+    python: Annotated[str, typer.Option(metavar="EXE", help="Python to build it with")] = "python3",
+    name: Annotated[str, typer.Option(help="name of the environment; default: the site's")] = "",
     path: Annotated[
-        Path, typer.Option(metavar="DIR", help="built is DIR/NAME-ARCHITECTURE; all nodes must see DIR")
+        Path, typer.Option(metavar="DIR", help="build DIR/NAME-ARCHITECTURE; all nodes must see DIR")
     ] = Path("envs"),
     torch: Annotated[
-        str, typer.Option(metavar="SPEC", help="'torch==2.6 torchvision', a wheel, or none")
+        str,
+        typer.Option(
+            metavar="SPEC", help="what to install as torch: 'torch==2.6 torchvision', a wheel, or none"
+        ),
     ] = "torch",
-    torch_index: Annotated[str, typer.Option(metavar="URL", help="where pip finds that build")] = "",
-    cuda: Annotated[str, typer.Option(metavar="auto|12.6|cpu", help="what torch must be built for")] = "auto",
+    torch_index: Annotated[
+        str, typer.Option(metavar="URL", help="index of pip with that build of torch")
+    ] = "",
+    cuda: Annotated[
+        str, typer.Option(metavar="auto|12.6|cpu", help="CUDA version that torch must be built for")
+    ] = "auto",
     module: Annotated[
-        list[str] | None, typer.Option(help="to load first, in place of the site's; may be repeated")
+        list[str] | None, typer.Option(help="module to load first, instead of the site's; may be repeated")
     ] = None,
-    account: Annotated[str | None, typer.Option(help="where a job is needed: the project that pays")] = None,
-    queue: Annotated[str | None, typer.Option("--queue", "--partition", help="where it waits")] = None,
-    time: Annotated[str | None, typer.Option(metavar="TIME", help="its limit; default: 1h")] = None,
+    account: Annotated[
+        str | None,
+        typer.Option(help="for a job: the account to charge", rich_help_panel="If a job is needed"),
+    ] = None,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            "--queue",
+            "--partition",
+            help="queue or partition of the job",
+            rich_help_panel="If a job is needed",
+        ),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="time limit of the job; default: 1h", rich_help_panel="If a job is needed"
+        ),
+    ] = None,
     directive: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="as behind #SBATCH or #PBS; may be repeated")
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help="a line for #SBATCH or #PBS; may be repeated",
+            rich_help_panel="If a job is needed",
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the script, and build nothing")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the script, build nothing")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a virtual environment with torch and requirements; in a job where compute nodes differ from this one."""
+    """Build a virtual environment with torch and your requirements.
+
+    If the compute nodes have another architecture than this machine, it is built in a short job.
+    """
     chosen, _ = choose_site(site, os.environ, Path.cwd())
     environment = Environment(
         folder=path.expanduser().absolute(),
@@ -69,8 +100,11 @@ def create(
     flags = {key: value for key, value in asked.items() if value}
     job = (chosen.name, flags) if needs_job(chosen, platform.machine()) else None
     if chosen.defaults.get("container"):
-        note = f"note: jobs at {chosen.name} run in a container unless they say --container '': this is outside it"
-        print(note, file=sys.stderr)
+        print(
+            f"note: jobs at {chosen.name} run in a container and do not see this environment, "
+            "unless submitted with --container ''",
+            file=sys.stderr,
+        )
     if dry_run:
         show_plan(environment, job, as_json)
         return
@@ -78,4 +112,4 @@ def create(
     if as_json:
         console.print_json(facts)
     else:
-        print(f"use it: rankup submit --venv {facts['path']}")
+        print(f"submit with it: rankup submit --venv {facts['path']}")

@@ -1,4 +1,4 @@
-"""``rankup logs``: what a job printed, all of it or one rank's, and on until the job has ended."""
+"""``rankup logs``: print the log of a run, whole or of one rank, and follow it to the end of the job."""
 
 from __future__ import annotations
 
@@ -21,16 +21,21 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command()
 def logs(
     target: TargetArgument = "",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on until the job has ended")] = False,
-    rank: Annotated[int | None, typer.Option(min=0, metavar="R", help="this rank's lines alone")] = None,
-    task: Annotated[int | None, typer.Option(min=0, metavar="I", help="this task of an array alone")] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="print new lines until the job has ended")
+    ] = False,
+    rank: Annotated[int | None, typer.Option(min=0, metavar="R", help="only the lines of this rank")] = None,
+    task: Annotated[int | None, typer.Option(min=0, metavar="I", help="only this task of an array")] = None,
     lines: Annotated[
-        int | None, typer.Option("--lines", "-n", min=0, metavar="N", help="the last N only")
+        int | None, typer.Option("--lines", "-n", min=0, metavar="N", help="only the last N lines")
     ] = None,
     runs_root: RunsRootOption = RUNS_ROOT,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a job's log. With -f: until its end, over requeues; the exit code is then the job's own."""
+    """Print the log of a run. -f follows it to the end of the job, over requeues.
+
+    With -f the exit code is the job's own.
+    """
     job = find(target, runs_root)
     if task is None:
         task = job.task
@@ -44,9 +49,9 @@ def logs(
     if not paths:
         raise RankupError(
             "no-log-yet",
-            "the job has printed nothing yet",
+            "the job has not printed anything yet",
             context=shown(job.run.logs),
-            hint=f"rankup status {shown(job.run.path)}",
+            hint=f"`rankup status {shown(job.run.path)}` shows whether it runs",
             exit_code=1,
         )
     last = log.last(lines)

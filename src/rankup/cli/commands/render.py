@@ -1,4 +1,4 @@
-"""``rankup render``: the job's script, and nothing else, on stdout. It runs without rankup."""
+"""``rankup render``: print the job script, and nothing else, on stdout. The script runs without rankup."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rankup.cli import console
-from rankup.cli.findings import draw_findings
+from rankup.cli.findings import IgnoreOption, ignored_codes
 from rankup.cli.job_options import SCRIPT_LAST, job_options
 from rankup.cli.options import JsonOption
 from rankup.cli.submitted_job import explain, resolved_from
@@ -23,19 +23,24 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def render_command(
     context: typer.Context,
     run_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="the run directory; default: the script makes its own")
+        Path | None, typer.Option(metavar="DIR", help="run directory; default: the script creates one")
     ] = None,
+    ignore: IgnoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the job script, to read it or to submit it by hand; what may go wrong is said on stderr."""
-    resolved = resolved_from(context)
+    """Print the job script, to read it or to submit it by hand.
+
+    The script is plain bash and runs without rankup. Findings about the job go to stderr.
+    """
+    codes = ignored_codes(ignore)
+    resolved = resolved_from(context, ignore=codes)
     if context.params["explain_config"]:
         print(explain(resolved))
         return
-    findings = advise(resolved)
+    findings = advise(resolved, ignore=codes)
     text = render(resolved.spec, resolved.site, run_dir.absolute() if run_dir else None)
     if as_json:
         console.print_json({"script": text, "findings": [finding.as_dict() for finding in findings]})
         return
-    draw_findings(findings)
+    console.draw_findings(findings)
     print(text, end="" if text.endswith("\n") else "\n")

@@ -1,4 +1,4 @@
-"""``rankup resume``: a run that has ended goes on, in its own directory, from its last snapshot."""
+"""``rankup resume``: submit a run again, in its own directory, to continue from its last snapshot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rankup.errors import RankupError
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-# What may change between two attempts of one run.
+# What may change between two jobs of one run.
 _CHANGEABLE = (
     *("nodes", "gpus_per_node", "nproc_per_node", "cpus_per_task", "mem", "time", "queue", "account"),
     "max_requeues",
@@ -31,25 +31,30 @@ _CHANGEABLE = (
 @taking([*some_job_options("submit", *_CHANGEABLE), RESUME_WITH])
 def resume_command(
     context: typer.Context,
-    target: Annotated[str, typer.Argument(help="a run's directory, id or name, or a job's id")],
-    follow: Annotated[bool, typer.Option("--follow", help="show the log until the job has ended")] = False,
+    target: Annotated[
+        str, typer.Argument(metavar="RUN", help="directory, id or name of a run, or id of a job")
+    ],
+    follow: Annotated[bool, typer.Option("--follow", help="print the log until the job has ended")] = False,
     runs_root: RunsRootOption = RUNS_ROOT,
     as_json: JsonOption = False,
 ) -> None:
-    """Submit a run again that failed, was cancelled or ran out of requeues; options change what it was."""
+    """Submit a run again that failed, was cancelled or used up its requeues.
+
+    It continues from its last snapshot, in the same run directory. Options replace those of the earlier job.
+    """
     before = find(target, runs_root)
     if isinstance(before, LocalRun):
         raise RankupError(
             "local-run",
-            f"{shown(before.run.path)} was not submitted: it was started by `rankup run`",
-            hint=f"go on with it here: rankup run --resume {shown(before.run.path)}",
+            f"{shown(before.run.path)} was started by `rankup run`, not submitted",
+            hint=f"resume it here: rankup run --resume {shown(before.run.path)}",
         )
     earlier = len(before.ids())
-    # --runs-root says where to look; the run stays where it is.
+    # --runs-root says where to look for the run, which keeps its directory.
     job = resume(before, flags_from(context, but="runs_root"), env=os.environ)
     ident = job.ids()[earlier]
     if not as_json:
-        print(f"job {ident} goes on with {shown(job.run.path)}")
+        print(f"job {ident} submitted: it resumes {shown(job.run.path)}")
     answer: dict[str, Any] = {"run": str(job.run.path), "jobs": job.ids(), "job": ident}
     code = 0
     if follow:

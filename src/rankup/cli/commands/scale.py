@@ -1,4 +1,4 @@
-"""``rankup scale``: the same work on 1, 2, … processes, and what that brought, if it can be said honestly."""
+"""``rankup scale``: measure the same work on 1, 2, … processes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,18 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def scale(
     context: typer.Context,
     workload: str,
-    nproc_per_node: Annotated[str, typer.Option(metavar="N,N,…", help="the fewest are the baseline")] = "1,2",
-    repeats: Annotated[int, typer.Option(help="measured runs of each, after a warm-up")] = 3,
+    nproc_per_node: Annotated[
+        str, typer.Option(metavar="N,N,…", help="numbers of processes; the smallest is the baseline")
+    ] = "1,2",
+    repeats: Annotated[
+        int, typer.Option(metavar="R", help="measured runs of each number, after a warm-up")
+    ] = 3,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure the same work on 1, 2, … processes: an honest speed-up table, or the reason why there is none."""
+    """Measure the same work on 1, 2, … processes and print a speed-up table.
+
+    If the runs did not do the same work, it prints the reason instead of a table, and the exit code is 1.
+    """
     require_torch()
     counts = parse_process_counts(nproc_per_node)
     order = trials(counts, repeats)
@@ -55,7 +62,7 @@ def scale(
 
 
 class TrialLines(LineView):
-    """A line per run on stderr; of what the ranks print, only their errors: a table is to come."""
+    """A line per run on stderr; of the ranks' output only stderr."""
 
     def begins(self, number: int, total: int, turn: Trial) -> None:
         what = f"repeat {turn.repeat}" if turn.repeat else "warm-up"

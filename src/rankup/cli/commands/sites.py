@@ -1,4 +1,4 @@
-"""``rankup sites``: the clusters that are known, what their profiles say, and a profile for another one."""
+"""``rankup sites``: list, show and check the profiles of clusters, and write one for another cluster."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from rankup.resolve.resolve import check_defaults
 from rankup.sites.lookup import PROJECT, find_site, lineage, list_sites, load_site, places, site_file
 
 app = typer.Typer(
-    add_completion=False, rich_markup_mode=None, help="Clusters that are known, and what is known of them."
+    add_completion=False,
+    rich_markup_mode=None,
+    help="List, show and check the profiles of clusters, and write one for yours.",
 )
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
+NameArgument = Annotated[str, typer.Argument(metavar="SITE", help="name of the profile")]
 
 
 @app.command("list")
 def list_command(as_json: JsonOption = False) -> None:
-    """Every profile that --site takes, and the file that it comes from."""
+    """List every profile that --site takes, with its file."""
     rows = [
-        {"name": name, "scheduler": "", "title": f"wrong: {site.message}", "file": str(path)}
+        {"name": name, "scheduler": "", "title": f"invalid: {site.message}", "file": str(path)}
         if isinstance(site, RankupError)
         else {"name": name, "scheduler": site.scheduler, "title": site.title, "file": str(path)}
         for name, path, site in list_sites(os.environ, Path.cwd())
@@ -41,7 +43,7 @@ def list_command(as_json: JsonOption = False) -> None:
 
 @app.command("show")
 def show(name: NameArgument, as_json: JsonOption = False) -> None:
-    """A profile as it is written, comments and all; --json: with what it extends merged in."""
+    """Print the file of a profile, comments included; with --json merged with what it extends."""
     folder = Path.cwd()
     if as_json:
         console.print_json(find_site(name, os.environ, folder).model_dump())
@@ -53,10 +55,12 @@ def show(name: NameArgument, as_json: JsonOption = False) -> None:
 
 @app.command("check")
 def check(
-    which: Annotated[str, typer.Argument(metavar="[NAME|FILE]", help="default: all")] = "",
+    which: Annotated[
+        str, typer.Argument(metavar="[SITE|FILE]", help="name or file of a profile; default: all")
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Whether profiles are well formed and jobs can have their defaults; exit code 1 where not."""
+    """Check that profiles are valid and that a job can use their defaults; exit code 1 if not."""
     where = places(os.environ, Path.cwd())
     if which.endswith(".toml"):
         files = {Path(which).stem: Path(which).absolute()}
@@ -69,7 +73,7 @@ def check(
         console.print_json({name: found.as_dict() if found else None for name, found in wrong.items()})
     else:
         for name, found in wrong.items():
-            print("\n".join([f"{name}: {'wrong' if found else 'well'}", *(found.lines() if found else [])]))
+            print("\n".join([f"{name}: {'invalid' if found else 'OK'}", *(found.lines() if found else [])]))
     raise typer.Exit(1 if any(wrong.values()) else 0)
 
 
@@ -85,17 +89,21 @@ def _what_is_wrong(path: Path, where: list[Path]) -> RankupError | None:
 def new(
     name: NameArgument,
     directory: Annotated[
-        Path, typer.Option("--to", metavar="DIR", help="where to write NAME.toml")
+        Path, typer.Option("--to", metavar="DIR", help="directory to write SITE.toml to")
     ] = PROJECT,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a profile of this cluster from what can be seen here: its scheduler, queues, nodes and GPUs."""
+    """Write a profile of this cluster from its scheduler, queues, nodes and GPUs."""
     path = directory / f"{name}.toml"
     if Path(name).name != name or name.startswith((".", "-")):
-        raise RankupError("bad-site-name", f"{name!r} cannot name a site", hint="a word, such as mycluster")
+        raise RankupError(
+            "bad-site-name", f"invalid name of a site: {name!r}", hint="use a word, e.g. mycluster"
+        )
     if path.exists():
         raise RankupError(
-            "profile-exists", f"there is a profile {str(path)!r} already", hint="another NAME, or --to DIR"
+            "profile-exists",
+            f"the profile {str(path)!r} exists already",
+            hint="choose another name, or another directory with --to",
         )
     text = survey(name, os.environ)
     make_folder(directory, purpose="directory of profiles")
@@ -103,4 +111,4 @@ def new(
     if as_json:
         console.print_json({"name": name, "file": str(path.absolute())})
     else:
-        print(f"wrote {path}\nread it, fill in what it could not see, then: rankup sites check {name}")
+        print(f"wrote {path}\nread it, fill in what is missing, then run: rankup sites check {name}")

@@ -1,4 +1,4 @@
-"""``rankup snapshots``: what states a run has saved, whether they are whole, where two differ, and a plain model."""
+"""``rankup snapshots``: list, verify and compare the saved states of a run, and export a plain model."""
 
 from __future__ import annotations
 
@@ -13,10 +13,17 @@ from rankup.cli.run_targets import RUNS_ROOT, RunsRootOption, place
 from rankup.cli.snapshot_lines import differences, listing, opened, row, verdict, verdict_line
 from rankup.snapshots.layout import damaged, entries, find_entry, find_root, trainings
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, help="The saved states of a run.")
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    help="List, verify, compare and export the saved states of runs.",
+)
 
 DirectoryArgument = Annotated[
-    Path, typer.Argument(metavar="RUN", help="a run (name, id or directory), its snapshots, or one snapshot")
+    Path,
+    typer.Argument(
+        metavar="RUN", help="a run (name, id or directory), a directory of snapshots, or one snapshot"
+    ),
 ]
 
 
@@ -24,7 +31,10 @@ DirectoryArgument = Annotated[
 def ls(
     directory: DirectoryArgument, runs_root: RunsRootOption = RUNS_ROOT, as_json: JsonOption = False
 ) -> None:
-    """Every snapshot with its step, age, size and metrics. Damaged: one that a run has set aside."""
+    """List snapshots with step, age, size and metrics. Nothing is verified.
+
+    Damaged snapshots are those that a resume has found to be damaged and renamed.
+    """
     root = find_root(place(directory, runs_root))
     rows = [
         one
@@ -41,7 +51,7 @@ def ls(
 def verify_command(
     directory: DirectoryArgument, runs_root: RunsRootOption = RUNS_ROOT, as_json: JsonOption = False
 ) -> None:
-    """Compare the size and SHA-256 of every file; exit code 1 where a snapshot is damaged. Changes nothing."""
+    """Check the size and SHA-256 of every file; exit code 1 if a snapshot is damaged. Changes nothing."""
     directory = place(directory, runs_root)
     root = find_root(directory)
     found = [entry for folder in trainings(root) for entry in entries(folder)]
@@ -55,12 +65,14 @@ def verify_command(
 
 @app.command("diff")
 def diff(
-    left: Annotated[Path, typer.Argument(metavar="A", help="a snapshot, or a run: then its newest")],
-    right: Annotated[Path, typer.Argument(metavar="B")],
+    left: Annotated[
+        Path, typer.Argument(metavar="RUN_A", help="a snapshot, or a run for its newest snapshot")
+    ],
+    right: Annotated[Path, typer.Argument(metavar="RUN_B", help="the other one")],
     runs_root: RunsRootOption = RUNS_ROOT,
     as_json: JsonOption = False,
 ) -> None:
-    """Which tensors and values differ, and by how much at most; exit code 1 where any does."""
+    """Compare two snapshots: list tensors and values that differ, with the largest difference; exit code 1 if any."""
     from rankup.snapshots.diff import compare
 
     found = compare(opened(place(left, runs_root)), opened(place(right, runs_root)))
@@ -71,12 +83,12 @@ def diff(
 @app.command("export")
 def export_command(
     directory: DirectoryArgument,
-    out: Annotated[Path, typer.Argument(metavar="OUT.safetensors")],
-    part: Annotated[str, typer.Option(metavar="NAME", help="which part of the state")] = "model",
+    out: Annotated[Path, typer.Argument(metavar="OUT.safetensors", help="file to write")],
+    part: Annotated[str, typer.Option(metavar="NAME", help="part of the state")] = "model",
     runs_root: RunsRootOption = RUNS_ROOT,
     as_json: JsonOption = False,
 ) -> None:
-    """The model of a snapshot (of a run: the newest) as a plain state_dict in a safetensors file."""
+    """Write the model of a snapshot as a plain state_dict to a safetensors file. Of a run, the newest snapshot."""
     from rankup.snapshots.export import export
 
     entry, manifest = opened(place(directory, runs_root))

@@ -1,4 +1,4 @@
-"""``rankup status``: how runs stand, those that were submitted by one question to the scheduler."""
+"""``rankup status``: the status of runs, from one query to each scheduler."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _COLOURS = {JobState.RUNNING: "green", JobState.PENDING: "yellow", JobState.FAIL
 @app.command()
 def status(
     target: TargetArgument = "",
-    every: Annotated[bool, typer.Option("--all", help="also those that ended long ago")] = False,
+    every: Annotated[bool, typer.Option("--all", help="also runs that ended long ago")] = False,
     timeout: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="how long to wait for the scheduler")
+        float, typer.Option(min=0.1, metavar="SECONDS", help="wait at most so long for the scheduler")
     ] = STATUS_PATIENCE_S,
     runs_root: RunsRootOption = RUNS_ROOT,
     as_json: JsonOption = False,
 ) -> None:
-    """One run in detail, or a line for each: all that wait or run, and the latest ten that have ended.
+    """Show one run in detail, or all runs that wait or run and the last ten that ended.
 
-    A scheduler that does not answer is an error, after what the run directories say.
+    If the scheduler does not answer, it shows what the run directories tell, then an error; the exit code is 1.
     """
     jobs = [find(target, runs_root)] if target else all_runs(runs_root)
     standings, silent = query_statuses(jobs, timeout)
@@ -48,7 +48,7 @@ def status(
     elif runs:
         print("\n".join(_table(runs)))
     else:
-        print(f"no runs found in {runs_root}")
+        print(f"no runs in {runs_root}")
     for error in silent:
         if not as_json:
             console.draw_error(error)
@@ -57,7 +57,7 @@ def status(
 
 def _table(runs: list[tuple[SubmittedRun, RunStatus]]) -> list[str]:
     rows = [_row(job, standing) for job, standing in runs]
-    head = ("job", "name", "state", "time", "where or why", "run directory")
+    head = ("job", "name", "state", "time", "nodes or reason", "run directory")
     lines = aligned([head, *rows])
     begin, end = lines[0].index("state"), lines[0].index("  time")
     for number, (_, standing) in enumerate(runs, start=1):
@@ -94,7 +94,7 @@ def _details(job: SubmittedRun, standing: RunStatus) -> list[str]:
 
 
 def _where_or_why(standing: RunStatus) -> str:
-    """The nodes of a job that works; of all others, why they do not."""
+    """The nodes of a running job; of any other, the reason of its state."""
     return standing.reason if standing.suspended else standing.nodes or standing.reason
 
 

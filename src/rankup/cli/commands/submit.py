@@ -1,4 +1,4 @@
-"""``rankup submit``: a job to the scheduler of the site, or a shell on the same resources."""
+"""``rankup submit``: submit a job to the scheduler of the site, or open a shell on the same resources."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from rankup.batch.follow import JobLog
 from rankup.batch.store import SubmittedRun
 from rankup.batch.submit import plan, submit
 from rankup.cli import console
-from rankup.cli.findings import draw_findings, refuse_errors
+from rankup.cli.findings import IgnoreOption, ignored_codes
 from rankup.cli.interactive import become_a_shell
 from rankup.cli.job_options import SCRIPT_LAST, job_options
 from rankup.cli.options import JsonOption
 from rankup.cli.run_targets import follow_to_end, shown
 from rankup.cli.submitted_job import explain, resolved_from
 from rankup.core import shell
+from rankup.findings.engine import fails
+from rankup.findings.error import FindingsError
 from rankup.resolve.advice import advise
 from rankup.resolve.resolved import Resolved
 
@@ -28,25 +30,34 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @job_options("submit")
 def submit_command(
     context: typer.Context,
-    follow: Annotated[bool, typer.Option("--follow", help="show the log until the job has ended")] = False,
-    interactive: Annotated[bool, typer.Option("--interactive", help="a shell on the same resources")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be submitted, and how")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="submit in spite of what is wrong with the job")
+    follow: Annotated[bool, typer.Option("--follow", help="print the log until the job has ended")] = False,
+    interactive: Annotated[
+        bool, typer.Option("--interactive", help="open a shell on the same resources")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="print the script and the submit command, submit nothing")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="submit in spite of errors in the job")] = False,
+    ignore: IgnoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Submit a job; what follows the script is the script's. Ends with 1 where the job would surely fail."""
-    resolved = resolved_from(context)
+    """Submit a job to SLURM or PBS. Arguments after the script belong to the script.
+
+    Errors in the job are reported before it is submitted; the exit code is then 1.
+    """
+    codes = ignored_codes(ignore)
+    resolved = resolved_from(context, ignore=codes)
     if context.params["explain_config"]:
         print(explain(resolved))
         return
-    findings = advise(resolved)
+    findings = advise(resolved, ignore=codes)
+    if not force and fails(findings):
+        raise FindingsError(
+            findings, exit_code=1, conclusion="not submitted; --force submits the job all the same"
+        )
     answer: dict[str, Any] = {"findings": [finding.as_dict() for finding in findings]}
     if not as_json:
-        draw_findings(findings)
-    if not force:
-        refuse_errors(findings)
+        console.draw_findings(findings)
     if interactive:
         become_a_shell(resolved)
     if dry_run:
@@ -72,7 +83,7 @@ def _show_plan(resolved: Resolved, answer: dict[str, Any], as_json: bool) -> Non
         console.print_json({**answer, "script": text, "commands": commands})
         return
     print(text)
-    print("# would be submitted by:", *commands, sep="\n#   ")
+    print("# submit command:", *commands, sep="\n#   ")
 
 
 def _show_submitted(job: SubmittedRun) -> None:
@@ -80,7 +91,7 @@ def _show_submitted(job: SubmittedRun) -> None:
     path = shown(job.run.path)
     print(f"job {first} submitted ({job.site})")
     if later:
-        print(f"  successors     {' '.join(later)}: each goes on where the one before it ran out of time")
+        print(f"  successors     {' '.join(later)}: each continues after the time limit of the one before")
     print(f"  run directory  {path}")
     print(f"  follow         rankup logs -f {path}")
     print(f"  cancel         rankup cancel {path}")

@@ -1,4 +1,4 @@
-"""``rankup train``: a built-in workload or your own, on the processes of this machine or allocation."""
+"""``rankup train``: train a built-in workload or your own, on this machine or allocation."""
 
 from __future__ import annotations
 
@@ -35,19 +35,38 @@ def train(
     context: typer.Context,
     workload: str,
     target_accuracy: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="stop when the test accuracy is this good, as 0.9")
+        float | None,
+        typer.Option(
+            metavar="SHARE", help="stop at this test accuracy, e.g. 0.9", rich_help_panel="Training"
+        ),
     ] = None,
-    patience: Annotated[int, typer.Option(metavar="EPOCHS", help="… in so many epochs in a row")] = 1,
-    snapshot_every: Annotated[str, typer.Option(help="10m, 500 steps, 2 epochs, or off")] = "10m",
-    log_interval: Annotated[int, typer.Option(help="a line every N steps; 0: every few seconds")] = 0,
-    log: Annotated[str | None, typer.Option(help="tensorboard: its files go to the run directory")] = None,
-    save_model: Annotated[Path | None, typer.Option(help="write the state_dict here at the end")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="one batch of training and of testing")] = False,
+    patience: Annotated[
+        int,
+        typer.Option(
+            metavar="EPOCHS",
+            help="stop only after so many epochs in a row at the target",
+            rich_help_panel="Training",
+        ),
+    ] = 1,
+    snapshot_every: Annotated[
+        str, typer.Option(metavar="INTERVAL", help="save a snapshot every 10m, 500 steps, 2 epochs, or off")
+    ] = "10m",
+    log_interval: Annotated[
+        int, typer.Option(metavar="N", help="print a line every N steps; 0: every few seconds")
+    ] = 0,
+    log: Annotated[
+        str | None,
+        typer.Option(metavar="tensorboard", help="also write TensorBoard files to the run directory"),
+    ] = None,
+    save_model: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write the state_dict to this file at the end")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="train and test one batch only")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train, evaluate after each epoch, and end with a summary; records go to the run directory.
+    """Train a workload, evaluate it after each epoch, and print a summary at the end.
 
-    A workload may have defaults of its own where a flag is not given: the summary marks them.
+    A workload may have its own default for an option; the summary marks these.
     """
     require_torch()
     if log == "tensorboard" and find_spec("tensorboard") is None:

@@ -1,4 +1,4 @@
-"""``rankup verify``: does this training survive? It kills it, resumes it, and compares every step bit for bit."""
+"""``rankup verify``: kill a training, resume it, and compare every step bit for bit."""
 
 from __future__ import annotations
 
@@ -30,20 +30,33 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def verify_command(
     context: typer.Context,
     command: Annotated[
-        list[str], typer.Argument(metavar="SCRIPT|WORKLOAD [ARGS…]", help="as for rankup run, rankup train")
+        list[str],
+        typer.Argument(
+            metavar="SCRIPT|WORKLOAD [ARGS…]",
+            help="a script as for `rankup run`, or a workload as for `rankup train`",
+        ),
     ],
-    steps: Annotated[int | None, typer.Option(min=2, help="train so many; default: to its end")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=2, metavar="N", help="train N steps; default: to the end of the script")
+    ] = None,
     kills: Annotated[
-        int | None, typer.Option(min=0, help="SIGKILLs; default: one of each kind that the script offers")
+        int | None,
+        typer.Option(
+            min=0, metavar="K", help="number of kills; default: one of each kind that applies to the script"
+        ),
     ] = None,
     world: Annotated[
-        str, typer.Option(metavar="N,N,…", help="stop, and go on with other numbers of processes")
+        str, typer.Option(metavar="N,N,…", help="also stop and resume on these numbers of processes")
     ] = "",
-    nproc_per_node: Annotated[int, typer.Option(min=1, help="processes of the training")] = 1,
-    seed: Annotated[int, typer.Option(help="chooses where to interrupt")] = 0,
+    nproc_per_node: Annotated[int, typer.Option(min=1, metavar="P", help="processes of the training")] = 1,
+    seed: Annotated[int, typer.Option(metavar="S", help="seed of the points where it is interrupted")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Train twice uninterrupted, once with kills, once on other numbers of processes; name what differs, and why."""
+    """Prove that a training resumes exactly: train it, kill it, resume it, compare every step.
+
+    It trains twice without interruption, once with kills, and once on other numbers of processes (--world). It names
+    the first step that differs, what differs there, and the likely cause. The exit code is 1 if anything differs.
+    """
     require_torch()
     worlds = _worlds(world)
     job = script_or_workload_job(command, flags_from(context, but="nproc_per_node"))
@@ -67,8 +80,8 @@ def _worlds(text: str) -> tuple[int, ...]:
             return tuple(counts)
     raise RankupError(
         "bad-world",
-        f"--world must be two numbers of processes or more, got {text!r}",
-        hint="--world 1,2 starts on one process, stops, and goes on with two",
+        f"--world must be at least two numbers of processes, got {text!r}",
+        hint="e.g. --world 1,2 starts on one process, stops, and resumes on two",
     )
 
 

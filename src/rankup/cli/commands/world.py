@@ -1,4 +1,4 @@
-"""``rankup world``: who this process is. Start it the way the training script is started, on every rank."""
+"""``rankup world``: show what this process knows of its place. Start it as the training script is started."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _FIELDS = [field.name for field in dataclasses.fields(World) if field.name not i
 def world(
     as_json: JsonOption = False,
 ) -> None:
-    """Who this process is, where each value came from, and what it would compute on. Works without torch."""
+    """Show this process's rank, hosts, launcher and device, and which variable each value comes from.
+
+    Start it the way the training script is started. It does not need torch.
+    """
     facts = gather()
     text = json.dumps(facts) if as_json else as_text(facts)
     # One write for all of it: every rank of a launch prints into the same stream.
@@ -35,7 +38,7 @@ def world(
 
 
 def gather() -> dict[str, Any]:
-    """World's fields, and what the machine says; ``problem`` says why the ranks would not find each other."""
+    """The fields of ``World`` and facts of the machine; ``problem`` tells why the ranks would not find each other."""
     me = World.detect()
     gpus = find_gpus()
     facts: dict[str, Any] = {name: getattr(me, name) for name in _FIELDS}
@@ -57,7 +60,7 @@ def gather() -> dict[str, Any]:
 
 
 def as_text(facts: dict[str, Any]) -> str:
-    """The same as one block, a line per fact, with the source where it came from the environment."""
+    """The same as one block, a line per fact, with its variable if it comes from the environment."""
     lines = [f"rank {facts['rank']} of {facts['world_size']} on {facts['hostname']}"]
     for name, value in facts.items():
         if name in ("sources", "rank", "world_size", "hostname") or (name == "problem" and value is None):

@@ -6,7 +6,7 @@ through; ``run.batches`` ``asks`` as it evaluates.
 
 Where the code behind the inner loop is interrupted (an evaluation, mostly), the state to go on from is that of the
 moment before it began, so that all of it runs again, and none of it twice: that state is held when the epoch's
-batches are through (``held.py``), and written only if it is needed. Where that code has changed the weights, it is
+batches are through (``epoch_end.py``), and written only if it is needed. Where that code has changed the weights, it is
 carried out to its end first.
 
 A run may have several loops. One that begins when more has been prepared than for the one before is another *stage*
@@ -25,7 +25,6 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rankup.core import resume_with
 from rankup.core.units import parse_duration
@@ -33,12 +32,14 @@ from rankup.errors import RankupError
 from rankup.runtime.argument_types import check_types
 from rankup.runtime.checkpointing import registered_state, state
 from rankup.runtime.checkpointing.epoch_end import EpochEndState
+from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.checkpointing.stop import StopWatch
 from rankup.runtime.checkpointing.training_folder import training_done, training_folder
 from rankup.runtime.checkpointing.untracked_state import UntrackedWatch
+from rankup.runtime.context import RunContext
 from rankup.runtime.data.loaders import DataFeed
 from rankup.runtime.distributed import buffers
-from rankup.runtime.distributed.control import Control
+from rankup.runtime.distributed.replicas import Replicas
 from rankup.runtime.tracing.trace import VARIABLE as TRACE_VARIABLE
 from rankup.runtime.tracing.trace import Trace
 from rankup.snapshots.peers import Peers
@@ -46,9 +47,6 @@ from rankup.snapshots.prune import Retention
 from rankup.snapshots.saver import Saver
 from rankup.snapshots.snapshot import Snapshot
 from rankup.snapshots.state import SnapshotState
-
-if TYPE_CHECKING:
-    from rankup.runtime.api import Run
 
 # How much longer than measured a save may take before it is too late, and what an end costs besides (seconds).
 CAUTION, LEAVING_S = 3.0, 15.0
@@ -120,15 +118,21 @@ class Checkpointing:
     """Of one run. Without a directory it only listens: a request to stop ends the run without a snapshot."""
 
     def __init__(
-        self, run: Run, options: Snapshots | None, watch: StopWatch, control: Control | None
+        self,
+        run: RunContext,
+        parts: StateParts,
+        replicas: Replicas,
+        options: Snapshots | None,
+        watch: StopWatch,
     ) -> None:
         self._run = run
+        self._parts = parts
+        self._replicas = replicas
         # Whether the script asked for snapshots; "off" asks for none but at a request to stop.
         self._wanted = options is not None and options.every != "off"
         self._by_hand = self._warned_nowhere = False
         self._options = (options or Snapshots()).in_force()
         self._watch = watch
-        self._control = control
         self._trace: Trace | None = None
         self._untracked: UntrackedWatch | None = None
         self._unit, self._count = self._options.interval()
@@ -217,19 +221,19 @@ class Checkpointing:
         if self._run.directory is not None and self._run.is_main:
             self._run.directory.listening.touch()
             self._listening.callback(self._run.directory.listening.unlink, missing_ok=True)
-        self._run.pending.watch(self._listening)
+        self._parts.pending.watch(self._listening)
         registered_state.check_whole(self._run)
-        self._run.replica_checks.watch(self._listening)
+        self._replicas.watch(self._listening)
         begins = len(self._run.prepared) > self._stage_prepared
         if begins:
             self._stage, self._stage_prepared = self._stage + 1, len(self._run.prepared)
-            self._run.frozen.begin()
-        self._run.settings.note_begin()
+            self._parts.frozen.begin()
+        self._parts.settings.note_begin()
         self._saver = self._open_saver()
         if self._saver is None:
             return
         # Looked up now, and not at the first save: it reads samples, and a data set may count what is read of it.
-        _ = self._run.settings.in_force
+        _ = self._parts.settings.in_force
         for optimizer in self._run.optimizers:
             if hasattr(optimizer, "register_step_pre_hook"):
                 hook = optimizer.register_step_pre_hook(self._before_step)
@@ -285,7 +289,7 @@ class Checkpointing:
     def step_done(self) -> None:
         """Between two steps."""
         self._run.global_step = self._run.steps_reached
-        self._run.replica_checks.step_done()
+        self._replicas.step_done()
         if self._trace is not None:
             self._trace.step()
         if self._watch.requested():
@@ -313,7 +317,7 @@ class Checkpointing:
         error, of which other ranks may know nothing."""
         self._run.nan_watch.ask()
         if not alone:
-            self._run.replica_checks.compare_weights()
+            self._replicas.compare_weights()
         if self._saver is not None:
             self._held = EpochEndState(self._state(alone=alone))
         self._behind_the_loop = True
@@ -355,7 +359,7 @@ class Checkpointing:
 
     def _end(self) -> None:
         """After the last epoch: its state is saved, so that a run that is done begins no epoch again."""
-        self._run.replica_checks.compare_weights()
+        self._replicas.compare_weights()
         if self._saver is not None:
             if self._unit:
                 self._save()
@@ -373,16 +377,22 @@ class Checkpointing:
 
     def _resume(self, found: Snapshot) -> None:
         run = self._run
-        state.check(run, found.facts)
+        state.check(run, self._parts, found.facts)
         outline = found.outline()
         tensors = {
             str(index): state.target(run, model, optimizer, outline.get(str(index), {}))
             for index, (model, optimizer) in enumerate(run.prepared)
         }
-        run.settings.widen(tensors, outline)
-        found.load_tensors(tensors, partial=run.strategy.name == "pp")
+        self._parts.settings.widen(tensors, outline)
+        found.load_tensors(tensors, partial=not run.strategy.every_name)
         state.restore(
-            run, tensors, found.own(), found.first_own()["kept"], found.facts, found.adopted_rank_states
+            run,
+            self._parts,
+            tensors,
+            found.own(),
+            found.first_own()["kept"],
+            found.facts,
+            found.adopted_rank_states,
         )
         self._saved = self._where()
         positions = ", ".join(f"epoch {p['at'][0] + 1}, step {p['at'][1]}" for p in found.facts["positions"])
@@ -400,7 +410,7 @@ class Checkpointing:
     def _state(self, *, alone: bool = False, gradients: bool = False) -> SnapshotState:
         run = self._run
         # What was registered is the same everywhere: one copy is enough, on each node where directories are not shared.
-        taken = state.collect(run, kept=run.world.local_rank == 0, gradients=gradients)
+        taken = state.collect(run, self._parts, kept=run.world.local_rank == 0, gradients=gradients)
         if run.buffers_differ and run.replicas > 1 and not alone:
             # Ours are among what is this rank's own. For whoever cannot take that (other ranks, an export): the mean.
             for index, (model, _) in enumerate(run.prepared):
@@ -426,8 +436,8 @@ class Checkpointing:
             # With the code behind the inner loop: a resume in between would run it without the loop's variables.
             self._due_behind = True
             return
-        pending = self._run.pending.any_rank()
-        if pending and not self._run.pending.never_cleared and self._waited < WINDOW_PATIENCE:
+        pending = self._parts.pending.any_rank()
+        if pending and not self._parts.pending.never_cleared and self._waited < WINDOW_PATIENCE:
             self._waited += 1
             return
         self._save(pending=pending)
@@ -435,7 +445,7 @@ class Checkpointing:
     def _save(self, *, pending: bool | None = None) -> None:
         if self._saver is None or self._saved == self._where():
             return
-        gradients = self._run.pending.any_rank() if pending is None else pending
+        gradients = self._parts.pending.any_rank() if pending is None else pending
         self._saver.save(self._run.steps_reached, self._state(gradients=gradients))
         self._saved = self._where()
         self._saved_at = time.monotonic()
@@ -464,7 +474,7 @@ class Checkpointing:
 
     def _all(self, mine: bool) -> bool:
         """Whether it holds on all ranks. A collective."""
-        return mine if self._control is None else not self._control.any("the end of a run", not mine)
+        return mine if self._run.control is None else not self._run.control.any("the end of a run", not mine)
 
     def _takes(self) -> float | None:
         whole = self._saver.seconds.whole if self._saver is not None else None

@@ -7,14 +7,12 @@ must begin as the first one did; then it gets what is frozen by now.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 
 from rankup.errors import RankupError
-
-if TYPE_CHECKING:
-    from rankup.runtime.api import Run
+from rankup.runtime.context import RunContext
 
 Names = list[list[str]]  # of each prepared model
 
@@ -22,7 +20,7 @@ Names = list[list[str]]  # of each prepared model
 class Frozen:
     """Of one run."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunContext) -> None:
         self._run = run
         self._begun: Names | None = None
 
@@ -61,5 +59,5 @@ class Frozen:
 
     def _parameters(self) -> list[dict[str, nn.Parameter]]:
         """None in a pipeline, where each rank holds a stage of its own."""
-        whole = self._run.strategy.name != "pp"
+        whole = self._run.strategy.every_name
         return [dict(model.named_parameters()) if whole else {} for model, _ in self._run.prepared]

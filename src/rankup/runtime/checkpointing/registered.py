@@ -16,16 +16,13 @@ import random
 import sys
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 
 from rankup.core.nearest import nearest
 from rankup.errors import RankupError
 from rankup.runtime.pytree import map_tensors
-
-if TYPE_CHECKING:
-    from rankup.runtime.checkpointing.state import Stateful
 
 _SIMPLE = (bool, int, float, complex, str, bytes, type(None))
 _NESTED = (
@@ -36,6 +33,19 @@ _NESTED = (
     tuple,
     set,
 )  # what a snapshot holds as it is (snapshots/staging.py)
+
+
+class Stateful(Protocol):
+    """Anything that can be kept: schedules, averages, counters. The same on all ranks, unless ``per_rank`` is True;
+    the same in every repetition of a training, unless ``timed`` is.
+
+    ``per_rank`` things may have ``load_rank_states(states)``: it is called instead of ``load_state_dict`` where another
+    number of ranks saved them. Each old rank's state is given to one rank; some ranks get an empty list. A thing
+    without it begins anew there."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> Any: ...
 
 
 class Values:

@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from rankup.errors import RankupError
-from rankup.runtime.checkpointing.registered import Adapter, Value
+from rankup.runtime.checkpointing.registered import Adapter, Stateful, Value
+from rankup.runtime.context import RunContext
 from rankup.runtime.pytree import map_tensors
 from rankup.runtime.tracing.fingerprint import SMALL, copied, fingerprint
-
-if TYPE_CHECKING:
-    from rankup.runtime.api import Run
-    from rankup.runtime.checkpointing.state import Stateful
 
 METER, LOSS_SCALE = "run.meter", "loss_scale"  # in Run.registered by themselves; the second one under fp16
 
 
-def check_whole(run: Run) -> None:
+def check_whole(run: RunContext) -> None:
     """RankupError where something registered holds shards of tensors, which no snapshot of it could put together: as a
     loop begins, and not when it is first saved."""
     for name, thing in run.registered.items():
@@ -48,7 +45,7 @@ def check_whole(run: Run) -> None:
             )
 
 
-def collect(run: Run, *, kept: bool) -> tuple[dict[str, Any], dict[str, str]]:
+def collect(run: RunContext, *, kept: bool) -> tuple[dict[str, Any], dict[str, str]]:
     """(this rank's part of ``State.own``, ``State.alike``). ``kept``: whether the state that all share goes into it."""
     own: dict[str, Any] = {"kept": {}, "kept_small": {}}
     alike = {}
@@ -64,7 +61,7 @@ def collect(run: Run, *, kept: bool) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def restore(
-    run: Run,
+    run: RunContext,
     kept: Mapping[str, Any],
     own: Mapping[str, Any] | None,
     others: Callable[[], list[dict[str, Any]]],
@@ -89,7 +86,7 @@ def restore(
         run.print(f"another number of processes: {', '.join(anew)} (per_rank) begin without a saved state")
 
 
-def names(run: Run) -> list[str]:
+def names(run: RunContext) -> list[str]:
     """What the user registered."""
     return chosen(run.registered)
 
@@ -103,7 +100,7 @@ def is_per_rank(thing: Stateful) -> bool:
     return bool(getattr(thing, "per_rank", False))
 
 
-def warn_unused(run: Run) -> None:
+def warn_unused(run: RunContext) -> None:
     """After an epoch: a registered value that nobody touched is counted in a variable that no snapshot holds."""
     for name in run.values._unused():
         warnings.warn(

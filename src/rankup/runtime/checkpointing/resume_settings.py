@@ -11,7 +11,7 @@ import copy
 import inspect
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -31,16 +31,14 @@ from rankup.runtime.checkpointing.settings import (
     is_schedule,
     parts,
 )
+from rankup.runtime.context import RunContext
 from rankup.runtime.data.identity import identify
-
-if TYPE_CHECKING:
-    from rankup.runtime.api import Run
 
 
 class ResumeSettings:
     """Of one run. ``in_force`` goes into its snapshots; ``check``, ``adjust`` and ``finish`` belong to a resume."""
 
-    def __init__(self, run: Run, choice: str | None) -> None:
+    def __init__(self, run: RunContext, choice: str | None) -> None:
         self._run = run
         self._choice = choice
         self._saved: Settings | None = None

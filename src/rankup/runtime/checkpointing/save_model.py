@@ -5,25 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from rankup.errors import RankupError
-from rankup.runtime.any_world import check_whole
+from rankup.runtime.context import RunContext
 from rankup.runtime.distributed import buffers
 from rankup.runtime.distributed.reduce import gather
+from rankup.runtime.loop.body_checks import check_buffers
 from rankup.strategies.state import whole_weights
 
-if TYPE_CHECKING:
-    from rankup.runtime.api import Run
 
-
-def save_model(run: Run, path: Path, model: nn.Module | None) -> None:
+def save_model(run: RunContext, path: Path, model: nn.Module | None) -> None:
     """See ``Run.save_model``."""
     model = _the_model(run, model)
-    check_whole(run)
+    check_buffers(run)
     if run.control is not None:
         run.control.enter("run.save_model")
     replacing = {}
@@ -44,7 +41,7 @@ def save_model(run: Run, path: Path, model: nn.Module | None) -> None:
         raise RankupError(code, said, hint=hint, exit_code=1)
 
 
-def _the_model(run: Run, model: nn.Module | None) -> nn.Module:
+def _the_model(run: RunContext, model: nn.Module | None) -> nn.Module:
     if model is None and len(run.models) == 1:
         return run.models[0]
     if model is None:

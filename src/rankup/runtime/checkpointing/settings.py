@@ -11,14 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-if TYPE_CHECKING:
-    from rankup.runtime.api import Run
+from rankup.runtime.context import RunContext
 
 IMPLEMENTATION = ("fused", "foreach", "capturable", "differentiable")
 Settings = dict[
@@ -44,8 +43,8 @@ class SettingsChange:
         return f"{self.name}: {old} when saved, {new} now"
 
 
-def describe_run(run: Run) -> Settings:
-    return {"precision": run.precision.name, "exact": "any-world" if run.strategy.shards else "same-world"}
+def describe_run(run: RunContext) -> Settings:
+    return {"precision": run.precision.name, "exact": run.strategy.exact}
 
 
 def describe_optimizer(optimizer: Optimizer | None, asked: Mapping[str, Any]) -> Settings:

@@ -8,7 +8,7 @@ and stands with the first rank of each node. ``facts``: where the run is, and wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -16,35 +16,31 @@ from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state
+from rankup.runtime.checkpointing.frozen import Frozen
+from rankup.runtime.checkpointing.resume_settings import ResumeSettings
+from rankup.runtime.context import RunContext
+from rankup.runtime.loop.accumulation import PendingGradients
 from rankup.runtime.seed import derive, rng_state, seed_everything, set_rng_state
 from rankup.snapshots.state import SnapshotState
 from rankup.strategies import state as by_name
 
-if TYPE_CHECKING:
-    from rankup.runtime.api import Run
+
+class StateParts(NamedTuple):
+    """What has a part in the state of a run, beside its context."""
+
+    pending: PendingGradients
+    frozen: Frozen
+    settings: ResumeSettings
 
 
-class Stateful(Protocol):
-    """Anything that can be kept: schedules, averages, counters. The same on all ranks, unless ``per_rank`` is True;
-    the same in every repetition of a training, unless ``timed`` is.
-
-    ``per_rank`` things may have ``load_rank_states(states)``: it is called instead of ``load_state_dict`` where another
-    number of ranks saved them. Each old rank's state is given to one rank; some ranks get an empty list. A thing
-    without it begins anew there."""
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> Any: ...
-
-
-def collect(run: Run, *, kept: bool, gradients: bool) -> SnapshotState:
+def collect(run: RunContext, parts: StateParts, *, kept: bool, gradients: bool) -> SnapshotState:
     """The live state of this rank; ``kept`` says whether what was registered is to be in it, if it is not ``per_rank``,
     and ``gradients`` whether those that wait for a step are."""
     own: dict[str, Any] = {"rng": rng_state()}
     if run.is_main and (layout := run.strategy.layout()) is not None:
         own["layout"] = layout
     if gradients:
-        own["gradients"] = run.pending.state()
+        own["gradients"] = parts.pending.state()
     if run.buffers_differ:
         own["buffers"] = [dict(model.named_buffers()) for model, _ in run.prepared]
     lasting = {
@@ -70,11 +66,11 @@ def collect(run: Run, *, kept: bool, gradients: bool) -> SnapshotState:
             "seed": run.seed,
             "world_size": run.world.world_size,
             "strategy": run.strategy.name,
-            "shards": run.strategy.shards,
+            **run.strategy.metadata(),
             "precision": run.precision.name,
-            "settings": run.settings.in_force,
+            "settings": parts.settings.in_force,
             "gradients": gradients,
-            "frozen": run.frozen.state(),
+            "frozen": parts.frozen.state(),
             "metrics": _numbers(run.metrics),
             "step": run.steps_reached,
         },
@@ -96,7 +92,7 @@ def _with_buffers(model: nn.Module, saved: dict[str, Any]) -> dict[str, Any]:
 
 
 def target(
-    run: Run, model: nn.Module, optimizer: Optimizer | None, saved: Mapping[str, Any]
+    run: RunContext, model: nn.Module, optimizer: Optimizer | None, saved: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A state of this run's layout to load into; ``saved`` is what was saved of it, with tensors on ``meta``."""
     buffers = {
@@ -133,7 +129,7 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     return numbers
 
 
-def check(run: Run, facts: Mapping[str, Any]) -> None:
+def check(run: RunContext, parts: StateParts, facts: Mapping[str, Any]) -> None:
     """An error where the run is another one than that which ``facts`` tell of; nothing has been changed then."""
     if facts["seed"] != run.seed:
         raise RankupError(
@@ -149,19 +145,14 @@ def check(run: Run, facts: Mapping[str, Any]) -> None:
             hint=f"go on with {facts['world_size']} processes; or accumulate by prepare(…, accumulate=n), run.backward "
             "and run.step, whose windows are never saved in the middle",
         )
-    recorded = run.settings.check(facts)
+    recorded = parts.settings.check(facts)
     if registered_state.chosen(facts["kept"]) != registered_state.names(run):
         raise RankupError(
             "other-kept",
             f"the state keeps {facts['kept']}, this run {registered_state.names(run)}",
             hint="call run.register with the same names before loading",
         )
-    if (saved := facts.get("shards")) and run.strategy.shards and saved != run.strategy.shards:
-        raise RankupError(
-            "other-virtual-shards",
-            f"the state was taken with {saved} virtual shards, this run has {run.strategy.shards}: another model",
-            hint=f"virtual_shards={saved}",
-        )
+    run.strategy.check_metadata(facts)
     for what, theirs, mine in (
         ("models", facts["prepared"], len(run.prepared)),
         ("positions", len(facts["positions"]), len(run.feeds)),
@@ -172,7 +163,7 @@ def check(run: Run, facts: Mapping[str, Any]) -> None:
                 f"the state holds {theirs} {what}, this run {mine}",
                 hint="call run.prepare as the run did that saved it, before loading",
             )
-    run.frozen.check(facts["frozen"])
+    parts.frozen.check(facts["frozen"])
     if recorded:
         return
     for feed, position in zip(run.feeds, facts["positions"], strict=True):
@@ -187,7 +178,8 @@ def check(run: Run, facts: Mapping[str, Any]) -> None:
 
 
 def restore(
-    run: Run,
+    run: RunContext,
+    parts: StateParts,
     tensors: Mapping[str, Any],
     own: Mapping[str, Any] | None,
     kept: Mapping[str, Any],
@@ -196,16 +188,16 @@ def restore(
 ) -> None:
     """Put back what ``collect`` gave; ``own`` is None where another number of ranks saved it, and ``others`` gives
     the ``own`` of those that this rank takes over. ``check`` it first."""
-    run.frozen.load(facts["frozen"])
-    tensors = run.settings.adjust(tensors)
+    parts.frozen.load(facts["frozen"])
+    tensors = parts.settings.adjust(tensors)
     for index, (model, optimizer) in enumerate(run.prepared):
         by_name.load_state(run.strategy, model, optimizer, tensors[str(index)])
         with torch.no_grad():
             _load_buffers(model, tensors[str(index)]["buffers"])
-    registered_state.restore(run, run.settings.adjust_registered(kept), own, others)
+    registered_state.restore(run, parts.settings.adjust_registered(kept), own, others)
     for feed, position in zip(run.feeds, facts["positions"], strict=True):
         feed.position.load(position)
-    run.settings.finish(facts)
+    parts.settings.finish(facts)
     run.global_step = run.steps_reached = facts["step"]
     run.metrics = dict(facts["metrics"])
     for optimizer in run.optimizers:
@@ -222,5 +214,5 @@ def restore(
                     buffer.copy_(buffers[name])
     run.buffers_differ = "buffers" in own
     run.strategy.restore_layout(own.get("layout"))
-    run.pending.load(own.get("gradients", []))
+    parts.pending.load(own.get("gradients", []))
     set_rng_state(dict(own["rng"]))

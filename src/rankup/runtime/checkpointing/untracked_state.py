@@ -9,25 +9,23 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from rankup.runtime.context import RunContext
 from rankup.runtime.live_objects import objects_of
 from rankup.runtime.tracing.script_variables import name_of, namespaces
-
-if TYPE_CHECKING:
-    from rankup.runtime.api import Run
 
 _DEPTH = 3
 _SMALL = 1024
 
 
 def find_untracked(
-    run: Run, spaces: Sequence[Mapping[str, Any]] = (), *, trusting: bool = False
+    run: RunContext, spaces: Sequence[Mapping[str, Any]] = (), *, trusting: bool = False
 ) -> dict[str, Any]:
     """Everything alive with ``state_dict`` and ``load_state_dict`` that the run neither trains nor has registered, by
     its type's name and, if one of the variables in ``spaces`` holds it, that one's: ``{"AveragedModel average": …,
@@ -80,7 +78,7 @@ class UntrackedWatch:
     """The one warning of an ordinary run: made as its first loop begins, asked as the first epoch ends. It looks at
     versions of tensors and at plain values, and copies nothing from a device."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunContext) -> None:
         self._things = find_untracked(run, namespaces(), trusting=True)
         self._before = {name: _fingerprint(thing) for name, thing in self._things.items()}
 

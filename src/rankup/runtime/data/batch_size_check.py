@@ -32,7 +32,9 @@ def check_shares(model: nn.Module, sharding: Sharding, micro_batches: int, drop_
     if drop_last is False or (layer := sees_one_value(model)) is None:
         return
     plan = sharding.plan(0)
-    smallest, in_the_last_step = smallest_share(plan, sharding.world_size, micro_batches, sharding.shards)
+    smallest, in_the_last_step = smallest_share(
+        plan, sharding.world_size, micro_batches, sharding.fixed_parts
+    )
     if smallest > 1:
         return
     share = f"one of {sharding.world_size} processes" if sharding.world_size > 1 else "the process"

@@ -18,6 +18,7 @@ from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.data.stream import StreamFeed
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.loop.precision import Precision
+from rankup.strategies.batch_plan import BatchPlan
 
 Data = Dataset[Any] | ResidentData
 
@@ -26,13 +27,20 @@ Data = Dataset[Any] | ResidentData
 class RankContext:
     """What a feed must know of its rank."""
 
-    rank: int
-    world_size: int
+    plan: BatchPlan
     seed: int
     device: torch.device
     precision: Precision
     control: Control | None
-    shards: int = 0  # virtual ones (strategies/any_world.py)
+
+    @property
+    def rank(self) -> int:
+        """Which of ``world_size`` shares of each batch is this rank's."""
+        return self.plan.replica
+
+    @property
+    def world_size(self) -> int:
+        return self.plan.replicas
 
 
 @dataclass(frozen=True)
@@ -109,7 +117,7 @@ def make_loader(
         here.world_size,
         here.seed,
         options.shuffle and sampled is None,
-        here.shards,
+        here.plan.parts,
         drop_last,
         sampled,
     )

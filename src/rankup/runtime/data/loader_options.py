@@ -8,12 +8,14 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
+from torch.utils.data._utils import signal_handling
 
 from rankup.core.nearest import nearest
 from rankup.errors import RankupError
@@ -93,6 +95,18 @@ def check_main_guard() -> None:
 class Loader(DataLoader[Any]):
     """A DataLoader whose workers end with this process, whoever holds its iterators then."""
 
+    def __iter__(self) -> Any:
+        batches = super().__iter__()
+        while True:
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            except (OSError, EOFError):
+                _name_failed_worker()
+                raise
+            yield batch
+
     def _get_iterator(self) -> Any:
         iterator = super()._get_iterator()
         if hasattr(iterator, "_workers"):
@@ -101,6 +115,14 @@ class Loader(DataLoader[Any]):
                 atexit.register(_dismiss_workers)  # after, and so called before, what waits for children
             _iterators.add(iterator)
         return iterator
+
+
+def _name_failed_worker() -> None:
+    """torch's own error for a worker that was killed. Its connections close a moment before it counts as ended."""
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline:
+        signal_handling._error_if_any_worker_fails()  # type: ignore[attr-defined]
+        time.sleep(0.05)
 
 
 _iterators: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -19,7 +19,8 @@ from rankup.runtime.data.loader_options import Loader, loader_options
 from rankup.runtime.data.position import Position
 from rankup.runtime.data.resident import Columns, ResidentData
 from rankup.runtime.data.sample_rng import KeyedFetch
-from rankup.runtime.data.sharding import Sharding, StepPlan
+from rankup.runtime.data.sharding import Sharding
+from rankup.runtime.data.step_plan import StepPlan
 from rankup.runtime.loop.precision import Precision
 from rankup.runtime.pytree import map_tensors
 from rankup.runtime.seed import SampleRandom, derive
@@ -34,7 +35,9 @@ class Batch(NamedTuple):
     """What one rank computes on at once. A step is one batch, or several micro-batches of which one is ``last``."""
 
     value: Any  # what the loop gets
-    samples: int  # samples of this rank that count; 0 for a filler, which only keeps a collective company
+    samples: (
+        int  # samples of this rank that count; 0 for a dummy batch, which only keeps a collective company
+    )
     total: int  # samples of the whole step, over all ranks and micro-batches
     last: bool  # whether the optimizer steps after it
     part: int = 0  # which of the step's micro-batches, or of its virtual shards, it is

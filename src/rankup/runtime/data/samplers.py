@@ -16,7 +16,7 @@ import torch
 
 from rankup.errors import RankupError
 from rankup.runtime.data.generators import Generators
-from rankup.runtime.data.sharding import StepPlan, cuts
+from rankup.runtime.data.step_plan import StepPlan, cuts
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.seed import derive
 

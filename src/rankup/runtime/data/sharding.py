@@ -7,35 +7,15 @@ divides, shares differ by one at most, and on a wide world a share may be empty.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from rankup.core.share import share
 from rankup.errors import RankupError
+from rankup.runtime.data.samplers import SampledOrder
+from rankup.runtime.data.step_plan import StepPlan, cuts
 from rankup.runtime.seed import derive
-
-if TYPE_CHECKING:
-    from rankup.runtime.data.samplers import SampledOrder
-
-
-class StepPlan(NamedTuple):
-    """One epoch. ``order``: int64 (samples,), their numbers in the data set; step ``k`` has those from ``starts[k]`` to
-    ``starts[k + 1]``. ``keys``: int64 (samples,), what each sample's random numbers are keyed on."""
-
-    order: torch.Tensor
-    starts: Sequence[int]
-    keys: torch.Tensor
-
-    @property
-    def steps(self) -> int:
-        return len(self.starts) - 1
-
-    def total(self, step: int) -> int:
-        """Samples in global batch ``step``."""
-        return self.starts[step + 1] - self.starts[step]
+from rankup.strategies.batch_plan import BatchPlan
 
 
 @dataclass(frozen=True)
@@ -48,7 +28,7 @@ class Sharding:
     world_size: int
     seed: int
     shuffle: bool
-    shards: int = 0  # virtual ones, of which each rank has some: see strategies/any_world.py
+    fixed_parts: int = 0  # whatever the number of ranks: ``BatchPlan.parts``
     drop_last: bool = False  # leave out the short last global batch
     sampled: SampledOrder | None = None  # the order of a user's sampler
 
@@ -95,35 +75,16 @@ class Sharding:
     def parts(self, total: int, micro_batches: int) -> list[tuple[int, int, int]]:
         """(number, start, stop) of what this rank computes on at once, in a global batch of ``total`` samples: its
         micro-batches, or its virtual shards."""
-        return parts_of(total, self.rank, self.world_size, micro_batches, self.shards)
+        return BatchPlan(self.rank, self.world_size, self.fixed_parts).pieces(total, micro_batches)
 
 
-def cuts(length: int, global_batch: int, *, drop_last: bool) -> Sequence[int]:
-    """Where the steps of an epoch of ``length`` samples begin, and where the last one ends."""
-    whole = range(0, length + 1, global_batch)
-    return whole if drop_last or length % global_batch == 0 else [*whole, length]
-
-
-def parts_of(
-    total: int, rank: int, world_size: int, micro_batches: int, shards: int
-) -> list[tuple[int, int, int]]:
-    if shards:
-        own = range(*share(shards, rank, world_size))
-        return [(shard, *share(total, shard, shards)) for shard in own]
-    low, high = share(total, rank, world_size)
-    own_cuts = (share(high - low, part, micro_batches) for part in range(micro_batches))
-    return [(part, low + start, low + stop) for part, (start, stop) in enumerate(own_cuts)]
-
-
-def smallest_share(plan: StepPlan, world_size: int, micro_batches: int, shards: int) -> tuple[int, bool]:
+def smallest_share(plan: StepPlan, world_size: int, micro_batches: int, parts: int) -> tuple[int, bool]:
     """The fewest samples, but not none, that a rank computes on at once in an epoch; and whether that is so only in
     its last step."""
 
     def smallest(total: int) -> int:
-        ranks = range(world_size)
-        sizes = [
-            b - a for rank in ranks for _, a, b in parts_of(total, rank, world_size, micro_batches, shards)
-        ]
+        ranks = (BatchPlan(rank, world_size, parts) for rank in range(world_size))
+        sizes = [b - a for rank in ranks for _, a, b in rank.pieces(total, micro_batches)]
         return min(size for size in sizes if size)
 
     by_total = {total: smallest(total) for total in {plan.total(step) for step in range(plan.steps)}}

@@ -3,8 +3,8 @@ promise.
 
 Before the first step of a stream the ranks find out who splits it (``stream_split.py``). Before each step they add up
 what they hold: the sum weighs their gradients, and zero ends the epoch, so that a rank whose part ends early keeps the
-others company with fillers instead of leaving them in a collective. The sum for the next step travels while this one
-computes. After a complete pass they compare what was read and handed out.
+others company with dummy batches instead of leaving them in a collective. The sum for the next step travels while this
+one computes. After a complete pass they compare what was read and handed out.
 """
 
 from __future__ import annotations
@@ -157,22 +157,22 @@ class StreamFeed:
                     yield Batch(self._place(value), count, total, number == len(pieces) - 1)
 
     def _in_step(self, local: Iterator[Any]) -> Iterator[Batch]:
-        filler: Any = None
+        dummy: Any = None
         pieces, total = self._announce(local)
         while True:
             held, held_total = pieces, int(total.wait()[0])
             if held_total == 0:
                 return
             if held is None:
-                if filler is None:
+                if dummy is None:
                     raise RankupError(
                         "stream-too-short",
                         f"rank {self._rank} got no sample at all from the stream while others did",
                         hint="the stream, or its number of shards, is smaller than the number of ranks",
                         exit_code=1,
                     )
-                held = [(value, 0) for value, _ in filler]
-            filler = held
+                held = [(value, 0) for value, _ in dummy]
+            dummy = held
             pieces, total = self._announce(local)  # the next step's, while this one computes
             for number, (value, count) in enumerate(held):
                 yield Batch(self._place(value), count, held_total, number == len(held) - 1)

@@ -26,7 +26,7 @@ def gather(
     here: RankContext, gradients: Gradients, batch: Batch | None, tensor: torch.Tensor
 ) -> torch.Tensor:
     """See ``Run.gather``; ``batch`` is the one at hand, of a training step or of an evaluation."""
-    _check_place(here, gradients, batch)
+    _check_place(gradients, batch)
     rows = _rows_here(batch, tensor)
     counts = _counts(here, rows, derive(0, str(tensor.dtype), *tensor.shape[1:]))
     if not (torch.is_grad_enabled() and tensor.requires_grad):
@@ -45,7 +45,7 @@ def gather(
 
 def row_numbers(here: RankContext, gradients: Gradients, batch: Batch | None) -> torch.Tensor:
     """See ``Run.rows``."""
-    _check_place(here, gradients, batch)
+    _check_place(gradients, batch)
     if batch is None:
         raise RankupError(
             "gather-outside-loop",
@@ -53,14 +53,14 @@ def row_numbers(here: RankContext, gradients: Gradients, batch: Batch | None) ->
             exit_code=1,
         )
     counts = _counts(here, batch.samples)
-    if batch.samples == 0:  # a filler's, as many as its rows: it counts nothing, so any row that exists
+    if batch.samples == 0:  # a dummy batch's, as many as its rows: it counts nothing, so any row that exists
         return torch.zeros(_length(batch.value), dtype=torch.int64, device=here.device)
     first = sum(counts[: here.rank])
     return torch.arange(first, first + batch.samples, device=here.device)
 
 
 def _length(value: Any) -> int:
-    """The rows of a filler: of the first tensor in it."""
+    """The rows of a dummy batch: of the first tensor in it."""
     lengths: list[int] = []
 
     def look(tensor: torch.Tensor) -> torch.Tensor:
@@ -71,7 +71,7 @@ def _length(value: Any) -> int:
     return lengths[0] if lengths else 1
 
 
-def _check_place(here: RankContext, gradients: Gradients, batch: Batch | None) -> None:
+def _check_place(gradients: Gradients, batch: Batch | None) -> None:
     if batch is not None and batch is not gradients.batch:
         raise RankupError(
             "gather-in-evaluation",
@@ -79,11 +79,13 @@ def _check_place(here: RankContext, gradients: Gradients, batch: Batch | None) -
             hint="collect on each rank, and gather once after the loop",
             exit_code=1,
         )
-    if batch is not None and (here.shards or gradients.accumulate > 1):
+    if batch is None:
+        return
+    gradients.strategy.check("gather")
+    if gradients.accumulate > 1:
         raise RankupError(
             "gather-in-parts",
-            "no process has the outputs of the whole global batch, which is computed in "
-            + ("virtual shards" if here.shards else "micro-batches"),
+            "no process has the outputs of the whole global batch, which is computed in micro-batches",
             hint='leave accumulate= and exact="any-world" out for a loss over the whole global batch',
             exit_code=1,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,11 +17,8 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from rankup.errors import RankupError
-from rankup.runtime.distributed.control import Control
+from rankup.runtime.context import RunContext
 from rankup.snapshots.checksum import pair
-
-if TYPE_CHECKING:
-    from rankup.runtime.api import Run
 
 Sums = dict[str, tuple[int, int]]  # name of a tensor → its checksum
 
@@ -29,9 +26,9 @@ Sums = dict[str, tuple[int, int]]  # name of a tensor → its checksum
 class Replicas:
     """Of one run. Nothing is compared where there is one replica."""
 
-    def __init__(self, run: Run, control: Control | None) -> None:
+    def __init__(self, run: RunContext) -> None:
         self._run = run
-        self._control = control if run.replicas > 1 else None
+        self._control = run.control if run.replicas > 1 else None
         self._steps = 0  # of this loop
         self._compare_at = 1
         self._taken: dict[

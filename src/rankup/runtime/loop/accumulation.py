@@ -9,25 +9,22 @@ from __future__ import annotations
 
 import warnings
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from rankup.runtime.distributed.control import Control
+from rankup.runtime.context import RunContext
 from rankup.strategies.clipping import local
-
-if TYPE_CHECKING:
-    from rankup.runtime.api import Run
 
 
 class PendingGradients:
     """Of one run. ``any_rank`` says whether there are any; ``state`` and ``load`` take and put them back."""
 
-    def __init__(self, run: Run, control: Control | None) -> None:
+    def __init__(self, run: RunContext) -> None:
         self._run = run
-        self._control = control
+        self._control = run.control
         self._stepped: dict[int, _Step] = {}  # of each optimizer, its last one
         self._carried: dict[
             int, bool

@@ -7,16 +7,13 @@ lead each rank elsewhere, so the optimizer gets that of the global batch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import torch
 from torch.optim import LBFGS, Optimizer
 
 from rankup.errors import RankupError
+from rankup.runtime.loop.gradients import Gradients
 from rankup.strategies import Strategy
-
-if TYPE_CHECKING:
-    from rankup.runtime.loop.gradients import Gradients
 
 
 def share_losses(optimizer: Optimizer, gradients: Gradients) -> None:
@@ -45,10 +42,8 @@ def check_closures(
     """An error for what LBFGS cannot do: it computes the whole step's loss and gradient several times per step."""
     if not isinstance(optimizer, LBFGS):
         return
-    sharded = strategy.name in ("fsdp", "tp", "pp", "deepspeed")
+    strategy.check("lbfgs")
     for given, what, hint in (
-        (sharded, f"strategy {strategy.name}", "strategy ddp: LBFGS makes one vector of all parameters"),
-        (strategy.shards > 0, 'exact="any-world"', "leave it out: each shard would have a loss of its own"),
         (accumulate > 1, f"accumulate={accumulate}", "leave it out: a closure sees one micro-batch only"),
         (clip is not None, f"clip={clip}", "clip in the closure, after backward"),
         (gradients.scaler is not None, "fp16", "fp32 or bf16: it cannot leave out a step that overflowed"),
@@ -56,30 +51,3 @@ def check_closures(
     ):
         if given:
             raise RankupError("not-with-lbfgs", f"LBFGS cannot be used with {what}", hint=hint)
-
-
-def check_step(optimizer: Optimizer) -> None:
-    if isinstance(optimizer, LBFGS):
-        raise RankupError(
-            "lbfgs-needs-closure",
-            "run.step(opt) has no closure for LBFGS, which computes the loss several times per step",
-            hint="opt.step(closure); the closure clears the gradients, calls backward and returns the loss",
-            exit_code=1,
-        )
-
-
-def different_weights() -> RankupError:
-    return RankupError(
-        "closure-losses",
-        "the closure called run.backward for losses that are weighed differently, which do not add up to one loss of "
-        "the global batch",
-        hint="one run.backward per closure, for the loss that it returns",
-        exit_code=1,
-    )
-
-
-def weighed(loss: Any, weight: float) -> Any:
-    """``loss · weight``; 0 where it counts nothing, even if it is NaN."""
-    if isinstance(loss, torch.Tensor):
-        return loss.detach() * weight if weight else torch.zeros_like(loss.detach())
-    return loss * weight if weight else 0.0

@@ -4,26 +4,66 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rankup.errors import RankupError
+from rankup.runtime.checkpointing.checkpointing import Checkpointing
+from rankup.runtime.context import RunContext
 from rankup.runtime.data.loaders import Batch, DataFeed
 from rankup.runtime.distributed import buffers
+from rankup.runtime.loop.evaluation import Evaluations
 from rankup.runtime.loop.schedules import ScheduleGuard
 from rankup.runtime.seed import derive, seed_everything
-from rankup.strategies.any_world import AnyWorld
 
-if TYPE_CHECKING:
-    from rankup.runtime.api import Run
-    from rankup.runtime.checkpointing.checkpointing import Checkpointing
+
+def loop(
+    run: RunContext,
+    checkpointing: Checkpointing,
+    evaluations: Evaluations,
+    data: DataFeed | None,
+    unit: str,
+    goal: int | None,
+) -> Iterator[Epoch]:
+    """The epochs of a loop over ``goal`` epochs or steps (``unit``), from where training is; see ``Run.epochs``."""
+    feed = data if data is not None else (run.feeds[-1] if run.feeds else None)
+    if not hasattr(feed, "position"):
+        raise RankupError(
+            "not-prepared",
+            f"the loop needs the data that prepare returned, not {type(feed).__name__}",
+            hint="model, opt, data = run.prepare(model, opt, dataset, global_batch=…)",
+        )
+    assert feed is not None
+    if not isinstance(goal, int) or goal < 1:
+        raise RankupError("bad-length", f"{unit}={goal!r}: at least 1 is needed")
+    position = feed.position
+    evaluations.overtake()
+    with checkpointing.loop(feed, unit, goal):
+        while (position.epoch if unit == "epochs" else position.total) < goal:
+            epoch = Epoch(run, feed, position.epoch, checkpointing, evaluations)
+            try:
+                yield epoch
+            finally:
+                epoch.close()
+            if unit == "steps" and position.total >= goal and not position.ended:
+                return  # in the middle of an epoch
+            position.end_epoch()
+            checkpointing.epoch_done()
 
 
 class Epoch:
     """One epoch: iterate it once for this rank's batches. ``index`` from 0; ``len()`` is the number of steps."""
 
-    def __init__(self, run: Run, feed: DataFeed, index: int, survival: Checkpointing) -> None:
+    def __init__(
+        self,
+        run: RunContext,
+        feed: DataFeed,
+        index: int,
+        checkpointing: Checkpointing,
+        evaluations: Evaluations,
+    ) -> None:
         self.index = index
-        self._survival = survival
+        self._checkpointing = checkpointing
+        self._evaluations = evaluations
         self._run = run
         self._feed = feed
         # Weak: a break is to end the iteration at once, as it does where nobody else holds it.
@@ -64,7 +104,7 @@ class Epoch:
         except GeneratorExit:  # a break ends the epoch: a resume must not train what is left of it
             position = self._feed.position
             position.step = position.step if self._feed.steps is None else self._feed.steps
-            self._survival.epoch_trained(alone=True)
+            self._checkpointing.epoch_trained(alone=True)
             position.ended = True
             raise
 
@@ -73,17 +113,21 @@ class Epoch:
         number of steps since the data was prepared."""
         run, position, strategy = self._run, self._feed.position, self._run.strategy
         checked = run.gradients.need_calls
-        by_shard = isinstance(strategy, AnyWorld)
+        by_parts = strategy.by_parts
         run.gradients.check_finished()
         reached = False
-        self._survival.epoch_begins()
+        self._checkpointing.epoch_begins()
         try:
             for batch in self._feed.batches(self.index, position.step):
-                run.begin_batch(batch)
-                run.buffers_differ = not by_shard
+                if run.evaluating:
+                    self._evaluations.overtake()
+                run.batch = batch
+                if batch.last:
+                    run.steps_reached = run.global_step + 1
+                run.buffers_differ = not by_parts
                 run.gradients.begin(batch)
-                if by_shard:
-                    self._begin_shard(batch)
+                if by_parts:
+                    self._begin_part(batch)
                 if batch.last:
                     position.advance()
                 if batch.samples and batch.last and not checked:
@@ -91,7 +135,7 @@ class Epoch:
                 else:
                     yield from self._with_care(batch)
                 if batch.last:
-                    self._survival.step_done()
+                    self._checkpointing.step_done()
                     if limit is not None and position.total >= limit:
                         reached = True
                         break
@@ -100,34 +144,32 @@ class Epoch:
                 run.global_step += 1
             elif run.batch is not None:
                 run.gradients.unfinished = True
-                if isinstance(strategy, AnyWorld):
-                    strategy.back_to_begin()
+                strategy.abandon_step()
             raise
         finally:
             run.batch = None
             run.gradients.end()
-            if by_shard:  # the last shard's numbers are not the same on all ranks
+            if by_parts:  # the last part's numbers are not the same on all ranks
                 seed_everything(derive(run.seed, "behind", self.index))
         run.settle_buffers()
         if reached and position.step != self._feed.steps:
             return
-        self._survival.epoch_trained()
+        self._checkpointing.epoch_trained()
         position.ended = True
 
-    def _begin_shard(self, batch: Batch) -> None:
-        """Random numbers and batch statistics from a beginning that is the shard's own, whoever computes it."""
+    def _begin_part(self, batch: Batch) -> None:
+        """Random numbers and batch statistics from a beginning that is the part's own, whoever computes it."""
         run = self._run
-        assert isinstance(run.strategy, AnyWorld)
-        run.strategy.begin_shard(batch.part, counted=batch.samples > 0, total=batch.total)
+        run.strategy.begin_part(batch.part, counted=batch.samples > 0, total=batch.total)
         step = self._feed.position.step
-        run.gradients.shard_seed = derive(run.seed, "behind backward", self.index, step)
+        run.gradients.part_seed = derive(run.seed, "behind backward", self.index, step)
         seed_everything(derive(run.seed, "shard", self.index, step, batch.part))
 
     def _with_care(self, batch: Batch) -> Iterator[Any]:
         """A batch that does not count, is not the last of its step, or must go through ``run.backward``."""
         run, gradients = self._run, self._run.gradients
-        # Virtual shards begin with the step's buffers anyway, and one without samples adds none to them.
-        saved = [] if batch.samples or run.strategy.shards else buffers.copies(run.models)
+        # Parts begin with the step's buffers anyway, and one without samples adds none to them.
+        saved = [] if batch.samples or run.strategy.by_parts else buffers.copies(run.models)
         backwards, steps = gradients.backward_calls, gradients.step_calls
         try:
             if batch.last:

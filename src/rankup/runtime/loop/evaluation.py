@@ -7,37 +7,31 @@ finished. Gradients come back on when the last of them ends, or when a training 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from rankup.errors import RankupError
+from rankup.runtime.checkpointing.checkpointing import Checkpointing
+from rankup.runtime.context import RunContext
 from rankup.runtime.data.loaders import Batch, DataFeed
-
-if TYPE_CHECKING:
-    from rankup.runtime.api import Run
-    from rankup.runtime.checkpointing.checkpointing import Checkpointing
 
 
 class Evaluations:
     """The open evaluations of one run, in the order in which they began."""
 
-    def __init__(self, run: Run, survival: Checkpointing) -> None:
+    def __init__(self, run: RunContext, checkpointing: Checkpointing) -> None:
         self._run = run
-        self._survival = survival
+        self._checkpointing = checkpointing
         self._open: list[_Evaluation] = []
         self._gradients = True  # whether they were on before the first of the open ones
         self._batch: Batch | None = None  # of the training step that the first of the open ones stands in
         self._latest: _Evaluation | None = None  # the one that handed out the last batch
 
-    @property
-    def any_open(self) -> bool:
-        return bool(self._open)
-
     def visit(self, feed: DataFeed) -> Iterator[Any]:
         """The batches of ``feed``. Asking whether to stop is a collective that each rank joins as often, however many
         batches it has or looks at."""
-        one = _Evaluation(feed, self._survival.asked(feed.steps), self._run.batch)
+        one = _Evaluation(feed, self._checkpointing.asked(feed.steps), self._run.batch)
         self._begin(one)
         try:
             for batch in one.batches:
@@ -48,7 +42,7 @@ class Evaluations:
                 self._check_turn(one)
                 self._run.batch = one.outer
                 if next(one.asked, False):
-                    self._survival.leave()
+                    self._checkpointing.leave()
             if one.overtaken:
                 raise _overtaken()
         except (
@@ -59,7 +53,7 @@ class Evaluations:
         finally:
             self._end(one)
         if any(list(one.asked)):
-            self._survival.leave()
+            self._checkpointing.leave()
 
     def overtake(self) -> None:
         """A training step begins: whatever is open was left unfinished by its loop."""
@@ -74,6 +68,7 @@ class Evaluations:
             # Off, not only for speed: a forward that DDP expects a backward of may be a collective.
             torch.set_grad_enabled(False)
         self._open.append(one)
+        self._run.evaluating = True
 
     def _end(self, one: _Evaluation) -> None:
         if one not in self._open:
@@ -81,6 +76,7 @@ class Evaluations:
         inner = one is self._open[-1]
         self._open.remove(one)
         if not self._open:
+            self._run.evaluating = False
             torch.set_grad_enabled(self._gradients)
             self._run.batch = self._batch
         elif inner:

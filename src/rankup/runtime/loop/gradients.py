@@ -18,21 +18,22 @@ from rankup.errors import RankupError
 from rankup.runtime.data.loaders import Batch
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.distributed.reduce import reduce_sum
-from rankup.runtime.loop.closures import check_step, different_weights, weighed
 from rankup.runtime.loop.gradient_guard import GradientGuard
 from rankup.runtime.loop.loss_scaling import LossScaler
 from rankup.runtime.loop.loss_weights import (
     check_reduction,
+    different_weights,
     mixed_counts,
     nothing_counted,
     scale_gradients,
     units_of,
     warn_uncounted,
+    weighed,
 )
+from rankup.runtime.loop.optimizer import check_step
 from rankup.runtime.loop.schedules import ScheduleGuard
 from rankup.runtime.seed import derive, seed_everything
 from rankup.strategies import Strategy
-from rankup.strategies.any_world import AnyWorld
 
 
 class Gradients:
@@ -63,10 +64,10 @@ class Gradients:
         self.entering: float | None = None  # this rank's weight, inside of run.backward
         self.weights: set[float] = set()  # those that run.backward had since a closure began
         self.schedules: ScheduleGuard | None = None  # of a loop whose steps have several bodies
-        self.shard_seed = 0  # of what is drawn behind run.backward, the same for all virtual shards of a step
+        self.part_seed = 0  # of what is drawn after run.backward, the same for all parts of a step
         self._models = models  # those of the run, also of a later prepare
         self._untouched = GradientGuard()
-        self._strategy = strategy
+        self.strategy = strategy
         self._replicas = replicas
         self._device = device
         self._control = control if replicas > 1 else None
@@ -83,7 +84,7 @@ class Gradients:
         return (
             self.accumulate > 1
             or self.weigh_losses
-            or bool(self.clips or self.scaler or self._strategy.shards)
+            or bool(self.clips or self.scaler or self.strategy.by_parts)
         )
 
     # ------------------------------------------------------ around a loop's body
@@ -96,18 +97,18 @@ class Gradients:
         if self._step_begins:
             self._units, self._counted = 0.0, None
         self._step_begins = batch.last
-        if self._strategy.shards:
+        if self.strategy.by_parts:
             return
         if self.accumulate > 1:  # run.backward weighs the micro-batches
             self._sample_weight = 1.0 if batch.samples else 0.0
         else:
             self._sample_weight = batch.samples * self._replicas / batch.total
-        self._strategy.set_gradient_scale(self._sample_weight)
+        self.strategy.set_gradient_scale(self._sample_weight)
 
     def end(self) -> None:
         """The loop is over: gradients are weighed no more."""
         self.batch, self.schedules, self._step_begins, self._sample_weight = None, None, True, 1.0
-        self._strategy.set_gradient_scale(1.0)
+        self.strategy.set_gradient_scale(1.0)
 
     def check_finished(self) -> None:
         """Before a loop: an error where the one before was left between two micro-batches, whose gradients lie there
@@ -130,8 +131,7 @@ class Gradients:
         x: Any,
         y: Any,
     ) -> tuple[Any, Any]:
-        pipeline = getattr(model, "forward_backward", None)
-        if pipeline is None:
+        if not self.strategy.pipelined:
             output = model(x)
             value = loss(output, y)
             self.backward(batch, value)
@@ -140,9 +140,9 @@ class Gradients:
         self.backward_calls += 1
         with self._unscaled(batch):
             if batch is not None and batch.samples == 0:
-                return None, None  # a filler of a micro-batch: the same on all ranks, so nobody waits
-            found: tuple[Any, Any] = pipeline(x, y, self._share(batch) * self._scale(batch))
-        return found
+                return None, None  # a dummy batch of a micro-batch: the same on all ranks, so nobody waits
+            scale = self._share(batch) * self._scale(batch)
+            return self.strategy.forward_backward(model, x, y, scale)
 
     def backward(
         self,
@@ -152,16 +152,16 @@ class Gradients:
         reduction: str = "mean",
     ) -> None:
         self._untouched.check()
-        check_reduction(reduction, count, self.accumulate, self._strategy.shards, self.gathered)
+        check_reduction(reduction, count, self.strategy, self.accumulate, self.gathered)
         self.backward_calls += 1
         self._calls += 1
-        filler = batch is not None and batch.samples == 0
-        units = None if count is None else 0.0 if filler else units_of(count)
-        if units == 0.0 and not filler:
+        dummy = batch is not None and batch.samples == 0
+        units = None if count is None else 0.0 if dummy else units_of(count)
+        if units == 0.0 and not dummy:
             warn_uncounted(loss)
-        if isinstance(self._strategy, AnyWorld):
+        if self.strategy.by_parts:
             with self._unscaled(batch):
-                self._shard_backward(self._strategy, batch, loss, units, reduction)
+                self._backward_part(batch, loss, units, reduction)
             return
         if self.accumulate > 1:
             self._check_alike(units is not None)
@@ -169,13 +169,13 @@ class Gradients:
         if units is not None:
             weight = self._counted_weight(batch, units)
         elif reduction == "global":
-            weight = 1.0  # a filler's too: it computes the others' loss
-        elif filler:
+            weight = 1.0  # a dummy batch's too: it computes the others' loss
+        elif dummy:
             weight = 0.0
         else:
             weight = float(self._replicas) if reduction == "sum" else self._share(batch)
         # What counts nothing has a backward only where the others wait for it.
-        awaited = self._replicas > 1 and (last or self._strategy.lockstep)
+        awaited = self._replicas > 1 and (last or self.strategy.lockstep)
         with self._unscaled(batch):
             if weight or awaited or self.accumulate == 1:
                 self._enter(loss, weight, self._scale(batch))
@@ -192,34 +192,29 @@ class Gradients:
             loss = torch.nan_to_num(loss, 0.0, 0.0, 0.0) * 0.0
         elif weight * scale != 1.0:
             loss = loss * (weight * scale)
-        self._strategy.set_gradient_scale(1.0 if weight else 0.0)
+        self.strategy.set_gradient_scale(1.0 if weight else 0.0)
         try:
-            self._strategy.backward(loss)
+            self.strategy.backward(loss)
         finally:
-            self._strategy.set_gradient_scale(self._sample_weight)
+            self.strategy.set_gradient_scale(self._sample_weight)
             self.entering = None
 
-    def _shard_backward(
-        self,
-        strategy: AnyWorld,
-        batch: Batch | None,
-        loss: torch.Tensor,
-        units: float | None,
-        reduction: str,
+    def _backward_part(
+        self, batch: Batch | None, loss: torch.Tensor, units: float | None, reduction: str
     ) -> None:
-        """Of one virtual shard; what its rank has of them is brought together behind the last one."""
+        """Of one part; after a rank's last one the strategy brings all together."""
         if batch is None:
             raise RankupError(
                 "no-shard",
-                'with exact="any-world" run.backward belongs into a loop over run.steps or run.epochs',
+                f'with exact="{self.strategy.exact}" run.backward belongs into a loop over run.steps or run.epochs',
                 exit_code=1,
             )
         counts = batch.samples > 0 and units != 0.0
         share = 1.0 if reduction == "sum" else (batch.samples if units is None else units) / batch.total
         weight = share * self._scale(batch)
-        strategy.shard_backward((loss if weight == 1.0 else loss * weight) if counts else None, units)
-        # The same numbers whichever shard is a rank's last: noise on the gradients is to be the same everywhere.
-        seed_everything(derive(self.shard_seed, self._calls))
+        self.strategy.backward_part((loss if weight == 1.0 else loss * weight) if counts else None, units)
+        # The same numbers whichever part is a rank's last: noise on the gradients is to be the same everywhere.
+        seed_everything(derive(self.part_seed, self._calls))
 
     def _share(self, batch: Batch | None) -> float:
         """The weight of a loss that is the mean over this rank's samples."""
@@ -286,11 +281,11 @@ class Gradients:
             return False
         self._untouched.check()
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        self._strategy.reduce(parameters)
-        finite = self.scaler is None or self.scaler.finite(parameters, self._strategy, self._device)
+        self.strategy.reduce(parameters)
+        finite = self.scaler is None or self.scaler.finite(parameters, self.strategy, self._device)
         if finite:
             if id(optimizer) in self.clips:
-                self.norm = self._strategy.clip(parameters, self.clips[id(optimizer)])
-            self._strategy.step(optimizer)
+                self.norm = self.strategy.clip(parameters, self.clips[id(optimizer)])
+            self.strategy.step(optimizer)
         optimizer.zero_grad()
         return finite

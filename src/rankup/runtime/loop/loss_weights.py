@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import nn
 
 from rankup.errors import RankupError
+from rankup.strategies import Strategy
 from rankup.strategies.clipping import local
 
 REDUCTIONS = ("mean", "sum", "global")
 
 
-def check_reduction(reduction: str, count: object, accumulate: int, shards: int, gathered: int) -> None:
+def check_reduction(
+    reduction: str, count: object, strategy: Strategy, accumulate: int, gathered: int
+) -> None:
     """An error for what does not go together; ``gathered``: calls of run.gather with gradients in this body."""
     if reduction not in REDUCTIONS:
         raise RankupError(
@@ -31,11 +35,13 @@ def check_reduction(reduction: str, count: object, accumulate: int, shards: int,
             hint="divide a sum by its count, and pass count=; or leave count= out",
             exit_code=1,
         )
-    if reduction == "global" and (accumulate > 1 or shards):
+    if reduction == "global":
+        strategy.check("global_loss")
+    if reduction == "global" and accumulate > 1:
         raise RankupError(
             "global-loss-in-parts",
             "no process has the outputs of the whole global batch, which is computed in "
-            + ('virtual shards (exact="any-world")' if shards else f"accumulate={accumulate} micro-batches"),
+            f"accumulate={accumulate} micro-batches",
             hint="leave it out for a loss over the whole global batch",
             exit_code=1,
         )
@@ -103,3 +109,20 @@ def mixed_counts() -> RankupError:
         hint="pass count= in every micro-batch and add the losses up before; or leave accumulate= out",
         exit_code=1,
     )
+
+
+def different_weights() -> RankupError:
+    return RankupError(
+        "closure-losses",
+        "the closure called run.backward for losses that are weighed differently, which do not add up to one loss of "
+        "the global batch",
+        hint="one run.backward per closure, for the loss that it returns",
+        exit_code=1,
+    )
+
+
+def weighed(loss: Any, weight: float) -> Any:
+    """``loss · weight``; 0 where it counts nothing, even if it is NaN."""
+    if isinstance(loss, torch.Tensor):
+        return loss.detach() * weight if weight else torch.zeros_like(loss.detach())
+    return loss * weight if weight else 0.0

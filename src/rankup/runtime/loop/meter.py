@@ -12,16 +12,14 @@ ranks too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 
 from rankup.errors import RankupError
-from rankup.runtime.any_world import check_whole_batch
+from rankup.runtime.context import RunContext
 from rankup.runtime.distributed.reduce import gather
-
-if TYPE_CHECKING:
-    from rankup.runtime.api import Run
+from rankup.runtime.loop import body_checks
 
 Sum = float | torch.Tensor  # float64
 Count = int | torch.Tensor
@@ -37,6 +35,13 @@ class Means(dict[str, float]):
         self.counts = counts
 
 
+class _Run(Protocol):
+    """``rankup.Run``, which this module does not import."""
+
+    @property
+    def _context(self) -> RunContext: ...
+
+
 class Meter:
     """``run.meter``, and any that you make besides, ``rankup.Meter(run)``: that one is in no snapshot unless you
     register it."""
@@ -44,8 +49,8 @@ class Meter:
     #: Its state is each rank's own.
     per_rank = True
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, run: _Run) -> None:
+        self._run = run._context
         self._clear()
 
     def _clear(self) -> None:
@@ -76,7 +81,7 @@ class Meter:
         if samples == 0:
             return
         for name, value in values.items():
-            run.nan_watch.see(f"{name} of run.meter", value)
+            run.nan_watch.see(f"{name} of run.meter", value, run.batch, run.global_step + 1)
             self._accumulate(name, *_sum_of(name, value, samples, count, reduction))
 
     def _accumulate(self, name: str, value: Any, factor: Count, number: Count) -> None:
@@ -99,7 +104,7 @@ class Meter:
     def means(self, *, reset: bool = True) -> Means:
         """The means over all ranks of what was added since the last call, or since the first with ``reset=False``.
         A collective, and waits for the device."""
-        check_whole_batch(self._run)
+        body_checks.check_sum(self._run)
         self._run.nan_watch.ask()
         mine = (self._numbers(), self._whole_counts())
         if reset:

@@ -4,41 +4,39 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING
 
 import torch
 
-if TYPE_CHECKING:
-    from rankup.runtime.api import Run
+from rankup.runtime.data.loaders import Batch
 
 
 class NanWatch:
     """Of one run. On a CPU it warns at once; a GPU, which is not waited for, is asked at the end of an epoch."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
         self._told = False
         self._on_device: dict[str, torch.Tensor] = {}  # what → the first step at which it was NaN, or -1
 
-    def see(self, what: str, value: torch.Tensor | float) -> None:
-        """``value`` of this rank's samples at hand; a batch that counts nothing may well be NaN."""
-        run = self._run
-        if self._told or (run.batch is not None and not run.batch.samples):
+    def see(self, what: str, value: torch.Tensor | float, batch: Batch | None, step: int) -> None:
+        """``value`` of this rank's samples of ``batch`` at ``step`` (from 1); a batch that counts nothing may well be
+        NaN."""
+        if self._told or (batch is not None and not batch.samples):
             return
         if not isinstance(value, torch.Tensor):
             if isinstance(value, float) and math.isnan(value):
-                self._warn(what, self._step())
+                self._warn(what, step)
         elif not value.is_floating_point():
             return
         elif value.device.type == "cpu":
             if bool(torch.isnan(value.detach()).any()):
-                self._warn(what, self._step())
+                self._warn(what, step)
         else:
             first = self._on_device.get(what)
             if first is None:
                 first = torch.full((), -1, dtype=torch.int64, device=value.device)
             nan = torch.isnan(value.detach()).any() & (first < 0)
-            self._on_device[what] = torch.where(nan, self._step(), first)
+            self._on_device[what] = torch.where(nan, step, first)
 
     def ask(self) -> None:
         """Where the device is waited for anyway."""
@@ -47,13 +45,10 @@ class NanWatch:
                 self._warn(what, step)
         self._on_device.clear()
 
-    def _step(self) -> int:
-        return self._run.global_step + 1
-
     def _warn(self, what: str, step: int) -> None:
         self._told = True
         warnings.warn(
-            f"{what} is NaN at step {step} on rank {self._run.world.rank}: the weights will be NaN as well, unless "
+            f"{what} is NaN at step {step} on rank {self._rank}: the weights will be NaN as well, unless "
             "your loop leaves this step out (said once)",
             stacklevel=4,
         )

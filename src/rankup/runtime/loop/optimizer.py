@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.optim import Optimizer
+from torch.optim import LBFGS, Optimizer
 
 from rankup.errors import RankupError
 
@@ -45,9 +45,20 @@ def build_optimizer(source: OptimizerSource, names: dict[int, str], model: nn.Mo
     current = dict(model.named_parameters())
     for group in source.param_groups:
         group["params"] = [_now(parameter, names, current) for parameter in group["params"]]
-    if isinstance(source, torch.optim.LBFGS):
+    if isinstance(source, LBFGS):
         source._params = source.param_groups[0]["params"]  # it has a list of its own
     return source
+
+
+def check_step(optimizer: Optimizer) -> None:
+    """An error for an optimizer that ``run.step`` cannot serve."""
+    if isinstance(optimizer, LBFGS):
+        raise RankupError(
+            "lbfgs-needs-closure",
+            "run.step(opt) has no closure for LBFGS, which computes the loss several times per step",
+            hint="opt.step(closure); the closure clears the gradients, calls backward and returns the loss",
+            exit_code=1,
+        )
 
 
 def _alike(parameters: list[nn.Parameter]) -> list[Any]:

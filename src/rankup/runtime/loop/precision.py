@@ -2,8 +2,8 @@
 
 ``fp32`` leaves the model as it was made, and on a GPU means it: torch would let cudnn's convolutions use tf32.
 ``tf32`` allows that, in matrix products too. ``bf16`` and ``fp16`` compute forward under autocast and keep the
-parameters; fp16 needs its loss scaled (``scaler.py``). ``fp64`` makes parameters and inputs double, for proofs rather
-than for speed.
+parameters; fp16 needs its loss scaled (``loss_scaling.py``). ``fp64`` makes parameters and inputs double, for proofs
+rather than for speed.
 """
 
 from __future__ import annotations

@@ -38,21 +38,13 @@ def parts_of(models: Models, strategy: Strategy) -> dict[str, nn.Module]:
         raise RankupError(
             "already-wrapped", "the model is DDP already", hint="pass the model itself: prepare wraps it"
         )
-    if several and strategy.name in ("tp", "pp", "deepspeed"):
-        raise RankupError(
-            "several-models",
-            f"strategy {strategy.name} wraps one model with its optimizer, and got {len(parts)}",
-            hint="strategy ddp or fsdp; or one nn.Module that holds them",
-        )
+    if several:
+        strategy.check("several_models", count=len(parts))
     shared = Counter(
         id(p) for part in parts.values() for p in set(part.parameters()) if p.requires_grad
     ).most_common(1)
-    if strategy.name in ("ddp", "fsdp") and shared and shared[0][1] > 1:
-        raise RankupError(
-            "shared-between-models",
-            "two of the models share a parameter, whose gradient each of them would average by itself",
-            hint="put them into one nn.Module with a forward of its own, and prepare that",
-        )
+    if shared and shared[0][1] > 1:
+        strategy.check("shared_parameters")
     return parts
 
 

@@ -27,12 +27,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from rankup.core.records import RecordWriter
 from rankup.runtime.checkpointing.untracked_state import find_untracked, state_of
+from rankup.runtime.context import RunContext
 from rankup.runtime.seed import rng_state
 from rankup.runtime.tracing.digest import digest, rows
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
@@ -40,9 +41,6 @@ from rankup.runtime.tracing.fault_injection import FaultInjection
 from rankup.runtime.tracing.script_variables import namespaces, plain_variables
 from rankup.strategies import state as by_name
 from rankup.strategies.clipping import local
-
-if TYPE_CHECKING:
-    from rankup.runtime.api import Run
 
 VARIABLE = "RANKUP_TRACE"
 SAVES_VARIABLE = "RANKUP_SNAPSHOT_STEPS"  # steps after which to save, whatever the script says: "3,7,12"
@@ -55,15 +53,19 @@ class Trace:
     a break. ``before_freezing`` waits until what is being saved is durable."""
 
     @classmethod
-    def from_environment(cls, run: Run, before_freezing: Callable[[], None] = lambda: None) -> Trace | None:
+    def from_environment(
+        cls, run: RunContext, before_freezing: Callable[[], None] = lambda: None
+    ) -> Trace | None:
         folder = os.environ.get(VARIABLE)
         return cls(run, Path(folder), before_freezing) if folder else None
 
-    def __init__(self, run: Run, folder: Path, before_freezing: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, run: RunContext, folder: Path, before_freezing: Callable[[], None] = lambda: None
+    ) -> None:
         global _latest
         before = _latest
         self._run = run
-        self._runs: list[Run] = before._runs if before is not None else []
+        self._runs: list[RunContext] = before._runs if before is not None else []
         if run not in self._runs:
             self._runs.append(run)
         # Trainings of this process before this one have had these steps.
@@ -104,6 +106,7 @@ class Trace:
             "begin",
             world_size=run.world.world_size,
             strategy=run.strategy.name,
+            exact=run.strategy.exact,
             precision=run.precision.name,
             at=self._at(),
             variables=plain_variables(),
@@ -132,7 +135,7 @@ class Trace:
         run = self._run
         batch = run.batch
         whole = (
-            run.gradients.accumulate == 1 and not run.strategy.shards
+            run.gradients.accumulate == 1 and not run.strategy.by_parts
         )  # the batch at hand is all of this rank's step
         counts = batch is not None and whole and batch.samples > 0
         self._records.write(
@@ -216,19 +219,19 @@ def _free(name: str, taken: dict[str, Any]) -> str:
     return free
 
 
-def _size(run: Run) -> float:
+def _size(run: RunContext) -> float:
     """The sum of all weights' absolute values: it tells a difference in the last digits from another one."""
     parameters = (local(p.detach()) for model, _ in run.prepared for p in model.parameters())
     return float(sum(p.abs().sum(dtype=torch.float64).item() for p in parameters if not p.is_meta))
 
 
-def _pending(run: Run) -> bool:
+def _pending(run: RunContext) -> bool:
     """Whether gradients remain after the step: of a window that is accumulated by hand, or not cleared yet."""
     gradients = (p.grad for model, _ in run.prepared for p in model.parameters() if p.grad is not None)
     return any(bool(local(gradient.detach()).any()) for gradient in gradients)
 
 
-def _state(run: Run) -> dict[str, str]:
+def _state(run: RunContext) -> dict[str, str]:
     found: dict[str, str] = {}
     for index, (model, optimizer) in enumerate(run.prepared):
         prefix = f"{index}/" if index else ""

@@ -102,7 +102,7 @@ class Foreground(Local):
 def _needs_queue(what: str, flag: str, site: Site) -> RankupError:
     return RankupError(
         "needs-a-scheduler",
-        f"{what} needs a queue, and this machine has none",
+        f"{what} requires a scheduler, and this machine has none",
         context=f"site {site.name}",
         hint=f"choose a cluster with --site, or leave {flag} out",
     )

@@ -1,0 +1,10 @@
+"""PBS: OpenPBS, PBS Pro and (experimental) Torque.
+
+| module | what |
+|---|---|
+| ``commands`` | qsub, qstat, qdel: the command lines |
+| ``directives`` | what a job requests, as options of qsub: ``select``, or Torque's ``nodes:ppn`` |
+| ``qstat`` | the output of ``qstat -f``, as JSON or as text |
+| ``states`` | PBS's states and reasons in our words |
+| ``errors`` | the errors of PBS, each with the flag to change |
+"""

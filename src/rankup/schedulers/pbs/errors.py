@@ -84,7 +84,7 @@ SUBMIT = (
         r"Unknown resource",
         "unknown-resource",
         "this PBS does not know a resource that the job asks for (ngpus comes with {gpus_per_node})",
-        "its name stands below: change [pbs] select in the site profile, or --directive",
+        "see its name below: change [pbs] select in the site profile, or --directive",
     ),
     ErrorRow(
         r"cannot locate feasible nodes",
@@ -130,8 +130,8 @@ SUBMIT = (
         r"directive error|illegal -\w value|invalid option|unrecognized option|Illegal attribute or resource value"
         r"|Undefined attribute|Cannot set attribute|Mutually exclusive",
         "bad-directive",
-        "qsub does not take an option that stands behind #PBS",
-        "change --directive, or the site profile's defaults: one option each, nothing behind it, no # comment",
+        "qsub does not accept an option after #PBS",
+        "change --directive, or the site profile's defaults: one option each, nothing after it, no # comment",
     ),
     ErrorRow(
         r"cannot send environment",
@@ -168,7 +168,7 @@ CANCEL = (
     ErrorRow(
         r"illegally formed job identifier",
         "bad-job-id",
-        "this is no id of a PBS job",
+        "this is not the id of a PBS job",
         "ids are as qsub printed them, such as 12.server or 12[].server",
     ),
 )

@@ -22,15 +22,15 @@ _WAITS_FOR_JOBS = "22"
 _OUT_OF_TIME = "ran out of its time limit (--time, or the queue's own)"
 # An Exit_status below 0 is PBS's own word. From -24 on they are the same for OpenPBS and PBS Pro; Torque has others.
 _LIMITS = {
-    -24: "used more cores than it asked for (--cpus-per-task)",
-    -25: "used more cores than it asked for (--cpus-per-task)",
-    -26: "used more virtual memory than it asked for",
-    -27: "used more memory than it asked for (--mem)",
+    -24: "used more cores than requested (--cpus-per-task)",
+    -25: "used more cores than requested (--cpus-per-task)",
+    -26: "used more virtual memory than requested",
+    -27: "used more memory than requested (--mem)",
     -28: "used more CPU time than is allowed",
     -29: _OUT_OF_TIME,
 }
 _TORQUE_LIMITS = {
-    -10: "used more memory than it asked for (--mem)",
+    -10: "used more memory than requested (--mem)",
     -11: _OUT_OF_TIME,
     -12: "used more CPU time than is allowed",
 }

@@ -1,0 +1,10 @@
+"""SLURM, from version 20 on.
+
+| module | what |
+|---|---|
+| ``commands`` | sbatch, squeue, sacct, scontrol, scancel, salloc: the command lines |
+| ``directives`` | what a job requests, as options of sbatch and salloc |
+| ``answers`` | the output of squeue, sacct and scontrol, read into ``JobStatus`` |
+| ``states`` | SLURM's states and reasons in our words |
+| ``errors`` | the errors of SLURM, each with the flag to change |
+"""

@@ -163,7 +163,7 @@ SUBMIT = (
         r"unrecognized option|invalid option|Invalid directive|requires an argument|ambiguous"
         r"|Invalid --\S+ specification|Invalid numeric value",
         "bad-directive",
-        "sbatch does not know an option that stands behind #SBATCH, or not its value",
+        "sbatch does not accept an option after #SBATCH, or its value",
         "change --directive, or the site profile's defaults; `sbatch --help` lists what this version knows",
     ),
     ErrorRow(

@@ -78,14 +78,14 @@ _WAITS = (
 _ENDED = (
     (r"DependencyNeverSatisfied", "never started: a job of --after did not end well"),
     (r"TimeLimit", "ran out of its time limit (--time)"),
-    (r"OutOfMemory", "used more memory than it asked for (--mem)"),
+    (r"OutOfMemory", "used more memory than requested (--mem)"),
     (r"NodeDown|NodeFail", "one of its nodes failed"),
     (r"JobLaunchFailure", "its script was killed, or could not be started"),
     (r"BadConstraints", "no node has what it asks for"),
 )
 _BY_STATE = {
     "TIMEOUT": "ran out of its time limit (--time)",
-    "OUT_OF_MEMORY": "used more memory than it asked for (--mem)",
+    "OUT_OF_MEMORY": "used more memory than requested (--mem)",
     "NODE_FAIL": "one of its nodes failed",
     "BOOT_FAIL": "its nodes did not boot",
     "PREEMPTED": "preempted by a job with a higher priority",
@@ -94,7 +94,7 @@ _BY_STATE = {
     "CONFIGURING": "its nodes are starting up",
     "COMPLETING": "its last processes are ending",
     "SUSPENDED": "another job has its nodes, or an administrator has stopped it",
-    "STOPPED": "its processes are stopped until somebody continues them",
+    "STOPPED": "its processes are stopped until they are continued",
 }
 
 

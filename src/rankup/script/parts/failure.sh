@@ -1,7 +1,7 @@
-# ---- Who failed first ---------------------------------------------------------------------------------------------
+# ---- Which rank failed first ---------------------------------------------------------------------------------------
 # A launcher ends with the code of any rank, often of one that it has ended itself because of another. Each rank that
-# fails leaves a line in RUN/failures (see rank.sh). The cause is the earliest of the last start of the ranks that was not
-# told to end, and did not just lose its connection to another one.
+# fails leaves a line in RUN/failures (see write_rank_script). The cause is, among the last start of the ranks, the
+# earliest that was not told to end, and did not just lose its connection to another one.
 CONSEQUENCE='connection (was )?(closed|reset)|broken pipe|remote process exited|peer (closed|is gone)|DistNetworkError'
 CONSEQUENCE+='|DistStoreError|socket timeout|NCCL communicator was aborted'
 first_failure() { # sets code, and leaves RUN/failure: when, rank, host, exit code; then the exception

@@ -1,7 +1,7 @@
-# Batch shells do not always know `module`.
-if ! type module >/dev/null 2>&1; then
+# Files that define `module`, which batch shells do not always know.
+module_inits() {
+  local init
   for init in "${MODULESHOME:-/nowhere}/init/bash" "${LMOD_PKG:-/nowhere}/init/bash" /etc/profile.d/{lmod,modules,z00_lmod}.sh; do
-    # shellcheck disable=SC1090
-    [ -r "$init" ] && . "$init" && break
+    [ ! -r "$init" ] || printf '%s\n' "$init"
   done
-fi
+}

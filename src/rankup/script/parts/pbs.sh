@@ -1,32 +1,35 @@
-# ---- What PBS says ----------------------------------------------------------------------------------------------
-# The node file names a host once per process. Hosts in the order in which they first appear (never sort -u): this
-# script runs on the first one.
-JOB=$PBS_JOBID
-QUEUE=${PBS_QUEUE:-}
-ENDED_BY=scheduler # when time is up
-mapfile -t HOSTS < <(awk '!seen[$0]++' "$PBS_NODEFILE")
+# ---- What PBS says about this job ----------------------------------------------------------------------------------
+# Sets JOB, QUEUE, HOSTS and END: when PBS will end the job, in epoch seconds; 0 if nobody knows.
+read_allocation() {
+  local limit
+  JOB=$PBS_JOBID
+  QUEUE=${PBS_QUEUE:-}
+  ENDED_BY=scheduler # when time is up
+  # The node file names a host once per process. Hosts in the order in which they first appear (never sort -u): this
+  # script runs on the first one.
+  mapfile -t HOSTS < <(awk '!seen[$0]++' "$PBS_NODEFILE")
+  # A job without a time limit of its own has the queue's. PBS warns late or never, so this script watches the clock.
+  limit=$(details "$JOB" | sed -n 's/.* Resource_List\.walltime = \([0-9:]*\).*/\1/p' | awk -F: '{ print ($1 * 60 + $2) * 60 + $3 }')
+  limit=${limit:-$TIME}
+  END=$((limit > 0 ? $(date +%s) + limit : 0))
+}
 details() { timeout 30 qstat -f "${1%%@*}" 2>/dev/null | tr -d '\n\t'; } # PBS breaks long lines
-# When PBS will end the job, in epoch seconds; 0 where nobody knows. A job without a time of its own has the queue's.
-# PBS warns late or never: this script keeps time.
-limit=$(details "$JOB" | sed -n 's/.* Resource_List\.walltime = \([0-9:]*\).*/\1/p' | awk -F: '{ print ($1 * 60 + $2) * 60 + $3 }')
-limit=${limit:-$TIME}
-END=$((limit > 0 ? $(date +%s) + limit : 0))
-# qrerun is for operators. A successor of the same script goes on, in the same run directory, when this job has ended.
+# Only operators may qrerun. So a successor is submitted: the same script in the same run directory, after this job.
 requeue() {
-  local next
+  local next successor="RANKUP_SUCCESSOR=1${RANKUP_RUN:+,RANKUP_RUN=$BASE}"
   if [ "$NODES_MAY_SUBMIT" != yes ]; then
     say "a successor was submitted beforehand"
   elif [ -n "${RANKUP_TASK:-}" ]; then
     # One task of an array becomes a job of its own.
-    next=$(grep -Ev '^#PBS -[Jt] ' "$BASE/job.sh" | qsub -v "$SUCCESSOR,RANKUP_TASK=$RANKUP_TASK") &&
+    next=$(grep -Ev '^#PBS -[Jt] ' "$BASE/job.sh" | qsub -v "$successor,RANKUP_TASK=$RANKUP_TASK") &&
       echo "$next $RANKUP_TASK" >>"$BASE/jobs"
   else
-    next=$(qsub -W "depend=afterany:$JOB" -v "$SUCCESSOR" "$RUN/job.sh") &&
+    next=$(qsub -W "depend=afterany:$JOB" -v "$successor" "$RUN/job.sh") &&
       echo "$next" >>"$RUN/jobs" && hand_over "$next"
   fi
 }
-# Jobs that wait for this one to end well wait for the successor from now on. PBS keeps them in this job's own list all
-# the same, and deletes them if it ends with 75: so it ends with 0, if all of them were told.
+# Jobs that wait for the success of this one now wait for its successor. PBS still keeps them in this job's own list, and
+# deletes them if it ends with 75: so it ends with 0 if all of them were changed.
 hand_over() { # TO
   local id waits_for told='' untold=''
   for id in $(details "$JOB" | sed -n 's/.*beforeok:\([^, ]*\).*/\1/p' | tr : ' '); do
@@ -36,6 +39,3 @@ hand_over() { # TO
   [ -z "$untold" ] || say "could not be told to wait for $1, and PBS will delete what waits for $JOB:$untold"
   [ -z "$told" ] || [ -n "$untold" ] || code_for_scheduler=0
 }
-# A node that PBS does not reach any more.
-# shellcheck disable=SC2317,SC2329 # jobs of one node do not ask
-is_lost() { timeout 20 pbsnodes "$1" 2>/dev/null | grep -Eiq '^ *state = .*(down|unknown|stale)'; }

@@ -1,13 +1,13 @@
-# ---- Whether another attempt would come further ---------------------------------------------------------------------
-# A script that could not be asked to save begins again from what it has saved by itself. If that is nothing, twice in a
-# row, then no attempt will ever come further.
-wrote='' # to a disk, more than a few lines of output: seen just before the ranks are ended
-see_writes() {
+# ---- Whether another attempt would get further ---------------------------------------------------------------------
+# A program that could not be asked to save starts again from what it has saved by itself. If that is nothing, twice in a
+# row, then no attempt will ever get further.
+see_writes() { # just before the ranks are ended: did they write more than a few lines of output to a disk?
+  local id
   wrote=$(for id in $(marked); do cat "/proc/$id/io"; done 2>/dev/null |
     awk '/^write_bytes:/ && $2 > 4194304 { print "yes"; exit }')
 }
-# Any file that is newer than the beginning of this attempt, where it runs, in its run directory and where its arguments
-# point to. Files of rankup's own do not count, nor what Python compiles. No answer in time counts as progress.
+# Whether any file is newer than the beginning of this attempt: where it runs, in its run directory and in PLACES. Files of
+# rankup's own do not count, nor what Python compiles. No answer in time counts as progress.
 made_progress() {
   local place places=("$RUN") found seconds=$((STOP_BEFORE / 16 + 1))
   [ -z "$wrote" ] || return 0

@@ -1,17 +1,20 @@
-# ---- Until the ranks end ------------------------------------------------------------------------------------------
-# They run in the background, since bash handles signals between commands only. USR1 comes before the time limit
-# (--signal) or before a preemption, TERM when the job is cancelled or preempted; and the script keeps time by itself.
-trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
-trap '[ -n "$terminated$TOLD" ] || end_ranks; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
-while kill -0 "$workers" 2>/dev/null; do
-  sleep 1
-  now=$(date +%s)
-  [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$((END - STOP_BEFORE / 4))"
-  [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE / 4))" ] || last_call
-  [ -z "$called" ] || [ "$now" -lt "$((END - STOP_BEFORE / 8))" ] || kill -KILL "$workers" 2>/dev/null
-done
-wait "$workers"
-code=$?
-# A torchrun that was killed leaves its ranks, which would train on beside the next attempt's.
-# shellcheck disable=SC2046
-kill -KILL $(marked) 2>/dev/null
+# ---- Until the ranks end -------------------------------------------------------------------------------------------
+# The ranks run in the background, since bash handles signals between commands only. USR1 comes before the time limit
+# (--signal) or before a preemption, TERM when the job is cancelled or preempted; the script also watches the clock.
+watch_ranks() {
+  local now
+  trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
+  trap '[ -n "$terminated" ] || are_told_too || end_ranks; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
+  while kill -0 "$workers" 2>/dev/null; do
+    sleep 1
+    now=$(date +%s)
+    [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$((END - STOP_BEFORE / 4))"
+    [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE / 4))" ] || last_call
+    [ -z "$called" ] || [ "$now" -lt "$((END - STOP_BEFORE / 8))" ] || kill -KILL "$workers" 2>/dev/null
+  done
+  wait "$workers"
+  code=$?
+  # A torchrun that was killed leaves its ranks, which would train on beside the next attempt's.
+  # shellcheck disable=SC2046
+  kill -KILL $(marked) 2>/dev/null
+}

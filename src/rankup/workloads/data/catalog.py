@@ -192,7 +192,7 @@ def dataset(name: str) -> Dataset:
     if name not in DATASETS:
         raise RankupError(
             "unknown-data",
-            f"there is no data set called {name!r}{did_you_mean(name, [DIGITS, *DATASETS])}",
+            f"unknown data set {name!r}{did_you_mean(name, [DIGITS, *DATASETS])}",
             hint=f"one of: {', '.join([DIGITS, *DATASETS])}; or a directory with the files to train on",
         )
     return DATASETS[name]

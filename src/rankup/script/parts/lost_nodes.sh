@@ -1,9 +1,10 @@
 # ---- Was a node lost? ----------------------------------------------------------------------------------------------
-# PBS starts a job anew that has lost its first node. When any other is lost, nothing happens but that the ranks fail, or
-# wait for each other: then this script asks for a successor. It takes PBS a minute to notice.
-lost=''
-if [ "$code" -ne 0 ] && [ -z "$called$terminated" ] && [ ! -e "$RUN/CANCELLED" ]; then
-  silent=()
+# If a job loses its first node, PBS starts it again. If it loses another node, PBS does nothing, and the ranks fail or
+# wait for each other: then this script requests a successor. PBS needs a minute to notice.
+find_lost_nodes() {
+  local i host patience silent=()
+  lost=''
+  if [ "$code" -eq 0 ] || [ -n "$called$terminated" ] || [ -e "$RUN/CANCELLED" ]; then return; fi
   for i in "${!HOSTS[@]}"; do
     if [ "$i" -eq 0 ] || [ -s "$RUN/agent-$i.code" ]; then continue; fi
     grep -Eqs 'exit status [1-9]|on spawn' "$RUN/agent-$i.reach" || silent+=("${HOSTS[i]}")
@@ -19,4 +20,4 @@ if [ "$code" -ne 0 ] && [ -z "$called$terminated" ] && [ ! -e "$RUN/CANCELLED" ]
     sleep 5
   done
   [ -z "$lost" ] || say "the scheduler has lost a node of this job:$lost"
-fi
+}

@@ -1,0 +1,112 @@
+"""Examples for each command's page of help: (command line, what it does). Tests parse each of them."""
+
+from __future__ import annotations
+
+EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
+    "run": (
+        ("rankup run train.py --lr 0.1", "one process per GPU of this machine (one process without a GPU)"),
+        ("rankup run --nproc-per-node 2 train.py", "two processes, also on CPUs"),
+        ("rankup run --resume bert", "resume the last run named bert from its newest snapshot"),
+        (
+            "rankup run --nnodes 2 --node-rank 0 --rdzv-endpoint 10.0.0.1:29400 train.py",
+            "two machines without a scheduler: this on the first, --node-rank 1 on the second",
+        ),
+    ),
+    "train": (
+        ("rankup train mnist-cnn", "the built-in digits, no download"),
+        ("rankup train mnist-cnn --nproc-per-node 2 --strategy ddp --epochs 3", "two processes with DDP"),
+        (
+            "rankup train wideresnet-cifar100 --data cifar100 --precision bf16 --target-accuracy 0.75",
+            "mixed precision, stop at 75 % test accuracy",
+        ),
+        ("rankup train mypackage.models:Segmentation --set depth=18", "a workload of your own"),
+    ),
+    "submit": (
+        (
+            "rankup submit --nodes 2 --gpus-per-node 4 --time 24h train.py --lr 0.1",
+            "two nodes with four GPUs each",
+        ),
+        ("rankup submit --dry-run --site olivia train.py", "print the script and the sbatch or qsub command"),
+        ("rankup submit --time 4h --max-requeues 5 --follow job.toml", "a job file, and follow its log"),
+        ("rankup submit --interactive --gpus-per-node 1 --time 1h", "a shell on one GPU"),
+    ),
+    "render": (
+        ("rankup render --site slurm --nodes 2 --gpus-per-node 4 train.py > job.sh", "a script for sbatch"),
+        ("rankup render --explain-config --site olivia train.py", "where each value comes from"),
+    ),
+    "status": (
+        ("rankup status", "all runs that wait or run, and the last ten that ended"),
+        ("rankup status bert", "the latest run named bert in detail"),
+        ("rankup status 4711 --json", "a job by its id, for a program"),
+    ),
+    "logs": (
+        ("rankup logs", "the log of the latest run"),
+        ("rankup logs -f bert", "follow a run to its end, over requeues"),
+        ("rankup logs --rank 3 -n 50 4711", "the last 50 lines of rank 3 of job 4711"),
+    ),
+    "cancel": (
+        ("rankup cancel bert", "the latest run named bert, at once"),
+        ("rankup cancel --save 4711", "save a snapshot first"),
+        ("rankup cancel --all", "all runs that wait or run"),
+    ),
+    "resume": (
+        ("rankup resume bert", "submit the latest run named bert again"),
+        ("rankup resume --nodes 4 --time 12h 4711", "on more nodes"),
+    ),
+    "snapshots": (
+        ("rankup snapshots ls bert", "the snapshots of the latest run named bert"),
+        ("rankup snapshots export bert model.safetensors", "its newest model as a plain file"),
+    ),
+    "snapshots ls": (("rankup snapshots ls runs/bert/20260301-101500-a1b2", "one run directory"),),
+    "snapshots verify": (("rankup snapshots verify bert", "check every file of every snapshot"),),
+    "snapshots diff": (("rankup snapshots diff bert other-bert", "the newest snapshots of two runs"),),
+    "snapshots export": (
+        ("rankup snapshots export bert model.safetensors", "the model of the newest snapshot"),
+        ("rankup snapshots export --part ema bert ema.safetensors", "another part of the state"),
+    ),
+    "verify": (
+        ("rankup verify train.py --epochs 3", "kill and resume a script, compare every step"),
+        ("rankup verify --steps 20 --kills 2 mnist-cnn --precision fp64", "a built-in workload, quickly"),
+        ("rankup verify --world 1,2 train.py", "also resume on another number of processes"),
+    ),
+    "scale": (
+        ("rankup scale mnist-cnn --nproc-per-node 1,2 --epochs 2", "one process against two"),
+        (
+            "rankup scale resnet50-mnist --nproc-per-node 1,2,4 --repeats 5 --precision bf16",
+            "five repeats, for a narrow range",
+        ),
+    ),
+    "sites": (
+        ("rankup sites list", "all profiles"),
+        ("rankup sites new mycluster", "write a profile of this cluster"),
+    ),
+    "sites list": (("rankup sites list", "all profiles, built in and yours"),),
+    "sites show": (("rankup sites show olivia", "a profile with its comments"),),
+    "sites check": (("rankup sites check .rankup/sites/mycluster.toml", "one file"),),
+    "sites new": (("rankup sites new --to ~/.config/rankup/sites mycluster", "for all your projects"),),
+    "env": (("rankup env create --site olivia --requirements requirements.txt", "an environment for jobs"),),
+    "env create": (
+        ("rankup env create --requirements requirements.txt", "for this machine's cluster"),
+        ("rankup env create --site olivia --cuda 12.6 --dry-run", "print the script, build nothing"),
+        ("rankup env create --torch 'torch==2.6 torchvision' --name vision", "a chosen build of torch"),
+    ),
+    "data": (("rankup data fetch mnist", "on a login node, before the job"),),
+    "data list": (("rankup data list", "what is known, and what is on this machine"),),
+    "data fetch": (
+        ("rankup data fetch cifar100", "to the place where --data cifar100 finds it"),
+        ("rankup data fetch mnist /project/data/mnist", "to a directory that all nodes see"),
+    ),
+    "world": (
+        ("rankup world", "this process"),
+        ("srun --ntasks-per-node 4 rankup world", "every rank of a job step"),
+        ("torchrun --nproc-per-node 2 -m rankup world --json", "one JSON line per rank"),
+    ),
+    "completion": (
+        (
+            "rankup completion bash > ~/.local/share/bash-completion/completions/rankup",
+            "bash (create the directory first)",
+        ),
+        ("rankup completion zsh > ~/.zfunc/_rankup", "zsh, with `fpath+=~/.zfunc` before compinit"),
+        ("rankup completion fish > ~/.config/fish/completions/rankup.fish", "fish"),
+    ),
+}

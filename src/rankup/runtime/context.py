@@ -1,0 +1,91 @@
+"""The state of one run, as the parts of the runtime share it.
+
+Users see ``Run`` (``api.py``), which holds one of these. The parts get it as ``run``; none of them imports ``Run``.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from rankup.core.rundir import RunDir
+from rankup.runtime.checkpointing.registered import Stateful, Values
+from rankup.runtime.data.feeds import RankContext
+from rankup.runtime.data.loaders import Batch, DataFeed
+from rankup.runtime.distributed import buffers
+from rankup.runtime.distributed.control import Control
+from rankup.runtime.loop.gradients import Gradients
+from rankup.runtime.loop.nan_watch import NanWatch
+from rankup.runtime.loop.precision import Precision
+from rankup.strategies import Strategy
+from rankup.world import World
+
+
+class RunContext:
+    """Of one run on this rank. To make one starts nothing: no process group, no thread, no hook."""
+
+    def __init__(
+        self,
+        world: World,
+        device: torch.device,
+        precision: Precision,
+        strategy: Strategy,
+        seed: int,
+        control: Control | None,
+        *,
+        name: str = "",
+        directory: RunDir | None = None,
+    ) -> None:
+        self.world = world
+        self.device = device
+        self.precision = precision
+        self.strategy = strategy
+        self.seed = seed
+        self.control = control  # of the small numbers that ranks exchange; None for one process
+        self.name = name
+        self.directory = directory
+        self.plan = strategy.batch_plan(world.rank, world.world_size)
+        self.replicas = self.plan.replicas
+        # Where all ranks work on the same batch, its feed is that of one process.
+        self.here = RankContext(self.plan, seed, device, precision, None if self.plan.shared else control)
+
+        self.models: list[nn.Module] = []  # as the user made them; what prepare returned may wrap them
+        self.optimizers: list[Optimizer] = []
+        self.prepared: list[tuple[nn.Module, Optimizer | None]] = []  # the two, as prepare got them together
+        self.feeds: list[DataFeed] = []  # what prepare made, in its order
+        self.registered: dict[str, Stateful] = {}
+        self.values = Values()  # the simple ones of what was registered
+        self.metrics: dict[str, float] = {}
+
+        self.global_step = 0
+        self.steps_reached = 0  # one more than global_step from the moment a step's last batch is handed out
+        self.batch: Batch | None = None  # the one that the loop's body has now
+        self.evaluating = False  # whether the code that runs now is the body of a ``run.batches``
+        self.buffers_differ = False
+        self.nan_watch = NanWatch(world.rank)
+        self.gradients = Gradients(
+            self.models, strategy, self.replicas, device, control, scaled=precision.scaled
+        )
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is rank 0."""
+        return self.world.rank == 0
+
+    def print(self, *values: object) -> None:
+        """``print`` on rank 0 alone."""
+        if self.is_main:
+            print(*values, flush=True)
+
+    @property
+    def samples(self) -> int:
+        """Samples of the batch at hand that this rank answers for."""
+        return self.batch.samples if self.batch is not None and self.plan.reports else 0
+
+    def settle_buffers(self) -> None:
+        """Make the ranks' BatchNorm statistics one: after an epoch, and before an evaluation."""
+        if self.buffers_differ and self.replicas > 1:
+            for model in self.models:
+                buffers.restore(buffers.averaged_buffers(model, self.world.world_size))
+        self.buffers_differ = False

@@ -1,0 +1,182 @@
+"""Behind ``run.prepare`` and ``run.batches``: a model, its optimizer and its data are brought to this rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, TypedDict
+
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.data import IterableDataset
+
+from rankup.errors import RankupError
+from rankup.runtime import seed
+from rankup.runtime.checkpointing.resume_settings import ResumeSettings
+from rankup.runtime.context import RunContext
+from rankup.runtime.data.batch_size_check import check_shares
+from rankup.runtime.data.feeds import Data, LoaderOptions, make_loader
+from rankup.runtime.data.identity import SameDataCheck
+from rankup.runtime.data.loader_options import check_names
+from rankup.runtime.data.loaders import DataFeed, DatasetFeed, ResidentDataFeed
+from rankup.runtime.loop.closures import check_closures, share_losses
+from rankup.runtime.loop.optimizer import OptimizerSource, build_optimizer
+from rankup.runtime.loop.several_models import Models, container, each, like, parts_of
+from rankup.runtime.model_transforms import Adaptations
+from rankup.strategies.batch_plan import length_of
+
+
+class LoaderArguments(TypedDict, total=False):
+    """Arguments of torch's DataLoader that pass through ``run.prepare`` and ``run.batches``."""
+
+    num_workers: int
+    collate_fn: Callable[[list[Any]], Any] | None
+    pin_memory: bool
+    pin_memory_device: str
+    timeout: float
+    worker_init_fn: Callable[[int], None] | None
+    multiprocessing_context: Any
+    prefetch_factor: int | None
+    persistent_workers: bool
+
+
+class PrepareArguments(LoaderArguments, total=False):
+    """The keywords of ``run.prepare``, for a type checker."""
+
+    global_batch: int | None
+    shuffle: bool
+    accumulate: int
+    clip: float | None
+    find_unused_parameters: bool
+    channels_last: bool
+    sync_batchnorm: bool
+    compile: bool
+    sample_rng: bool | None
+    sharded: bool | str | None
+    drop_last: bool | None
+    sampler: Iterable[Any] | None
+    batch_sampler: Iterable[Any] | None
+
+
+class Preparation:
+    """Of one run: what one call of ``run.prepare`` must know of those before."""
+
+    def __init__(self, run: RunContext, settings: ResumeSettings) -> None:
+        self._run = run
+        self._settings = settings
+        self._same_data = SameDataCheck(run.seed, run.control)
+
+    def model(
+        self,
+        model: Models,
+        optimizer: OptimizerSource | None,
+        adaptations: Adaptations,
+        *,
+        accumulate: int,
+        clip: float | None,
+        find_unused_parameters: bool,
+    ) -> tuple[Any, Optimizer | None, nn.Module]:
+        """(what the loop calls, its optimizer, the model under both)."""
+        run, strategy = self._run, self._run.strategy
+        parts = parts_of(model, strategy)
+        names = {id(parameter): name for name, parameter in container(model, parts).named_parameters()}
+        adaptations.check(strategy, accumulate)
+
+        def adapted(part: nn.Module) -> nn.Module:
+            held = run.precision.apply(strategy.part(part), run.device)
+            return adaptations.apply(held, run.device, run.world.world_size)
+
+        def wrap(part: nn.Module) -> nn.Module:
+            return strategy.wrap(part, run.device, find_unused_parameters=find_unused_parameters)
+
+        parts = each(adapted, parts)
+        wrapped = like(model, each(wrap, parts))
+        inner = container(model, parts)
+        run.models.append(inner)
+        run.gradients.weigh_losses |= adaptations.sync_batchnorm and run.replicas > 1
+        opt = None
+        if optimizer is not None:
+            opt = build_optimizer(optimizer, names, inner)
+            check_closures(opt, strategy, run.gradients, accumulate=accumulate, clip=clip)
+            if run.replicas > 1:
+                share_losses(opt, run.gradients)
+            wrapped, opt = strategy.setup_optimizer(wrapped, opt, clip)
+            run.optimizers.append(opt)
+            if clip is not None:
+                run.gradients.clips[id(opt)] = clip
+        run.prepared.append((inner, opt))
+        self._settings.note_prepared(clip=clip, sync_batchnorm=adaptations.sync_batchnorm)
+        return wrapped, opt, inner
+
+    def check(
+        self,
+        dataset: Data | None,
+        global_batch: int | None,
+        options: LoaderOptions,
+        loader: dict[str, Any],
+        *,
+        clip: float | None,
+    ) -> None:
+        """An error for arguments that contradict each other or the run; nothing has been changed then."""
+        run, accumulate = self._run, options.parts
+        check_names(loader, options.keywords)
+        if accumulate < 1:
+            raise RankupError("bad-accumulate", f"accumulate must be at least 1, got {accumulate}")
+        if accumulate > 1:
+            run.strategy.check("accumulate")
+        if clip is not None:
+            run.strategy.check("clip")
+        if isinstance(dataset, IterableDataset):
+            run.strategy.check("stream")
+        if dataset is None:
+            if loader or global_batch is not None:
+                raise RankupError("no-dataset", "prepare got loader arguments but no data set")
+            return
+        if run.feeds and accumulate != run.gradients.accumulate:
+            raise RankupError(
+                "two-accumulates",
+                f"accumulate={accumulate} here, but {run.gradients.accumulate} for the data before",
+            )
+        if global_batch is None and options.batch_sampler is None:
+            raise RankupError(
+                "no-global-batch",
+                "prepare(…, dataset) needs global_batch=, the batch of all processes together",
+                hint=f"global_batch={32 * run.world.world_size} is 32 per process here",
+            )
+
+    def training_data(
+        self,
+        dataset: Data,
+        global_batch: int | None,
+        options: LoaderOptions,
+        loader: dict[str, Any],
+        inner: nn.Module,
+    ) -> DataFeed:
+        """What ``run.steps`` and ``run.epochs`` go over; ``inner`` is trained on it."""
+        run = self._run
+        run.gradients.accumulate = options.parts
+        self._same_data.check(dataset, loader)
+        feed = make_loader(dataset, run.here, global_batch, options, loader)
+        if isinstance(feed, (DatasetFeed, ResidentDataFeed)):
+            check_shares(inner, feed.sharding, options.parts, options.drop_last)
+            if said := feed.sharding.left_out():
+                run.print(said)
+        run.feeds.append(feed)
+        self._settings.note_data(dataset, loader, shuffle=options.shuffle, sample_rng=options.sample_rng)
+        return feed
+
+    def test_data(
+        self, dataset: Data, global_batch: int, options: LoaderOptions, loader: dict[str, Any]
+    ) -> DataFeed:
+        """What ``run.batches`` goes over."""
+        run = self._run
+        run.settle_buffers()
+        size = run.strategy.evaluation_batch(global_batch, partial(length_of, dataset), run.plan)
+        self._same_data.check(dataset, loader)
+        return make_loader(dataset, run.here, size, options, loader)
+
+    def separate_ranks(self) -> None:
+        """The models are alike on all ranks; from now on each draws numbers of its own, so that dropout differs."""
+        run = self._run
+        stream = 0 if run.strategy.shared_rng else run.world.rank
+        seed.seed_everything(seed.derive(run.seed, "rank", stream))
