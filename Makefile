@@ -9,16 +9,17 @@ install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --upgrade 'pip>=25.1'  # from this version on it shows a bar while it unpacks
+	$(BIN)/pip install --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-demo: install  ## mnist-cnn on the digits, one process and two, and the table that every tutorial ends with
+demo: install  ## mnist-cnn on the digits, one process and two: a line per epoch, then the table of runtimes
 	$(BIN)/rankup scale mnist-cnn --data digits --nproc-per-node 1,2 --repeats 1 --epochs 16 --lr 0.002 --gamma 0.85
 
 test: install
 	$(BIN)/pytest tests/gpu  # skips without a GPU; first, because the last line of a test run must count tests that ran
 	$(BIN)/pytest -m pbs  # where an OpenPBS is installed; skips elsewhere
-	$(BIN)/pytest -m cluster  # alone: real clusters keep time
+	$(BIN)/pytest -m cluster -n 2 --dist loadfile --no-loadscope-reorder  # alone: real clusters keep time
 	CUDA_VISIBLE_DEVICES= $(BIN)/pytest -m 'not campaign and not cluster and not pbs and not gpu' -n 3 --dist loadfile --no-loadscope-reorder
 
 check: install

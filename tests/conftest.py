@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -18,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 import ranks
+from warm.start import end, ready, start_server, write_clients
 
 # No timed assertions: machines are noisy, and hypothesis would count that as a failure.
 settings.register_profile("untimed", deadline=None)
@@ -26,12 +26,21 @@ settings.load_profile("untimed")
 # A shell starts background jobs with SIGINT ignored, and so would everything be that a test starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# OpenMP's threads would burn their core while they wait, and other tests need it. Read when torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # pytest sets it itself, between the phases of a test.
 _IGNORED_VARIABLES = {"PYTEST_CURRENT_TEST"}
 # Set once by libraries on import and never by us.
 _LIBRARY_VARIABLES = {"KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK", "TORCHINDUCTOR_CACHE_DIR"}
 
+# Files that take longest, most of it waiting: begun first, so that no worker is left with one of them at the end.
+_FIRST = ("test_cluster_time_limit.py", "test_script_runs.py", "test_programs.py")
 _SERVERS: set[int] = set()  # process ids of those of ``warm``
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in _FIRST)
 
 
 def _environment() -> dict[str, str]:
@@ -95,24 +104,13 @@ def warm() -> Iterator[Path]:
     Each process of the test run has a server of its own, started by the first test that needs it.
     """
     with tempfile.TemporaryDirectory(prefix="rankup-warm-") as name:
-        folder, here = Path(name), Path(__file__).parent / "warm"
-        for program in ("python", "python3", "rankup", "torchrun"):
-            (folder / program).write_text(f"#!{sys.executable} -IS\n{(here / 'client.py').read_text()}")
-            (folder / program).chmod(0o700)
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "OMP_", "TORCH_"))}
-        server = subprocess.Popen(
-            [sys.executable, here / "server.py", folder / "socket", folder / "python"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**environment, "OPENBLAS_NUM_THREADS": "1"},  # it starts threads at its import otherwise
-        )
-        assert server.stdin is not None and server.stdout is not None
-        assert server.stdout.readline() == b"ready\n"
+        folder = Path(name)
+        write_clients(folder)
+        server = start_server(folder, os.uname().nodename)
+        ready(server)
         _SERVERS.add(server.pid)
         yield folder
-        server.stdin.close()
-        server.stdout.close()
-        server.wait()
+        end(server)
 
 
 @pytest.fixture

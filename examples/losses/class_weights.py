@@ -56,8 +56,7 @@ def with_rankup(**options: str) -> nn.Module:
     for x, y in run.steps(feed, epochs=EPOCHS):
         loss = F.cross_entropy(model(x), y, weight=WEIGHT.to(x))
         run.backward(loss, count=WEIGHT[y].sum())
-        opt.step()
-        opt.zero_grad()
+        run.step(opt)
     return net
 
 

@@ -58,8 +58,7 @@ def with_rankup(**options: str) -> nn.Module:
     for a, b in run.steps(feed, epochs=EPOCHS):
         first, second = model(torch.cat([a, b])).chunk(2)
         run.backward(loss_of(first, run.gather(second), run.rows))
-        opt.step()
-        opt.zero_grad()
+        run.step(opt)
     return net
 
 

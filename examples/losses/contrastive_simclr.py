@@ -59,8 +59,7 @@ def with_rankup(**options: str) -> nn.Module:
     for a, b in run.steps(feed, epochs=EPOCHS):
         first, second = model(torch.cat([a, b])).chunk(2)  # one forward for one backward
         run.backward(loss_of(run.gather(first), run.gather(second)), reduction="global")
-        opt.step()
-        opt.zero_grad()
+        run.step(opt)
     return net
 
 

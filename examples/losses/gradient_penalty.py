@@ -58,9 +58,8 @@ def with_rankup(**options: str) -> nn.Module:
         shuffle=False,
     )
     for x, y in run.steps(feed, epochs=EPOCHS):
-        loss_of(model, x, y).backward()
-        opt.step()
-        opt.zero_grad()
+        run.backward(loss_of(model, x, y))
+        run.step(opt)
     return net
 
 

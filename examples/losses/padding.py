@@ -56,8 +56,7 @@ def with_rankup(**options: str) -> nn.Module:
     for x, y in run.steps(feed, epochs=EPOCHS):
         loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten(), ignore_index=PADDING)
         run.backward(loss, count=(y != PADDING).sum())
-        opt.step()
-        opt.zero_grad()
+        run.step(opt)
     return net
 
 

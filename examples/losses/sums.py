@@ -52,8 +52,7 @@ def with_rankup(**options: str) -> nn.Module:
     )
     for x, y in run.steps(feed, epochs=EPOCHS):
         run.backward(0.02 * F.cross_entropy(model(x), y, reduction="sum"), reduction="sum")
-        opt.step()
-        opt.zero_grad()
+        run.step(opt)
     return net
 
 

@@ -31,9 +31,8 @@ run.register(sched=sched)
 for epoch in run.epochs(10):
     for a, b in epoch:
         loss = F.mse_loss(model(a), b)
-        loss.backward()
-        opt.step()
-        opt.zero_grad()
+        run.backward(loss)
+        run.step(opt)
         run.metrics["loss"] = run.mean(loss.item())  # stands in the snapshots from now on
         time.sleep(args.pause)
     sched.step()

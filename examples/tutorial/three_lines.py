@@ -18,10 +18,9 @@ for epoch in run.epochs(5):
     steps = samples = 0
     for x, y in epoch:
         loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        opt.step()
-        opt.zero_grad()
-        steps, samples = steps + 1, samples + run.batch.samples
+        run.backward(loss)
+        run.step(opt)
+        steps, samples = steps + 1, samples + run.samples
     run.print(f"epoch {epoch.index + 1}: {steps} steps, {run.sum(samples)} samples")
 
 right = seen = 0

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rankup.errors import RankupError as RankupError
     from rankup.runtime.api import Run as Run
     from rankup.runtime.api import init as init
-    from rankup.runtime.checkpointing.checkpointing import Snapshots as Snapshots
+    from rankup.runtime.checkpointing.policy import Snapshots as Snapshots
     from rankup.runtime.checkpointing.stop import should_stop as should_stop
     from rankup.runtime.data.resident import ResidentData as ResidentData
     from rankup.runtime.loop.meter import Meter as Meter
@@ -28,7 +28,7 @@ _PUBLIC = {
     "RankupError": "rankup.errors:RankupError",
     "ResidentData": "rankup.runtime.data.resident:ResidentData",
     "Run": "rankup.runtime.api:Run",
-    "Snapshots": "rankup.runtime.checkpointing.checkpointing:Snapshots",
+    "Snapshots": "rankup.runtime.checkpointing.policy:Snapshots",
     "World": "rankup.world:World",
     "init": "rankup.runtime.api:init",
     "should_stop": "rankup.runtime.checkpointing.stop:should_stop",

@@ -107,7 +107,6 @@ def test_a_variable_that_the_loss_depends_on_and_a_resume_forgets_is_caught(tmp_
     assert "plain variables that begin anew after a resume: seen" in why
 
 
-@pytest.mark.own_python
 @pytest.mark.timeout(120)
 def test_sigterm_to_verify_is_an_error_and_no_verdict(tmp_path: Path):
     """The ranks save and end well: that is not the end of their training."""

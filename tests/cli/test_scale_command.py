@@ -50,6 +50,7 @@ def test_a_study_ends_with_the_table_and_its_results_beside_the_runs(images):
     lines = [line for line in done.stderr.splitlines() if line.startswith("run ")]
     assert lines[0] == "run 1 of 4: 1 process, warm-up …"
     assert lines[3] == "run 4 of 4: 2 processes, repeat 1 …"
+    assert len([line for line in done.stderr.splitlines() if line.startswith("  epoch 1/1  loss ")]) >= 2
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith(("plain", "ddp"))]
     assert [row[:3] for row in rows] == [["plain", "1", "1"], ["ddp", "2", "1"]]
     assert "one run tells no spread" in done.stdout
@@ -71,7 +72,6 @@ def test_data_that_is_not_there_fails_in_the_warm_up_with_the_reason_shown(image
     assert done.stderr == "run 1 of 8: 1 process, warm-up …\n"
 
 
-@pytest.mark.own_python
 def test_ctrl_c_ends_the_study_and_its_processes(images):
     runs = images.parent / "runs" / "mnist-cnn"
     study = subprocess.Popen(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,15 @@ from lab import HEAD, Lab
 
 from rankup.core.shell import Completed
 
-RANKUP = (sys.executable, "-m", "rankup")
 SITE = ("--site", "slurm", "--time", "5m")
 
 
 def rankup(cluster: Lab, *words: str, timeout: float = 60) -> Completed:
-    return cluster.run(HEAD, [*RANKUP, *words], timeout=timeout)
+    return cluster.run(HEAD, [cluster.python, "-m", "rankup", *words], timeout=timeout)
 
 
 def submit(cluster: Lab, *words: str) -> dict[str, Any]:
-    """``rankup submit --json``: the answer, with the job's id and its run directory."""
+    """``rankup submit --json``: the answer, with the job's id and its run directory. Its ranks are warm."""
     done = rankup(cluster, "submit", *SITE, "--json", *words)
     assert done.code == 0, done.out + done.err
     answer = json.loads(done.out)

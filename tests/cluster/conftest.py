@@ -11,20 +11,20 @@ from lab import Lab, why_not
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Lab]:
     """For all tests that leave it as they find it."""
-    yield from _lab()
+    yield from _lab(warm=True)
 
 
 @pytest.fixture
 def own_cluster() -> Iterator[Lab]:
     """For a test that breaks something."""
-    yield from _lab()
+    yield from _lab(warm=False)
 
 
-def _lab() -> Iterator[Lab]:
+def _lab(*, warm: bool) -> Iterator[Lab]:
     reason = why_not()
     if reason:
         pytest.skip(f"no SLURM lab: {reason}")
-    lab = Lab()
+    lab = Lab(warm=warm)
     try:
         lab.up()
         yield lab

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankup.core.shell import Completed
+from warm.start import end, ready, start_server, write_clients
 
 NETWORK = "10.78.0"
 ACTIVE = ("PENDING", "CONFIGURING", "RUNNING", "SIGNALING", "COMPLETING", "REQUEUED", "SUSPENDED")
@@ -65,13 +66,15 @@ class Lab:
     suite.
     """
 
-    def __init__(self, nodes: int = 2) -> None:
+    def __init__(self, nodes: int = 2, *, warm: bool = False) -> None:
         self.nodes = tuple(f"node{i}" for i in range(1, nodes + 1))
         # Not under /tmp: every host has a /tmp of its own, without which PMIx servers of two nodes would
         # collide.
         self._state = Path(tempfile.mkdtemp(prefix="rankup-lab-", dir="/var/tmp"))
         self.shared = self._state / "shared"
         self._inits: dict[str, subprocess.Popen[bytes]] = {}
+        self._warm = warm
+        self._servers: list[subprocess.Popen[bytes]] = []
         self._submitted = 0
 
     def address(self, host: str) -> str:
@@ -146,6 +149,15 @@ class Lab:
         assert done.code == 0, done.err
         return done.out.strip()
 
+    @property
+    def python(self) -> str:
+        """In a lab that is ``warm`` a Python that has imported torch already, on every host.
+
+        What it runs is no child of SLURM's, but of a server: what SLURM does to the one that it started, the other
+        feels through it. See ``warm/client.py``. Tests of how processes end take ``sys.executable``.
+        """
+        return str(self.shared / "warm" / "python") if self._warm else sys.executable
+
     # Up and down.
 
     def up(self) -> None:
@@ -154,7 +166,19 @@ class Lab:
         self._start(HEAD)
         for node in self.nodes:
             self._start(node)
+        if self._warm:
+            self._start_servers()
         _until(self._ready, 60, self._why_not_ready)
+
+    def _start_servers(self) -> None:
+        folder = self.shared / "warm"
+        folder.mkdir(mode=0o700)
+        write_clients(folder)
+        for host in (HEAD, *self.nodes):
+            enter = [*ENTER, str(self._pid(host)), "env", "-C", "/"]
+            self._servers.append(start_server(folder, host, enter))
+        for server in self._servers:
+            ready(server)
 
     def down(self) -> None:
         """End every process of every host at once, as a power cut would, and remove the files."""
@@ -162,6 +186,8 @@ class Lab:
             init.send_signal(signal.SIGKILL)
             init.wait()
         self._inits.clear()
+        for server in self._servers:
+            end(server)
         _until(lambda: _removed(self._state), 10, lambda: f"{self._state} is still in use")
 
     def crash(self, node: str) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
@@ -27,7 +26,7 @@ DONE = re.compile(r"rank (\d+) of (\d+) is done, ([a-z ]+-?\d+\.?\d{0,9})")
 
 def rankup_run(cluster: Lab, command: tuple[str, ...]) -> str:
     """``rankup run`` in a batch script, once for both nodes."""
-    line = shlex.join([sys.executable, "-m", "rankup", "run", "--nproc-per-node", "2", *command])
+    line = shlex.join([cluster.python, "-m", "rankup", "run", "--nproc-per-node", "2", *command])
     job = cluster.sbatch(f"#!/bin/bash\n{line}\n", "-N2", "--ntasks-per-node=1", "--cpus-per-task=4")
     state = cluster.wait(job, timeout=150)
     assert state == "COMPLETED", job.log.read_text()
@@ -37,7 +36,7 @@ def rankup_run(cluster: Lab, command: tuple[str, ...]) -> str:
 def submit(launcher: str, cluster: Lab, command: tuple[str, ...]) -> str:
     """``rankup submit`` on the head, followed to the job's end."""
     options = ["--site", "slurm", "--nodes", "2", "--nproc-per-node", "2", "--launcher", launcher]
-    tokens = [sys.executable, "-m", "rankup", "submit", *options, "--time", "10m", "--follow", *command]
+    tokens = [cluster.python, "-m", "rankup", "submit", *options, "--time", "10m", "--follow", *command]
     done = cluster.run(HEAD, tokens, timeout=150)
     assert done.code == 0, done.out + done.err
     return done.out

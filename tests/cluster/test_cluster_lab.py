@@ -53,7 +53,7 @@ def test_a_test_run_that_is_killed_leaves_nothing_behind():
     script = "from lab import Lab; lab = Lab(1); lab.up(); print(lab.shared, flush=True); input()"
     owner = subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        env={**os.environ, "PYTHONPATH": f"{Path(__file__).parent}:{Path(__file__).parents[1]}"},
     )  # fmt: skip
     with owner:
         assert owner.stdout is not None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
-from cluster_jobs import RANKUP, SITE, log, rankup, submit
+from cluster_jobs import SITE, log, rankup, submit
 from lab import Lab
 
 pytestmark = pytest.mark.cluster
@@ -50,7 +51,18 @@ def test_after_waits_for_a_job_to_end_well_and_never_runs_after_a_failed_one(clu
 
 def test_a_cancelled_job_ends_says_so_and_is_not_requeued(cluster: Lab, script: Path):
     answer = submit(
-        cluster, "--name", "cancelled", "--nodes", "2", "--nproc-per-node", "2", "step.py", "0", "wait"
+        cluster,
+        "--name",
+        "cancelled",
+        "--nodes",
+        "2",
+        "--nproc-per-node",
+        "2",
+        "--python",
+        sys.executable,
+        "step.py",
+        "0",
+        "wait",
     )
     cluster.until(lambda: log(answer).count("tasks per node") == 4)
     assert rankup(cluster, "cancel", answer["run"]).code == 0
@@ -66,7 +78,7 @@ def test_a_cancelled_job_ends_says_so_and_is_not_requeued(cluster: Lab, script: 
 
 def test_a_submit_from_inside_a_job_is_not_poisoned_by_its_environment(cluster: Lab, script: Path):
     inner = ["submit", *SITE, "--name", "inner", "--launcher", "torchrun", "step.py", "0"]
-    command = " ".join([*RANKUP, *inner])
+    command = " ".join([sys.executable, "-m", "rankup", *inner])
     outer = cluster.sbatch(
         f"#!/bin/bash\nexport RANK=3 WORLD_SIZE=8\nsrun -n1 {command}\n", "-N2", "--ntasks-per-node=2"
     )

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import sys
 import threading
 
 import pytest
@@ -14,7 +13,7 @@ from lab import Lab
 
 pytestmark = pytest.mark.cluster
 
-RUN = (sys.executable, "-m", "rankup", "run", "--runs-root", "runs")
+RUN = ("-m", "rankup", "run", "--runs-root", "runs")
 WORLD = ("-m", "rankup", "world", "--json")
 
 MEETS = """
@@ -34,7 +33,7 @@ def met(text: str) -> list[list[str]]:
 
 def test_a_batch_script_of_one_line_uses_both_nodes(cluster: Lab):
     (cluster.shared / "meets.py").write_text(MEETS)
-    command = shlex.join([*RUN, "--nproc-per-node", "2", "--name", "batch", "meets.py"])
+    command = shlex.join([cluster.python, *RUN, "--nproc-per-node", "2", "--name", "batch", "meets.py"])
     job = cluster.sbatch(f"#!/bin/bash\n{command}\n", "-N2", "--ntasks-per-node=1", "--cpus-per-task=4")
     state = cluster.wait(job, timeout=150)
     said = job.log.read_text()
@@ -63,7 +62,7 @@ time.sleep(600)
 
 def test_a_rank_that_raises_on_the_second_node_ends_the_job_with_its_traceback(cluster: Lab):
     (cluster.shared / "fails.py").write_text(FAILS)
-    command = shlex.join([*RUN, "--nproc-per-node", "2", "--name", "fails", "fails.py"])
+    command = shlex.join([cluster.python, *RUN, "--nproc-per-node", "2", "--name", "fails", "fails.py"])
     job = cluster.sbatch(f"#!/bin/bash\n{command}\n", "-N2", "--ntasks-per-node=1", "--cpus-per-task=4")
     assert cluster.wait(job, timeout=150) == "FAILED"
     said = job.log.read_text()
@@ -83,7 +82,7 @@ def test_two_machines_by_hand_with_different_numbers_of_processes(cluster: Lab):
         name = f"node{rank + 1}"
         done = cluster.run(
             name,
-            [*RUN, "--nnodes", "2", "--node-rank", str(rank), "--rdzv-endpoint", endpoint,
+            [cluster.python, *RUN, "--nnodes", "2", "--node-rank", str(rank), "--rdzv-endpoint", endpoint,
              "--nproc-per-node", str(processes), "--name", "hand", "meets.py"],
             timeout=150,
         )  # fmt: skip

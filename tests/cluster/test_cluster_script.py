@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 
 import pytest
 from lab import Lab
@@ -40,7 +39,7 @@ AWKWARD = ("it's", "a b", "$HOME", "*")
 
 def job(cluster: Lab, command: tuple[str, ...], **values: object) -> JobSpec:
     return JobSpec.model_validate(
-        {"command": command, "name": "job", "folder": cluster.shared, "python": sys.executable, **values}
+        {"command": command, "name": "job", "folder": cluster.shared, "python": cluster.python, **values}
     )
 
 

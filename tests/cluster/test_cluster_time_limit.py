@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,8 @@ def deaf(cluster: Lab) -> dict[str, Any]:
         "print('working', flush=True)\n"
         "time.sleep(300 if first else 0)\n"
     )
-    return submit(cluster, "--name", "deaf", "--time", "1m", "--stop-before", "55s", "deaf.py")
+    limit = ("--time", "1m", "--stop-before", "55s")
+    return submit(cluster, "--name", "deaf", "--python", sys.executable, *limit, "deaf.py")
 
 
 def weights(log: str) -> list[str]:

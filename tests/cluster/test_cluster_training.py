@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
-import sys
 
 import pytest
 from cluster_jobs import log, rankup, submit
@@ -25,16 +23,15 @@ said = "trained", run.world.launcher, run.world.rank, run.world.world_size, *(f"
 print(" ".join(map(str, said)), flush=True)  # one write: four ranks share the file, and Python may be unbuffered
 """
 
-PYTHON = shlex.quote(sys.executable)
 # The nodes have four processors, and nobody says how the two ranks of a node share them: two threads each.
 AGENT = (
-    f"exec {PYTHON} -m torch.distributed.run --nnodes=2 --node_rank=$SLURM_NODEID --nproc_per_node=2"
+    "exec PYTHON -m torch.distributed.run --nnodes=2 --node_rank=$SLURM_NODEID --nproc_per_node=2"
     " --master_addr=$MASTER_ADDR --master_port=18001 train.py"
 )
 BATCH = {
-    "srun": f"srun --ntasks-per-node=2 {PYTHON} train.py",
+    "srun": "srun --ntasks-per-node=2 PYTHON train.py",
     "openmpi": "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
-    f"mpirun -np 4 --bind-to none -x MASTER_ADDR {PYTHON} train.py",
+    "mpirun -np 4 --bind-to none -x MASTER_ADDR PYTHON train.py",
     "torchrun": "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
     f"srun --ntasks=2 --ntasks-per-node=1 bash -c '{AGENT}'",
 }
@@ -52,7 +49,7 @@ def trained(text: str) -> list[tuple[str, ...]]:
 @pytest.fixture(scope="module")
 def weights_of_one_process(cluster: Lab) -> tuple[str, ...]:
     (cluster.shared / "train.py").write_text(SCRIPT)
-    done = cluster.run("node1", [sys.executable, "train.py"], timeout=120)
+    done = cluster.run("node1", [cluster.python, "train.py"], timeout=120)
     ((_, _, size, *weights),) = trained(done.out)
     assert size == "1"
     return tuple(weights)
@@ -62,7 +59,8 @@ def weights_of_one_process(cluster: Lab) -> tuple[str, ...]:
 def test_two_nodes_of_two_ranks_train_the_model_of_one_process(
     cluster: Lab, weights_of_one_process: tuple[str, ...], launcher: str
 ):
-    job = cluster.sbatch(f"#!/bin/bash\n{BATCH[launcher]}\n", "-N2", "--ntasks-per-node=2")
+    text = BATCH[launcher].replace("PYTHON", cluster.python)
+    job = cluster.sbatch(f"#!/bin/bash\n{text}\n", "-N2", "--ntasks-per-node=2")
     assert cluster.wait(job, timeout=150) == "COMPLETED", job.log.read_text()
     ranks = trained(job.log.read_text())
     assert [rank[:3] for rank in ranks] == [(launcher, str(r), "4") for r in range(4)], job.log.read_text()

@@ -93,7 +93,7 @@ def test_mpirun_round_the_nodes_from_outside_of_them(cluster: Lab):
 
 def test_torchrun_once_per_node_shows_the_workers_and_not_the_agents(cluster: Lab):
     agent = (
-        f"exec {sys.executable} -m torch.distributed.run --nnodes=2 --node_rank=$SLURM_NODEID"
+        f"exec {cluster.python} -m torch.distributed.run --nnodes=2 --node_rank=$SLURM_NODEID"
         " --nproc_per_node=2 --master_addr=$MASTER_ADDR --master_port=18000 -m rankup world --json"
     )
     done = cluster.srun(

@@ -25,6 +25,8 @@ DOCUMENTS = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 INITS = sorted(PACKAGE.rglob("__init__.py"))
+#: The list of the whole package is the map; that of the commands is the table in ``cli/app.py``.
+_LISTED_ELSEWHERE = {PACKAGE, PACKAGE / "cli" / "commands"}
 
 _ROW = re.compile(
     r"^(?P<indent> +)(?P<name>[a-z_]+)(?P<kind>/|\.py) +(?:\[(?P<floor>\d+)\] +)?(?P<what>\S.*)?$", re.M
@@ -80,14 +82,12 @@ def submodules(init: Path) -> set[str]:
 
 
 def listed(init: Path) -> list[str]:
-    """The names that a package's docstring lists, one or more at the beginning of a line; none if it has no list."""
+    """The names that a package's docstring lists: in the first column of a table, or after "In reading order:"."""
     text = ast.get_docstring(ast.parse(init.read_text())) or ""
-    names = [name for row in _LISTED.findall(text) for name in re.findall(r"``([\w./]+)``", row)]
-    return [
-        name.removesuffix(".py").rstrip("/")
-        for name in names
-        if (init.parent / name / "__init__.py").exists() or not name.endswith("/")
-    ]
+    prose = re.findall(r"In reading order:(.*?)(?:\n\n|\Z)", text, re.S)
+    lists = [*_LISTED.findall(text), *(re.sub(r"\([^)]*\)", "", one) for one in prose)]
+    names = [name for one in lists for name in re.findall(r"``([\w./]+)``", one)]
+    return [name.removesuffix(".py") for name in names if not name.endswith("/")]
 
 
 @functools.cache
@@ -140,9 +140,9 @@ def test_the_contract_names_every_package():
 @pytest.mark.parametrize("init", INITS, ids=lambda path: path.parent.relative_to(PACKAGE.parent).as_posix())
 def test_a_package_lists_exactly_its_modules(init):
     names = listed(init)
-    if names:
+    if names or (len(submodules(init)) > 1 and init.parent not in _LISTED_ELSEWHERE):
         assert sorted(names) == sorted(submodules(init)), (
-            f"{init.relative_to(ROOT)}: gone, new or listed twice"
+            f"{init.relative_to(ROOT)}: lists other modules than it has"
         )
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 import rankup
 from ranks import run_ranks
 from rankup.runtime.checkpointing import stop
-from rankup.runtime.checkpointing.checkpointing import Snapshots
+from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.device import deterministic_kernels
 from rankup.snapshots.saver import Saver
 from rankup.snapshots.state import SnapshotState

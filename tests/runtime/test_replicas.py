@@ -17,7 +17,7 @@ from torch import nn
 import rankup
 from ranks import run_ranks
 from rankup.errors import RankupError
-from rankup.runtime.checkpointing.checkpointing import Snapshots
+from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.snapshots.layout import entries
 from rankup.strategies import make_strategy
 

@@ -19,7 +19,7 @@ from torch import nn
 import rankup
 from ranks import run_ranks
 from rankup.runtime.checkpointing import stop
-from rankup.runtime.checkpointing.checkpointing import Snapshots
+from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.snapshots.layout import entries, own_file
 from rankup.snapshots.saver import Saver
 from snapshot_faults import ALONE

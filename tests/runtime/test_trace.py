@@ -18,7 +18,7 @@ from torch.optim.swa_utils import AveragedModel
 import rankup
 from ranks import run_ranks
 from rankup.core.records import read_records
-from rankup.runtime.checkpointing.checkpointing import Snapshots
+from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.untracked_state import UntrackedWatch, find_untracked, state_of
 from rankup.runtime.tracing.digest import digest, rows
 from rankup.runtime.tracing.fault_injection import FROZEN, FaultInjection

@@ -15,7 +15,7 @@ import rankup
 from ranks import run_ranks
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import stop
-from rankup.runtime.checkpointing.checkpointing import Snapshots
+from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.strategies import make_strategy
 
 SAMPLES, BATCH, WIDTH, EPOCHS = 22, 6, 5, 4

@@ -57,7 +57,7 @@ def saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Sa
 def test_a_save_returns_before_the_moments_are_copied_and_settle_waits_for_them(saving):
     saver, moments = saving
     assert saver._settled is not None and not saver._settled.is_set()
-    saver.settle()
+    saver.wait_staged()
     moments.fill_(2.0)
     saver.wait()
     assert loaded(saver).tolist() == [1.0] * 3
@@ -70,7 +70,7 @@ def test_moments_that_change_before_are_an_error_and_no_snapshot(saving):
         saver.wait()
     assert caught.value.code == "state-changed"
     assert saver.newest() is None
-    saver.settle()  # nobody waits for what is not to come
+    saver.wait_staged()  # nobody waits for what is not to come
 
 
 def test_in_a_run_the_optimizer_waits_with_its_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,9 +1,10 @@
-"""Stands in for ``python``: asks the server beside it for a process that has imported torch already.
+"""Stands in for ``python``: asks a server for a process that has imported torch already.
 
-``conftest.warm`` writes this file as ``python``, ``rankup`` and ``torchrun``, with a first line that starts it by
-``python -I -S``. It imports nothing that is not built in, so that it starts in about 15 ms. What it hands over: its
-arguments, environment, folder, limits and open files. Then it waits: it passes signals on, and ends as the other ended.
-What the server cannot do (an interpreter's options, variables that are read at its start) the real Python does.
+``start.py`` writes this file as ``python``, ``rankup`` and ``torchrun``, with a first line that starts it by
+``python -I -S``. It imports nothing that is not built in, so that it starts in about 15 ms. The server's socket is
+beside it, one for each host. What it hands over: its arguments, environment, folder, limits and open files. Then it
+waits: it passes signals on, and ends as the other ended. What the server cannot do (an interpreter's options, variables
+that are read at its start) the real Python does.
 """
 
 import _signal
@@ -36,6 +37,8 @@ def plan(arguments):
 def main():
     me = sys.argv[0]
     folder, _, name = me.rpartition("/")
+    if not folder.startswith("/"):
+        folder = f"{posix.getcwd()}/{folder}"
     arguments = sys.argv[1:]
     program = PROGRAMS.get(name)
     if program is not None:
@@ -49,7 +52,7 @@ def main():
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     if called is not None and not cold:
         try:
-            connection.connect(f"{folder}/socket")
+            connection.connect(f"{folder}/socket-{posix.uname().nodename}")
         except OSError:
             called = None
     if called is None or cold:

@@ -1,6 +1,6 @@
 """Forks a process for each ``client.py`` that asks: an interpreter that has imported torch and rankup, and run nothing.
 
-``python server.py SOCKET EXECUTABLE``; it ends when its standard input does. A child ends as an interpreter does:
+``python server.py SOCKET EXECUTABLE ROOM``; it ends when its standard input does. A child ends as an interpreter does:
 threads are waited for, what is registered with ``atexit`` runs, the script's objects go, output is flushed. Only what
 the server has imported is not taken apart object by object: that takes a second.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import builtins
 import contextlib
+import ctypes
 import gc
 import importlib
 import importlib.metadata
@@ -26,9 +27,10 @@ import sys
 import threading
 import types
 from importlib.machinery import SourceFileLoader
+from pathlib import Path
 from typing import Any
 
-SOCKET, EXECUTABLE = sys.argv[1:]
+SOCKET, EXECUTABLE = sys.argv[1:3]
 # Before any import that keeps it: what a child starts as "this Python" is to be warm as well.
 sys.executable = EXECUTABLE
 Request = dict[str, Any]
@@ -96,9 +98,7 @@ def serve() -> Request | None:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 for ours in (listener, client, *clients):
-                    ours.close()
-                os.close(wake)
-                os.close(woken)
+                    ours.detach()  # closed with all that is not the client's
                 become(request, fds)
                 return request
             for fd in fds:
@@ -146,6 +146,8 @@ def become(request: Request, fds: list[int]) -> None:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as every Python does
     os.environ.clear()
     os.environb.update(request["env"])
+    show(48, [request["executable"].encode(), *map(os.fsencode, request["original"][1:])])
+    show(50, [name + b"=" + value for name, value in request["env"].items()])
     client, me = request["pid"], os.getpid()
     parent = os.getppid
     os.getppid = lambda: parent_of(client) if os.getpid() == me else parent()
@@ -154,18 +156,25 @@ def become(request: Request, fds: list[int]) -> None:
 
 
 def place(fds: list[int], numbers: list[int]) -> None:
-    """Each open file under the number that it had in the client; those of the server are closed."""
+    """Each open file under the number that it had in the client, and no other one open."""
     beyond = max([*numbers, *fds, 2]) + 1
-    high = []
-    for fd in fds:
-        os.dup2(fd, beyond + len(high))
-        high.append(beyond + len(high))
-        os.close(fd)
-    for fd, number in zip(high, numbers, strict=True):
-        os.dup2(fd, number)
-        os.close(fd)
-    for number in {0, 1, 2} - set(numbers):
-        os.close(number)
+    for count, fd in enumerate(fds):
+        os.dup2(fd, beyond + count)
+    for count, number in enumerate(numbers):
+        os.dup2(beyond + count, number)
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        if int(name) not in numbers:
+            with contextlib.suppress(OSError):  # that of the folder itself is closed by now
+                os.close(int(name))
+
+
+def show(field: int, words: list[bytes]) -> None:
+    """In /proc/PID/cmdline or /proc/PID/environ, which are memory of the process from the field of /proc/PID/stat on up
+    to the next one. The server was started with some words too many, to have room there."""
+    stat = Path("/proc/self/stat").read_text().rpartition(") ")[2].split()
+    start, end = int(stat[field - 3]), int(stat[field - 2])
+    text = b"".join(word + b"\0" for word in words)[: end - start - 1]
+    ctypes.memmove(start, text + bytes(end - start - len(text)), end - start)
 
 
 def parent_of(pid: int) -> int:

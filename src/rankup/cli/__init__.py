@@ -1,22 +1,24 @@
 """The command line. In reading order:
 
-- ``app``: the table of commands, the dispatcher, exit codes
-- ``commands``: one file per command
-- ``output``: what is printed: errors, pages of help, tables, lines of ranks, progress
-- ``usage_errors``: click's errors in our form
-- ``examples``: the examples on the pages of help
-- ``completion``: completion scripts for shells
-- ``options``: options of several commands
-- ``shared_options``: options made from tables, added to a command by a decorator
-- ``job_options``: the options of a job, from the fields of JobSpec
-- ``submitted_job``: the job that submit and render resolve
-- ``training_options``: the options of a training, for train and scale
-- ``workload_job``: from these options to a job that trains a workload
-- ``target_parser``: a script or a workload with its own options inside another command
-- ``resume_options``: ``--resume``, and the last lines of a run
-- ``run_argument``: how a run is named on the command line, printed and followed
-- ``ignore_option``: ``--ignore`` of findings
-- ``interactive``: ``rankup submit --interactive``
-- ``env_build``: the building of ``rankup env create``
-- ``site_survey``: the facts that ``rankup sites new`` reads
+| module | what |
+|---|---|
+| ``app`` | the table of commands, the dispatcher, exit codes |
+| ``commands`` | one file per command |
+| ``output`` | what is printed: errors, pages of help, tables, lines of ranks, progress |
+| ``usage_errors`` | click's errors in our form |
+| ``examples`` | the examples on the pages of help |
+| ``completion`` | completion scripts for shells |
+| ``options`` | options of several commands |
+| ``shared_options`` | options made from tables, added to a command by a decorator |
+| ``job_options`` | the options of a job, from the fields of JobSpec |
+| ``submitted_job`` | the job that submit and render resolve |
+| ``training_options`` | the options of a training, for train and scale |
+| ``workload_job`` | from these options to a job that trains a workload |
+| ``target_parser`` | a script or a workload with its own options inside another command |
+| ``resume_options`` | ``--resume``, and the last lines of a run |
+| ``run_argument`` | how a run is named on the command line, printed and followed |
+| ``ignore_option`` | ``--ignore`` of findings |
+| ``interactive`` | ``rankup submit --interactive`` |
+| ``env_build`` | the building of ``rankup env create`` |
+| ``site_survey`` | the facts that ``rankup sites new`` reads |
 """

@@ -6,11 +6,11 @@
 | ``resolved`` | ``Resolved``: the job, its site, and the origin of each value |
 | ``job_toml`` | ``job.toml``: a job as a file, read and written |
 | ``defaults`` | default values derived from other fields of the job |
+| ``checks`` | all that is wrong with a job, at once |
+| ``facts`` | what findings about a job are judged by: job, site, environment |
 | ``site_limits`` | whether the site can run the job: nodes, launchers, required options |
-| ``program`` | whether the script or program exists |
-| ``script_imports`` | whether the script imports rankup |
-| ``interpreter`` | the Python version and processor of a virtual environment |
-| ``advice`` | findings about a valid job that may still fail, before it is submitted |
+| ``program`` | whether the script or program exists, what it imports, and what it was built for |
+| ``advice`` | findings about a valid job that may still fail |
 
 It is a package of its own because a ``Site`` holds default values of a ``JobSpec``: ``spec`` must not import ``sites``,
 and what combines the two lies above both.

@@ -1,14 +1,20 @@
-"""The three-line library: ``rankup.init()`` gives a ``Run``; everything a training loop needs belongs to it.
+"""The three-line library. ``rankup.init()`` gives a ``Run``, which a training loop calls.
 
-| module | what |
-|---|---|
-| ``api`` | ``init`` and ``Run``: the public interface |
-| ``device``, ``seed``, ``select_strategy``, ``any_world`` | what ``init`` decides once |
-| ``model_transforms`` | changes to a model before it is wrapped: memory format, SyncBatchNorm, compilation |
-| ``data`` | which samples, in which order, on which rank |
-| ``loop`` | epochs, steps, gradients, precision, evaluation |
-| ``distributed`` | process groups, what ranks tell each other, shutdown |
-| ``checkpointing`` | when to save, resume, stop |
-| ``tracing`` | what ``rankup verify`` reads |
-| ``argument_types``, ``call_site``, ``live_objects``, ``pytree``, ``uncaught`` | small tools of the above |
+- ``api``: ``rankup.init`` and ``Run``, what users call; nothing imports it back
+- ``context``: the state of one run that all parts share
+- ``prepare``: a model, its optimizer and its data are brought to this rank
+- ``data``: which samples, in which order, on which rank, and how they are loaded
+- ``loop``: epochs and steps, losses and gradients, evaluations and means
+- ``distributed``: process groups, and what ranks tell each other
+- ``checkpointing``: when to save, what is saved, how a run stops and resumes
+- ``tracing``: what ``rankup verify`` reads
+
+What these parts use:
+
+- ``device``, ``seed``, ``select_strategy``: what ``init`` chooses once
+- ``model_transforms``: memory format, SyncBatchNorm, compilation
+- ``pytree``: tensors in batches and outputs of any nesting
+- ``argument_types``: arguments of another type than documented
+- ``call_site``, ``live_objects``: where the script is, and what is alive in the process
+- ``uncaught``: how an error that the script does not catch is shown
 """

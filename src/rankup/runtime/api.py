@@ -3,7 +3,8 @@
 run = rankup.init()
 model, opt, data = run.prepare(model, lambda p: Adam(p, lr=1e-3), dataset, global_batch=256)
 for x, y in run.steps(data, epochs=90):
-    loss = loss_fn(model(x), y); loss.backward(); opt.step(); opt.zero_grad()
+    run.backward(loss_fn(model(x), y))
+    run.step(opt)
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.runtime.argument_types import check_types
 from rankup.runtime.checkpointing import state, stop
-from rankup.runtime.checkpointing.checkpointing import Checkpointing, Snapshots
+from rankup.runtime.checkpointing.checkpointing import Checkpointing
 from rankup.runtime.checkpointing.frozen import Frozen
+from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.registered import as_stateful
 from rankup.runtime.checkpointing.registered_state import METER
 from rankup.runtime.checkpointing.resume_settings import ResumeSettings
@@ -241,7 +243,7 @@ class Run:
         - ``sampler``, ``batch_sampler``: another order of a map-style data set, the same on all ranks; a batch of the
           latter is a global batch, and ``global_batch`` is left out. ``shuffle`` then means nothing.
         - ``accumulate``: micro-batches per step; ``clip``: largest norm of the gradient. Either, and
-          ``sync_batchnorm``, wants ``run.backward(loss)`` and ``run.step(opt)`` in the loop.
+          ``sync_batchnorm``, requires ``run.backward(loss)`` and ``run.step(opt)`` in the loop's body.
         - ``sample_rng``: seed the global generators per sample; None finds out whether the data set draws numbers.
         - Everything else goes to the DataLoader (``num_workers``, ``collate_fn``, ``pin_memory``, …).
 

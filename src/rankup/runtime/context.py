@@ -10,7 +10,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 from rankup.core.rundir import RunDir
-from rankup.runtime.checkpointing.registered import Stateful, Values
+from rankup.runtime.checkpointing.adapters import Stateful
+from rankup.runtime.checkpointing.registered import Values
 from rankup.runtime.data.feeds import RankContext
 from rankup.runtime.data.loaders import Batch, DataFeed
 from rankup.runtime.distributed import buffers

@@ -84,7 +84,7 @@ def rename(source: Path, target: Path) -> None:
     source.rename(target)
 
 
-def point(link: Path, target: str) -> None:
+def update_symlink(link: Path, target: str) -> None:
     """Let the symbolic link ``link`` point to ``target``: to the old one or to the new one at any moment."""
     fresh = link.with_name(f"{link.name}.tmp")
     _announce("point", link)

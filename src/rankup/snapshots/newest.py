@@ -20,7 +20,7 @@ _NAMED = 3
 def newest(root: Path, peers: Peers, shared: bool) -> Snapshot | None:
     """A collective. ``latest`` is not even looked at: it may be stale, the listing cannot."""
     leads = peers.leads(shared)
-    listings = peers.each(lambda: entries(root) if leads else [])
+    listings = peers.gather_or_raise(lambda: entries(root) if leads else [])
     candidates = sorted({entry for listing in listings for entry in listing}, reverse=True)
     wrong: list[str] = []
     for number, entry in enumerate(candidates):
@@ -55,10 +55,10 @@ def _examined(path: Path, peers: Peers, shared: bool) -> tuple[Manifest | None, 
             return str(damage) if shared else f"{damage} (node {world.node_rank})"
         return ""
 
-    problems = sorted({said for said in peers.each(look) if said})
+    problems = sorted({said for said in peers.gather_or_raise(look) if said})
     if problems:
         return None, problems
-    peers.each(lambda: _check_node(path, found[0], peers.world))
+    peers.gather_or_raise(lambda: _check_node(path, found[0], peers.world))
     return found[0], []
 
 
@@ -91,4 +91,4 @@ def _set_aside(root: Path, refused: Sequence[Entry], peers: Peers, leads: bool) 
                 if (root / entry.name).exists():
                     set_aside(Entry(entry.step, entry.attempt, root / entry.name))
 
-    peers.each(rename)
+    peers.gather_or_raise(rename)

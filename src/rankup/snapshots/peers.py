@@ -30,7 +30,7 @@ class Peers:
         """Whether this rank makes and renames directories: rank 0, or one on each node where they see several."""
         return self.world.rank == 0 if shared else self.world.local_rank == 0
 
-    def each(self, make: Callable[[], T]) -> list[T]:
+    def gather_or_raise(self, make: Callable[[], T]) -> list[T]:
         """What ``make()`` gives on each rank, by rank. Where it fails on one, the error is raised on all: nobody waits
         for a rank that has given up."""
         try:
@@ -57,15 +57,15 @@ class Peers:
         Raises RankupError where some nodes share it and others do not: two of them would write into one directory.
         """
         first = self.world.local_rank == 0
-        self.each(lambda: make_folder(root, purpose="snapshots directory") if first else None)
+        self.gather_or_raise(lambda: make_folder(root, purpose="snapshots directory") if first else None)
         if self.world.num_nodes == 1:
             return True
         token = root / f".node-{self.world.node_rank}-{secrets.token_hex(4)}"
-        names = self.each(lambda: _touch(token) if first else None)
+        names = self.gather_or_raise(lambda: _touch(token) if first else None)
         wanted = {name for name in names if name}
-        seen = self.each(lambda: sum((root / name).exists() for name in wanted) if first else None)
+        seen = self.gather_or_raise(lambda: sum((root / name).exists() for name in wanted) if first else None)
         counts = {count for count in seen if count is not None}
-        self.each(lambda: _remove(token) if first else None)
+        self.gather_or_raise(lambda: _remove(token) if first else None)
         if counts == {len(wanted)}:
             return True
         if counts == {1}:

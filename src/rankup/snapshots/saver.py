@@ -85,8 +85,8 @@ class Saver:
         self._ending = threading.Lock()
         self._writing = False
         self._leaving = False  # let go of the directory as soon as nothing is in flight
-        self._peers.each(lambda: self._lock.take(patience) if self._leads else None)
-        self._peers.each(lambda: clear_leftovers(root) if self._leads else None)
+        self._peers.gather_or_raise(lambda: self._lock.take(patience) if self._leads else None)
+        self._peers.gather_or_raise(lambda: clear_leftovers(root) if self._leads else None)
 
     @property
     def _leads(self) -> bool:
@@ -105,7 +105,7 @@ class Saver:
 
     def save(self, step: int, state: SnapshotState) -> None:
         """Save ``state`` as of ``step``, and return when it is copied, but for ``SnapshotState.lasting``: see
-        ``settle``. With ``asynchronous=False`` return when it is durable.
+        ``wait_staged``. With ``asynchronous=False`` return when it is durable.
 
         A step that was saved before is not touched: the new snapshot is ``step-N-2``, and counts as newer.
         """
@@ -137,7 +137,7 @@ class Saver:
             self.wait()
         self._stalls = [*self._stalls, time.perf_counter() - began][-_REMEMBERED:]
 
-    def settle(self) -> None:
+    def wait_staged(self) -> None:
         """Wait until the last ``save`` has copied everything: what was lasting may change afterwards."""
         if self._settled is not None:
             self._settled.wait()

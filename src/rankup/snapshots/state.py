@@ -22,7 +22,7 @@ class SnapshotState:
     ``own``      this rank's alone: generators, BatchNorm statistics in the middle of an epoch. Nested dicts, lists
                  and tuples of tensors and plain values.
     ``facts``    JSON, the same on all ranks: epoch, step, seed, world_size, strategy, precision, ``metrics``.
-    ``lasting``  ids of those tensors that nothing changes before ``Saver.settle`` is called: an optimizer's moments,
+    ``lasting``  ids of those tensors that nothing changes before ``Saver.wait_staged``: an optimizer's moments,
                  until it steps. They may be copied beside the training.
     ``loose``    names of those tensors that need not be equal where several ranks hold them, as all others must.
     ``alike``    name → text that must be the same on all ranks, or the save fails; ``sha256:…`` is not shown.

@@ -81,7 +81,7 @@ def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, 
         return _Offer(world.node_rank, attempts, staged.parts, staged.values, staged.alike, sums)
 
     try:
-        offers = peers.each(begin)
+        offers = peers.gather_or_raise(begin)
         name = entry_name(step, 1 + max(offer.attempts for offer in offers))
         here = {rank: offer for rank, offer in enumerate(offers) if shared or offer.node == world.node_rank}
 
@@ -92,7 +92,7 @@ def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, 
             names = divide({rank: offer.parts for rank, offer in here.items()}, whole=shared)[world.rank]
             return _write_files(folder, staged, names, _united(here) if leads else None, world.rank)
 
-        written = peers.each(write_files)
+        written = peers.gather_or_raise(write_files)
 
         def commit() -> None:
             if leads:
@@ -101,7 +101,7 @@ def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, 
                     _commit(folder, name, _manifest(step, staged, world, shared, here, files), files)
                     prune(root, keep)
 
-        peers.each(commit)
+        peers.gather_or_raise(commit)
     except BaseException:
         if leads:
             with contextlib.suppress(OSError):  # what matters is the error that brought us here
@@ -216,4 +216,4 @@ def _commit(folder: Path, name: str, manifest: Manifest, written: Sequence[_Writ
     disk.sync_folder(folder)
     disk.rename(folder, folder.with_name(name))
     disk.sync_folder(folder.parent)
-    disk.point(folder.with_name(LATEST), name)
+    disk.update_symlink(folder.with_name(LATEST), name)

@@ -1,7 +1,32 @@
-"""Floor 2: how one model becomes the model of many processes. One small file per strategy, chosen by name.
+"""How one model becomes the model of many processes. One small file per strategy, chosen by name.
 
 Adding one is a file with a class that inherits from ``base.Strategy``, and a row in ``STRATEGIES``. This file loads no
 torch: the command line reads the table, too.
+
+| module | what |
+|---|---|
+| ``base`` | ``Strategy``: the protocol, answered for one process |
+| ``batch_plan`` | how a global batch is divided, and which rank reports |
+| ``none`` | one process |
+| ``ddp`` | a replica on every rank |
+| ``fsdp`` | a shard of every parameter on every rank |
+| ``any_world`` | the same bits on any number of processes |
+| ``tp`` | tensor parallelism |
+| ``pp`` | pipeline parallelism |
+| ``dp`` | threads and replicas in one process |
+| ``deepspeed`` | DeepSpeed's engine, ZeRO stage 1 |
+| ``call_through`` | the model stays the user's object under DDP |
+| ``replicas`` | ranks start from one model |
+| ``weights`` | gradients weighted if ranks hold different counts |
+| ``buckets`` | the buckets of DDP |
+| ``unused`` | parameters that only a dummy batch has used |
+| ``fsdp_units`` | what the units of FSDP gather and reduce |
+| ``block_order`` | ranks must run the same blocks in the same order |
+| ``clipping`` | the norm of a gradient that is sharded |
+| ``parameter_groups`` | parameter groups added during a training |
+| ``state`` | model and optimizer by parameter names, whatever the strategy |
+| ``groups`` | gloo groups of all ranks |
+| ``versions`` | what older versions of torch lack |
 """
 
 from __future__ import annotations

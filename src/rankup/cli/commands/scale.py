@@ -62,7 +62,7 @@ def scale(
 
 
 class TrialLines(LineView):
-    """A line per run on stderr; of the ranks' output only stderr."""
+    """A line per run and per epoch on stderr, and the ranks' errors; stdout is for the table."""
 
     def begins(self, number: int, total: int, turn: Trial) -> None:
         what = f"repeat {turn.repeat}" if turn.repeat else "warm-up"
@@ -76,3 +76,5 @@ class TrialLines(LineView):
     def line(self, rank: int | None, stream: str, text: str) -> None:
         if stream == "err":
             super().line(rank, stream, text)
+        elif rank in (0, None) and text.startswith("epoch "):
+            print(f"  {text}", file=sys.stderr, flush=True)

@@ -3,8 +3,10 @@
 The scripts hold everything that the declarations say, and look for sites and runs themselves: a Tab starts no Python.
 In reading order:
 
-- ``declared``: what a shell has to know of the commands
-- ``bash``, ``zsh``, ``fish``: the script for each shell
+| module | what |
+|---|---|
+| ``declared`` | what a shell has to know of the commands |
+| ``bash``, ``zsh``, ``fish`` | the script for each shell |
 """
 
 from __future__ import annotations

@@ -19,99 +19,30 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import re
 import time
-import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from rankup.core import resume_with
-from rankup.core.units import parse_duration
 from rankup.errors import RankupError
-from rankup.runtime.argument_types import check_types
 from rankup.runtime.checkpointing import registered_state, state
 from rankup.runtime.checkpointing.epoch_end import EpochEndState
+from rankup.runtime.checkpointing.policy import Snapshots
+from rankup.runtime.checkpointing.resume import resume
 from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.checkpointing.stop import StopWatch
-from rankup.runtime.checkpointing.training_folder import training_done, training_folder
+from rankup.runtime.checkpointing.training_folder import TrainingFolder
 from rankup.runtime.checkpointing.untracked_state import UntrackedWatch
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.loaders import DataFeed
-from rankup.runtime.distributed import buffers
 from rankup.runtime.distributed.replicas import Replicas
 from rankup.runtime.tracing.trace import VARIABLE as TRACE_VARIABLE
 from rankup.runtime.tracing.trace import Trace
-from rankup.snapshots.peers import Peers
-from rankup.snapshots.prune import Retention
 from rankup.snapshots.saver import Saver
-from rankup.snapshots.snapshot import Snapshot
 from rankup.snapshots.state import SnapshotState
 
 # How much longer than measured a save may take before it is too late, and what an end costs besides (seconds).
 CAUTION, LEAVING_S = 3.0, 15.0
 # Steps that a save waits for the end of a window of gradients that is accumulated by hand.
 WINDOW_PATIENCE = 256
-# What the environment says holds before what the script says: ``rankup verify`` saves often, and elsewhere.
-EVERY_VARIABLE, DIRECTORY_VARIABLE = "RANKUP_SNAPSHOT_EVERY", "RANKUP_SNAPSHOT_DIR"
-
-
-@dataclass(frozen=True)
-class Snapshots:
-    """When to save and what to keep. ``every``: ``"10m"``, ``"500 steps"``, ``"2 epochs"``, or ``"off"``: only when
-    told to stop. ``directory``: default is ``snapshots`` in the run directory; without either nothing is saved.
-
-    ``resume_with``: ``"new"`` or ``"old"`` where the script asks for other settings (a learning rate) than the snapshot
-    was taken with; None makes that an error that names them.
-
-    RANKUP_SNAPSHOT_EVERY, RANKUP_SNAPSHOT_DIR and RANKUP_RESUME_WITH in the environment hold before what is said
-    here."""
-
-    every: str = "10m"
-    keep: Retention = field(default_factory=Retention)
-    asynchronous: bool = True
-    directory: str | Path | None = None
-    resume_with: str | None = None
-
-    def __post_init__(self) -> None:
-        check_types(
-            "rankup.Snapshots",
-            {
-                "every": (self.every, (str,), '"10m", every="500 steps" or every="2 epochs"'),
-                "keep": (self.keep, (Retention,), "rankup.Retention(last=2)"),
-                "asynchronous": (self.asynchronous, (bool,), "False"),
-                "directory": (self.directory, (str, Path, type(None)), '"snapshots"'),
-                "resume_with": (self.resume_with, (str, type(None)), '"new"'),
-            },
-        )
-        self.interval()
-        resume_with.check_choice(self.resume_with, "resume_with")
-
-    def in_force(self) -> Snapshots:
-        """These, but for what the environment says."""
-        every, directory = os.environ.get(EVERY_VARIABLE), os.environ.get(DIRECTORY_VARIABLE)
-        return replace(
-            self,
-            every=every or self.every,
-            directory=Path(directory) if directory else self.directory,
-            resume_with=os.environ.get(resume_with.VARIABLE) or self.resume_with,
-        )
-
-    def interval(self) -> tuple[str, int]:
-        """("s" | "step" | "epoch" | "", how many)."""
-        if self.every == "off":
-            return "", 0
-        counted = re.fullmatch(r"(\d+) ?(step|epoch)s?", self.every)
-        if counted and int(counted[1]) > 0:
-            return counted[2], int(counted[1])
-        try:
-            return "s", parse_duration(self.every)
-        except ValueError:
-            raise RankupError(
-                "bad-interval",
-                f"invalid snapshot interval {self.every!r}",
-                hint="use e.g. 10m, 500 steps, 2 epochs or off",
-            ) from None
 
 
 class Checkpointing:
@@ -128,18 +59,14 @@ class Checkpointing:
         self._run = run
         self._parts = parts
         self._replicas = replicas
-        # Whether the script asked for snapshots; "off" asks for none but at a request to stop.
-        self._wanted = options is not None and options.every != "off"
-        self._by_hand = self._warned_nowhere = False
-        self._options = (options or Snapshots()).in_force()
+        in_force = (options or Snapshots()).in_force()
+        # Whether the script asks for snapshots; "off" asks for none but at a request to stop.
+        wanted = options is not None and options.every != "off"
+        self._folder = TrainingFolder(run, in_force, wanted=wanted)
         self._watch = watch
         self._trace: Trace | None = None
         self._untracked: UntrackedWatch | None = None
-        self._unit, self._count = self._options.interval()
-        self._peers: Peers | None = None
-        self._folder: Path | None = None  # of this training, once it has begun to save
-        self._stage = 0
-        self._stage_prepared = -1  # how much was prepared when the stage began
+        self._unit, self._count = in_force.interval()
         self._saver: Saver | None = None
         self._open = False  # whether a loop is running
         self._goals: dict[
@@ -224,12 +151,11 @@ class Checkpointing:
         self._parts.pending.watch(self._listening)
         registered_state.check_whole(self._run)
         self._replicas.watch(self._listening)
-        begins = len(self._run.prepared) > self._stage_prepared
+        begins = self._folder.begin_stage()
         if begins:
-            self._stage, self._stage_prepared = self._stage + 1, len(self._run.prepared)
             self._parts.frozen.begin()
         self._parts.settings.note_begin()
-        self._saver = self._open_saver()
+        self._saver = self._folder.open()
         if self._saver is None:
             return
         # Looked up now, and not at the first save: it reads samples, and a data set may count what is read of it.
@@ -241,50 +167,11 @@ class Checkpointing:
         if begins:  # a second loop of a stage goes on where the first one ended
             found = self._saver.newest()
             if found is not None:
-                self._resume(found)
+                resume(self._run, self._parts, found)
+                self._saved = self._where()
         self._saved_at = time.monotonic()
         if self._untracked is None and self._run.is_main and TRACE_VARIABLE not in os.environ:
             self._untracked = UntrackedWatch(self._run)
-
-    def _open_saver(self) -> Saver | None:
-        """For the directory of this stage; None where there is none."""
-        run = self._run
-        wanted = self._options.directory
-        base = Path(wanted) if wanted is not None else None
-        if base is None and run.directory is not None:
-            base = run.directory.path / "snapshots"
-        if base is None or not run.strategy.snapshots:
-            self._warn_nowhere(base)
-            return None
-        if self._folder is None:
-            self._folder = training_folder(base, run.name)
-            if self._folder.name.startswith("training-"):
-                run.print(
-                    f"{self._folder.name} of this process: its snapshots are in {self._folder} "
-                    "(rankup.init(name=…) names it)"
-                )
-        if self._peers is None:
-            self._peers = Peers(run.world)
-        return Saver(
-            self._folder if self._stage == 1 else self._folder / f"stage-{self._stage}",
-            run.world,
-            peers=self._peers,
-            keep=self._options.keep,
-            asynchronous=self._options.asynchronous,
-        )
-
-    def _warn_nowhere(self, base: Path | None) -> None:
-        """Who asked for snapshots, or saves by hand, hears once that there will be none."""
-        if self._warned_nowhere or not (self._wanted or self._by_hand) or not self._run.is_main:
-            return
-        self._warned_nowhere = True
-        why = (
-            "there is no run directory" if base is None else f"strategy {self._run.strategy.name} saves none"
-        )
-        way = (
-            ": start the script by `rankup run`, or use rankup.Snapshots(directory=…)" if base is None else ""
-        )
-        warnings.warn(f"nothing is saved, since {why}{way}", stacklevel=2)
 
     def step_done(self) -> None:
         """Between two steps."""
@@ -293,7 +180,7 @@ class Checkpointing:
         if self._trace is not None:
             self._trace.step()
         if self._watch.requested():
-            self.leave()
+            self.save_and_exit()
         elif (
             self._watch.save_agreed()
             or self._waited
@@ -303,7 +190,7 @@ class Checkpointing:
             self._save_behind_a_window()
 
     def asked(self, steps: int | None) -> Iterator[bool]:
-        """For an evaluation of ``steps`` global batches: each ``next`` asks whether to ``leave``.
+        """For an evaluation of ``steps`` global batches: each ``next`` asks whether to ``save_and_exit``.
 
         One that stands in the middle of a training step is not interrupted.
         """
@@ -338,14 +225,14 @@ class Checkpointing:
         self._epochs_since += 1
         registered_state.warn_unused(self._run)
         if self._watch.requested():
-            self.leave()
+            self.save_and_exit()
         elif self._due_behind or (self._unit == "epoch" and self._epochs_since >= self._count):
             self._save()
 
     def save_now(self) -> None:
         """Save, and wait until it is durable; before the first and after the last epoch, too."""
-        self._by_hand = True
-        opened = None if self._saver is not None else self._open_saver()
+        self._folder.wanted = True
+        opened = None if self._saver is not None else self._folder.open()
         saver = self._saver = self._saver or opened
         if saver is None:
             return
@@ -365,8 +252,7 @@ class Checkpointing:
                 self._save()
             self._saver.close()
             self._saver = None
-            assert self._folder is not None
-            training_done(self._folder)
+            self._folder.done()
 
     # ------------------------------------------------------------------ inside
 
@@ -375,55 +261,13 @@ class Checkpointing:
         if self._saver is not None:
             self._saver.wait()
 
-    def _resume(self, found: Snapshot) -> None:
-        run = self._run
-        state.check(run, self._parts, found.facts)
-        outline = found.outline()
-        tensors = {
-            str(index): state.target(run, model, optimizer, outline.get(str(index), {}))
-            for index, (model, optimizer) in enumerate(run.prepared)
-        }
-        self._parts.settings.widen(tensors, outline)
-        found.load_tensors(tensors, partial=not run.strategy.every_name)
-        state.restore(
-            run,
-            self._parts,
-            tensors,
-            found.own(),
-            found.first_own()["kept"],
-            found.facts,
-            found.adopted_rank_states,
-        )
-        self._saved = self._where()
-        positions = ", ".join(f"epoch {p['at'][0] + 1}, step {p['at'][1]}" for p in found.facts["positions"])
-        run.print(f"resumed from {found.path.name}: {positions}")
-        if any(feed.steps is not None and feed.position.step >= feed.steps for feed in run.feeds):
-            run.print(
-                "the code after an epoch's inner loop is next; variables that the loop sets are not set yet"
-            )
-
     def _before_step(self, *_: object) -> None:
         """An optimizer is about to change its moments, which a save may still be copying."""
         if self._saver is not None:
-            self._saver.settle()
+            self._saver.wait_staged()
 
     def _state(self, *, alone: bool = False, gradients: bool = False) -> SnapshotState:
-        run = self._run
-        # What was registered is the same everywhere: one copy is enough, on each node where directories are not shared.
-        taken = state.collect(run, self._parts, kept=run.world.local_rank == 0, gradients=gradients)
-        if run.buffers_differ and run.replicas > 1 and not alone:
-            # Ours are among what is this rank's own. For whoever cannot take that (other ranks, an export): the mean.
-            for index, (model, _) in enumerate(run.prepared):
-                means = {
-                    id(buffer): value
-                    for buffer, value in buffers.averaged_buffers(model, run.world.world_size)
-                }
-                whole = taken.tensors[str(index)]
-                for name, buffer in model.named_buffers(remove_duplicate=False):
-                    for part in ("model", "buffers"):
-                        if name in whole[part]:
-                            whole[part][name] = means[id(buffer)]
-        return taken
+        return state.collect_to_save(self._run, self._parts, alone=alone, gradients=gradients)
 
     def _where(self) -> object:
         return self._run.steps_reached, [feed.position.resume() for feed in self._run.feeds]
@@ -453,7 +297,7 @@ class Checkpointing:
         self._due_behind = False
         self._held = None
 
-    def leave(self) -> None:
+    def save_and_exit(self) -> None:
         """Save what there is, and end the process well. It returns where the code behind an epoch's inner loop has
         changed the weights already: that code is to end first, and ``epoch_done`` asks again."""
         saver = self._saver

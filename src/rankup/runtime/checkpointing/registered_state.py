@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from rankup.errors import RankupError
-from rankup.runtime.checkpointing.registered import Adapter, Stateful, Value
+from rankup.runtime.checkpointing.adapters import Adapter, Stateful
+from rankup.runtime.checkpointing.registered import Value
 from rankup.runtime.context import RunContext
 from rankup.runtime.pytree import map_tensors
 from rankup.runtime.tracing.fingerprint import SMALL, copied, fingerprint

@@ -19,6 +19,7 @@ from rankup.runtime.checkpointing import registered_state
 from rankup.runtime.checkpointing.frozen import Frozen
 from rankup.runtime.checkpointing.resume_settings import ResumeSettings
 from rankup.runtime.context import RunContext
+from rankup.runtime.distributed.buffers import averaged_buffers
 from rankup.runtime.loop.accumulation import PendingGradients
 from rankup.runtime.seed import derive, rng_state, seed_everything, set_rng_state
 from rankup.snapshots.state import SnapshotState
@@ -83,6 +84,22 @@ def collect(run: RunContext, parts: StateParts, *, kept: bool, gradients: bool) 
             for part in ("model", "buffers")
         ),
     )
+
+
+def collect_to_save(run: RunContext, parts: StateParts, *, alone: bool, gradients: bool) -> SnapshotState:
+    """The same for a snapshot; no collective if ``alone``. What was registered is the same everywhere: one copy is
+    enough, on each node where directories are not shared."""
+    taken = collect(run, parts, kept=run.world.local_rank == 0, gradients=gradients)
+    if run.buffers_differ and run.replicas > 1 and not alone:
+        # Ours are among what is this rank's own. For whoever cannot take that (other ranks, an export): the mean.
+        for index, (model, _) in enumerate(run.prepared):
+            means = {id(buffer): value for buffer, value in averaged_buffers(model, run.world.world_size)}
+            whole = taken.tensors[str(index)]
+            for name, buffer in model.named_buffers(remove_duplicate=False):
+                for part in ("model", "buffers"):
+                    if name in whole[part]:
+                        whole[part][name] = means[id(buffer)]
+    return taken
 
 
 def _with_buffers(model: nn.Module, saved: dict[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,14 @@ of its trainings where that one was.
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 
 from rankup.errors import RankupError
+from rankup.runtime.checkpointing.policy import Snapshots
+from rankup.runtime.context import RunContext
+from rankup.snapshots.peers import Peers
+from rankup.snapshots.saver import Saver
 
 # Of this process: directory → how many trainings without a name have begun below it.
 _unnamed: dict[Path, int] = {}
@@ -50,3 +55,72 @@ def training_folder(base: Path, name: str) -> Path:
 def training_done(folder: Path) -> None:
     """The training in ``folder`` has been trained to its end."""
     _done.add(folder)
+
+
+class TrainingFolder:
+    """Of one run: the directory of its training, and below it one for each stage after the first.
+
+    ``wanted``: whether the script asks for snapshots, and is to hear if there can be none.
+    """
+
+    def __init__(self, run: RunContext, policy: Snapshots, *, wanted: bool) -> None:
+        self.wanted = wanted
+        self._run = run
+        self._policy = policy
+        self._warned = False
+        self._peers: Peers | None = None
+        self._path: Path | None = None  # once the training has begun to save
+        self._stage = 0
+        self._stage_prepared = -1  # how much was prepared when the stage began
+
+    def begin_stage(self) -> bool:
+        """Whether a loop that begins now begins another stage: more has been prepared than for the one before."""
+        if len(self._run.prepared) <= self._stage_prepared:
+            return False
+        self._stage, self._stage_prepared = self._stage + 1, len(self._run.prepared)
+        return True
+
+    def open(self) -> Saver | None:
+        """For the directory of this stage; None where there is none."""
+        run = self._run
+        wanted = self._policy.directory
+        base = Path(wanted) if wanted is not None else None
+        if base is None and run.directory is not None:
+            base = run.directory.path / "snapshots"
+        if base is None or not run.strategy.snapshots:
+            self._warn_nowhere(base)
+            return None
+        if self._path is None:
+            self._path = training_folder(base, run.name)
+            if self._path.name.startswith("training-"):
+                run.print(
+                    f"{self._path.name} of this process: its snapshots are in {self._path} "
+                    "(rankup.init(name=…) names it)"
+                )
+        if self._peers is None:
+            self._peers = Peers(run.world)
+        return Saver(
+            self._path if self._stage == 1 else self._path / f"stage-{self._stage}",
+            run.world,
+            peers=self._peers,
+            keep=self._policy.keep,
+            asynchronous=self._policy.asynchronous,
+        )
+
+    def done(self) -> None:
+        """The training is at its end."""
+        assert self._path is not None
+        training_done(self._path)
+
+    def _warn_nowhere(self, base: Path | None) -> None:
+        """Who asked for snapshots, or saves by hand, hears once that there will be none."""
+        if self._warned or not self.wanted or not self._run.is_main:
+            return
+        self._warned = True
+        why = (
+            "there is no run directory" if base is None else f"strategy {self._run.strategy.name} saves none"
+        )
+        way = (
+            ": start the script by `rankup run`, or use rankup.Snapshots(directory=…)" if base is None else ""
+        )
+        warnings.warn(f"nothing is saved, since {why}{way}", stacklevel=2)

@@ -1,0 +1,15 @@
+"""Which samples, in which order, on which rank, and how they get there.
+
+- ``step_plan``: how one epoch is cut into steps
+- ``sharding``: the order of an epoch and each rank's share: pure functions
+- ``samplers``: the order of a user's ``sampler=`` or ``batch_sampler=``
+- ``position``: how far training on one feed has come
+- ``loaders``: batches of map-style and of resident data
+- ``resident``: data that fits in memory, on the device
+- ``feeds``: which of these loads a given data set
+- ``loader_options``: arguments of the DataLoader, and its workers' end
+- ``sample_rng``, ``generators``: random numbers that belong to a sample
+- ``stream``, ``stream_reader``, ``stream_split``, ``worker_info``: iterable data sets, and who splits them
+- ``identity``: whether all ranks hold the same data
+- ``batch_size_check``: a share of one sample, which BatchNorm cannot train on
+"""

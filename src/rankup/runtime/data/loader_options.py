@@ -20,7 +20,7 @@ from torch.utils.data._utils import signal_handling
 from rankup.core.nearest import nearest
 from rankup.errors import RankupError
 
-_TAKEN = {
+TAKEN = {
     "batch_size": "global_batch= is the batch of all processes together",
     "generator": "rankup.init(seed=) seeds everything",
     "in_order": "batches come in order: the position in the epoch is a number of batches",
@@ -46,7 +46,7 @@ def check_names(options: dict[str, Any], known: tuple[str, ...]) -> None:
 
 def loader_options(options: dict[str, Any], device: torch.device) -> dict[str, Any]:
     """The user's DataLoader arguments, less those that would undo the sharding."""
-    for name, hint in _TAKEN.items():
+    for name, hint in TAKEN.items():
         if name in options:
             raise RankupError(
                 "loader-option-taken",

@@ -1,0 +1,13 @@
+"""Process groups, and what ranks tell each other.
+
+- ``groups``: how the process groups are formed
+- ``rendezvous``: how ranks meet where no launcher's agent brings them together
+- ``open_files``: enough file descriptors for the connections
+- ``control``: the small numbers that ranks exchange, each exchange with a name
+- ``waiting``: which rank waits for which
+- ``reduce``: sums and means over ranks
+- ``gather``: all ranks' rows, with gradients
+- ``sections``: downloads that one process does first
+- ``replicas``, ``buffers``: replicas stay one model
+- ``shutdown``: the end of a rank, after success and after an exception
+"""

@@ -42,7 +42,7 @@ class Evaluations:
                 self._check_turn(one)
                 self._run.batch = one.outer
                 if next(one.asked, False):
-                    self._checkpointing.leave()
+                    self._checkpointing.save_and_exit()
             if one.overtaken:
                 raise _overtaken()
         except (
@@ -53,7 +53,7 @@ class Evaluations:
         finally:
             self._end(one)
         if any(list(one.asked)):
-            self._checkpointing.leave()
+            self._checkpointing.save_and_exit()
 
     def overtake(self) -> None:
         """A training step begins: whatever is open was left unfinished by its loop."""

@@ -29,7 +29,8 @@ class NanWatch:
         elif not value.is_floating_point():
             return
         elif value.device.type == "cpu":
-            if bool(torch.isnan(value.detach()).any()):
+            # Of one number, as a loss is, faster than by kernels.
+            if math.isnan(value.item()) if value.numel() == 1 else bool(torch.isnan(value.detach()).any()):
                 self._warn(what, step)
         else:
             first = self._on_device.get(what)

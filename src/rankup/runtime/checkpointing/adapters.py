@@ -1,0 +1,236 @@
+"""Things that have no ``state_dict`` of their own: an adapter for each kind gets and sets their state."""
+
+from __future__ import annotations
+
+import copy
+import random
+import sys
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from rankup.errors import RankupError
+from rankup.runtime.pytree import map_tensors
+
+SIMPLE = (bool, int, float, complex, str, bytes, type(None))
+# What a snapshot holds as it is (snapshots/staging.py).
+_NESTED = (dict, OrderedDict, Counter, list, tuple, set)
+
+
+class Stateful(Protocol):
+    """Anything that can be kept: schedules, averages, counters. The same on all ranks, unless ``per_rank`` is True;
+    the same in every repetition of a training, unless ``timed`` is.
+
+    ``per_rank`` things may have ``load_rank_states(states)``: it is called instead of ``load_state_dict`` where another
+    number of ranks saved them. Each old rank's state is given to one rank; some ranks get an empty list. A thing
+    without it begins anew there."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> Any: ...
+
+
+class Adapter:
+    """A thing of another kind with the protocol of ``Stateful``. ``kind`` is the key of its state."""
+
+    per_rank = False
+    kind = ""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def state_dict(self) -> dict[str, Any]:
+        return {self.kind: self._get()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        if self.kind not in state_dict:
+            raise self._other(f"{'/'.join(map(str, state_dict))}, not {self.kind}")
+        self._set(state_dict[self.kind])
+
+    def _get(self) -> Any:
+        raise NotImplementedError
+
+    def _set(self, saved: Any) -> None:
+        raise NotImplementedError
+
+    def _other(self, what: str) -> RankupError:
+        return RankupError(
+            "other-registered",
+            f"run.register({self._name}=…): the state holds another kind of thing by this name ({what})",
+            hint="register the same things under the same names as the run that saved it",
+        )
+
+
+class TensorAdapter(Adapter):
+    kind = "tensor"
+
+    def __init__(self, name: str, tensor: torch.Tensor) -> None:
+        super().__init__(name)
+        self._tensor = tensor
+
+    def _get(self) -> torch.Tensor:
+        return self._tensor.detach()
+
+    def _set(self, saved: torch.Tensor) -> None:
+        mine = self._tensor
+        if saved.shape != mine.shape or saved.dtype != mine.dtype:
+            raise self._other(
+                f"{saved.dtype} {tuple(saved.shape)}; this run has {mine.dtype} {tuple(mine.shape)}"
+            )
+        with torch.no_grad():
+            mine.copy_(saved)
+
+
+class ArrayAdapter(Adapter):
+    kind = "array"
+
+    def __init__(self, name: str, array: Any) -> None:
+        super().__init__(name)
+        self._array = array
+
+    def _get(self) -> torch.Tensor:
+        return torch.from_numpy(self._array.copy())
+
+    def _set(self, saved: torch.Tensor) -> None:
+        loaded, mine = saved.numpy(), self._array
+        if loaded.shape != mine.shape or loaded.dtype != mine.dtype:
+            raise self._other(f"{loaded.dtype} {loaded.shape}; this run has {mine.dtype} {mine.shape}")
+        mine[...] = loaded
+
+
+class ContainerAdapter(Adapter):
+    """A list, dict, set or deque. Tensors in it that were on an accelerator come back to this rank's device."""
+
+    kind = "items"
+
+    def __init__(self, name: str, thing: Any, device: torch.device) -> None:
+        super().__init__(name)
+        self._thing = thing
+        self._device = device
+
+    def state_dict(self) -> dict[str, Any]:
+        items = content(self._thing)
+        if (place := unsaveable(items, self._name)) is not None:
+            raise RankupError(
+                "unsaveable-state",
+                f"{place}, which a snapshot cannot hold",
+                hint="numbers (.item() of NumPy's), strings, tensors, and lists, dicts, tuples and sets of them",
+                exit_code=1,
+            )
+        elsewhere: list[int] = []
+        count = iter(range(sys.maxsize))
+
+        def seen(tensor: torch.Tensor) -> torch.Tensor:
+            number = next(count)
+            if tensor.device.type != "cpu":
+                elsewhere.append(number)
+            return tensor
+
+        return {self.kind: map_tensors(seen, items), "on_device": elsewhere}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        saved, thing = state_dict.get(self.kind), self._thing
+        if not isinstance(saved, dict if isinstance(thing, dict) else list):
+            raise self._other(f"not a {type(thing).__name__}")
+        elsewhere, count = set(state_dict["on_device"]), iter(range(sys.maxsize))
+        loaded = map_tensors(
+            lambda tensor: tensor.to(self._device) if next(count) in elsewhere else tensor,
+            copy.deepcopy(saved),
+        )
+        thing.clear()
+        if isinstance(thing, (dict, set)):
+            thing.update(loaded)
+        else:
+            thing.extend(loaded)
+
+
+class GeneratorAdapter(Adapter):
+    """A generator of random numbers, by the two functions that get and set its state."""
+
+    kind = "generator"
+
+    def __init__(self, name: str, get: Callable[[], Any], set_: Callable[[Any], Any]) -> None:
+        super().__init__(name)
+        self._getter, self._setter = get, set_
+
+    def _get(self) -> Any:
+        return self._getter()
+
+    def _set(self, saved: Any) -> None:
+        self._setter(saved)
+
+
+def generator_adapter(name: str, thing: Any, numpy: Any) -> GeneratorAdapter | None:
+    if isinstance(thing, torch.Generator):
+        return GeneratorAdapter(name, thing.get_state, thing.set_state)
+    if isinstance(thing, random.Random):
+        if isinstance(thing, random.SystemRandom):
+            raise refused(name, thing, "a generator that has a state: random.Random(seed)")
+        return GeneratorAdapter(name, thing.getstate, thing.setstate)
+    if numpy is None:
+        return None
+    if isinstance(thing, numpy.random.Generator):
+        bits = thing.bit_generator
+        return GeneratorAdapter(
+            name,
+            lambda: _arrays_to_tensors(bits.state, numpy),
+            lambda state: setattr(bits, "state", _tensors_to_arrays(state)),
+        )
+    if isinstance(thing, numpy.random.RandomState):
+        return GeneratorAdapter(
+            name,
+            lambda: _arrays_to_tensors(thing.get_state(legacy=False), numpy),
+            lambda state: thing.set_state(_tensors_to_arrays(state)),
+        )
+    return None
+
+
+def _arrays_to_tensors(value: Any, numpy: Any) -> Any:
+    """torch.load reads no arrays; as int64, since older torch has no unsigned tensors (a wrap-around both ways)."""
+    if isinstance(value, dict):
+        return {key: _arrays_to_tensors(item, numpy) for key, item in value.items()}
+    if isinstance(value, numpy.ndarray):
+        return (str(value.dtype), torch.from_numpy(value.astype(numpy.int64)))
+    return value
+
+
+def _tensors_to_arrays(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _tensors_to_arrays(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return value[1].numpy().astype(value[0])
+    return value
+
+
+def article(thing: Any) -> str:
+    name = f"{type(thing).__module__}.{type(thing).__qualname__}".removeprefix("builtins.")
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def refused(name: str, thing: Any, wanted: str) -> RankupError:
+    what = thing.__name__ if isinstance(thing, type) or thing is random else article(thing)
+    return RankupError("not-stateful", f"run.register({name}=…) got {what}; it takes {wanted}")
+
+
+def unsaveable(value: Any, place: str) -> str | None:
+    """The first thing in nested lists and dicts that no snapshot can hold, with its place; None where there is none."""
+    if isinstance(value, (torch.Tensor, *SIMPLE)):
+        return None
+    if type(value) not in _NESTED:
+        return f"{place} is {article(value)}"
+    if isinstance(value, dict):
+        inner = [(key, f"a key of {place}") for key in value]
+        inner += [(item, f"{place}[{key!r}]") for key, item in value.items()]
+    else:
+        inner = [(item, f"{place}[{index}]") for index, item in enumerate(value)]
+    return next((found for item, at in inner if (found := unsaveable(item, at)) is not None), None)
+
+
+def content(thing: Any) -> Any:
+    """Of a dict, list, set or deque, of whatever class: a new dict or list."""
+    if isinstance(thing, dict):
+        return dict(thing)
+    # A set has another order in each process.
+    return sorted(thing, key=repr) if isinstance(thing, set) else list(thing)

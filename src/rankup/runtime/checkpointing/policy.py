@@ -1,0 +1,75 @@
+"""When a run saves, and what it keeps."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rankup.core import resume_with
+from rankup.core.units import parse_duration
+from rankup.errors import RankupError
+from rankup.runtime.argument_types import check_types
+from rankup.snapshots.prune import Retention
+
+# What the environment says holds before what the script says: ``rankup verify`` saves often, and elsewhere.
+EVERY_VARIABLE, DIRECTORY_VARIABLE = "RANKUP_SNAPSHOT_EVERY", "RANKUP_SNAPSHOT_DIR"
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """When to save and what to keep. ``every``: ``"10m"``, ``"500 steps"``, ``"2 epochs"``, or ``"off"``: only when
+    told to stop. ``directory``: default is ``snapshots`` in the run directory; without either nothing is saved.
+
+    ``resume_with``: ``"new"`` or ``"old"`` where the script asks for other settings (a learning rate) than the snapshot
+    was taken with; None makes that an error that names them.
+
+    RANKUP_SNAPSHOT_EVERY, RANKUP_SNAPSHOT_DIR and RANKUP_RESUME_WITH in the environment hold before what is said
+    here."""
+
+    every: str = "10m"
+    keep: Retention = field(default_factory=Retention)
+    asynchronous: bool = True
+    directory: str | Path | None = None
+    resume_with: str | None = None
+
+    def __post_init__(self) -> None:
+        check_types(
+            "rankup.Snapshots",
+            {
+                "every": (self.every, (str,), '"10m", every="500 steps" or every="2 epochs"'),
+                "keep": (self.keep, (Retention,), "rankup.Retention(last=2)"),
+                "asynchronous": (self.asynchronous, (bool,), "False"),
+                "directory": (self.directory, (str, Path, type(None)), '"snapshots"'),
+                "resume_with": (self.resume_with, (str, type(None)), '"new"'),
+            },
+        )
+        self.interval()
+        resume_with.check_choice(self.resume_with, "resume_with")
+
+    def in_force(self) -> Snapshots:
+        """These, but for what the environment says."""
+        every, directory = os.environ.get(EVERY_VARIABLE), os.environ.get(DIRECTORY_VARIABLE)
+        return replace(
+            self,
+            every=every or self.every,
+            directory=Path(directory) if directory else self.directory,
+            resume_with=os.environ.get(resume_with.VARIABLE) or self.resume_with,
+        )
+
+    def interval(self) -> tuple[str, int]:
+        """("s" | "step" | "epoch" | "", how many)."""
+        if self.every == "off":
+            return "", 0
+        counted = re.fullmatch(r"(\d+) ?(step|epoch)s?", self.every)
+        if counted and int(counted[1]) > 0:
+            return counted[2], int(counted[1])
+        try:
+            return "s", parse_duration(self.every)
+        except ValueError:
+            raise RankupError(
+                "bad-interval",
+                f"invalid snapshot interval {self.every!r}",
+                hint="use e.g. 10m, 500 steps, 2 epochs or off",
+            ) from None

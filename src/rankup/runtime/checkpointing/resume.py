@@ -1,0 +1,35 @@
+"""A run goes on from a snapshot, before its first step."""
+
+from __future__ import annotations
+
+from rankup.runtime.checkpointing import state
+from rankup.runtime.checkpointing.state import StateParts
+from rankup.runtime.context import RunContext
+from rankup.snapshots.snapshot import Snapshot
+
+
+def resume(run: RunContext, parts: StateParts, found: Snapshot) -> None:
+    """Put back what ``found`` holds. RankupError, before anything has changed, if it is another run's."""
+    state.check(run, parts, found.facts)
+    outline = found.outline()
+    tensors = {
+        str(index): state.target(run, model, optimizer, outline.get(str(index), {}))
+        for index, (model, optimizer) in enumerate(run.prepared)
+    }
+    parts.settings.widen(tensors, outline)
+    found.load_tensors(tensors, partial=not run.strategy.every_name)
+    state.restore(
+        run,
+        parts,
+        tensors,
+        found.own(),
+        found.first_own()["kept"],
+        found.facts,
+        found.adopted_rank_states,
+    )
+    positions = ", ".join(f"epoch {p['at'][0] + 1}, step {p['at'][1]}" for p in found.facts["positions"])
+    run.print(f"resumed from {found.path.name}: {positions}")
+    if any(feed.steps is not None and feed.position.step >= feed.steps for feed in run.feeds):
+        run.print(
+            "the code after an epoch's inner loop is next; variables that the loop sets are not set yet"
+        )
