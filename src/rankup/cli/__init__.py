@@ -16,6 +16,7 @@
 | ``resume_options`` | ``--resume`` |
 | ``target_parser`` | a script or workload with its own options, inside another command |
 | ``run_targets`` | how a run is named, printed and followed |
+| ``submitted_job`` | from the options of ``rankup submit`` to a job, with the origin of each value |
 | ``workload_job`` | from ``rankup train`` to a job of ``python -m rankup.train`` |
 | ``log_view`` | prints the lines of ranks |
 | ``progress`` | progress bars from records |

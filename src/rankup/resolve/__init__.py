@@ -3,6 +3,8 @@
 | module | what |
 |---|---|
 | ``resolve`` | ``resolve``: the first source that sets a value decides |
+| ``layers`` | values and their origins in layers |
+| ``here`` | the job of ``rankup run``, ``train``, ``verify`` and ``scale`` |
 | ``resolved`` | ``Resolved``: the job, its site, and the origin of each value |
 | ``job_toml`` | ``job.toml``: a job as a file, read and written |
 | ``defaults`` | default values derived from other fields of the job |
