@@ -26,6 +26,9 @@ settings.load_profile("untimed")
 # A shell starts background jobs with SIGINT ignored, and so would everything be that a test starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# OpenMP's threads would burn their core while they wait, and other tests need it. Read when torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # pytest sets it itself, between the phases of a test.
 _IGNORED_VARIABLES = {"PYTEST_CURRENT_TEST"}
 # Set once by libraries on import and never by us.

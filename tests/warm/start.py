@@ -21,7 +21,7 @@ def write_clients(folder: Path) -> None:
 def start_server(folder: Path, host: str, enter: Sequence[str] = ()) -> subprocess.Popen[bytes]:
     """Started by ``enter``, which goes to a host of that name. It is ready once ``ready`` has returned, and ends when
     its standard input is closed."""
-    left_out = ("PYTHON", "OMP_", "TORCH_")
+    left_out = ("PYTHON", "OMP_NUM", "TORCH_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     server = (sys.executable, HERE / "server.py", folder / f"socket-{host}", folder / "python")
     # OpenBLAS starts threads at its import otherwise.

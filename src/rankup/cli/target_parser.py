@@ -11,6 +11,7 @@ import typer
 from rankup.cli.shared_options import given
 from rankup.cli.training_options import training_from
 from rankup.cli.workload_job import training_of, workload_job
+from rankup.core.registry import load
 from rankup.errors import RankupError
 from rankup.resolve.here import resolve_here
 from rankup.resolve.job_toml import read_job_file
@@ -62,8 +63,8 @@ def training_asked(workload: str, options: Mapping[str, Any]) -> tuple[TrainOpti
 
 def options_from_words(workload: str, words: Sequence[str]) -> dict[str, Any]:
     """Fields of ``TrainOptions`` that ``words`` set, as ``rankup train WORKLOAD WORDS`` reads them."""
-    from rankup.cli.commands.train import app
-
+    # By its name: it imports this module.
+    app = cast(typer.Typer, load("rankup.cli.commands.train:app"))
     # An unknown word is reported as a usage error of `rankup train`.
     context = cast(
         typer.Context, typer.main.get_command(app).make_context("rankup train", [workload, *words])

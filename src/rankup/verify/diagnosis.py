@@ -1,7 +1,14 @@
-"""What a difference most likely comes from, judged by the evidence in the traces. It takes data and returns data."""
+"""What a difference most likely comes from, judged by the evidence in the traces. It takes data and returns data.
+
+Each cause is a source of findings over a ``Comparison``. They exclude each other: the first that applies is the answer.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from rankup.findings.engine import Source, first
 from rankup.findings.finding import Confidence, Finding, Severity
 from rankup.verify.evidence import (
     all_rows,
@@ -25,112 +32,233 @@ _COUNT = (
 )
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """An uninterrupted training and another one that differs from it: a repetition, or one that was ``resumed``.
+
+    ``repeat`` is a second uninterrupted training beside them, if there is one.
+    """
+
+    reference: AttemptTrace
+    other: AttemptTrace
+    difference: Difference
+    resumed: bool
+    repeat: AttemptTrace | None = None
+
+    @property
+    def evidence(self) -> str:
+        first_names = what(self.difference)
+        if not self.resumed:
+            return f"two uninterrupted runs differ from each other, first in {first_names}"
+        return f"uninterrupted runs are equal; this one differs first in {first_names}"
+
+    @property
+    def after_resume(self) -> str:
+        """The evidence, and how far the training had come since its resume."""
+        text = f"{self.evidence}; it is step {self.difference.step - self.other.resumed_at} after the resume"
+        if whole := weights_restored(self.reference, self.other):
+            text += f"; right after the resume all {whole} tensors of the model were equal"
+        return text
+
+    def suspects(self) -> str:
+        return suspects(self.reference, self.other, self.repeat)
+
+    def found(self, code: str, message: str, why: str, fix: str) -> Finding:
+        place = where(self.difference)
+        return Finding(code, Severity.ERROR, message, place, why, fix, confidence=Confidence.LIKELY)
+
+
 def of_reference(reference: AttemptTrace, again: AttemptTrace, difference: Difference) -> Finding:
     """Two uninterrupted trainings differ from each other: nothing of it is the snapshots' fault."""
-    evidence = f"two uninterrupted runs differ from each other, first in {what(difference)}"
-    if difference.inputs_differ:
-        return _inputs(reference, again, difference, evidence)
-    if RANDOM in difference.names:
-        return _finding(
-            "unseeded-random",
-            "the script seeds the generators itself, with another number each time",
-            difference,
-            f"{evidence}; the samples are the same and the states of the global generators are not",
-            "leave seeding to rankup.init(seed=…): it seeds Python, NumPy and torch, on all ranks",
-        )
-    place = (
-        "the loss differs already: the forward pass, or random numbers in it"
-        if difference.first == LOSS
-        else "the loss is the same and what came of it is not: the backward pass or the optimizer"
-    )
-    return _finding(
-        "not-deterministic",
-        "a non-deterministic kernel, or a number that is another one in each run",
-        difference,
-        f"{evidence}; the samples are the same, and so are the global generators; {place}",
-        "draw from the global generators, which rankup seeds and saves; use neither os.urandom nor the time, no order "
-        "of a set of strings, and no file that an earlier run has left; for kernels: --deterministic, or "
-        "torch.use_deterministic_algorithms(True) in a script",
-    )
+    return _first(REPEAT_CAUSES, Comparison(reference, again, difference, resumed=False))
 
 
 def of_resume(
     reference: AttemptTrace, attempt: AttemptTrace, difference: Difference, again: AttemptTrace | None = None
 ) -> Finding:
     """Uninterrupted trainings are equal, and the interrupted one differs from them. ``again``: the second of them."""
-    evidence = f"uninterrupted runs are equal; this one differs first in {what(difference)}"
-    if attempt.resumed_at == 0:
-        return _finding(
+    return _first(RESUME_CAUSES, Comparison(reference, attempt, difference, resumed=True, repeat=again))
+
+
+def _first(causes: Mapping[str, Source[Comparison]], comparison: Comparison) -> Finding:
+    finding = first(causes, comparison)
+    assert finding is not None  # the last cause of each table always applies
+    return finding
+
+
+def _saving(c: Comparison) -> Iterator[Finding]:
+    if c.other.resumed_at == 0:
+        yield c.found(
             "saving-changes-training",
             "taking a snapshot changes the training, or it is non-deterministic now and then",
-            difference,
-            f"{evidence}; this attempt had resumed from nothing yet",
+            f"{c.evidence}; this attempt had not resumed yet",
             "a state_dict that draws random numbers or changes its object does so, and so does a file that an earlier "
             "attempt has left; run verify once more, to see whether uninterrupted runs stay equal",
         )
-    if difference.inputs_differ:
-        expected = reference.steps[difference.step][difference.rank]["at"]
-        if expected != attempt.steps[difference.step][difference.rank]["at"]:
-            return _finding(
-                "other-end",
-                "an epoch ends after another number of steps",
-                difference,
-                f"{evidence}; the uninterrupted run is at (epoch, step) {_positions(expected)} then"
-                f"{suspects(reference, attempt, again)}",
-                _COUNT,
-            )
-        return _inputs(reference, attempt, difference, evidence, resumed=True)
-    evidence += f"; it is step {difference.step - attempt.resumed_at} after the resume"
-    whole = weights_restored(reference, attempt)
-    if whole:
-        evidence += f"; right after the resume all {whole} tensors of the model were equal"
-    names = [name.removeprefix(UNKEPT) for name in difference.names if name.startswith(UNKEPT)]
-    if lost := not_restored(reference, attempt) or names:
-        return _finding(
+
+
+def _epoch_end(c: Comparison) -> Iterator[Finding]:
+    if not c.difference.inputs_differ:
+        return
+    step, rank = c.difference.step, c.difference.rank
+    expected = c.reference.steps[step][rank]["at"]
+    if expected != c.other.steps[step][rank]["at"]:
+        yield c.found(
+            "other-end",
+            "an epoch ends after another number of steps",
+            f"{c.evidence}; the uninterrupted run is at (epoch, step) {_positions(expected)} then{c.suspects()}",
+            _COUNT,
+        )
+
+
+def _inputs(c: Comparison) -> Iterator[Finding]:
+    """The samples differ: the same ones in another order, or other ones."""
+    if not c.difference.inputs_differ:
+        return
+    step, rank, evidence = c.difference.step, c.difference.rank, c.evidence
+    expected = c.reference.steps[step][rank]["rows"]
+    seen = c.other.steps[step][rank]["rows"]
+    strange = [row for row in seen if row not in expected]
+    known = all_rows(c.reference)
+    if rank > 0:
+        evidence += f"; the samples of rank 0 are the same, those of rank {rank} are not"
+    again = sum(row in known for row in strange)
+    if seen != expected and seen and again >= FOUND_AGAIN * len(strange):
+        yield c.found(
+            "other-order",
+            "the samples come in another order",
+            f"{evidence}; {again} of the {len(strange)} that the reference did not see at this step, it saw at others",
+            "the data set must give the same sample for the same index each time: sort what it lists, and shuffle "
+            "nothing in it (prepare(…, shuffle=True) does)",
+        )
+    elif not c.resumed and same_in_each_epoch(c.reference) and not set(seen) & known:
+        ranks = " and on each rank" if c.reference.world_size > 1 else ""
+        yield c.found(
+            "unseeded-data",
+            f"the data is made anew in each process: it differs between attempts{ranks}",
+            f"{evidence}; within one run every epoch has the same samples, so nothing augments them",
+            "make the data after rankup.init(seed=…), or from a generator with a fixed seed; it must not depend on the "
+            "rank, the process, the time, or what an earlier attempt has written",
+        )
+    elif c.resumed:
+        yield c.found(
+            "data-begins-anew",
+            "the samples depend on something that begins anew after a resume",
+            f"{evidence}; uninterrupted runs see the same samples; after the resume {len(strange)} of {len(seen)} are "
+            "others",
+            "a data set must give the same sample for the same index, however often it was asked: count nothing in it, "
+            "and draw from Python's, NumPy's or torch's global generator in __getitem__ (rankup seeds them per sample)",
+        )
+    else:
+        yield c.found(
+            "unseeded-augmentation",
+            "samples that are never the same: augmentation draws from an unseeded generator, or depends on the time",
+            f"{evidence}; of {len(seen)} samples {len(strange)} are others, and {again} of these are at another step",
+            "draw from Python's, NumPy's or torch's global generator in __getitem__ (rankup seeds them per sample), or "
+            "from the SampleRandom that a transform of ResidentData gets; seed nothing from the time",
+        )
+
+
+def _seeds(c: Comparison) -> Iterator[Finding]:
+    if RANDOM in c.difference.names:
+        yield c.found(
+            "unseeded-random",
+            "the script seeds the generators itself, with another number each time",
+            f"{c.evidence}; the samples are the same and the states of the global generators are not",
+            "leave seeding to rankup.init(seed=…): it seeds Python, NumPy and torch, on all ranks",
+        )
+
+
+def _not_deterministic(c: Comparison) -> Iterator[Finding]:
+    place = (
+        "the loss differs already: the forward pass, or random numbers in it"
+        if c.difference.first == LOSS
+        else "the loss is the same and the state after it is not: the backward pass or the optimizer"
+    )
+    yield c.found(
+        "not-deterministic",
+        "a non-deterministic kernel, or a number that differs in each run",
+        f"{c.evidence}; the samples are the same, and so are the global generators; {place}",
+        "draw from the global generators, which rankup seeds and saves; use neither os.urandom nor the time, no order "
+        "of a set of strings, and no file that an earlier run has left; for kernels: --deterministic, or "
+        "torch.use_deterministic_algorithms(True) in a script",
+    )
+
+
+def _unregistered(c: Comparison) -> Iterator[Finding]:
+    names = [name.removeprefix(UNKEPT) for name in c.difference.names if name.startswith(UNKEPT)]
+    if lost := not_restored(c.reference, c.other) or names:
+        listed = ", ".join(map(held, lost[:_NAMED]))
+        yield c.found(
             "state-not-in-snapshot",
-            f"state that is not in the snapshot: {', '.join(map(held, lost[:_NAMED]))}",
-            difference,
-            f"{evidence}; {', '.join(map(held, lost[:_NAMED]))} has a state, and is not registered",
+            f"state that is not in the snapshot: {listed}",
+            f"{c.after_resume}; {listed} has a state, and is not registered",
             how_to_register(lost),
         )
-    if kept_open := gradients_pending(reference, attempt):
-        return _finding(
+
+
+def _pending_gradients(c: Comparison) -> Iterator[Finding]:
+    if kept_open := gradients_pending(c.reference, c.other):
+        yield c.found(
             "pending-gradients",
             "gradients that were accumulated by hand when the snapshot was taken, and are not in it",
-            difference,
-            f"{evidence}; at step {kept_open}, after which the snapshot was taken, gradients remained and the "
+            f"{c.after_resume}; at step {kept_open}, after which the snapshot was taken, gradients remained and the "
             "optimizer had not stepped",
             "prepare(…, accumulate=N) with run.backward(loss) and run.step(opt): snapshots are then taken after whole "
             "windows only",
         )
-    if last_digits_only(reference, attempt, difference):
-        return _finding(
+
+
+def _reduction_order(c: Comparison) -> Iterator[Finding]:
+    if last_digits_only(c.reference, c.other, c.difference):
+        yield c.found(
             "reduction-order",
             "the sums over the ranks are taken in another order after a resume",
-            difference,
-            f"{evidence}; there are {reference.world_size} processes, the loss of that step is the same, and the "
-            "weights differ in their last digits only",
+            f"{c.after_resume}; there are {c.reference.world_size} processes, the loss of that step is the same, and "
+            "the weights differ in their last digits only",
             "nothing in the script does this: report it, with the versions of torch and of rankup; "
             'exact="any-world" sums in a fixed order',
         )
-    if lost := saved_but_other(reference, attempt):
-        return _finding(
+
+
+def _not_brought_back(c: Comparison) -> Iterator[Finding]:
+    if lost := saved_but_other(c.reference, c.other):
+        listed = ", ".join(lost[:_NAMED])
+        yield c.found(
             "state-not-in-snapshot",
-            f"state that a resume does not bring back: {', '.join(lost[:_NAMED])}",
-            difference,
-            f"{evidence}; right after the resume {', '.join(lost[:_NAMED])} differed from what it was",
+            f"state that a resume does not bring back: {listed}",
+            f"{c.after_resume}; right after the resume {listed} differed from the saved state",
             "what changes a model, its optimizer or what is registered between init and the loop must not run again "
             "after a resume; a load_state_dict must bring back all that state_dict gave",
         )
-    return _finding(
+
+
+def _unsaved_variable(c: Comparison) -> Iterator[Finding]:
+    yield c.found(
         "unsaved-variable",
-        "something that the training goes by begins anew after a resume, and it is a plain variable, a tensor, or a "
+        "the training depends on something that begins anew after a resume: a plain variable, a tensor, or a "
         "generator of the script's own",
-        difference,
-        evidence + suspects(reference, attempt, again),
+        c.after_resume + c.suspects(),
         "run.register(best=0.0) before the loop and run.values.best in it, for numbers; run.register(name=thing) for "
         "lists, dicts, tensors, generators and anything with a state_dict; count steps with run.global_step",
     )
+
+
+REPEAT_CAUSES: Mapping[str, Source[Comparison]] = {
+    "inputs": _inputs,
+    "unseeded-random": _seeds,
+    "not-deterministic": _not_deterministic,
+}
+RESUME_CAUSES: Mapping[str, Source[Comparison]] = {
+    "saving-changes-training": _saving,
+    "other-end": _epoch_end,
+    "inputs": _inputs,
+    "unregistered": _unregistered,
+    "pending-gradients": _pending_gradients,
+    "reduction-order": _reduction_order,
+    "not-brought-back": _not_brought_back,
+    "unsaved-variable": _unsaved_variable,
+}
 
 
 def _positions(at: list[list[int]]) -> str:
@@ -151,7 +279,7 @@ def of_end(
         f"{other.final_step}, and all steps that both have trained are equal{suspects(reference, other, again)}",
         fix=_COUNT
         if not repeated
-        else "the end depends on the time, on a file or on numbers that nobody seeds",
+        else "the end depends on the time, on a file or on unseeded random numbers",
         confidence=Confidence.LIKELY,
     )
 
@@ -186,61 +314,6 @@ def how_to_register(names: list[str]) -> str:
     return "; ".join(words)
 
 
-def _inputs(
-    reference: AttemptTrace,
-    other: AttemptTrace,
-    difference: Difference,
-    evidence: str,
-    *,
-    resumed: bool = False,
-) -> Finding:
-    """The samples differ: the same ones in another order, or other ones."""
-    expected = reference.steps[difference.step][difference.rank]["rows"]
-    seen = other.steps[difference.step][difference.rank]["rows"]
-    strange = [row for row in seen if row not in expected]
-    known = all_rows(reference)
-    if difference.rank > 0:
-        evidence += f"; the samples of rank 0 are the same, those of rank {difference.rank} are not"
-    again = sum(row in known for row in strange)
-    if seen != expected and seen and again >= FOUND_AGAIN * len(strange):
-        return _finding(
-            "other-order",
-            "the samples come in another order",
-            difference,
-            f"{evidence}; {again} of the {len(strange)} that the reference did not see at this step, it saw at others",
-            "the data set must give the same sample for the same index each time: sort what it lists, and shuffle "
-            "nothing in it (prepare(…, shuffle=True) does)",
-        )
-    if not resumed and same_in_each_epoch(reference) and not set(seen) & known:
-        ranks = " and on each rank" if reference.world_size > 1 else ""
-        return _finding(
-            "unseeded-data",
-            f"the data is made anew in each process: it differs between attempts{ranks}",
-            difference,
-            f"{evidence}; within one run every epoch has the same samples, so that nothing augments them",
-            "make the data after rankup.init(seed=…), or from a generator with a fixed seed; nothing of it may depend "
-            "on the rank, the process, the time, or what an earlier attempt has written",
-        )
-    if resumed:
-        return _finding(
-            "data-begins-anew",
-            "the samples depend on something that a resume begins anew",
-            difference,
-            f"{evidence}; uninterrupted runs see the same samples; after the resume {len(strange)} of {len(seen)} are "
-            "others",
-            "a data set must give the same sample for the same index, however often it was asked: count nothing in it, "
-            "and draw from Python's, NumPy's or torch's global generator in __getitem__ (rankup seeds them per sample)",
-        )
-    return _finding(
-        "unseeded-augmentation",
-        "samples that are never the same: augmentation that draws from an unseeded generator, or goes by the time",
-        difference,
-        f"{evidence}; of {len(seen)} samples {len(strange)} are others, and {again} of these are at another step",
-        "draw from Python's, NumPy's or torch's global generator in __getitem__ (rankup seeds them per sample), or "
-        "from the SampleRandom that a transform of ResidentData gets; seed nothing from the time",
-    )
-
-
 def where(difference: Difference) -> str:
     if difference.at_end:
         return f"after the last step ({difference.step})"
@@ -258,9 +331,3 @@ def what(difference: Difference) -> str:
     ]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
-
-
-def _finding(code: str, message: str, difference: Difference, why: str, fix: str) -> Finding:
-    return Finding(
-        code, Severity.ERROR, message, place=where(difference), why=why, fix=fix, confidence=Confidence.LIKELY
-    )
