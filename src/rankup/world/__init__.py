@@ -7,7 +7,6 @@
 | ``scheduler`` | which scheduler a job is of: SLURM, else PBS, else none |
 | ``detection`` | the order in which environments are asked; the first that answers wins |
 | ``variables`` | reads variables: whole numbers with clear errors, and the origin of each field |
-| ``scheduler`` | which scheduler's job a process is in |
 | ``torchrun`` | torchrun (TorchElastic) |
 | ``slurm`` | SLURM: the job, and the step of ``srun`` |
 | ``openmpi`` | Open MPI's mpirun |
