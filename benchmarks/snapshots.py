@@ -131,7 +131,7 @@ def ours(whole: bool, asynchronous: bool = True, **size: int) -> Play:
         if not whole:
             stalled += compute() - alone  # what the copy costs the step that it runs beside
             stepping = time.perf_counter()
-            saver.settle()
+            saver.wait_staged()
             stalled += time.perf_counter() - stepping
         saver.wait()
         finished = time.perf_counter() - began

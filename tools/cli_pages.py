@@ -102,7 +102,9 @@ FILES = {
     ),
     "job.toml": '[job]\ncommand = ["train.py"]\nnode = 2\n',
     # A run named bert that has printed something.
-    "runs/bert/20260301-101500-a1b2/job.toml": '[job]\ncommand = ["train.py"]\nname = "bert"\n',
+    "runs/bert/20260301-101500-a1b2/job.toml": (
+        '[job]\ncommand = ["train.py"]\nname = "bert"\nfolder = "/home/me/project"\n'
+    ),
     "runs/bert/20260301-101500-a1b2/attempts": "1 1 1 here\n",
 }
 

@@ -1,6 +1,6 @@
 """The one error that a user of rankup sees.
 
-Raise sites write prose; ``rankup.cli.console`` is the one place that draws it. A ``RankupError`` is for what a
+Raise sites write prose; ``rankup.cli.output.console`` is the one place that draws it. A ``RankupError`` is for what a
 user did or what a machine lacks; anything else that escapes is a defect of ours and keeps its traceback.
 """
 

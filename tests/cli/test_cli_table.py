@@ -37,9 +37,9 @@ def test_without_a_terminal_each_row_is_one_plain_line(monkeypatch, columns):
     ]
 
 
-def test_a_wide_terminal_shows_the_same_with_colours(monkeypatch):
+def test_a_wide_terminal_shows_each_row_on_one_line_with_colours(monkeypatch):
     text = shown(monkeypatch, Terminal(), 200)
-    assert f"4711  \x1b[31;1mfailed\x1b[0m  {LONG}\n" in text
+    assert f"4711  \x1b[31mfailed\x1b[0m  {LONG}" in text
 
 
 def test_a_narrow_terminal_folds_a_column_and_loses_nothing(monkeypatch):

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from rankup.cli.app import main
-from rankup.cli.log_view import LineView
+from rankup.cli.output.rank_lines import LineView
 
 
 def run(capfd, *args):

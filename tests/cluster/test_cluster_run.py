@@ -73,6 +73,37 @@ def test_a_rank_that_raises_on_the_second_node_ends_the_job_with_its_traceback(c
     assert json.loads((run / "outcome.json").read_text())["failed_rank"] == 3
 
 
+SAVES = """
+import pathlib, time, torch, rankup
+run = rankup.init()
+model, opt, data = run.prepare(torch.nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=.1),
+                               rankup.ResidentData(torch.zeros(1000, 1)), global_batch=4)
+for x in run.steps(data, epochs=100):
+    model(x).sum().backward(); opt.step(); opt.zero_grad()
+    pathlib.Path("stepped").touch()
+    time.sleep(0.5)
+print("saved", run.world.rank, flush=True)
+"""
+
+
+def test_a_run_that_is_told_to_end_saves_and_leaves_other_steps_of_the_job_alone(cluster: Lab):
+    (cluster.shared / "saves.py").write_text(SAVES)
+    command = shlex.join([*RUN, "--nproc-per-node", "2", "--name", "saves", "saves.py"])
+    text = f"""#!/bin/bash
+srun --overlap --nodes=1 --ntasks=1 sleep 600 & other=$!
+{command} & run=$!
+until [ -e stepped ]; do sleep 0.2; done
+kill -TERM $run; wait $run; echo "code $?"
+kill -0 $other && echo "the other step goes on"; kill -KILL $other
+"""
+    job = cluster.sbatch(text, "-N2", "--ntasks-per-node=1", "--cpus-per-task=4")
+    cluster.wait(job, timeout=150)
+    said = job.log.read_text()
+    assert "code 75" in said and "the other step goes on" in said, said
+    (run,) = (cluster.shared / "runs" / "saves").iterdir()
+    assert list((run / "snapshots").glob("step-*")), said
+
+
 def test_two_machines_by_hand_with_different_numbers_of_processes(cluster: Lab):
     (cluster.shared / "meets.py").write_text(MEETS)
     endpoint = f"{cluster.address('node1')}:18003"

@@ -1,68 +1,74 @@
-"""A fan-out is a pure function: whole token lists."""
+"""A node launcher is a pure function from agents to bash: what starts them, and how they are told to end."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from rankup.node_launchers.base import NODE_RANK, AgentLaunch, fanout_named
+from rankup.errors import RankupError
+from rankup.node_launchers.agents import node_launcher
+from rankup.node_launchers.base import Agents, AgentsScript
 
-PLAN = AgentLaunch(
-    hosts=("n1", "n2"),
-    agent=("/py", "run", "--node-rank", NODE_RANK, "--", "train.py", "a b", "$HOME"),
-    folder=Path("/runs/x y/agents"),
-    lines=(0, 4),
-    cpus=8,
-)
+AGENTS = Agents(("exec /py --node-rank \"$NODE_RANK\" 'a b'",), nodes=2, cpus=8)
 
 
-@pytest.mark.parametrize(
-    ("name", "commands"),
-    [
-        (
-            "srun",
-            [
-                [
-                    *("srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--cpus-per-task=8"),
-                    *("--cpu-bind=none", "--kill-on-bad-exit=1", "bash", "-c"),
-                    """exec /py run --node-rank "$SLURM_NODEID" -- train.py 'a b' '$HOME'""",
-                ]
-            ],
-        ),
-        (
-            "pbsdsh",
-            [
-                ["pbsdsh", "-n", "0", "--", "bash", "/runs/x y/agents/agent-0.sh"],
-                ["pbsdsh", "-n", "4", "--", "bash", "/runs/x y/agents/agent-1.sh"],
-            ],
-        ),
-        (
-            "mpiexec",
-            [
-                [
-                    *("mpiexec", "--hostfile", "/runs/x y/agents/hosts", "-np", "2"),
-                    *("--map-by", "ppr:1:node", "--bind-to", "none", "bash", "-c"),
-                    """exec bash '/runs/x y/agents'/agent-"$OMPI_COMM_WORLD_RANK".sh""",
-                ]
-            ],
-        ),
-        (
-            "pals",
-            [
-                [
-                    *("mpiexec", "-n", "2", "--ppn", "1", "--hostfile", "/runs/x y/agents/hosts"),
-                    *("--cpu-bind", "none", "bash", "-c"),
-                    """exec bash '/runs/x y/agents'/agent-"$PALS_RANKID".sh""",
-                ]
-            ],
-        ),
-    ],
-)
-def test_commands(name, commands):
-    assert fanout_named(name)(PLAN) == commands
+def started(fanout: str, scheduler: str, agents: Agents = AGENTS, mpi: str = "openmpi") -> AgentsScript:
+    return node_launcher(fanout, scheduler, nodes=agents.nodes, mpi=mpi)(agents)
+
+
+def test_srun_starts_one_task_per_node_that_is_the_agent():
+    script = started("auto", "slurm")
+    assert script.start[2:] == (
+        "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=8 --cpu-bind=none --kill-on-bad-exit=1"
+        " --mpi=none \\",
+        "  bash -c '\n      NODE_RANK=$SLURM_NODEID\n"
+        "      exec /py --node-rank \"$NODE_RANK\" '\"'\"'a b'\"'\"'' &",
+        "workers=$!",
+    )
+    assert (script.own, script.fixed) == ((), ())
+    assert 'scancel --signal=TERM "$SLURM_JOB_ID" ' in "\n".join(script.end)
+
+
+def test_srun_tells_no_other_steps_of_the_job_to_end():
+    script = started("srun", "slurm", Agents(("exec agent",), nodes=2, whole_job=False))
+    assert script.start[0].startswith('rm -f "$RUN/agents.step"')
+    assert 'echo "$SLURM_STEP_ID" >"$RUN/agents.step"' in "\n".join(script.start)
+    assert 'scancel --signal=TERM "$SLURM_JOB_ID.$(cat "$RUN/agents.step")"' in "\n".join(script.end)
 
 
 def test_srun_takes_what_it_gets_where_the_cores_are_not_known():
-    (command,) = fanout_named("srun")(AgentLaunch(("n1",), ("x",), Path("/f")))
-    assert not [token for token in command if token.startswith("--cpus-per-task")]
+    assert "--cpus-per-task" not in "\n".join(started("srun", "slurm", Agents(("x",), nodes=2)).start)
+
+
+@pytest.mark.parametrize(
+    ("fanout", "mpi", "program"),
+    [
+        ("auto", "openmpi", "exec pbsdsh -n "),
+        ("pbs_tmrsh", "openmpi", 'exec pbs_tmrsh "${HOSTS[$1]}" '),
+        ("ssh", "openmpi", "exec ssh -tt -o BatchMode=yes "),
+        ("mpiexec", "openmpi", "$OMPI_COMM_WORLD_RANK.sh"),
+        ("mpiexec", "pals", "$PALS_RANKID.sh"),
+    ],
+)
+def test_under_pbs_each_reaches_the_nodes_in_its_own_way(fanout: str, mpi: str, program: str):
+    script = started(fanout, "pbs", mpi=mpi)
+    assert "\n".join((*script.start, *script.fixed)).count(program) == 1
+    assert script.own[2:] == ("agent() {", f"  {AGENTS.agent[0]}", "}")
+
+
+def test_what_is_a_nodes_own_stays_there_unless_it_is_given_for_all():
+    def own(*given: str) -> str:
+        script = started("ssh", "pbs", Agents(("x",), nodes=2, given=given))
+        return next(line for line in script.fixed if line.startswith("own_names()"))
+
+    assert "|CUDA_VISIBLE_DEVICES|" in own() and "|TMPDIR|" in own()
+    assert "CUDA_VISIBLE_DEVICES" not in own("CUDA_VISIBLE_DEVICES")
+
+
+def test_one_node_is_this_one():
+    assert started("pbsdsh", "pbs", Agents(("x",))).start == ("start_agent", "workers=$!")
+
+
+@pytest.mark.parametrize(("fanout", "scheduler"), [("srun", "pbs"), ("ssh", "slurm")])
+def test_a_node_launcher_of_another_scheduler_is_an_error(fanout: str, scheduler: str):
+    with pytest.raises(RankupError, match="cannot reach the nodes"):
+        node_launcher(fanout, scheduler)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rankup.core.rundir import RunDir
-from rankup.node_launchers.base import NODE_RANK, AgentLaunch
 from rankup.resolve.here import resolve_here
 from rankup.run import agents
 from rankup.run.allocation import Allocation
@@ -21,8 +22,11 @@ pytestmark = pytest.mark.usefixtures("warm_python")
 SRUN = """#!/bin/bash
 echo "$@" >srun-arguments
 while [ "$1" != bash ]; do shift; done
+export SLURM_STEP_ID=3
 SLURM_NODEID=0 "$@" & a=$!
 SLURM_NODEID=1 "$@" & b=$!
+echo $a $b >srun-tasks
+trap 'kill -KILL $a $b' TERM # as the real one
 # --kill-on-bad-exit
 wait -n && wait -n && exit 0
 code=$?
@@ -30,12 +34,16 @@ kill $a $b
 wait
 exit $code
 """
-# As the real one: its tasks have a bare environment and another folder, and it ends with 0 whatever they do; at TERM it
-# passes that on to the task's session, and is gone.
+SCANCEL = """#!/bin/bash
+echo "$@" >>scancel-arguments
+kill -TERM $(cat srun-tasks)
+"""
+# As the real one: its tasks have a bare environment and another folder, what they print is PBS's, and it ends with 0
+# whatever they do; at TERM it passes that on to the task's session, and is gone.
 PBSDSH = """#!/bin/bash
 shift 3
 cd /
-env -i PATH=/bin:/usr/bin setsid "$@" & task=$!
+env -i PATH=/bin:/usr/bin setsid "$@" >/dev/null 2>&1 & task=$!
 trap 'kill -TERM -- "-$task"; exit 1' TERM
 wait $task
 exit 0
@@ -54,7 +62,7 @@ print("saved", run.world.rank)
 
 
 def command(folder: Path, name: str, text: str) -> str:
-    (folder / "bin").mkdir()
+    (folder / "bin").mkdir(exist_ok=True)
     (folder / "bin" / name).write_text(text)
     (folder / "bin" / name).chmod(0o755)
     return f"{folder / 'bin'}:/usr/bin:/bin"
@@ -68,6 +76,7 @@ def slurm(folder: Path) -> dict[str, str]:
         "SLURM_NODEID": "0",
         "SLURM_PROCID": "0",
     }
+    command(folder, "scancel", SCANCEL)
     return {"PATH": command(folder, "srun", SRUN), **nodes, **batch_shell}
 
 
@@ -106,10 +115,11 @@ def test_a_failure_on_any_node_fails_the_run_with_its_reason(tmp_path, allocatio
     assert (run.outcome["failed_rank"], run.outcome["worker_code"]) == (1, 1)
 
 
-def test_ranks_that_save_are_waited_for_although_pbsdsh_is_gone(tmp_path):
+@pytest.mark.parametrize("allocation", [slurm, pbs])
+def test_ranks_that_save_are_told_once_and_waited_for(tmp_path, allocation):
+    """srun KILLs its tasks when it is told to end, and pbsdsh is gone at once."""
     name = script(tmp_path, SAVES_SLOWLY)
-    env = pbs(tmp_path)
-    run = Started(tmp_path, "--nproc-per-node", "1", name, env=env)
+    run = Started(tmp_path, "--nproc-per-node", "1", name, env=allocation(tmp_path))
     assert run.process.stdout is not None
     for line in run.process.stdout:
         if "step 1" in line:
@@ -118,6 +128,8 @@ def test_ranks_that_save_are_waited_for_although_pbsdsh_is_gone(tmp_path):
     run.end()
     assert run.code == 75, run.out + run.err
     assert [path.name for path in (run.run_dir / "snapshots").glob("step-*")] != []
+    if allocation is slurm:  # the agents' step, and no other one of the job
+        assert (tmp_path / "scancel-arguments").read_text() == "--signal=TERM 107.3\n"
 
 
 def test_asking_to_be_requeued_is_no_failure_to_srun(tmp_path):
@@ -138,41 +150,59 @@ def test_an_agent_is_rankup_run_by_hand(tmp_path, monkeypatch):
     (tmp_path / "train.py").touch()
     monkeypatch.setattr(sys, "executable", "/py")
     flags = {"nproc_per_node": 4, "max_restarts": 1, "threads": 2}
-    job = resolve_here(flags, command=("train.py", "--nnodes", "9"), folder=tmp_path)
+    job = resolve_here(flags, command=("train.py", "--nnodes", "a b"), folder=tmp_path)
     allocation = Allocation("slurm", "7", ("a", "b"), inside=False)
     assert agents.agent_command(job, allocation, RunDir(Path("/runs/x"))) == (
-        *("/py", "-m", "rankup", "run", "--nnodes=2", "--node-rank", NODE_RANK),
-        *("--rdzv-endpoint=a:0", "--rdzv-timeout=300", "--max-restarts=1"),
-        *("--nproc-per-node=4", "--threads=2", "--run-dir=/runs/x", "--", "train.py", "--nnodes", "9"),
+        '/py -m rankup run --nnodes=2 --node-rank "$NODE_RANK" --rdzv-endpoint=a:0 --rdzv-timeout=300'
+        " --max-restarts=1 --nproc-per-node=4 --threads=2 --run-dir=/runs/x -- train.py --nnodes 'a b'"
     )
 
 
-def test_a_script_per_node_brings_environment_and_folder_along(tmp_path):
-    plan = AgentLaunch(
-        ("a", "b"), ("/py", "--node-rank", NODE_RANK, "a b"), tmp_path / "agents", lines=(0, 1)
+@pytest.mark.parametrize("allocation", [slurm, pbs])
+def test_a_users_variables_reach_the_ranks_as_they_are(tmp_path, allocation):
+    keys = "('RUN', 'HOSTS', 'TMPDIR', 'i')"
+    name = script(tmp_path, f"import os; print(*(os.environ.get(k) for k in {keys}))")
+    env = {**allocation(tmp_path), "HOSTS": "two\nlines", "i": "its own"}
+    run = Started(tmp_path, "--nproc-per-node", "1", name, env=env).end()
+    assert run.code == 0, run.err
+    assert run.out.count("None two") == 2 and run.out.count("its own") == 2, run.out
+    assert not list(run.run_dir.glob("agent-*.sh"))  # they hold the environment
+
+
+@pytest.mark.parametrize("allocation", [slurm, pbs])
+def test_agents_end_when_rankup_run_is_killed(tmp_path, allocation):
+    name = script(
+        tmp_path,
+        """
+        import os, pathlib, time
+        pathlib.Path(f"here-{os.environ['RANK']}").write_text(str(os.getpid()))
+        time.sleep(600)
+        """,
     )
-    env = {"PATH": "/opt/bin:/bin", "LD_LIBRARY_PATH": "/opt/lib", "A": "x y", "PBS_NODENUM": "0"}
-    env |= {"CUDA_VISIBLE_DEVICES": "GPU-1234", "TMPDIR": "/given"}
-    agents.write_scripts(plan, {**env, "BASH_FUNC_module%%": "() { :; }"}, "/work dir", {"TMPDIR"})
-    code = tmp_path / "agents" / "agent-1.code"
-    assert plan.script_of(1).read_text() == (
-        "export PATH=/opt/bin:/bin\nexport LD_LIBRARY_PATH=/opt/lib\nexport A='x y'\nexport TMPDIR=/given\n"
-        "cd '/work dir' || exit 1\n/py --node-rank 1 'a b' &\nagent=$!\n"
-        "trap 'kill -TERM $agent' TERM INT HUP\n"
-        "while wait $agent; code=$?; kill -0 $agent 2>/dev/null; do :; done\n"
-        f"echo $code >{code}\nexit $code\n"
-    )
-    assert plan.hostfile.read_text() == "a\nb\n"
-    assert plan.script_of(0).stat().st_mode & 0o777 == 0o700
+    env = allocation(tmp_path)
+    run = Started(tmp_path, "--nproc-per-node", "1", name, env=env)
+    ranks = [psutil.Process(int(text)) for i in (0, 1) if (text := written(run.wait_for(f"here-{i}")))]
+    run.send(signal.SIGKILL)
+    run.end()
+    _, alive = psutil.wait_procs(ranks, timeout=60)
+    for rank in alive:
+        rank.kill()
+    assert (len(ranks), alive) == (2, [])
+
+
+def written(path: Path) -> str:
+    while not (text := path.read_text()):
+        time.sleep(0.02)
+    return text
 
 
 @pytest.mark.parametrize(
     ("scheduler", "commands", "fanout"),
     [
-        ("slurm", {"pbsdsh"}, "srun"),
-        ("pbs", {"pbsdsh", "mpiexec (Open MPI)"}, "pbsdsh"),
-        ("pbs", {"mpiexec (Open MPI)"}, "mpiexec"),
-        ("pbs", {"mpiexec"}, "pals"),
+        ("slurm", {"pbsdsh"}, ("auto", "")),
+        ("pbs", {"pbsdsh", "mpiexec (Open MPI)"}, ("auto", "")),
+        ("pbs", {"mpiexec (Open MPI)"}, ("mpiexec", "openmpi")),
+        ("pbs", {"mpiexec"}, ("mpiexec", "pals")),
     ],
 )
 def test_the_fan_out_is_what_the_site_has(monkeypatch, tmp_path, scheduler, commands, fanout):

@@ -151,3 +151,11 @@ def test_several_processes_need_torch_and_one_does_not(monkeypatch):
 )
 def test_a_run_is_named_after_its_script(command, name):
     assert default_name(command) == name
+
+
+def test_a_venv_that_is_no_text_is_an_error_of_the_file(tmp_path):
+    file = tmp_path / "job.toml"
+    file.write_text('[job]\nscript = "train.py"\nvenv = 1\n')
+    with pytest.raises(RankupError) as caught:
+        resolve_here({}, file=file)
+    assert caught.value.code == "bad-venv"

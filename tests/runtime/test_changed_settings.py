@@ -75,7 +75,7 @@ def train(directory: str, changed: dict[str, Any], stop_at: int, resume_with: st
         snapshots=rankup.Snapshots(every="off", directory=directory, resume_with=resume_with),
     )
     lines: list[str] = []
-    run.print = lambda *values: lines.append(" ".join(map(str, values)))  # type: ignore[method-assign]
+    run._context.print = lambda *values: lines.append(" ".join(map(str, values)))  # type: ignore[method-assign]
     torch.manual_seed(0)
     first = settings.get("first", 0.0)
     data = rankup.ResidentData(torch.arange(first, first + SAMPLES, dtype=torch.float64)[:, None] / SAMPLES)

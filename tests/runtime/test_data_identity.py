@@ -79,7 +79,7 @@ def compared(workers: int) -> dict[str, Any]:
         before = torch.get_rng_state(), random.getstate()
         for _ in range(2):  # found out once; a second time it is not looked at again
             try:
-                run._same_data.check(data, loader)
+                run._preparation._same_data.check(data, loader)
                 found.setdefault(name, None)
             except RankupError as error:
                 found.setdefault(name, (error.code, error.message))

@@ -48,7 +48,7 @@ class Agent:
     def said(self) -> str:
         return self.log.read_text()
 
-    def until(self, done: Callable[[str], object], seconds: float = 60) -> None:
+    def until(self, done: Callable[[str], object], seconds: float = 120) -> None:
         deadline = time.monotonic() + seconds
         while not done(self.said()):
             assert time.monotonic() < deadline, self.said()
@@ -61,7 +61,7 @@ class Agent:
         self._process.wait()
 
     def end(self) -> int:
-        return self._process.wait(timeout=90)
+        return self._process.wait(timeout=150)
 
     def stop(self) -> None:
         if self._process.poll() is None:

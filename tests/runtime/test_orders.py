@@ -204,7 +204,7 @@ def prepared(**options) -> str:
     """The error, or what was printed."""
     run = rankup.init(seed=1)
     said: list[str] = []
-    run.print = lambda *words: said.append(" ".join(map(str, words)))
+    run._context.print = lambda *words: said.append(" ".join(map(str, words)))
     model = options.pop("model", nn.Linear(1, 1))
     try:
         run.prepare(model, sgd, options.pop("data", dataset()), **options)

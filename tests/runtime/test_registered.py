@@ -188,7 +188,7 @@ def resized(directory: str, train: bool) -> tuple[list[int], float, list[object]
     )
     own = [run.world.rank]
     lines: list[object] = []
-    run.print = lines.append  # type: ignore[method-assign, assignment]
+    run._context.print = lines.append  # type: ignore[method-assign, assignment]
     run.register(own=own, per_rank=True)
     run.register(best=1.0)
     for _ in run.steps(feed, epochs=1):

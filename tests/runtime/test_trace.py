@@ -216,7 +216,7 @@ def test_what_has_a_state_and_is_neither_trained_nor_registered_is_found_by_its_
     run.register(kept=kept, both=both, of_other=of_other, tracker=tracker)
     spaces = [{"lost": lost, "trainer": trainer, "loader": loader, "generator": loader.generator}]
     spaces.append({"default": torch.default_generator, "python": random})
-    found = find_untracked(run, spaces)
+    found = find_untracked(run._context, spaces)
     things = list(found.values())
     wanted = (lost, schedules[2], other, tracker.inner, trainer.noise, trainer.shuffle)
     assert all(any(thing is one for thing in things) for one in wanted)
@@ -225,7 +225,7 @@ def test_what_has_a_state_and_is_neither_trained_nor_registered_is_found_by_its_
     assert not any(thing is one for thing in things for one in (*covered, *ours))
     assert found["AveragedModel lost"] is lost and found["Generator trainer.noise"] is trainer.noise
     assert all(state_of(thing) is not None for thing in wanted)
-    trusted = find_untracked(run, spaces, trusting=True).values()
+    trusted = find_untracked(run._context, spaces, trusting=True).values()
     assert not any(thing is tracker.inner for thing in trusted) and any(thing is lost for thing in trusted)
 
 
@@ -234,7 +234,7 @@ def test_a_change_of_state_that_is_not_registered_is_one_warning_with_the_line_t
     _, opt, _ = run.prepare(nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.1))
     schedule = torch.optim.lr_scheduler.StepLR(opt, 1)
     teacher, student = nn.Linear(2, 1), nn.Linear(2, 1)
-    watch = UntrackedWatch(run)
+    watch = UntrackedWatch(run._context)
     opt.step()
     schedule.step()
     with torch.no_grad():

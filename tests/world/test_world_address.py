@@ -102,7 +102,9 @@ def test_several_nodes_that_share_nothing_are_told_to_export_a_port():
         rendezvous(dataclasses.replace(MPI, job_id=None), {})
 
 
-@pytest.mark.parametrize(("port", "reason"), [("0", "no port"), ("65536", "no port"), ("http", "'http'")])
+@pytest.mark.parametrize(
+    ("port", "reason"), [("0", "not a valid port"), ("65536", "not a valid port"), ("http", "'http'")]
+)
 def test_what_is_no_port_is_refused(port, reason):
     with pytest.raises(RankupError, match="MASTER_PORT is") as caught:
         rendezvous(SRUN, {"MASTER_PORT": port})

@@ -1,27 +1,24 @@
-"""The command line. ``commands/`` has one file per command.
+"""The command line. In reading order:
 
 | module | what |
 |---|---|
-| ``app`` | the table of commands and the dispatcher; ``rankup --help`` imports nothing else |
-| ``console`` | prints errors in one form, and colours on a terminal |
-| ``usage_errors`` | click's usage errors in our form |
-| ``findings`` | findings as text |
-| ``output`` | help pages and tables |
-| ``completion`` | completion for bash, zsh and fish |
-| ``examples`` | the examples in each command's help |
-| ``options`` | options of several commands |
-| ``shared_options`` | options as the parameters of a function |
-| ``job_options`` | the options that describe a job |
-| ``training_options`` | the options that describe a training |
-| ``resume_options`` | ``--resume`` |
-| ``target_parser`` | a script or workload with its own options, inside another command |
-| ``run_targets`` | how a run is named, printed and followed |
-| ``workload_job`` | from ``rankup train`` to a job of ``python -m rankup.train`` |
-| ``log_view`` | prints the lines of ranks |
-| ``progress`` | progress bars from records |
-| ``snapshot_lines`` | snapshots as rows |
-| ``interactive`` | ``--interactive``: a shell on a job's resources |
-| ``env_build`` | ``rankup env create`` |
-| ``site_survey`` | facts about this cluster for ``rankup sites new`` |
+| ``app`` | the table of commands, the dispatcher, exit codes |
 | ``commands`` | one file per command |
+| ``output`` | what is printed: errors, pages of help, tables, lines of ranks, progress |
+| ``usage_errors`` | click's errors in our form |
+| ``examples`` | the examples on the pages of help |
+| ``completion`` | completion scripts for shells |
+| ``options`` | options of several commands |
+| ``shared_options`` | options made from tables, added to a command by a decorator |
+| ``job_options`` | the options of a job, from the fields of JobSpec |
+| ``submitted_job`` | the job that submit and render resolve |
+| ``training_options`` | the options of a training, for train and scale |
+| ``workload_job`` | from these options to a job that trains a workload |
+| ``target_parser`` | a script or a workload with its own options inside another command |
+| ``resume_options`` | ``--resume``, and the last lines of a run |
+| ``run_argument`` | how a run is named on the command line, printed and followed |
+| ``ignore_option`` | ``--ignore`` of findings |
+| ``interactive`` | ``rankup submit --interactive`` |
+| ``env_build`` | the building of ``rankup env create`` |
+| ``site_survey`` | the facts that ``rankup sites new`` reads |
 """

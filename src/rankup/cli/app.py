@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from rankup.cli import console
+from rankup.cli.output import console
 from rankup.core.registry import lookup
 from rankup.errors import RankupError
 

@@ -11,8 +11,8 @@ from typing import Any
 from rankup.batch.env_create import as_job, build_here, read_facts, write_script
 from rankup.batch.follow import JobLog
 from rankup.batch.submit import plan, submit
-from rankup.cli import console
-from rankup.cli.run_targets import follow_to_end
+from rankup.cli.output import console
+from rankup.cli.run_argument import follow_to_end
 from rankup.core import shell
 from rankup.errors import RankupError
 from rankup.script.python_environment import FACTS, Environment, render

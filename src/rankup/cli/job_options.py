@@ -38,7 +38,7 @@ RESUME_WITH = parameter(
     str | None,
     typer.Option(
         metavar="new|old",
-        help="where settings differ from the snapshot's: the script's, or the saved ones",
+        help="if settings changed since the snapshot: use the script's (new) or the saved ones (old)",
         rich_help_panel=TIME_LIMIT,
     ),
 )
@@ -53,12 +53,16 @@ def job_options(of: str) -> Callable[[Command], Command]:
     ]
     last = [RESUME_WITH]
     if of == "submit":
-        file = typer.Option(metavar="FILE", help="a job.toml; flags win over it", rich_help_panel=WHAT)
+        file = typer.Option(
+            metavar="FILE", help="a job.toml; flags override its values", rich_help_panel=WHAT
+        )
         site = typer.Option(
-            metavar="NAME", help="the cluster's profile; see rankup sites", rich_help_panel=WHAT
+            metavar="NAME", help="profile of the cluster; `rankup sites list` shows all", rich_help_panel=WHAT
         )
         what += [parameter("job", Path | None, file), parameter("site", str | None, site)]
-        why = typer.Option("--explain-config", help="say where each value came from", rich_help_panel=WHAT)
+        why = typer.Option(
+            "--explain-config", help="print each value and where it comes from", rich_help_panel=WHAT
+        )
         last += [parameter("explain_config", bool, why, False)]
     return taking([*what, *_fields(of), *last])
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rankup.cli import console
+from rankup.cli.output import console
 from rankup.core.resume_with import VARIABLE, check_choice
 
 

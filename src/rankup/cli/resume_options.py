@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from rankup.batch.store import LocalRun, SubmittedRun, all_runs, find
-from rankup.cli.run_targets import RUNS_ROOT, shown
+from rankup.cli.run_argument import RUNS_ROOT, shown
 from rankup.core.rundir import RunDir, default_name
 from rankup.core.units import duration
 from rankup.errors import RankupError

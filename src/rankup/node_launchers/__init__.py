@@ -7,8 +7,8 @@ for PBS; ``local`` for a job of one node.
 
 from __future__ import annotations
 
-# What starts the agents of a job's script: a pure function from an ``Agents`` to bash.
-SCRIPTED = {
+# Each is a pure function from an ``Agents`` to bash, for a job's script and for `rankup run` inside an allocation.
+NODE_LAUNCHERS = {
     "srun": "rankup.node_launchers.srun:start",
     "pbsdsh": "rankup.node_launchers.pbsdsh:start",
     "pbs_tmrsh": "rankup.node_launchers.pbs_tmrsh:start",
@@ -16,11 +16,4 @@ SCRIPTED = {
     "mpiexec": "rankup.node_launchers.mpiexec:start",
     "pals": "rankup.node_launchers.pals:start",
     "local": "rankup.node_launchers.local:start",
-}
-# What starts those of `rankup run` inside an allocation: a pure function from an ``AgentLaunch`` to commands.
-FANOUTS = {
-    "srun": "rankup.node_launchers.srun:commands",
-    "pbsdsh": "rankup.node_launchers.pbsdsh:commands",
-    "mpiexec": "rankup.node_launchers.mpiexec:commands",
-    "pals": "rankup.node_launchers.pals:commands",
 }

@@ -12,7 +12,7 @@ from typing import cast
 
 from rankup.core.registry import lookup
 from rankup.errors import RankupError
-from rankup.node_launchers import SCRIPTED
+from rankup.node_launchers import NODE_LAUNCHERS
 from rankup.node_launchers.base import OWN, Agents, AgentsScript, NodeLauncher
 
 
@@ -23,7 +23,7 @@ def node_launcher(fanout: str, scheduler: str, *, nodes: int = 1, mpi: str = "op
         name = "local"
     elif name == "mpiexec" and mpi == "pals":
         name = "pals"
-    return cast(NodeLauncher, lookup("node launcher", name, SCRIPTED))
+    return cast(NodeLauncher, lookup("node launcher", name, NODE_LAUNCHERS))
 
 
 def choose(fanout: str, scheduler: str) -> str:
@@ -41,14 +41,17 @@ def choose(fanout: str, scheduler: str) -> str:
 
 
 def on_this_node(agents: Agents) -> AgentsScript:
-    return AgentsScript(("start_agent", "workers=$!"), _function(agents), (_HEADING, *part("agent.sh")))
+    return AgentsScript(
+        ("start_agent", "workers=$!"), by_signal(), _function(agents), (_HEADING, *part("agent.sh"))
+    )
 
 
 def one_by_one(agents: Agents, reach: list[str]) -> AgentsScript:
     """``reach`` are the lines of a function that starts ``$RUN/agent-$1.sh`` on node ``$1``."""
     function = ("reach() { # NODE", *(f"  {line}" for line in reach), "}")
     return AgentsScript(
-        ("write_agent_scripts to-logs", "fan_out &", "workers=$!"),
+        (f"write_agent_scripts {'to-log' if agents.whole_job else 'to-logs'}", "fan_out &", "workers=$!"),
+        by_signal(),
         _function(agents),
         (*_scripts(agents), *function, *part("each.sh")),
     )
@@ -57,8 +60,21 @@ def one_by_one(agents: Agents, reach: list[str]) -> AgentsScript:
 def all_at_once(agents: Agents, command: list[str]) -> AgentsScript:
     """``command`` starts one process per line of ``$RUN/hosts``, and brings back what they print."""
     return AgentsScript(
-        ("write_agent_scripts to-stdout", *command, "workers=$!"), _function(agents), tuple(_scripts(agents))
+        ("write_agent_scripts to-stdout", *command, "workers=$!"),
+        by_signal(),
+        _function(agents),
+        tuple(_scripts(agents)),
     )
+
+
+def by_signal() -> tuple[str, ...]:
+    """TERM to what has started the agents reaches them."""
+    return tuple(part("end_by_signal.sh"))
+
+
+def by_scancel(*, whole_job: bool) -> tuple[str, ...]:
+    """TERM by SLURM's own means: to the whole job, or to the step of the agents alone."""
+    return tuple(part("end_by_scancel.sh" if whole_job else "end_step.sh"))
 
 
 def part(name: str) -> list[str]:

@@ -19,21 +19,25 @@ watch_over() { # PID
   return "$code"
 }
 # A script per node brings this script's exports and its folder to the nodes. What an agent prints
-# goes to a file, or to whatever starts the script.
-write_agent_scripts() { # to-logs|to-stdout
+# goes to a file, to two (the second for stderr), or to whatever starts the script.
+write_agent_scripts() { # to-log|to-logs|to-stdout
+  set -- "$1" "$(export -p)" # before this function has a variable that is called like one of them
   local i
   : >"$RUN/agents.end"
+  rm -f "$RUN"/logs/node-*.{log,err}
   printf '%s\n' "${HOSTS[@]}" >"$RUN/hosts"
   for i in "${!HOSTS[@]}"; do
-    rm -f "$RUN/agent-$i.code" "$RUN/agent-$i.alive" "$RUN/logs/node-$i.log"
+    rm -f "$RUN/agent-$i.code" "$RUN/agent-$i.alive"
     (
       umask 077 # secrets are among the exports
       {
-        export -p | grep -Ev "^declare -[a-z]+ ($(own_names))="
+        printf '%s\n' "$2" | grep -Ev "^declare -[a-z]+ ($(own_names))="
         declare -f marked agent quiet start_agent watch_over
         printf 'RANKUP_MARK+=%d/\ncd %q || exit 1\nexport NODE_RANK=%d\n' "$i" "$PWD" "$i"
         printf start_agent
-        [ "$1" != to-logs ] || printf ' >>%q 2>&1' "$RUN/logs/node-$i.log"
+        [ "$1" = to-stdout ] || printf ' >>%q' "$RUN/logs/node-$i.log"
+        [ "$1" != to-log ] || printf ' 2>&1'
+        [ "$1" != to-logs ] || printf ' 2>>%q' "$RUN/logs/node-$i.err"
         printf '\nwatch_over "$!"\ncode=$?\necho "$code" >%q\nexit "$code"\n' "$RUN/agent-$i.code"
       } >"$RUN/agent-$i.sh"
     )

@@ -1,12 +1,14 @@
 # Prints what the agents have printed since the last time. PBS puts what a task prints into the job's own output, which
 # is seen after the job has ended: so each agent writes to a file. Opening it again makes NFS show what is new.
 show() {
-  local node size
-  for node in "${!HOSTS[@]}"; do
-    size=$(wc -c 2>/dev/null <"$RUN/logs/node-$node.log") || continue
-    [ "$size" -gt "${shown[node]}" ] || continue
-    tail -c "+$((shown[node] + 1))" "$RUN/logs/node-$node.log" | head -c "$((size - shown[node]))"
-    shown[node]=$size
+  local file size out
+  for file in "$RUN"/logs/node-*.{log,err}; do
+    size=$(wc -c 2>/dev/null <"$file") || continue
+    [ "$size" -gt "${shown[$file]:-0}" ] || continue
+    out=1
+    [[ $file != *.err ]] || out=2
+    tail -c "+$((${shown[$file]:-0} + 1))" "$file" | head -c "$((size - ${shown[$file]:-0}))" >&"$out"
+    shown[$file]=$size
   done
 }
 # Tells all agents to end, by a file: it says how many seconds their ranks may take to save. (pbsdsh passes a TERM on to
@@ -35,10 +37,11 @@ is_silent() { # NODE
 # which NFS may show a minute late; pbsdsh ends with 0 whatever its task did, but prints that it failed or could not be
 # started.
 fan_out() {
-  local pids=() shown=() late=() alive=() heard=() i said status code=0 ending='' grace
+  local pids=() late=() alive=() heard=() i said status code=0 ending='' grace
+  local -A shown=()
   trap end_agents TERM
   for i in "${!HOSTS[@]}"; do
-    shown[i]=0 late[i]=0 alive[i]='' heard[i]=$SECONDS
+    late[i]=0 alive[i]='' heard[i]=$SECONDS
     reach "$i" >"$RUN/agent-$i.reach" 2>&1 &
     pids[i]=$!
   done
@@ -64,7 +67,7 @@ fan_out() {
         [ "$status" -ne 0 ] || [ "${late[i]}" -gt 75 ] || continue
       fi
       unset "pids[i]"
-      sed "s/^/node $i (${HOSTS[i]}): /" "$RUN/agent-$i.reach"
+      sed "s/^/node $i (${HOSTS[i]}): /" "$RUN/agent-$i.reach" >&2
       [ "$said" = 0 ] || end_agents
     done
     # The scheduler ends the other agents, with the job.

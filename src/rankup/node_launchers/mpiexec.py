@@ -2,26 +2,8 @@
 
 from __future__ import annotations
 
-from rankup.core import shell
 from rankup.node_launchers.agents import all_at_once
-from rankup.node_launchers.base import AgentLaunch, Agents, AgentsScript
-
-
-def commands(plan: AgentLaunch) -> list[list[str]]:
-    return [
-        [
-            "mpiexec",
-            "--hostfile",
-            str(plan.hostfile),
-            "-np",
-            str(len(plan.hosts)),
-            *("--map-by", "ppr:1:node"),
-            *("--bind-to", "none"),
-            "bash",
-            "-c",
-            f'exec bash {shell.quote([str(plan.folder)])}/agent-"$OMPI_COMM_WORLD_RANK".sh',
-        ]
-    ]
+from rankup.node_launchers.base import Agents, AgentsScript
 
 
 def start(agents: Agents) -> AgentsScript:

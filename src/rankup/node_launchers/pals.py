@@ -2,24 +2,8 @@
 
 from __future__ import annotations
 
-from rankup.core import shell
 from rankup.node_launchers.agents import all_at_once
-from rankup.node_launchers.base import AgentLaunch, Agents, AgentsScript
-
-
-def commands(plan: AgentLaunch) -> list[list[str]]:
-    return [
-        [
-            "mpiexec",
-            *("-n", str(len(plan.hosts))),
-            *("--ppn", "1"),
-            *("--hostfile", str(plan.hostfile)),
-            *("--cpu-bind", "none"),
-            "bash",
-            "-c",
-            f'exec bash {shell.quote([str(plan.folder)])}/agent-"$PALS_RANKID".sh',
-        ]
-    ]
+from rankup.node_launchers.base import Agents, AgentsScript
 
 
 def start(agents: Agents) -> AgentsScript:

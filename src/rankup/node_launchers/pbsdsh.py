@@ -7,14 +7,7 @@ brings the former along, and leaves the code in a file.
 from __future__ import annotations
 
 from rankup.node_launchers.agents import one_by_one
-from rankup.node_launchers.base import AgentLaunch, Agents, AgentsScript
-
-
-def commands(plan: AgentLaunch) -> list[list[str]]:
-    return [
-        ["pbsdsh", "-n", str(line), "--", "bash", str(plan.script_of(node))]
-        for node, line in enumerate(plan.lines)
-    ]
+from rankup.node_launchers.base import Agents, AgentsScript
 
 
 def start(agents: Agents) -> AgentsScript:

@@ -3,6 +3,8 @@
 | module | what |
 |---|---|
 | ``resolve`` | ``resolve``: the first source that sets a value decides |
+| ``here`` | the same for ``rankup run``, ``train``, ``verify`` and ``scale``, on this machine |
+| ``layers`` | values and their origins: a later layer replaces the values of an earlier one |
 | ``resolved`` | ``Resolved``: the job, its site, and the origin of each value |
 | ``job_toml`` | ``job.toml``: a job as a file, read and written |
 | ``defaults`` | default values derived from other fields of the job |

@@ -1,26 +1,18 @@
-"""All that is wrong with a job, at once: invalid values, and what the valid ones ask of its program and its site."""
+"""The ``JobSpec`` of values, and everything that is invalid in them, at once."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from pydantic import ValidationError
 
-from rankup.findings.engine import collect
-from rankup.findings.error import raise_errors
 from rankup.findings.finding import Finding, Severity
-from rankup.resolve.advice import ADVICE
-from rankup.resolve.facts import JobFacts, PartialJob
+from rankup.resolve.facts import PartialJob
 from rankup.resolve.layers import Layer, plain
-from rankup.resolve.program import PROGRAM
 from rankup.resolve.resolved import FLAG
-from rankup.resolve.site_limits import SECRETS, SITE_LIMITS
-from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec, contradictions
 from rankup.spec.validation import describe_errors, flag, invalid
 
-# Stands in for a site that is not known, so that the values that were given can be checked.
-UNKNOWN_SITE = Site(name="unknown", scheduler="local")
 # What decides which of a site's defaults a job gets, and what is derived from them.
 _SHAPE = {"nodes", "gpus_per_node", "nproc_per_node"}
 
@@ -68,23 +60,6 @@ def checked_spec(
         reasons = contradictions(spec)
         found += [Finding("impossible-job", Severity.ERROR, why, place=where) for why in reasons]
     return spec
-
-
-def check_job(
-    spec: JobSpec,
-    site: Site | None,
-    values: Layer,
-    env: Mapping[str, str],
-    found: Collection[Finding],
-    *,
-    ignore: Collection[str] = (),
-) -> None:
-    """Raises ``FindingsError`` with ``found`` and all that is wrong with ``spec``, and the advice about it, if any of
-    it is an error. ``ignore`` holds codes of advice to leave out."""
-    facts = JobFacts.of(spec, site or UNKNOWN_SITE, values, env)
-    mistakes = [*found, *collect({**PROGRAM, **SECRETS, **(SITE_LIMITS if site else {})}, facts)]
-    if mistakes:
-        raise_errors([*mistakes, *(collect(ADVICE, facts, ignore=ignore) if site else ())])
 
 
 def _invalid(key: str, why: str, hint: str, values: Layer, command: str) -> Finding:

@@ -152,7 +152,7 @@ def _processes(values: Layer, env: Mapping[str, str]) -> Iterator[Finding]:
 
 def _python(values: Layer) -> tuple[str, str]:
     """The job's virtual environment's, else the one that runs rankup: what a site said of it holds there alone."""
-    venv = os.path.expandvars(values["venv"][0])
+    venv = os.path.expandvars(str(values["venv"][0]))
     if venv and not values["container"][0]:
         return str(values["folder"][0] / Path(venv).expanduser() / "bin" / "python"), "derived"
     python, origin = values["python"]

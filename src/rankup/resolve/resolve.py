@@ -11,20 +11,25 @@ from typing import Any
 
 from rankup.errors import RankupError
 from rankup.findings.engine import collect
-from rankup.findings.error import findings_of, raise_errors
+from rankup.findings.error import FindingsError, findings_of, raise_errors
 from rankup.findings.finding import Finding
-from rankup.resolve.checks import UNKNOWN_SITE, check_job, checked_spec
+from rankup.resolve.advice import ADVICE
+from rankup.resolve.checks import checked_spec
 from rankup.resolve.defaults import fill_defaults
 from rankup.resolve.facts import JobFacts
 from rankup.resolve.job_toml import check_job_file
 from rankup.resolve.layers import Layer, file_layer, in_order, layer, one_of_each, our_defaults, undecided
+from rankup.resolve.program import PROGRAM
 from rankup.resolve.resolved import FLAG, Resolved
-from rankup.resolve.site_limits import SITE_LIMITS
+from rankup.resolve.site_limits import SECRETS, SITE_LIMITS
 from rankup.sites.lookup import choose_site
 from rankup.sites.site import Site
 from rankup.spec.jobspec import BY_HAND
 
 __all__ = ["Resolved", "check_defaults", "resolve"]
+
+# Stands in for a site that is not known, so that the values that were given can be checked.
+_UNKNOWN_SITE = Site(name="unknown", scheduler="local")
 
 
 def resolve(
@@ -55,16 +60,19 @@ def resolve(
         asked["command"] = (_by_this_python(command), "command line")
     inside, said = asked.get("folder", ("", "current directory"))
     asked["folder"] = (folder / inside, said)
-    values = _over_site(chosen or UNKNOWN_SITE, asked)
+    values = _over_site(chosen or _UNKNOWN_SITE, asked)
     one_of_each(values)
     shape = {key: value for key, (value, _) in values.items()}
-    values |= fill_defaults(shape, undecided(values), chosen or UNKNOWN_SITE)
+    values |= fill_defaults(shape, undecided(values), chosen or _UNKNOWN_SITE)
     where = f"site {chosen.name}" if chosen else ""
     spec = checked_spec(
         values, command="rankup submit", where=where, asked={*asked} - wrong, wrong=wrong, found=found
     )
-    check_job(spec, chosen, values, env, found, ignore=ignore)
-    assert chosen is not None  # else check_job has raised what was found
+    facts = JobFacts.of(spec, chosen or _UNKNOWN_SITE, values, env)
+    found += collect({**PROGRAM, **SECRETS, **(SITE_LIMITS if chosen else {})}, facts)
+    if found or chosen is None:
+        advice = collect(ADVICE, facts, ignore=ignore) if chosen else []
+        raise FindingsError([*found, *advice])
     origin = {"site": why} | {key: values[key][1] for key in in_order(spec) if key not in BY_HAND}
     return Resolved(spec, chosen, origin)
 

@@ -2,15 +2,14 @@
 
 | module | what |
 |---|---|
-| ``job`` | ``LocalJob`` and ``Result``: what to run, and how it ended |
-| ``resolve`` | checks the request and decides what will be started |
 | ``execute`` | ``execute``: runs a job |
+| ``view`` | who looks on while a job runs |
 | ``allocation`` | the nodes that a scheduler has given |
 | ``agents`` | one ``rankup run`` per node of an allocation |
 | ``endpoint`` | the address and port where the nodes of an allocation meet |
 | ``handshake`` | nodes started by hand find each other and compare settings |
-| ``wire`` | one JSON line per direction over a socket, for the handshake |
 | ``disagreement`` | what differs between nodes, as an error for each of them |
+| ``view`` | who looks on while a job runs |
 | ``node`` | this node's processes: started, watched, ended |
 | ``environment`` | the environment of the ranks |
 | ``rank`` | wraps each rank: its output goes to its own log file |

@@ -1,4 +1,8 @@
-"""A whole allocation: from its shell, one ``rankup run`` per node, in the form that is used by hand."""
+"""A whole allocation: from its shell, one ``rankup run`` per node, in the form that is used by hand.
+
+The agents are started, watched and ended by the same bash as those of a submitted job (``node_launchers``): here it is
+written to ``agents.sh`` in the run directory, and only this one process is watched.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,14 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Collection, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 from rankup.core import shell
 from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
 from rankup.core.tail import Tail, size_of
-from rankup.node_launchers.base import NODE_RANK, OWN, AgentLaunch, fanout_named
+from rankup.node_launchers.agents import node_launcher, part
+from rankup.node_launchers.base import Agents
 from rankup.resolve.resolved import Resolved
 from rankup.run.allocation import Allocation
 from rankup.run.endpoint import forget
@@ -24,41 +28,27 @@ from rankup.run.node import SAVING
 from rankup.run.process_cleanup import MARK, kill_processes, new_process_mark
 from rankup.run.view import View
 
-# An agent ends its own processes within this after a signal; then we end the agents.
-GRACE = 8.0
-NFS_LAG = 60.0
-# Bash runs a trap only between commands: so the agent is in the background, and the wait is taken up again.
-_AGENT = """\
-{exports}cd {folder} || exit 1
-{command} &
-agent=$!
-trap 'kill -TERM $agent' TERM INT HUP
-while wait $agent; code=$?; kill -0 $agent 2>/dev/null; do :; done
-echo $code >{code}
-exit $code
-"""
+# Agents hear of a signal within a second or two, and end their own processes soon; then we end the agents.
+GRACE = 10.0
+# What agents.sh calls by names that its user's variables may have as well: an agent gets the user's back.
+_NAMES = ("RUN", "HOSTS", "END", "STOP_BEFORE", "SLURM_EXPORT_ENV")
 _PREFIXED = re.compile(r"\[rank (\d+)\] ?(.*)", re.DOTALL)
-_NOT_CARRIED = re.compile("|".join((*OWN, "_", "BASH_FUNC_.*")))
 
 
-def choose_fanout(allocation: Allocation) -> str:
-    """srun on SLURM; on PBS pbsdsh, which needs no remote shell, else whichever mpiexec there is."""
-    if allocation.scheduler == "slurm":
-        return "srun"
-    if shutil.which("pbsdsh"):
-        return "pbsdsh"
-    return "mpiexec" if "Open MPI" in shell.run(["mpiexec", "--version"]).out else "pals"
+def choose_fanout(allocation: Allocation) -> tuple[str, str]:
+    """What ``--fanout`` and the site's kind of MPI would be: the scheduler's own, else whichever mpiexec there is."""
+    if allocation.scheduler != "pbs" or shutil.which("pbsdsh"):
+        return "auto", ""
+    return "mpiexec", "openmpi" if "Open MPI" in shell.run(["mpiexec", "--version"]).out else "pals"
 
 
-def agent_command(job: Resolved, allocation: Allocation, run: RunDir) -> tuple[str, ...]:
-    """``rankup run`` as each node executes it; what nobody asked for is decided there, by its own GPUs and cores."""
-    spec = job.spec
+def agent_command(job: Resolved, allocation: Allocation, run: RunDir) -> str:
+    """``rankup run`` as each node executes it, as bash; what nobody set is decided there, by its GPUs and cores."""
+    spec, nodes = job.spec, len(allocation.hosts)
     nproc = [f"--nproc-per-node={spec.nproc_per_node}"] if job.asked("nproc_per_node") else []
     threads = [] if spec.threads is None else [f"--threads={spec.threads}"]
     python = [] if spec.python == sys.executable else [f"--python={spec.python}"]
-    return (
-        *(sys.executable, "-m", "rankup", "run"),
-        *(f"--nnodes={len(allocation.hosts)}", "--node-rank", NODE_RANK),
+    options = [
         f"--rdzv-endpoint={allocation.endpoint()}",
         f"--rdzv-timeout={spec.rdzv_timeout:g}",
         f"--max-restarts={spec.max_restarts}",
@@ -68,7 +58,51 @@ def agent_command(job: Resolved, allocation: Allocation, run: RunDir) -> tuple[s
         f"--run-dir={run.path}",
         "--",
         *spec.command,
+    ]
+    start = shell.quote([sys.executable, "-m", "rankup", "run", f"--nnodes={nodes}"])
+    node_rank = '"$NODE_RANK"' if nodes > 1 else "0"
+    return f"{start} --node-rank {node_rank} {shell.quote(options)}"
+
+
+def agents_script(job: Resolved, allocation: Allocation, run: RunDir, env: Mapping[str, str]) -> str:
+    """Bash that starts the agents and ends with 0 if all of them did; TERM tells them to end."""
+    nodes = len(allocation.hosts)
+    fanout, mpi = choose_fanout(allocation)
+    start = node_launcher(fanout, allocation.scheduler, nodes=nodes, mpi=mpi)
+    restored = [
+        f"export {name}={shell.quote([env[name]])}" if name in env else f"unset {name}" for name in _NAMES
+    ]
+    agents = start(
+        Agents(
+            agent=(*restored, f"exec {agent_command(job, allocation, run)}"),
+            nodes=nodes,
+            cpus=allocation.cpus,
+            given=job.spec.env,
+            whole_job=False,
+        )
     )
+    lines = [
+        "#!/bin/bash",
+        "# Written by rankup run: starts it once on each node of this allocation.",
+        "# shellcheck disable=SC2016,SC2034 # single quotes are for other shells; not every part uses every value",
+        f"export RUN={shell.quote([str(run.path)])}",
+        f"HOSTS=({shell.quote(allocation.hosts)})",
+        "END=0 STOP_BEFORE=0 # the time limit is the user's",
+        "export SLURM_EXPORT_ENV=ALL # after `sbatch --export=NONE` srun would pass on nothing",
+        *agents.own,
+        "main() {",
+        "  trap end_ranks TERM",
+        '  (while kill -0 "$PPID" 2>/dev/null; do sleep 1; done && kill -TERM "$$") & # if rankup run was killed',
+        *(f"  {line}" for line in agents.start),
+        '  while kill -0 "$workers" 2>/dev/null; do wait "$workers"; done # a trap interrupts it',
+        '  wait "$workers"',
+        "}",
+        *agents.end,
+        *([*part("marked.sh"), *part("is_lost.sh")] if agents.fixed else []),
+        *agents.fixed,
+        "main",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def run_agents(job: Resolved, allocation: Allocation, run: RunDir, interrupts: Interrupts, view: View) -> int:
@@ -76,120 +110,49 @@ def run_agents(job: Resolved, allocation: Allocation, run: RunDir, interrupts: I
     forget(run.path)
     mark = new_process_mark(os.environ)
     env = {**os.environ, **job.spec.env, MARK: mark}
-    plan = AgentLaunch(
-        hosts=allocation.hosts,
-        agent=agent_command(job, allocation, run),
-        folder=run.path / "agents",
-        lines=allocation.lines,
-        cpus=allocation.cpus,
-    )
-    if plan.cpus:
-        env["SRUN_CPUS_PER_TASK"] = str(plan.cpus)
-    name = choose_fanout(allocation)
-    if name != "srun":
-        write_scripts(plan, env, str(job.spec.folder), given=job.spec.env)
-    logs = {stream: run.logs / f"{name}.{stream}" for stream in ("out", "err")}
+    if allocation.cpus:
+        env["SRUN_CPUS_PER_TASK"] = str(allocation.cpus)
+    script = run.path / "agents.sh"
+    write_atomic(script, os.fsencode(agents_script(job, allocation, run, env)), mode=0o700)
+    logs = {stream: run.logs / f"agents.{stream}" for stream in ("out", "err")}
     tails = {stream: Tail(path, size_of(path)) for stream, path in logs.items()}
     with logs["out"].open("ab") as out, logs["err"].open("ab") as err:
-        processes = [
-            shell.start(
-                tokens,
-                env=env,
-                cwd=job.spec.folder,
-                stdin=shell.DEVNULL,
-                stdout=out,
-                stderr=err,
-                new_session=True,
-                die_with_parent=True,
-            )
-            for tokens in fanout_named(name)(plan)
-        ]
+        process = shell.start(
+            ["bash", str(script)],
+            env=env,
+            cwd=job.spec.folder,
+            stdin=shell.DEVNULL,
+            stdout=out,
+            stderr=err,
+            new_session=True,
+        )
     try:
-        _watch(processes, tails, run, interrupts, view, plan, outlived=name == "pbsdsh")
+        _watch(process, tails, run, interrupts, view)
     finally:
         kill_processes(mark)
-        codes = [process.wait() for process in processes]
-    codes += _last_codes(plan) if name == "pbsdsh" else []
-    return next((code for code in codes if code != 0), 0)
-
-
-def write_scripts(
-    plan: AgentLaunch, env: Mapping[str, str], folder: str, given: Collection[str] = ()
-) -> None:
-    """``agent-I.sh`` for each node, which brings our environment and folder along, and the list of hosts.
-
-    What is a node's own stays here, but for what is ``given`` for all.
-    """
-    plan.folder.mkdir(mode=0o700)
-    carried = {
-        name: value
-        for name, value in env.items()
-        if name in given or (name.isidentifier() and not _NOT_CARRIED.fullmatch(name))
-    }
-    exports = "".join(f"export {key}={shell.quote([value])}\n" for key, value in carried.items())
-    for node in range(len(plan.hosts)):
-        command = shell.quote([str(node) if token == NODE_RANK else token for token in plan.agent])
-        text = _AGENT.format(
-            exports=exports,
-            folder=shell.quote([folder]),
-            command=command,
-            code=shell.quote([str(_code(plan, node))]),
-        )
-        write_atomic(plan.script_of(node), os.fsencode(text), mode=0o700)
-    write_atomic(plan.hostfile, "".join(f"{host}\n" for host in plan.hosts))
-
-
-def _code(plan: AgentLaunch, node: int) -> Path:
-    return plan.folder / f"agent-{node}.code"
-
-
-def _codes(plan: AgentLaunch) -> list[int]:
-    """The codes of the agents that have ended, where agents leave them in files."""
-    files = [_code(plan, node) for node in range(len(plan.hosts))]
-    return [int(text) for text in (file.read_text() for file in files if file.exists()) if text.strip()]
-
-
-def _last_codes(plan: AgentLaunch) -> list[int]:
-    """All codes. pbsdsh ends with 0 whatever its tasks did; an agent without a code was killed, or NFS is late."""
-    deadline = time.monotonic() + NFS_LAG
-    while len(codes := _codes(plan)) < len(plan.hosts) and not any(codes) and time.monotonic() < deadline:
-        os.listdir(plan.folder)  # noqa: PTH208  # has the client look again
-        time.sleep(0.5)
-    return codes + [1] * (len(plan.hosts) - len(codes))
+        code = process.wait()
+        for path in run.path.glob("agent-*.sh"):  # they hold the environment
+            path.unlink(missing_ok=True)
+    return code
 
 
 def _watch(
-    processes: list[shell.Process[bytes]],
+    process: shell.Process[bytes],
     tails: Mapping[str, Tail],
     run: RunDir,
     interrupts: Interrupts,
     view: View,
-    plan: AgentLaunch,
-    *,
-    outlived: bool,
 ) -> None:
-    """Until all have ended. ``outlived``: told to end, they are gone at once, while their agents go on saving."""
     deadline: float | None = None
-
-    def at_work() -> bool:
-        if any(process.poll() is None for process in processes):
-            return True
-        waited_for = outlived and deadline is not None and time.monotonic() < deadline
-        return waited_for and len(_codes(plan)) < len(plan.hosts)
-
-    while at_work():
+    while process.poll() is None:
         _show(tails, view, all_of_it=False)
         view.tick(run)
-        failed = any(process.poll() for process in processes) or any(_codes(plan))
-        if deadline is None and (interrupts.first is not None or failed):
+        if deadline is None and interrupts.first is not None:
             saves = interrupts.first == signal.SIGTERM and run.listening.exists()
             deadline = time.monotonic() + GRACE + (SAVING if saves else 0.0)
-            for process in processes:
-                # Never SIGINT: srun takes the first one for a question.
-                process.terminate()
+            process.terminate()
         if deadline is not None and (interrupts.count > 1 or time.monotonic() > deadline):
-            for process in processes:
-                process.kill()
+            process.kill()
         time.sleep(0.1)
     _show(tails, view, all_of_it=True)
     view.tick(run)

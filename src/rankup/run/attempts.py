@@ -121,7 +121,6 @@ def _clear(run: RunDir) -> None:
         (run.path / name).unlink(missing_ok=True)
     for path in (*run.path.glob("node-*.json"), *run.path.glob("trained-alone-*")):
         path.unlink()
-    shutil.rmtree(run.path / "agents", ignore_errors=True)
     number = read_markers(run.path).attempts + 1
     line = f"{ATTEMPT} {number}, {time.strftime('%Y-%m-%d %H:%M:%S')} {'=' * 20}\n"
     for pattern in ("*.out", "*.err", "job.log"):

@@ -41,6 +41,7 @@ def render(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
         _main(spec, site, run_dir, ranks.start),
         _HEADING,
         *_functions(spec, site, run_dir),
+        ranks.end,
         ranks.fixed,
         ['main "$@"'],
     ]
@@ -89,7 +90,6 @@ def _main(spec: JobSpec, site: Site, run_dir: Path | None, ranks: Sequence[str])
 
 def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str]]:
     """The fixed parts that this job needs, in the order in which ``main`` calls them."""
-    by_scancel = site.scheduler == "slurm" and spec.launcher != "mpirun"
     loads = bool(spec.module_purge or loaded_modules(spec, site))
     return [
         part(f"{site.scheduler}.sh"),
@@ -101,7 +101,6 @@ def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str
         part("header.sh"),
         part("progress.sh"),
         [*part("time_limit.sh"), *agents.part("marked.sh")],
-        part("end_by_scancel.sh" if by_scancel else "end_by_signal.sh"),
         _rank_script(spec),
         part("pbs_rsh.sh") if uses_pbs_rsh(spec, site) else [],
         part("watch.sh"),

@@ -8,7 +8,7 @@ from typing import cast
 from rankup.core.registry import lookup
 from rankup.launchers import SCRIPTED
 from rankup.launchers.base import ScriptLauncher, Start
-from rankup.node_launchers.agents import choose, node_launcher
+from rankup.node_launchers.agents import by_scancel, by_signal, choose, node_launcher
 from rankup.node_launchers.base import Agents, AgentsScript
 from rankup.script.environment import PREFIX, variables
 from rankup.sites.site import Site
@@ -53,7 +53,8 @@ def start(spec: JobSpec, site: Site) -> AgentsScript:
     elif uses_pbs_rsh(spec, site):
         first = ["use_pbs_for_mpirun"]
     if spec.launcher != "torchrun":
-        return AgentsScript((*first, *written))
+        by_srun = site.scheduler == "slurm" and spec.launcher != "mpirun"
+        return AgentsScript((*first, *written), by_scancel(whole_job=True) if by_srun else by_signal())
     prefix = [
         "# shellcheck disable=SC2016 # torchrun fills this in",
         f"export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE={PREFIX}",

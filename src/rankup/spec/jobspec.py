@@ -80,7 +80,7 @@ class JobSpec(BaseModel):
 
     # What runs: "train.py --lr 1" as tokens; "-m package.module …"; or an executable.
     command: tuple[str, ...] = Field(min_length=1)
-    name: Annotated[str, Flag(WHAT, "of the run; default: the script's", of=EVERYWHERE)]
+    name: Annotated[str, Flag(WHAT, "name of the run; default: the script's", of=EVERYWHERE)]
     folder: Path  # where the command runs: absolute, seen by all nodes
 
     nodes: Annotated[
@@ -94,102 +94,129 @@ class JobSpec(BaseModel):
             ("run",),
         ),
     ] = 1
-    gpus_per_node: Annotated[int, Field(ge=0), Flag(RESOURCES, "0: a job without GPUs", "G")] = 0
+    gpus_per_node: Annotated[
+        int, Field(ge=0), Flag(RESOURCES, "GPUs on each node; 0: a job without GPUs", "G")
+    ] = 0
     gpu_type: Annotated[
-        str, Field(pattern=r"^[A-Za-z0-9_.-]*$"), Flag(RESOURCES, "SLURM's name of them, as a100", "NAME")
+        str,
+        Field(pattern=r"^[A-Za-z0-9_.-]*$"),
+        Flag(RESOURCES, "SLURM's name of the GPUs, e.g. a100", "NAME"),
     ] = ""
     nproc_per_node: Annotated[
-        Count, Flag(RESOURCES, "processes; auto: one per GPU, else 1", "N|auto", of=EVERYWHERE)
+        Count, Flag(RESOURCES, "processes on each node; auto: one per GPU, else 1", "N|auto", of=EVERYWHERE)
     ] = 1
-    cpus_per_task: Annotated[Count | None, Flag(RESOURCES, "cores of each process", "C")] = None
-    mem: Annotated[MiB | None, Flag(RESOURCES, "per node: 32G", "SIZE")] = None
-    time: Annotated[Seconds | None, Flag(RESOURCES, "90m, 24h, 1d12h or HH:MM:SS", "TIME")] = None
+    cpus_per_task: Annotated[Count | None, Flag(RESOURCES, "CPU cores of each process", "C")] = None
+    mem: Annotated[MiB | None, Flag(RESOURCES, "memory on each node, e.g. 32G", "SIZE")] = None
+    time: Annotated[Seconds | None, Flag(RESOURCES, "time limit: 90m, 24h, 1d12h or HH:MM:SS", "TIME")] = None
     # SLURM calls it a partition
-    queue: Annotated[str, Flag(RESOURCES, "where to wait", names=("--queue", "--partition"))] = ""
-    account: Annotated[str, Flag(RESOURCES, "the project that pays")] = ""
-    exclusive: Annotated[bool, Flag(RESOURCES, "whole nodes")] = False
+    queue: Annotated[
+        str, Flag(RESOURCES, "queue or partition of the job", names=("--queue", "--partition"))
+    ] = ""
+    account: Annotated[str, Flag(RESOURCES, "account to charge")] = ""
+    exclusive: Annotated[bool, Flag(RESOURCES, "allocate whole nodes")] = False
     directives: Annotated[
         tuple[str, ...],
-        Flag(RESOURCES, "as behind #SBATCH or #PBS; may be repeated", "TEXT", ("--directive",)),
+        Flag(RESOURCES, "a line for #SBATCH or #PBS; may be repeated", "TEXT", ("--directive",)),
     ] = ()
 
     # Who forms the ranks, and who reaches the nodes
     launcher: Annotated[
         Literal["single", "torchrun", "srun", "mpirun"],
-        Flag(LAUNCH, "who forms the ranks", "|".join(LAUNCHERS)),
+        Flag(LAUNCH, "what forms the ranks", "|".join(LAUNCHERS)),
     ] = "single"
     fanout: Annotated[
         Literal["auto", "srun", "pbsdsh", "mpiexec", "pbs_tmrsh", "ssh"],
-        Flag(LAUNCH, "who reaches the nodes", "|".join(FANOUTS)),
+        Flag(LAUNCH, "what starts one agent on each node", "|".join(FANOUTS)),
     ] = "auto"
     # torchrun's, within one job
     max_restarts: Annotated[
         int,
         Field(ge=0),
-        Flag(LAUNCH, "start all processes again after a failure, K times", "K", of=EVERYWHERE),
+        Flag(LAUNCH, "restart all processes after a failure, at most K times", "K", of=EVERYWHERE),
     ] = 0
     # Machines by hand: a job's script works these out itself.
     node_rank: Annotated[
         int,
         Field(ge=0),
-        Flag(LAUNCH, "of machines by hand: which one this is, from 0", "I", of=("run",)),
+        Flag(LAUNCH, "several machines by hand: number of this one, from 0", "I", of=("run",)),
     ] = 0
     rdzv_endpoint: Annotated[
-        str, Flag(LAUNCH, "of machines by hand: where node 0 is", "HOST:PORT", of=("run",))
+        str,
+        Flag(
+            LAUNCH,
+            "several machines by hand: address of node 0 and a free port there",
+            "HOST:PORT",
+            of=("run",),
+        ),
     ] = ""
     rdzv_timeout: Annotated[
         float,
         Field(gt=0),
-        Flag(LAUNCH, "how long machines wait for each other; default: 300", "SECONDS", of=("run",)),
+        Flag(
+            LAUNCH,
+            "several machines by hand: wait at most so long for each other; default: 300",
+            "SECONDS",
+            of=("run",),
+        ),
     ] = 300.0
 
     # The environment of the ranks, in the order in which it is set up
     pre_modules: Annotated[
-        tuple[str, ...], Flag(ENVIRONMENT, "a line before the modules; may be repeated", "BASH")
+        tuple[str, ...], Flag(ENVIRONMENT, "bash to run before modules are loaded; may be repeated", "BASH")
     ] = ()
     module_purge: Annotated[bool, Flag(ENVIRONMENT, "unload all modules first")] = False
     modules: Annotated[
         tuple[str, ...],
-        Flag(ENVIRONMENT, "to load, in this order; may be repeated", "MODULE", ("--module",)),
+        Flag(ENVIRONMENT, "module to load, in this order; may be repeated", "MODULE", ("--module",)),
     ] = ()
-    venv: Annotated[str, Flag(ENVIRONMENT, "a virtual environment", "DIR")] = ""
-    conda: Annotated[str, Flag(ENVIRONMENT, "a conda environment", "NAME|DIR")] = ""
-    container: Annotated[str, Flag(ENVIRONMENT, "an Apptainer image", "IMAGE")] = ""
+    venv: Annotated[str, Flag(ENVIRONMENT, "virtual environment to activate", "DIR")] = ""
+    conda: Annotated[str, Flag(ENVIRONMENT, "conda environment to activate", "NAME|DIR")] = ""
+    container: Annotated[str, Flag(ENVIRONMENT, "Apptainer image to run in", "IMAGE")] = ""
     binds: Annotated[
         tuple[str, ...],
-        Flag(ENVIRONMENT, "into the container; may be repeated", "SRC[:DST[:ro]]", ("--bind",)),
+        Flag(
+            ENVIRONMENT,
+            "directory to bind into the container; may be repeated",
+            "SRC[:DST[:ro]]",
+            ("--bind",),
+        ),
     ] = ()
     env: Annotated[
         dict[str, str],
-        Flag(ENVIRONMENT, "a variable; NAME alone: your value of it, passed as a secret", "K=V|NAME"),
+        Flag(
+            ENVIRONMENT, "set a variable; NAME passes your own value as a secret; may be repeated", "K=V|NAME"
+        ),
     ] = Field(default_factory=dict)
     secrets: tuple[str, ...] = ()  # names of variables whose values travel in a file of mode 0600: --env NAME
     pre: Annotated[
-        tuple[str, ...], Flag(ENVIRONMENT, "a line to run first; may be repeated", "BASH")
+        tuple[str, ...], Flag(ENVIRONMENT, "bash to run before the command; may be repeated", "BASH")
     ] = ()  # the user's own words
-    python: Annotated[str, Flag(ENVIRONMENT, "what runs *.py", "EXE", of=EVERYWHERE)] = "python"
+    python: Annotated[str, Flag(ENVIRONMENT, "Python that runs *.py", "EXE", of=EVERYWHERE)] = "python"
     threads: Annotated[
-        Count | None, Flag(ENVIRONMENT, "of each process; default: cores / processes", "N", of=EVERYWHERE)
+        Count | None,
+        Flag(ENVIRONMENT, "threads of each process; default: cores / processes", "N", of=EVERYWHERE),
     ] = None
 
-    max_requeues: Annotated[int, Field(ge=0), Flag(TIME_LIMIT, "go on in at most K further jobs", "K")] = 10
+    max_requeues: Annotated[
+        int, Field(ge=0), Flag(TIME_LIMIT, "requeue at most K times when time runs out", "K")
+    ] = 10
     # How long before the end the ranks are asked to save; see ``lead``.
-    stop_before: Annotated[Seconds | None, Flag(TIME_LIMIT, "ask to save so long before the end", "TIME")] = (
-        None
-    )
+    stop_before: Annotated[
+        Seconds | None, Flag(TIME_LIMIT, "request a snapshot so long before the time limit", "TIME")
+    ] = None
 
-    mail: Annotated[str, Flag(AROUND, "for the begin, the end and failures", "ADDRESS")] = ""
+    mail: Annotated[str, Flag(AROUND, "send mail when the job begins, ends or fails", "ADDRESS")] = ""
     after: Annotated[
-        tuple[str, ...], Flag(AROUND, "once this job ended well; may be repeated", "ID")
+        tuple[str, ...], Flag(AROUND, "start after this job has succeeded; may be repeated", "ID")
     ] = ()  # ids of jobs
-    array: Annotated[str, Flag(AROUND, "a job for each index", "0-9[%4]")] = ""
+    array: Annotated[str, Flag(AROUND, "job array: one task for each index", "0-9[%4]")] = ""
     runs_root: Annotated[
-        Path, Flag(AROUND, "where run directories are made; default: runs", "DIR", of=EVERYWHERE)
+        Path, Flag(AROUND, "directory of the run directories; default: runs", "DIR", of=EVERYWHERE)
     ] = Path("runs")
-    nccl_debug: Annotated[bool, Flag(AROUND, "NCCL says what it does")] = False
-    sample_gpus: Annotated[int, Field(ge=0), Flag(AROUND, "log the GPUs' use so often", "SECONDS")] = (
-        0  # 0: never
-    )
+    nccl_debug: Annotated[bool, Flag(AROUND, "let NCCL log what it does (NCCL_DEBUG=INFO)")] = False
+    sample_gpus: Annotated[
+        int, Field(ge=0), Flag(AROUND, "log the use of the GPUs every so many seconds", "SECONDS")
+    ] = 0  # 0: never
 
     @property
     def is_python(self) -> bool:

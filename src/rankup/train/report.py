@@ -1,7 +1,7 @@
 """What a training says of itself: records for programs, plain lines for logs; rank 0 alone speaks.
 
 A progress bar is not drawn here: the process that started the ranks draws it, from the records
-(``cli/progress.py``), so that it looks the same for one process and for many.
+(``cli/output/progress.py``), so that it looks the same for one process and for many.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@
 | ``crossings`` | what the interruptions crossed: a step, an epoch, a save |
 | ``first_difference`` | the first step at which two trainings differ |
 | ``evidence`` | what the traces show, for the diagnosis |
+| ``causes`` | the causes of a difference, each a source of findings |
 | ``diagnosis`` | the most likely cause of a difference |
 | ``untracked`` | state that is in no snapshot |
 | ``values`` | how far two final snapshots are apart |

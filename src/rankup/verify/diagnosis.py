@@ -1,71 +1,23 @@
-"""What a difference most likely comes from, judged by the evidence in the traces. It takes data and returns data.
-
-Each cause is a source of findings over a ``Comparison``. They exclude each other: the first that applies is the answer.
-"""
+"""What a difference most likely comes from, judged by the evidence in the traces. It takes data and returns data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from rankup.findings.engine import Source, first
 from rankup.findings.finding import Confidence, Finding, Severity
-from rankup.verify.evidence import (
-    all_rows,
-    gradients_pending,
-    last_digits_only,
-    not_restored,
-    same_in_each_epoch,
-    saved_but_other,
-    suspects,
-    weights_restored,
+from rankup.verify.causes import (
+    COUNT_STEPS,
+    NAMED,
+    REPEAT_CAUSES,
+    RESUME_CAUSES,
+    Comparison,
+    held,
+    how_to_register,
 )
-from rankup.verify.first_difference import LOSS, RANDOM, UNKEPT, Difference
+from rankup.verify.evidence import suspects
+from rankup.verify.first_difference import Difference
 from rankup.verify.trace_reader import AttemptTrace
-
-# Of the samples that differ, how many must be found at other steps for the order to be what differs.
-FOUND_AGAIN = 0.5
-_NAMED = 3
-_COUNT = (
-    "what decides the end begins anew after a resume: count with run.global_step, or with the epoch's index; "
-    "run.register(bad=0) before the loop and run.values.bad in it, for what waits for an improvement"
-)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """An uninterrupted training and another one that differs from it: a repetition, or one that was ``resumed``.
-
-    ``repeat`` is a second uninterrupted training beside them, if there is one.
-    """
-
-    reference: AttemptTrace
-    other: AttemptTrace
-    difference: Difference
-    resumed: bool
-    repeat: AttemptTrace | None = None
-
-    @property
-    def evidence(self) -> str:
-        first_names = what(self.difference)
-        if not self.resumed:
-            return f"two uninterrupted runs differ from each other, first in {first_names}"
-        return f"uninterrupted runs are equal; this one differs first in {first_names}"
-
-    @property
-    def after_resume(self) -> str:
-        """The evidence, and how far the training had come since its resume."""
-        text = f"{self.evidence}; it is step {self.difference.step - self.other.resumed_at} after the resume"
-        if whole := weights_restored(self.reference, self.other):
-            text += f"; right after the resume all {whole} tensors of the model were equal"
-        return text
-
-    def suspects(self) -> str:
-        return suspects(self.reference, self.other, self.repeat)
-
-    def found(self, code: str, message: str, why: str, fix: str) -> Finding:
-        place = where(self.difference)
-        return Finding(code, Severity.ERROR, message, place, why, fix, confidence=Confidence.LIKELY)
 
 
 def of_reference(reference: AttemptTrace, again: AttemptTrace, difference: Difference) -> Finding:
@@ -86,185 +38,6 @@ def _first(causes: Mapping[str, Source[Comparison]], comparison: Comparison) -> 
     return finding
 
 
-def _saving(c: Comparison) -> Iterator[Finding]:
-    if c.other.resumed_at == 0:
-        yield c.found(
-            "saving-changes-training",
-            "taking a snapshot changes the training, or it is non-deterministic now and then",
-            f"{c.evidence}; this attempt had not resumed yet",
-            "a state_dict that draws random numbers or changes its object does so, and so does a file that an earlier "
-            "attempt has left; run verify once more, to see whether uninterrupted runs stay equal",
-        )
-
-
-def _epoch_end(c: Comparison) -> Iterator[Finding]:
-    if not c.difference.inputs_differ:
-        return
-    step, rank = c.difference.step, c.difference.rank
-    expected = c.reference.steps[step][rank]["at"]
-    if expected != c.other.steps[step][rank]["at"]:
-        yield c.found(
-            "other-end",
-            "an epoch ends after another number of steps",
-            f"{c.evidence}; the uninterrupted run is at (epoch, step) {_positions(expected)} then{c.suspects()}",
-            _COUNT,
-        )
-
-
-def _inputs(c: Comparison) -> Iterator[Finding]:
-    """The samples differ: the same ones in another order, or other ones."""
-    if not c.difference.inputs_differ:
-        return
-    step, rank, evidence = c.difference.step, c.difference.rank, c.evidence
-    expected = c.reference.steps[step][rank]["rows"]
-    seen = c.other.steps[step][rank]["rows"]
-    strange = [row for row in seen if row not in expected]
-    known = all_rows(c.reference)
-    if rank > 0:
-        evidence += f"; the samples of rank 0 are the same, those of rank {rank} are not"
-    again = sum(row in known for row in strange)
-    if seen != expected and seen and again >= FOUND_AGAIN * len(strange):
-        yield c.found(
-            "other-order",
-            "the samples come in another order",
-            f"{evidence}; {again} of the {len(strange)} that the reference did not see at this step, it saw at others",
-            "the data set must give the same sample for the same index each time: sort what it lists, and shuffle "
-            "nothing in it (prepare(…, shuffle=True) does)",
-        )
-    elif not c.resumed and same_in_each_epoch(c.reference) and not set(seen) & known:
-        ranks = " and on each rank" if c.reference.world_size > 1 else ""
-        yield c.found(
-            "unseeded-data",
-            f"the data is made anew in each process: it differs between attempts{ranks}",
-            f"{evidence}; within one run every epoch has the same samples, so nothing augments them",
-            "make the data after rankup.init(seed=…), or from a generator with a fixed seed; it must not depend on the "
-            "rank, the process, the time, or what an earlier attempt has written",
-        )
-    elif c.resumed:
-        yield c.found(
-            "data-begins-anew",
-            "the samples depend on something that begins anew after a resume",
-            f"{evidence}; uninterrupted runs see the same samples; after the resume {len(strange)} of {len(seen)} are "
-            "others",
-            "a data set must give the same sample for the same index, however often it was asked: count nothing in it, "
-            "and draw from Python's, NumPy's or torch's global generator in __getitem__ (rankup seeds them per sample)",
-        )
-    else:
-        yield c.found(
-            "unseeded-augmentation",
-            "samples that are never the same: augmentation draws from an unseeded generator, or depends on the time",
-            f"{evidence}; of {len(seen)} samples {len(strange)} are others, and {again} of these are at another step",
-            "draw from Python's, NumPy's or torch's global generator in __getitem__ (rankup seeds them per sample), or "
-            "from the SampleRandom that a transform of ResidentData gets; seed nothing from the time",
-        )
-
-
-def _seeds(c: Comparison) -> Iterator[Finding]:
-    if RANDOM in c.difference.names:
-        yield c.found(
-            "unseeded-random",
-            "the script seeds the generators itself, with another number each time",
-            f"{c.evidence}; the samples are the same and the states of the global generators are not",
-            "leave seeding to rankup.init(seed=…): it seeds Python, NumPy and torch, on all ranks",
-        )
-
-
-def _not_deterministic(c: Comparison) -> Iterator[Finding]:
-    place = (
-        "the loss differs already: the forward pass, or random numbers in it"
-        if c.difference.first == LOSS
-        else "the loss is the same and the state after it is not: the backward pass or the optimizer"
-    )
-    yield c.found(
-        "not-deterministic",
-        "a non-deterministic kernel, or a number that differs in each run",
-        f"{c.evidence}; the samples are the same, and so are the global generators; {place}",
-        "draw from the global generators, which rankup seeds and saves; use neither os.urandom nor the time, no order "
-        "of a set of strings, and no file that an earlier run has left; for kernels: --deterministic, or "
-        "torch.use_deterministic_algorithms(True) in a script",
-    )
-
-
-def _unregistered(c: Comparison) -> Iterator[Finding]:
-    names = [name.removeprefix(UNKEPT) for name in c.difference.names if name.startswith(UNKEPT)]
-    if lost := not_restored(c.reference, c.other) or names:
-        listed = ", ".join(map(held, lost[:_NAMED]))
-        yield c.found(
-            "state-not-in-snapshot",
-            f"state that is not in the snapshot: {listed}",
-            f"{c.after_resume}; {listed} has a state, and is not registered",
-            how_to_register(lost),
-        )
-
-
-def _pending_gradients(c: Comparison) -> Iterator[Finding]:
-    if kept_open := gradients_pending(c.reference, c.other):
-        yield c.found(
-            "pending-gradients",
-            "gradients that were accumulated by hand when the snapshot was taken, and are not in it",
-            f"{c.after_resume}; at step {kept_open}, after which the snapshot was taken, gradients remained and the "
-            "optimizer had not stepped",
-            "prepare(…, accumulate=N) with run.backward(loss) and run.step(opt): snapshots are then taken after whole "
-            "windows only",
-        )
-
-
-def _reduction_order(c: Comparison) -> Iterator[Finding]:
-    if last_digits_only(c.reference, c.other, c.difference):
-        yield c.found(
-            "reduction-order",
-            "the sums over the ranks are taken in another order after a resume",
-            f"{c.after_resume}; there are {c.reference.world_size} processes, the loss of that step is the same, and "
-            "the weights differ in their last digits only",
-            "nothing in the script does this: report it, with the versions of torch and of rankup; "
-            'exact="any-world" sums in a fixed order',
-        )
-
-
-def _not_brought_back(c: Comparison) -> Iterator[Finding]:
-    if lost := saved_but_other(c.reference, c.other):
-        listed = ", ".join(lost[:_NAMED])
-        yield c.found(
-            "state-not-in-snapshot",
-            f"state that a resume does not bring back: {listed}",
-            f"{c.after_resume}; right after the resume {listed} differed from the saved state",
-            "what changes a model, its optimizer or what is registered between init and the loop must not run again "
-            "after a resume; a load_state_dict must bring back all that state_dict gave",
-        )
-
-
-def _unsaved_variable(c: Comparison) -> Iterator[Finding]:
-    yield c.found(
-        "unsaved-variable",
-        "the training depends on something that begins anew after a resume: a plain variable, a tensor, or a "
-        "generator of the script's own",
-        c.after_resume + c.suspects(),
-        "run.register(best=0.0) before the loop and run.values.best in it, for numbers; run.register(name=thing) for "
-        "lists, dicts, tensors, generators and anything with a state_dict; count steps with run.global_step",
-    )
-
-
-REPEAT_CAUSES: Mapping[str, Source[Comparison]] = {
-    "inputs": _inputs,
-    "unseeded-random": _seeds,
-    "not-deterministic": _not_deterministic,
-}
-RESUME_CAUSES: Mapping[str, Source[Comparison]] = {
-    "saving-changes-training": _saving,
-    "other-end": _epoch_end,
-    "inputs": _inputs,
-    "unregistered": _unregistered,
-    "pending-gradients": _pending_gradients,
-    "reduction-order": _reduction_order,
-    "not-brought-back": _not_brought_back,
-    "unsaved-variable": _unsaved_variable,
-}
-
-
-def _positions(at: list[list[int]]) -> str:
-    return ", ".join(f"({epoch + 1}, {step})" for epoch, step in at)
-
-
 def of_end(
     reference: AttemptTrace, other: AttemptTrace, again: AttemptTrace | None = None, *, repeated: bool = False
 ) -> Finding:
@@ -277,7 +50,7 @@ def of_end(
         place=f"after step {min(other.final_step, reference.final_step)}",
         why=f"the uninterrupted training ends after step {reference.final_step}; this one{resumed} after step "
         f"{other.final_step}, and all steps that both have trained are equal{suspects(reference, other, again)}",
-        fix=_COUNT
+        fix=COUNT_STEPS
         if not repeated
         else "the end depends on the time, on a file or on unseeded random numbers",
         confidence=Confidence.LIKELY,
@@ -286,7 +59,7 @@ def of_end(
 
 def of_untracked(reference: AttemptTrace, names: list[str]) -> Finding:
     """State that changes and is not registered, even if no step shows it."""
-    listed = ", ".join(map(held, names[:_NAMED]))
+    listed = ", ".join(map(held, names[:NAMED]))
     return Finding(
         "unregistered-state",
         Severity.ERROR,
@@ -295,39 +68,3 @@ def of_untracked(reference: AttemptTrace, names: list[str]) -> Finding:
         "and no resume was seen to bring it back: a resume begins it anew",
         fix=how_to_register(names),
     )
-
-
-def held(name: str) -> str:
-    """``"AveragedModel average"`` → ``"AveragedModel (average)"``."""
-    kind, _, variable = name.partition(" ")
-    return f"{kind} ({variable})" if variable else kind
-
-
-def how_to_register(names: list[str]) -> str:
-    words = []
-    for name in names[:_NAMED]:
-        kind, _, variable = name.partition(" ")
-        kind = kind.partition("-")[0]
-        variable = variable.partition("-")[0]
-        short = variable.rpartition(".")[2] or kind.lower()
-        words.append(f"run.register({short}={variable or '…'}) before the loop")
-    return "; ".join(words)
-
-
-def where(difference: Difference) -> str:
-    if difference.at_end:
-        return f"after the last step ({difference.step})"
-    in_epoch = [f"epoch {epoch + 1}, step {step}" for epoch, step in difference.epochs if step]
-    place = f" ({'; '.join(in_epoch)})" if in_epoch else ""
-    rank = f", on rank {difference.rank}" if difference.rank else ""
-    return f"at step {difference.step}{place}{rank}"
-
-
-def what(difference: Difference) -> str:
-    """The first names that differ, and how many more there are."""
-    names = [
-        f"{held(name.removeprefix(UNKEPT))} (not registered)" if name.startswith(UNKEPT) else name
-        for name in difference.names
-    ]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

@@ -9,8 +9,9 @@ from random import Random
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding, in_order
 from rankup.verify.attempts import Attempts, AttemptSpec
+from rankup.verify.causes import held
 from rankup.verify.crossings import WORDS, crossed, offered, too_short
-from rankup.verify.diagnosis import held, of_end, of_reference, of_resume, of_untracked
+from rankup.verify.diagnosis import of_end, of_reference, of_resume, of_untracked
 from rankup.verify.first_difference import (
     UNKEPT,
     compared,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankup.findings.finding import Finding, Severity
-from rankup.verify.diagnosis import what
+from rankup.verify.causes import what
 from rankup.verify.first_difference import Difference
 from rankup.verify.values import FP64_TOLERANCE, Distance
 

@@ -4,10 +4,8 @@
 |---|---|
 | ``world`` | ``World``: rank, world size, hosts, launcher, and where each value came from |
 | ``job`` | ``SchedulerJob``: what the scheduler knows of the job around a process |
-| ``scheduler`` | which scheduler a job is of: SLURM, else PBS, else none |
 | ``detection`` | the order in which environments are asked; the first that answers wins |
 | ``variables`` | reads variables: whole numbers with clear errors, and the origin of each field |
-| ``scheduler`` | which scheduler's job a process is in |
 | ``torchrun`` | torchrun (TorchElastic) |
 | ``slurm`` | SLURM: the job, and the step of ``srun`` |
 | ``openmpi`` | Open MPI's mpirun |

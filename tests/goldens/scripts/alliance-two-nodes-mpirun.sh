@@ -303,11 +303,6 @@ marked() {
   )
 }
 
-# How this script tells the ranks to end, and whether they are told by themselves when the script is told.
-end_ranks() { kill -TERM "$workers" 2>/dev/null; }
-# shellcheck disable=SC2317,SC2329 # a trap calls it
-are_told_too() { false; }
-
 # ---- One rank ------------------------------------------------------------------------------------------------------
 # Only the parent of a rank knows when and how it has ended.
 write_rank_script() {
@@ -446,5 +441,10 @@ end_attempt() {
   fi
   finish requeue 75
 }
+
+# How this script tells the ranks to end, and whether they are told by themselves when the script is told.
+end_ranks() { kill -TERM "$workers" 2>/dev/null; }
+# shellcheck disable=SC2317,SC2329 # a trap calls it
+are_told_too() { false; }
 
 main "$@"

@@ -340,11 +340,6 @@ marked() {
   )
 }
 
-# How this script tells the ranks to end, and whether they are told by themselves when the script is told.
-end_ranks() { kill -TERM "$workers" 2>/dev/null; }
-# shellcheck disable=SC2317,SC2329 # a trap calls it
-are_told_too() { false; }
-
 # ---- One rank ------------------------------------------------------------------------------------------------------
 # Only the parent of a rank knows when and how it has ended.
 write_rank_script() {
@@ -510,6 +505,11 @@ end_attempt() {
   finish requeue 75
 }
 
+# How this script tells the ranks to end, and whether they are told by themselves when the script is told.
+end_ranks() { kill -TERM "$workers" 2>/dev/null; }
+# shellcheck disable=SC2317,SC2329 # a trap calls it
+are_told_too() { false; }
+
 # ---- The agents ----------------------------------------------------------------------------------------------------
 # Starts the agent of this node. In a session of its own torchrun gets TERM once, from this script: PBS sends it to all of
 # a task's session, and after a second one torchrun leaves its ranks before they have saved. If PBS KILLs this script, a
@@ -553,21 +553,25 @@ watch_over() { # PID
   return "$code"
 }
 # A script per node brings this script's exports and its folder to the nodes. What an agent prints
-# goes to a file, or to whatever starts the script.
-write_agent_scripts() { # to-logs|to-stdout
+# goes to a file, to two (the second for stderr), or to whatever starts the script.
+write_agent_scripts() { # to-log|to-logs|to-stdout
+  set -- "$1" "$(export -p)" # before this function has a variable that is called like one of them
   local i
   : >"$RUN/agents.end"
+  rm -f "$RUN"/logs/node-*.{log,err}
   printf '%s\n' "${HOSTS[@]}" >"$RUN/hosts"
   for i in "${!HOSTS[@]}"; do
-    rm -f "$RUN/agent-$i.code" "$RUN/agent-$i.alive" "$RUN/logs/node-$i.log"
+    rm -f "$RUN/agent-$i.code" "$RUN/agent-$i.alive"
     (
       umask 077 # secrets are among the exports
       {
-        export -p | grep -Ev "^declare -[a-z]+ ($(own_names))="
+        printf '%s\n' "$2" | grep -Ev "^declare -[a-z]+ ($(own_names))="
         declare -f marked agent quiet start_agent watch_over
         printf 'RANKUP_MARK+=%d/\ncd %q || exit 1\nexport NODE_RANK=%d\n' "$i" "$PWD" "$i"
         printf start_agent
-        [ "$1" != to-logs ] || printf ' >>%q 2>&1' "$RUN/logs/node-$i.log"
+        [ "$1" = to-stdout ] || printf ' >>%q' "$RUN/logs/node-$i.log"
+        [ "$1" != to-log ] || printf ' 2>&1'
+        [ "$1" != to-logs ] || printf ' 2>>%q' "$RUN/logs/node-$i.err"
         printf '\nwatch_over "$!"\ncode=$?\necho "$code" >%q\nexit "$code"\n' "$RUN/agent-$i.code"
       } >"$RUN/agent-$i.sh"
     )

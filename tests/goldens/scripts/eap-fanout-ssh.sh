@@ -60,7 +60,7 @@ main() {
   write_rank_script
   # shellcheck disable=SC2016 # torchrun fills this in
   export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE='[rank ${rank}] '
-  write_agent_scripts to-logs
+  write_agent_scripts to-log
   fan_out &
   workers=$!
   watch_ranks # asks them to save before the time limit
@@ -339,11 +339,6 @@ marked() {
   )
 }
 
-# How this script tells the ranks to end, and whether they are told by themselves when the script is told.
-end_ranks() { kill -TERM "$workers" 2>/dev/null; }
-# shellcheck disable=SC2317,SC2329 # a trap calls it
-are_told_too() { false; }
-
 # ---- One rank ------------------------------------------------------------------------------------------------------
 # Only the parent of a rank knows when and how it has ended.
 write_rank_script() {
@@ -509,6 +504,11 @@ end_attempt() {
   finish requeue 75
 }
 
+# How this script tells the ranks to end, and whether they are told by themselves when the script is told.
+end_ranks() { kill -TERM "$workers" 2>/dev/null; }
+# shellcheck disable=SC2317,SC2329 # a trap calls it
+are_told_too() { false; }
+
 # ---- The agents ----------------------------------------------------------------------------------------------------
 # Starts the agent of this node. In a session of its own torchrun gets TERM once, from this script: PBS sends it to all of
 # a task's session, and after a second one torchrun leaves its ranks before they have saved. If PBS KILLs this script, a
@@ -552,21 +552,25 @@ watch_over() { # PID
   return "$code"
 }
 # A script per node brings this script's exports and its folder to the nodes. What an agent prints
-# goes to a file, or to whatever starts the script.
-write_agent_scripts() { # to-logs|to-stdout
+# goes to a file, to two (the second for stderr), or to whatever starts the script.
+write_agent_scripts() { # to-log|to-logs|to-stdout
+  set -- "$1" "$(export -p)" # before this function has a variable that is called like one of them
   local i
   : >"$RUN/agents.end"
+  rm -f "$RUN"/logs/node-*.{log,err}
   printf '%s\n' "${HOSTS[@]}" >"$RUN/hosts"
   for i in "${!HOSTS[@]}"; do
-    rm -f "$RUN/agent-$i.code" "$RUN/agent-$i.alive" "$RUN/logs/node-$i.log"
+    rm -f "$RUN/agent-$i.code" "$RUN/agent-$i.alive"
     (
       umask 077 # secrets are among the exports
       {
-        export -p | grep -Ev "^declare -[a-z]+ ($(own_names))="
+        printf '%s\n' "$2" | grep -Ev "^declare -[a-z]+ ($(own_names))="
         declare -f marked agent quiet start_agent watch_over
         printf 'RANKUP_MARK+=%d/\ncd %q || exit 1\nexport NODE_RANK=%d\n' "$i" "$PWD" "$i"
         printf start_agent
-        [ "$1" != to-logs ] || printf ' >>%q 2>&1' "$RUN/logs/node-$i.log"
+        [ "$1" = to-stdout ] || printf ' >>%q' "$RUN/logs/node-$i.log"
+        [ "$1" != to-log ] || printf ' 2>&1'
+        [ "$1" != to-logs ] || printf ' 2>>%q' "$RUN/logs/node-$i.err"
         printf '\nwatch_over "$!"\ncode=$?\necho "$code" >%q\nexit "$code"\n' "$RUN/agent-$i.code"
       } >"$RUN/agent-$i.sh"
     )
@@ -578,12 +582,14 @@ reach() { # NODE
 # Prints what the agents have printed since the last time. PBS puts what a task prints into the job's own output, which
 # is seen after the job has ended: so each agent writes to a file. Opening it again makes NFS show what is new.
 show() {
-  local node size
-  for node in "${!HOSTS[@]}"; do
-    size=$(wc -c 2>/dev/null <"$RUN/logs/node-$node.log") || continue
-    [ "$size" -gt "${shown[node]}" ] || continue
-    tail -c "+$((shown[node] + 1))" "$RUN/logs/node-$node.log" | head -c "$((size - shown[node]))"
-    shown[node]=$size
+  local file size out
+  for file in "$RUN"/logs/node-*.{log,err}; do
+    size=$(wc -c 2>/dev/null <"$file") || continue
+    [ "$size" -gt "${shown[$file]:-0}" ] || continue
+    out=1
+    [[ $file != *.err ]] || out=2
+    tail -c "+$((${shown[$file]:-0} + 1))" "$file" | head -c "$((size - ${shown[$file]:-0}))" >&"$out"
+    shown[$file]=$size
   done
 }
 # Tells all agents to end, by a file: it says how many seconds their ranks may take to save. (pbsdsh passes a TERM on to
@@ -612,10 +618,11 @@ is_silent() { # NODE
 # which NFS may show a minute late; pbsdsh ends with 0 whatever its task did, but prints that it failed or could not be
 # started.
 fan_out() {
-  local pids=() shown=() late=() alive=() heard=() i said status code=0 ending='' grace
+  local pids=() late=() alive=() heard=() i said status code=0 ending='' grace
+  local -A shown=()
   trap end_agents TERM
   for i in "${!HOSTS[@]}"; do
-    shown[i]=0 late[i]=0 alive[i]='' heard[i]=$SECONDS
+    late[i]=0 alive[i]='' heard[i]=$SECONDS
     reach "$i" >"$RUN/agent-$i.reach" 2>&1 &
     pids[i]=$!
   done
@@ -641,7 +648,7 @@ fan_out() {
         [ "$status" -ne 0 ] || [ "${late[i]}" -gt 75 ] || continue
       fi
       unset "pids[i]"
-      sed "s/^/node $i (${HOSTS[i]}): /" "$RUN/agent-$i.reach"
+      sed "s/^/node $i (${HOSTS[i]}): /" "$RUN/agent-$i.reach" >&2
       [ "$said" = 0 ] || end_agents
     done
     # The scheduler ends the other agents, with the job.

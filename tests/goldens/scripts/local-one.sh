@@ -269,11 +269,6 @@ marked() {
   )
 }
 
-# How this script tells the ranks to end, and whether they are told by themselves when the script is told.
-end_ranks() { kill -TERM "$workers" 2>/dev/null; }
-# shellcheck disable=SC2317,SC2329 # a trap calls it
-are_told_too() { false; }
-
 # ---- Until the ranks end -------------------------------------------------------------------------------------------
 # The ranks run in the background, since bash handles signals between commands only. USR1 comes before the time limit
 # (--signal) or before a preemption, TERM when the job is cancelled or preempted; the script also watches the clock.
@@ -382,5 +377,10 @@ end_attempt() {
   fi
   finish requeue 75
 }
+
+# How this script tells the ranks to end, and whether they are told by themselves when the script is told.
+end_ranks() { kill -TERM "$workers" 2>/dev/null; }
+# shellcheck disable=SC2317,SC2329 # a trap calls it
+are_told_too() { false; }
 
 main "$@"

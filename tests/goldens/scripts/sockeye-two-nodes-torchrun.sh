@@ -57,7 +57,7 @@ main() {
   write_rank_script
   # shellcheck disable=SC2016 # torchrun fills this in
   export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE='[rank ${rank}] '
-  write_agent_scripts to-logs
+  write_agent_scripts to-log
   fan_out &
   workers=$!
   watch_ranks # asks them to save before the time limit

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from rankup.cli import console
 from rankup.cli.options import JsonOption
+from rankup.cli.output import console
 from rankup.cli.output.table import print_table
 from rankup.workloads.data.catalog import CIFAR100_BINARY, DATASETS, DIGITS
 from rankup.workloads.data.fetch import fetch

@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 
 from rankup.batch.env_create import modules_of, needs_job
-from rankup.cli import console
 from rankup.cli.env_build import build, show_plan
 from rankup.cli.options import JsonOption
+from rankup.cli.output import console
 from rankup.script.python_environment import Environment
 from rankup.sites.lookup import choose_site
 

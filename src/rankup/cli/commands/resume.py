@@ -10,10 +10,10 @@ import typer
 from rankup.batch.follow import JobLog
 from rankup.batch.resume import resume
 from rankup.batch.store import LocalRun, find
-from rankup.cli import console
 from rankup.cli.job_options import RESUME_WITH, flags_from, some_job_options
 from rankup.cli.options import JsonOption
-from rankup.cli.run_targets import RUNS_ROOT, RunsRootOption, follow_to_end, shown
+from rankup.cli.output import console
+from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption, follow_to_end, shown
 from rankup.cli.shared_options import taking
 from rankup.errors import RankupError
 

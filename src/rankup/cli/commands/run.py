@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from rankup.cli import console
 from rankup.cli.job_options import SCRIPT_LAST, command_or_file, flags_from, job_options
-from rankup.cli.log_view import LineView
 from rankup.cli.options import JsonOption
+from rankup.cli.output import console
+from rankup.cli.output.rank_lines import LineView
 from rankup.cli.resume_options import RunCommand, ask_about_namesake, end_lines, run_to_resume
-from rankup.cli.run_targets import shown
+from rankup.cli.run_argument import shown
 from rankup.core.rundir import RunDir
 from rankup.resolve.here import resolve_here
 from rankup.run.execute import Result, execute
@@ -31,7 +31,7 @@ def run(
         str | None,
         typer.Option(
             metavar="[RUN]",
-            help="go on with a run: its name, directory or id; default: the last one",
+            help="resume a run: its name, directory or id; default: the last run",
             rich_help_panel=WHAT,
         ),
     ] = None,

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from rankup.cli import console
 from rankup.cli.job_options import flags_from
-from rankup.cli.log_view import LineView
 from rankup.cli.options import JsonOption
+from rankup.cli.output import console
+from rankup.cli.output.rank_lines import LineView
 from rankup.cli.target_parser import training_asked
 from rankup.cli.training_options import training_from, training_options
 from rankup.cli.workload_job import require_torch, workload_job

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from rankup.cli import console
 from rankup.cli.options import JsonOption
+from rankup.cli.output import console
 from rankup.cli.output.table import print_table
 from rankup.cli.site_survey import survey
 from rankup.core.files import make_folder, write_atomic

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from rankup.cli import console
 from rankup.cli.options import JsonOption
-from rankup.cli.run_targets import RUNS_ROOT, RunsRootOption, place
-from rankup.cli.snapshot_lines import differences, opened, print_rows, row, verdict, verdict_line
+from rankup.cli.output import console
+from rankup.cli.output.snapshots import differences, opened, print_rows, row, verdict, verdict_line
+from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption, place
 from rankup.snapshots.layout import damaged, entries, find_entry, find_root, trainings
 
 app = typer.Typer(

@@ -9,10 +9,10 @@ import typer
 from rankup.batch.queue import STATUS_PATIENCE_S, query_statuses
 from rankup.batch.status import RunStatus
 from rankup.batch.store import SubmittedRun, all_runs, find
-from rankup.cli import console
 from rankup.cli.options import JsonOption
+from rankup.cli.output import console
 from rankup.cli.output.table import Cell, print_table
-from rankup.cli.run_targets import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, shown
+from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, shown
 from rankup.core.units import duration
 from rankup.schedulers.base import JobState
 

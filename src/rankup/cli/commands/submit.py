@@ -10,12 +10,12 @@ import typer
 from rankup.batch.follow import JobLog
 from rankup.batch.store import SubmittedRun
 from rankup.batch.submit import plan, submit
-from rankup.cli import console
-from rankup.cli.findings import IgnoreOption, ignored_codes
+from rankup.cli.ignore_option import IgnoreOption, ignored_codes
 from rankup.cli.interactive import become_a_shell
 from rankup.cli.job_options import SCRIPT_LAST, job_options
 from rankup.cli.options import JsonOption
-from rankup.cli.run_targets import follow_to_end, shown
+from rankup.cli.output import console
+from rankup.cli.run_argument import follow_to_end, shown
 from rankup.cli.submitted_job import explain, resolved_from
 from rankup.core import shell
 from rankup.findings.engine import fails

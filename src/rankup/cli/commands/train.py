@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from rankup.cli import console
 from rankup.cli.job_options import RESUME_WITH, flags_from, some_job_options
 from rankup.cli.options import JsonOption
+from rankup.cli.output import console
 from rankup.cli.resume_options import end_lines
 from rankup.cli.shared_options import taking
 from rankup.cli.target_parser import training_asked
@@ -82,7 +82,7 @@ def train(
         work(options)
         return
     job = workload_job(options, flags_from(context), file)
-    from rankup.cli.progress import BarView, PlainView
+    from rankup.cli.output.progress import BarView, PlainView
 
     with ExitStack() as stack:
         view: View = stack.enter_context(BarView()) if bar else PlainView(to_stderr=as_json)

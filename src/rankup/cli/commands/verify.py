@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from rankup.cli import console
 from rankup.cli.job_options import SCRIPT_LAST, flags_from, some_job_options
 from rankup.cli.options import JsonOption
+from rankup.cli.output import console
 from rankup.cli.shared_options import taking
 from rankup.cli.target_parser import script_or_workload_job
 from rankup.cli.workload_job import require_torch

@@ -1,7 +1,12 @@
 """Completion scripts for bash, zsh and fish, from what the commands declare.
 
 The scripts hold everything that the declarations say, and look for sites and runs themselves: a Tab starts no Python.
-In reading order: ``declared`` (what a shell has to know), ``bash``, ``zsh``, ``fish``.
+In reading order:
+
+| module | what |
+|---|---|
+| ``declared`` | what a shell has to know of the commands |
+| ``bash``, ``zsh``, ``fish`` | the script for each shell |
 """
 
 from __future__ import annotations

@@ -1,1 +1,11 @@
-"""What people read on the terminal. In reading order: ``help`` (the page of a command), ``table`` (rows in columns)."""
+"""What people and programs read on the terminal. In reading order:
+
+| module | what |
+|---|---|
+| ``console`` | errors and findings in one form, JSON, colours |
+| ``help`` | the page of a command |
+| ``table`` | rows in columns |
+| ``rank_lines`` | what ranks print, each line with its rank |
+| ``progress`` | the progress bar of ``rankup train`` |
+| ``snapshots`` | snapshots as rows, verdicts and differences |
+"""

@@ -12,7 +12,7 @@ import typer
 from rankup.batch.follow import Follower, JobLog
 from rankup.batch.status import RunStatus
 from rankup.batch.store import SubmittedRun, find
-from rankup.cli.log_view import LineView
+from rankup.cli.output.rank_lines import LineView
 from rankup.errors import RankupError
 from rankup.run.interrupts import Interrupts
 from rankup.snapshots.layout import MANIFEST, entries, trainings

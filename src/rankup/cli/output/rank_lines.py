@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from rankup.cli.console import let_go, paint
+from rankup.cli.output.console import let_go, paint
 from rankup.core.rundir import RunDir
 
 _COLOURS = ("cyan", "green", "yellow", "dim")

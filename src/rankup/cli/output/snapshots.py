@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankup.cli import console
+from rankup.cli.output import console
 from rankup.cli.output.table import Cell, print_table
 from rankup.core.units import duration
 from rankup.errors import RankupError

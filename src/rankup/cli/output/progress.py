@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from rankup.cli.log_view import LineView
+from rankup.cli.output.rank_lines import LineView
 from rankup.core.rundir import RunDir
 from rankup.core.units import duration, rate
 
