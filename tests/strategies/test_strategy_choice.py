@@ -93,7 +93,7 @@ def test_a_torch_that_would_train_something_else_on_cpus_is_refused(monkeypatch,
 
 def test_deepspeed_that_is_not_installed_is_one_clear_error(monkeypatch):
     monkeypatch.setitem(sys.modules, "deepspeed", None)
-    with pytest.raises(rankup.RankupError, match="needs the package deepspeed") as caught:
+    with pytest.raises(rankup.RankupError, match="requires the package deepspeed") as caught:
         make_strategy("deepspeed")
     assert "pip install deepspeed" in caught.value.hint
 

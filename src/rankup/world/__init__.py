@@ -5,6 +5,7 @@
 | ``world`` | ``World``: rank, world size, hosts, launcher, and where each value came from |
 | ``job`` | ``SchedulerJob``: what the scheduler knows of the job around a process |
 | ``detection`` | the order in which environments are asked; the first that answers wins |
+| ``scheduler`` | which scheduler a process's job belongs to: SLURM, else PBS, else none |
 | ``variables`` | reads variables: whole numbers with clear errors, and the origin of each field |
 | ``torchrun`` | torchrun (TorchElastic) |
 | ``slurm`` | SLURM: the job, and the step of ``srun`` |
