@@ -20,7 +20,7 @@ test: install
 	$(BIN)/pytest tests/gpu  # skips without a GPU; first, because the last line of a test run must count tests that ran
 	$(BIN)/pytest -m pbs  # where an OpenPBS is installed; skips elsewhere
 	$(BIN)/pytest -m cluster -n 2 --dist loadfile --no-loadscope-reorder  # alone: real clusters keep time
-	CUDA_VISIBLE_DEVICES= $(BIN)/pytest -m 'not campaign and not cluster and not pbs and not gpu' -n 3 --dist loadfile --no-loadscope-reorder
+	CUDA_VISIBLE_DEVICES= $(BIN)/pytest -m 'not campaign and not cluster and not pbs and not gpu' -n 3 --dist worksteal
 
 check: install
 	$(BIN)/ruff check .
