@@ -48,7 +48,7 @@ def test_a_frozen_controller_hides_nothing_that_the_run_directory_knows(own_clus
     took = time.monotonic() - began
     cluster.run(HEAD, ["pkill", "-CONT", "slurmctld"])
     assert done.code == 1 and "squeue gave no answer" in done.err
-    assert "unknown" in done.out and "attempt 1 began" in done.out and "node1" in done.out
+    assert "unknown" in done.out and "attempt 1 started" in done.out and "node1" in done.out
     assert took < 15  # squeue's own patience is 20 s
 
 
