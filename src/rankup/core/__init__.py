@@ -8,8 +8,6 @@
 | ``units`` | durations, sizes and counts: parsed, and printed for people and schedulers |
 | ``hostlist`` | SLURM's short notation for host names: ``rack[1-2]n[3-4]`` |
 | ``arrays`` | the indices of a job array, and lists of numbers |
-| ``columns`` | rows as aligned plain text |
-| ``nearest`` | the nearest known name, for "did you mean" |
 | ``share`` | n things divided evenly among m |
 | ``shell`` | the only place that starts processes |
 | ``files`` | atomic writes, and file locks |

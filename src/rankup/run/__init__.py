@@ -9,7 +9,6 @@
 | ``endpoint`` | the address and port where the nodes of an allocation meet |
 | ``handshake`` | nodes started by hand find each other and compare settings |
 | ``disagreement`` | what differs between nodes, as an error for each of them |
-| ``view`` | who looks on while a job runs |
 | ``node`` | this node's processes: started, watched, ended |
 | ``environment`` | the environment of the ranks |
 | ``rank`` | wraps each rank: its output goes to its own log file |
