@@ -4,6 +4,7 @@
 |---|---|
 | ``world`` | ``World``: rank, world size, hosts, launcher, and where each value came from |
 | ``job`` | ``SchedulerJob``: what the scheduler knows of the job around a process |
+| ``scheduler`` | which scheduler's job a process is in |
 | ``detection`` | the order in which environments are asked; the first that answers wins |
 | ``scheduler`` | which scheduler a process's job belongs to: SLURM, else PBS, else none |
 | ``variables`` | reads variables: whole numbers with clear errors, and the origin of each field |
