@@ -6,7 +6,6 @@
 | ``job`` | ``SchedulerJob``: what the scheduler knows of the job around a process |
 | ``scheduler`` | which scheduler's job a process is in |
 | ``detection`` | the order in which environments are asked; the first that answers wins |
-| ``scheduler`` | which scheduler a process's job belongs to: SLURM, else PBS, else none |
 | ``variables`` | reads variables: whole numbers with clear errors, and the origin of each field |
 | ``torchrun`` | torchrun (TorchElastic) |
 | ``slurm`` | SLURM: the job, and the step of ``srun`` |
