@@ -88,7 +88,7 @@ print("saved", run.world.rank, flush=True)
 
 def test_a_run_that_is_told_to_end_saves_and_leaves_other_steps_of_the_job_alone(cluster: Lab):
     (cluster.shared / "saves.py").write_text(SAVES)
-    command = shlex.join([*RUN, "--nproc-per-node", "2", "--name", "saves", "saves.py"])
+    command = shlex.join([cluster.python, *RUN, "--nproc-per-node", "2", "--name", "saves", "saves.py"])
     text = f"""#!/bin/bash
 srun --overlap --nodes=1 --ntasks=1 sleep 600 & other=$!
 {command} & run=$!
