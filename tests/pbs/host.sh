@@ -41,6 +41,7 @@ cp -a /etc "$etc"
 cp "$state/hosts" "$etc/hosts"
 echo "$host" >"$etc/hostname"
 sed -i 's/^hosts:.*/hosts: files/' "$etc/nsswitch.conf" # no name server can be reached
+sed -i '/^alice:/d' "$etc/passwd" "$etc/group" "$etc/shadow" # one of this machine has another number
 echo "alice:x:$uid:$uid::$state/shared:/bin/bash" >>"$etc/passwd"
 echo "alice:x:$uid:" >>"$etc/group"
 echo "alice:*:19000:0:99999:7:::" >>"$etc/shadow"
