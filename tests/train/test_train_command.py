@@ -204,7 +204,7 @@ def test_training_ends_once_the_target_is_met_in_enough_epochs_in_a_row(tmp_path
     assert good[-2:] == [True, True]
     assert not any(a and b for a, b in pairwise(good[:-1]))  # and not an epoch later
     assert (summary["epochs_done"], summary["target_reached"]) == (len(epochs), True)
-    assert "target     99.00% in 2 epochs in a row: met" in done.stderr
+    assert "target     99.00% in 2 epochs in a row: reached" in done.stderr
 
 
 def test_results_on_stand_in_data_say_so_everywhere(tmp_path):

@@ -1,7 +1,7 @@
-"""What a training says of itself: records for programs, plain lines for logs; rank 0 alone speaks.
+"""Reports a training: records for programs, plain lines for logs. Only rank 0 writes and prints.
 
-A progress bar is not drawn here: the process that started the ranks draws it, from the records
-(``cli/output/progress.py``), so that it looks the same for one process and for many.
+The progress bar is drawn by the process that started the ranks, from the records (``cli/output/progress.py``). So it
+looks the same for one process and for many.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ LINE_EVERY_S = 10.0
 
 
 class TrainingReport:
-    """Times are wall-clock seconds; ``samples`` are those really seen, summed over ranks, not batches × sizes.
+    """Times are wall-clock seconds. ``samples`` are those that were really trained, summed over ranks.
 
-    What a workload has to say of its data (``data_note``) stands wherever a result does.
+    Every result carries the workload's ``data_note``.
     """
 
     def __init__(self, run: Run, options: TrainOptions, workload: Workload) -> None:
@@ -41,20 +41,20 @@ class TrainingReport:
         self._epochs = RecordWriter(folder / "epochs.jsonl") if folder else None
         self._board = _board(run, options)
         self._began = time.perf_counter()
-        self._before = 0.0  # seconds of the attempts before, up to the snapshot that this one began with
+        self._before = 0.0  # seconds of earlier attempts, up to the snapshot of the resume
         self._train_seconds = 0.0
         self._samples = 0
-        self._epoch_samples, self._epoch_before = 0, 0.0  # of this epoch; seconds of the attempts before
-        self._epoch_began: float | None = None  # None while no epoch is trained
+        self._epoch_samples, self._epoch_before = 0, 0.0  # in this epoch; seconds of earlier attempts
+        self._epoch_began: float | None = None  # None outside of an epoch's training
         self._steps_done = 0
         self._last: dict[str, Any] = {}
         run.register(report=self)
 
-    #: Wall-clock times: no two trainings have the same.
+    #: It holds times, so ``rankup verify`` does not compare it.
     timed = True
 
     def state_dict(self) -> dict[str, Any]:
-        """So that what it says is of the whole training, over all attempts: samples, and the seconds they took."""
+        """Samples and seconds over all attempts, so that the summary is that of the whole training."""
         return {
             "seconds": self._seconds(),
             "train_seconds": self._train_seconds,
@@ -91,7 +91,7 @@ class TrainingReport:
         self._epoch_began = self._spoke = self._lined = time.perf_counter()
 
     def step(self) -> None:
-        """After each micro-batch; it costs a clock reading, and waits for the device only when there is news."""
+        """Called after each micro-batch. It reads the clock, and waits for the device only if it reports."""
         batch = self._run.batch
         assert batch is not None
         if not batch.last:
@@ -102,12 +102,12 @@ class TrainingReport:
         now = time.perf_counter()
         interval = self._options.log_interval
         asked = interval > 0 and self._step % interval == 0
-        # Under pp rank 0 sees no loss: the epoch's line is all.
+        # Under pp rank 0 has no loss: it prints only the epoch's line.
         seen = self._run.is_main and bool(self._run.meter.names)
         if not seen or not (asked or now - self._spoke >= PROGRESS_EVERY_S):
             return
         self._spoke = now
-        here = EvaluationResult.of(self._run.meter.here())  # rank 0's: near enough for a moving number
+        here = EvaluationResult.of(self._run.meter.here())  # rank 0's values are enough for progress
         elapsed = self._epoch_elapsed()
         pace = self._epoch_samples / elapsed
         fields = {
@@ -126,7 +126,9 @@ class TrainingReport:
             self._board.add_scalar("train/loss", here.loss, self._steps_done)
         if asked or (now - self._lined >= LINE_EVERY_S and not self._options.bar):
             self._lined = now
-            ours = elapsed - self._epoch_before  # an attempt before may have run on other machines
+            ours = (
+                elapsed - self._epoch_before
+            )  # this attempt alone: earlier ones may have run on other machines
             left = (self._steps - self._step) * ours / (self._step - self._first)
             self._run.print(
                 f"epoch {self._epoch + 1}/{self._options.epochs}  step {self._step}/{self._steps}  "
@@ -135,9 +137,9 @@ class TrainingReport:
             )
 
     def epoch_trained(self, trained: EvaluationResult) -> None:
-        """The training part of the epoch is over, on the device too."""
+        """Called after the training part of an epoch has ended, also on the device."""
         self._epoch_seconds = self._epoch_elapsed()
-        # A stop request in the evaluation saves the state as it was before: this runs again then.
+        # After a stop request in the evaluation, the state before the evaluation is saved, and this runs again.
         self._epoch_began, self._epoch_before = None, self._epoch_seconds
         self._train_seconds += self._epoch_seconds
         self._samples += trained.samples
@@ -176,7 +178,7 @@ class TrainingReport:
         return f"  [{self._note}]" if self._note else ""
 
     def ends(self) -> dict[str, Any]:
-        """The summary: a record, and the lines that end the log."""
+        """Write the summary: a record, and the last lines of the log. Returns it."""
         world = self._run.world
         summary = {
             **{
@@ -226,7 +228,7 @@ class TrainingReport:
 
 
 def _recipe(options: TrainOptions) -> str:
-    """The optimizer and its numbers; ``(workload)`` behind those that nobody asked for."""
+    """The optimizer and its settings; ``(workload)`` after those that the workload's defaults have set."""
     values = {"optimizer": options.optimizer, "lr": f"lr {options.lr:g}"}
     if options.optimizer == "sgd":
         values["momentum"] = f"momentum {options.momentum:g}"
@@ -246,12 +248,12 @@ def _recipe(options: TrainOptions) -> str:
 
 
 def _ending(options: TrainOptions, *, target_reached: bool) -> str:
-    """How an early stop went; nothing where none was asked for."""
+    """A line about the target accuracy; "" without one."""
     if options.target_accuracy is None:
         return ""
     epochs = f"{options.patience} epochs in a row" if options.patience > 1 else "one epoch"
-    met = "met" if target_reached else "not met"
-    return f"\ntarget     {options.target_accuracy:.2%} in {epochs}: {met}"
+    reached = "reached" if target_reached else "not reached"
+    return f"\ntarget     {options.target_accuracy:.2%} in {epochs}: {reached}"
 
 
 def _device_name(device: torch.device) -> str:
@@ -259,7 +261,7 @@ def _device_name(device: torch.device) -> str:
 
 
 def _board(run: Run, options: TrainOptions) -> Any:
-    """TensorBoard's writer, where asked for; its package is checked before the ranks start."""
+    """TensorBoard's writer, if ``--log tensorboard`` is given. Its package is checked before the ranks start."""
     if options.log != "tensorboard" or not run.is_main:
         return None
     from torch.utils.tensorboard import SummaryWriter
