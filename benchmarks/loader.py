@@ -1,9 +1,9 @@
 """Samples per second from MNIST-shaped images: uint8 in memory, shuffled, batches of 64 and of 256, one epoch a round.
 
-All contenders give the same: float32 (n, 1, 28, 28), normalised, and its labels. "per sample" transforms each sample in
-``__getitem__``, as tutorials do; the others normalise the batch, by the same arithmetic. The hand-written loop gathers
-by ``index_select``, which is twice as fast here as the usual ``images[chosen]``. One thread; the DataLoader with workers
-has two more processes, which it keeps from epoch to epoch.
+All contenders give the same: float32 (n, 1, 28, 28), normalised, and its labels. "per sample" transforms each sample
+in ``__getitem__``, as tutorials do; the others normalise the batch, by the same arithmetic. The hand-written loop
+gathers by ``index_select``, which is twice as fast here as the usual ``images[chosen]``. One thread; the DataLoader
+with workers has two more processes, which it keeps from epoch to epoch.
 """
 
 from __future__ import annotations
