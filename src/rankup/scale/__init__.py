@@ -9,6 +9,7 @@
 | ``stats`` | medians and ranges of few repeats |
 | ``rows`` | from comparable runs to the rows of the table |
 | ``table`` | the table, as text |
+| ``results`` | the results of a study as data: ``results.json`` and back |
 | ``report`` | ``table.txt`` and ``results.json`` |
 | ``machine`` | the machine: CPUs, devices, load |
 
