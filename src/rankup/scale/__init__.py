@@ -10,8 +10,8 @@
 | ``rows`` | from comparable runs to the rows of the table |
 | ``table`` | the table, as text |
 | ``results`` | the results of a study as data: ``results.json`` and back |
-| ``report`` | ``table.txt`` and ``results.json`` |
+| ``summary`` | ``table.txt`` and ``results.json`` |
 | ``machine`` | the machine: CPUs, devices, load |
 
-All but ``study`` and ``report`` take data and return data.
+All but ``study``, ``results`` and ``summary`` take data and return data.
 """
