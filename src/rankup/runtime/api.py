@@ -149,7 +149,6 @@ class Run:
         #: Rank, local_rank, world_size, …, of this process.
         self.world = context.world
         self.device = context.device
-        self.seed = context.seed
         #: The run directory under ``rankup run`` and ``rankup submit``, else None.
         self.directory = context.directory
         #: The name of the strategy in force: ``"ddp"``.
@@ -365,10 +364,17 @@ class Run:
         save_model(self._context, Path(path), model)
 
     @property
-    def batch(self) -> Batch | None:
-        """What the loop's body has now; None outside of a loop. ``last``: whether the optimizer steps after it;
-        ``total``: samples of the whole step, over all ranks."""
-        return self._context.batch
+    def batch(self) -> Batch:
+        """What the loop's body has now.
+
+        ``samples``: those that this rank answers for, to count, so that a sum over ranks is right (0 on a dummy batch,
+        and on all ranks but one if they work on the same batch). ``total``: samples of the whole step, over all ranks.
+        ``last``: whether the optimizer steps after it. Raises RankupError outside of a loop.
+        """
+        batch = self._context.batch
+        if batch is None:
+            raise RankupError("no-batch", "run.batch exists in the body of a loop only", exit_code=1)
+        return batch if self._context.plan.reports else batch._replace(samples=0)
 
     @property
     def global_step(self) -> int:
@@ -380,20 +386,12 @@ class Run:
         """The norm of the gradient before clipping, at the last step that clipped."""
         return self._context.gradients.norm
 
-    @property
-    def samples(self) -> int:
-        """Samples of the batch at hand that this rank answers for: those to count, so that a sum over ranks is right.
-
-        0 on a dummy batch, and on all ranks but one where they work on the same batch.
-        """
-        return self._context.samples
-
     def forward_backward(
         self, model: nn.Module, loss: Callable[[Any, Any], torch.Tensor], x: Any, y: Any
     ) -> tuple[Any, Any]:
         """``loss(model(x), y)`` and its backward under every strategy, also a pipeline, where they are one call.
 
-        (loss, output); (None, None) on ranks whose stage does not see them, which have ``samples`` 0.
+        (loss, output); (None, None) on ranks whose stage does not see them, whose ``run.batch.samples`` is 0.
         """
         return self._context.gradients.forward_backward(self._context.batch, model, loss, x, y)
 
@@ -440,7 +438,7 @@ class Run:
         """The sum over all ranks, on all ranks. A collective: every rank calls it. Number or tensor, type kept.
 
         A rank whose share of a training batch is empty computes on a dummy batch: in the loop's body, add up
-        ``run.samples`` (0 there), or use ``run.mean``, which knows.
+        ``run.batch.samples`` (0 there), or use ``run.mean``, which knows.
         """
         body_checks.check_sum(self._context)
         return reduce_sum(value, self._context.control)
@@ -456,23 +454,18 @@ class Run:
         body_checks.check_sum(self._context)
         return reduce_mean(value, count, self._context.control)
 
-    def main_first(self) -> AbstractContextManager[None]:
-        """``with run.main_first():`` rank 0 runs the body, then all others do."""
-        self._enter("run.main_first")
-        return one_first(self.world.rank == 0, self._patient)
+    def first(self, per: str = "run", *, directory: str | Path | None = None) -> AbstractContextManager[None]:
+        """``with run.first():`` rank 0 runs the body, then all others do; ``per="node"``: one process of each node.
 
-    def node_first(self) -> AbstractContextManager[None]:
-        """``with run.node_first():`` one process of each node runs the body, then all others do."""
-        self._enter("run.node_first")
-        return one_first(self.world.local_rank == 0, self._patient)
-
-    def shared_first(self, directory: str | Path) -> AbstractContextManager[None]:
-        """For downloads to ``directory``: one process in all first where all nodes share it, else one per node.
-
-        Under a file lock, so that two jobs do not fetch at once. The body must look whether the work is done.
+        ``directory``: for downloads to it. One process in all goes first if all nodes share it, else one per node;
+        under a file lock, so that two jobs do not fetch at once. The body must look whether the work is done.
         """
-        self._enter("run.shared_first")
-        return shared_first(Path(directory), self.world, self._patient)
+        self._enter("run.first")
+        if directory is not None:
+            return shared_first(Path(directory), self.world, self._patient)
+        if per not in ("run", "node"):
+            raise RankupError("bad-option", f"run.first({per!r}): per is 'run' or 'node'", exit_code=1)
+        return one_first((self.world.rank if per == "run" else self.world.local_rank) == 0, self._patient)
 
     def _enter(self, what: str) -> None:
         """All ranks are on this line of the script, or it is an error."""

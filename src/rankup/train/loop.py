@@ -51,7 +51,7 @@ def train(run: Run, workload: Workload, options: TrainOptions, report: TrainingR
                 warmup.step()
             measure(run, workload, loss, output, y)
             report.step()
-            if options.dry_run and run.batch is not None and run.batch.last:
+            if options.dry_run and run.batch.last:
                 break
         trained = EvaluationResult.of(run.meter.means())  # waits for the device: the clock may be read
         report.epoch_trained(trained)
