@@ -30,7 +30,7 @@ from rankup.runtime.checkpointing.checkpointing import Checkpointing
 from rankup.runtime.checkpointing.frozen import Frozen
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.registered import as_stateful
-from rankup.runtime.checkpointing.registered_state import METER
+from rankup.runtime.checkpointing.registered_state import METER, RECORDS
 from rankup.runtime.checkpointing.resume_settings import ResumeSettings
 from rankup.runtime.checkpointing.save_model import save_model
 from rankup.runtime.checkpointing.state import StateParts
@@ -55,6 +55,7 @@ from rankup.runtime.loop.precision import make_precision
 from rankup.runtime.loop.several_models import Models
 from rankup.runtime.model_transforms import Adaptations
 from rankup.runtime.prepare import Preparation, PrepareArguments
+from rankup.runtime.records.loggers.base import logger_names
 from rankup.runtime.seed import seed_everything
 from rankup.runtime.select_strategy import choose_strategy
 from rankup.runtime.uncaught import install_error_display
@@ -77,6 +78,7 @@ def init(
     exact: str = "same-world",
     virtual_shards: int = 4,
     snapshots: Snapshots | None = None,
+    log: str = "",
     timeout: timedelta = timedelta(minutes=10),
 ) -> Run:
     """Find out who this process is and meet the others; on any launcher or none.
@@ -88,7 +90,8 @@ def init(
     too, up to ``virtual_shards`` of them (docs/explanation/exactness.md). ``timeout`` is for one collective.
     ``snapshots`` says when to save, where there is a run directory: every ten minutes, at the end, and when told to
     stop. Several trainings of one process (folds, learning rates) are told apart by their order, or by ``name``: each
-    resumes from its own snapshots.
+    resumes from its own snapshots. ``log``: where else the numbers of ``run.log`` go, on rank 0: ``"csv"``,
+    ``"tensorboard"``, ``"wandb"``, ``"mlflow"``, or several with commas between them.
 
     Raises RankupError for a contradictory environment, an unreachable rendezvous, or an unknown name.
     """
@@ -105,10 +108,12 @@ def init(
             "exact": (exact, (str,), '"any-world"'),
             "virtual_shards": (virtual_shards, (int,), "4"),
             "snapshots": (snapshots, (Snapshots, optional), 'rankup.Snapshots(every="10m")'),
+            "log": (log, (str,), '"csv,tensorboard"'),
             "timeout": (timeout, (timedelta,), "datetime.timedelta(minutes=10)"),
         },
     )
     check_name(name)
+    loggers = logger_names(log)
     check_main_guard()
     world = World.detect(os.environ)
     place = choose_device(world, device)
@@ -121,7 +126,9 @@ def init(
     groups = start_groups(world, place, timeout)
     seed_everything(seed)
     folder = RunDir.from_environment()
-    context = RunContext(world, place, computing, chosen, seed, groups.control, name=name, directory=folder)
+    context = RunContext(
+        world, place, computing, chosen, seed, groups.control, name=name, directory=folder, loggers=loggers
+    )
     return Run(context, snapshots, stop.watch(folder, world.rank, groups.control), groups.patient)
 
 
@@ -157,7 +164,8 @@ class Run:
         self.values = context.values
         #: Means over batches and ranks, which are in the snapshots.
         self.meter = Meter(self)
-        context.registered[METER] = self.meter
+        context.registered |= {METER: self.meter, RECORDS: context.records}
+        self._best_by = (snapshots or Snapshots()).keep.metric
         if (scaler := context.gradients.scaler) is not None:
             self.register(loss_scale=scaler)
 
@@ -345,6 +353,22 @@ class Run:
         yield from self._evaluations.visit(
             self._preparation.test_data(dataset, global_batch, options, loader)
         )
+
+    def log(self, *, over_ranks: bool = False, **numbers: float | torch.Tensor) -> None:
+        """Numbers to show: in the progress, the records, ``rankup status`` and the loggers of ``rankup.init(log=…)``.
+
+        Call it in the loop's body for a step, or after the inner loop for an epoch. They are rank 0's numbers, and
+        cost no wait for the device; with ``over_ranks`` their means over all ranks, weighed by samples: a collective,
+        in the loop's body. A number that ``Retention(metric=…)`` names is in the snapshots as well.
+        """
+        if over_ranks:
+            numbers = {
+                name: self.mean(value) if isinstance(value, torch.Tensor) else self.mean(float(value))
+                for name, value in numbers.items()
+            }
+        self._context.records.log(numbers)
+        if self._best_by in numbers:
+            self._context.metrics[self._best_by] = float(numbers[self._best_by])
 
     def save(self) -> None:
         """Save a snapshot now, and return when it is durable; for a loop that is left before its last epoch, which
