@@ -82,6 +82,16 @@ class Epoch:
         """Steps of this epoch that are done: more than 0 at the beginning of one that is resumed."""
         return self._feed.position.step
 
+    @property
+    def seconds(self) -> float:
+        """Seconds of training so far, over all attempts, without the code after the inner loop."""
+        return self._run.records.epoch_seconds
+
+    @property
+    def samples(self) -> int:
+        """Samples so far, over all ranks and attempts."""
+        return self._run.records.epoch_samples
+
     def __len__(self) -> int:
         steps = self._feed.steps
         if steps is None:

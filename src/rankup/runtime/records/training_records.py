@@ -8,9 +8,9 @@ with the seconds and samples of the attempts before. The format is in docs/refer
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -50,7 +50,7 @@ class TrainingRecords:
         self._epochs_file: RecordWriter | None = None
         self._loggers: list[Logger] = []
         self._display: ProgressDisplay | None = None
-        self._due = 0.0
+        self._due = float("-inf")
         # Over all attempts; those of the epoch in progress; and of this attempt.
         self.seconds, self.samples = 0.0, 0
         self._epoch_seconds, self._epoch_samples, self._epoch_waited = 0.0, 0, 0.0
@@ -80,7 +80,17 @@ class TrainingRecords:
         self._epoch_waited = state["epoch_waited"]
 
     def _now(self, counted: float) -> float:
-        return counted if self._resumed_at is None else counted + perf_counter() - self._resumed_at
+        return counted if self._resumed_at is None else counted + time.perf_counter() - self._resumed_at
+
+    @property
+    def epoch_seconds(self) -> float:
+        """Training seconds of the epoch in progress, over all attempts."""
+        return self._now(self._epoch_seconds)
+
+    @property
+    def epoch_samples(self) -> int:
+        """Samples of the epoch in progress, over all ranks and attempts."""
+        return self._epoch_samples
 
     # -------------------------------------------------------- called by a loop
 
@@ -109,7 +119,7 @@ class TrainingRecords:
 
     def timed_batches(self, batches: Generator[Batch, None, None]) -> Generator[Batch, None, None]:
         """``batches``, and how long the loop waited for each."""
-        clock = perf_counter
+        clock = time.perf_counter
         asked = self._resumed_at = clock()
         try:
             for batch in batches:
@@ -125,10 +135,10 @@ class TrainingRecords:
         self._attempt_steps += 1
         self._epoch_samples += batch.total
         self._attempt_samples += batch.total
-        now = perf_counter()
+        now = time.perf_counter()
         if self._warm is None and self._attempt_steps == WARM_UP_STEPS:
             self._wait_for_device()
-            self._warm = (self._attempt_elapsed(perf_counter()), self._attempt_samples)
+            self._warm = (self._attempt_elapsed(time.perf_counter()), self._attempt_samples)
         if self._main and now >= self._due:
             self._say_step(now, global_step)
 
@@ -136,12 +146,15 @@ class TrainingRecords:
         """The epoch's last step is done. The clock stops for the code after the inner loop."""
         self._wait_for_device()
         self._stop_clock()
-        self._trained_at = perf_counter()
+        self._trained_at = time.perf_counter()
 
     def epoch_done(self, index: int, global_step: int, metrics: Mapping[str, Any]) -> None:
         """The code after the inner loop is done as well."""
         if self._trained_at is not None:
-            self._behind, self._behinds = self._behind + perf_counter() - self._trained_at, self._behinds + 1
+            self._behind, self._behinds = (
+                self._behind + time.perf_counter() - self._trained_at,
+                self._behinds + 1,
+            )
             self._trained_at = None
         position = self._feed.position
         if self._main:
@@ -258,7 +271,7 @@ class TrainingRecords:
     def _stop_clock(self) -> None:
         if self._resumed_at is None:
             return
-        passed = perf_counter() - self._resumed_at
+        passed = time.perf_counter() - self._resumed_at
         self._resumed_at = None
         self.seconds += passed
         self._epoch_seconds += passed
