@@ -101,9 +101,11 @@ def points(grid: Mapping[str, Sequence[Value]]) -> list[Point]:
 
 
 def trials(configurations: Sequence[Point], repeats: int, *, seed: int = 0) -> list[Trial]:
-    """A warm-up of each configuration, then ``repeats`` rounds, each in a random order of its own.
+    """A warm-up of each configuration, then ``repeats`` rounds.
 
-    What changes slowly on a machine (its temperature, others' work) then hits all configurations alike.
+    The first round is in the order of the grid, so that larger sizes can be predicted from smaller ones before they
+    run; each later one is in a random order of its own, so that what changes slowly on a machine (its temperature,
+    others' work) hits all configurations alike.
     """
     if repeats < 1:
         raise RankupError(
@@ -113,7 +115,8 @@ def trials(configurations: Sequence[Point], repeats: int, *, seed: int = 0) -> l
     order = [Trial(point, 0) for point in configurations]
     for repeat in range(1, repeats + 1):
         shuffled = list(configurations)
-        generator.shuffle(shuffled)
+        if repeat > 1:
+            generator.shuffle(shuffled)
         order += [Trial(point, repeat) for point in shuffled]
     return order
 
