@@ -10,7 +10,8 @@
 | ``rates`` | the learning rate for the global batch, and its warm-up |
 | ``metrics`` | loss and accuracy over many batches |
 | ``early_stop`` | ends the training at a target accuracy |
-| ``report`` | records for programs and lines for logs, written by rank 0 |
+| ``report`` | a line per epoch and a summary, printed by rank 0 |
+| ``breakdown`` | the time of a step: data, compute, communication, optimizer |
 
 ``python -m rankup.train OPTIONS`` is what ``rankup train`` starts on every rank; it imports the standard library and
 torch alone.

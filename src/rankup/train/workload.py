@@ -136,6 +136,6 @@ def ready_data(run: Run, workload: Workload, source: str) -> tuple[Data, Data]:
     """Training and test data, fetched first if a host lacks them. A collective."""
     # The sum makes all ranks enter, or none.
     if isinstance(workload, Fetches) and run.sum(int(not workload.present(source))):
-        with run.shared_first(workload.home(source)):
+        with run.first(directory=workload.home(source)):
             workload.obtain(source)
     return workload.datasets(source)
