@@ -487,8 +487,8 @@ class Run:
         """
         self._check_between_steps()
         parts = self._state_parts
-        taken = state.collect(self._context, parts, kept=True, gradients=parts.pending.any_here())
-        return {"tensors": taken.tensors, "own": taken.own, "facts": taken.facts}
+        taken = state.collect(self._context, parts, shared=True, gradients=parts.pending.any_here())
+        return {"tensors": taken.tensors, "rank_state": taken.rank_state, "metadata": taken.metadata}
 
     def _check_between_steps(self) -> None:
         """An error if a training cannot go on from the state at hand."""
@@ -503,6 +503,6 @@ class Run:
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Put back what ``state_dict`` gave, after ``prepare`` and ``register`` and before the first step."""
-        run, parts, own = self._context, self._state_parts, saved["own"]
-        state.check(run, parts, saved["facts"])
-        state.restore(run, parts, saved["tensors"], own, own["kept"], saved["facts"])
+        run, parts, rank_state = self._context, self._state_parts, saved["rank_state"]
+        state.check(run, parts, saved["metadata"])
+        state.restore(run, parts, saved["tensors"], rank_state, rank_state["registered"], saved["metadata"])

@@ -31,7 +31,7 @@ _DAMAGED = re.compile(r"(step-\d+(?:-\d+)?)\.damaged(?:-\d+)?")
 _LEFTOVER = re.compile(r"step-.*\.tmp|latest\.tmp|\.node-.*")
 
 
-def own_file(rank: int) -> str:
+def rank_file(rank: int) -> str:
     return f"rank-{rank}.pt"
 
 

@@ -45,7 +45,7 @@ class SavedTensor:
 @dataclass(frozen=True)
 class Manifest:
     """``node`` and ``nodes`` say whose part this is where the directory was not ``shared``; ``saved`` is in epoch
-    seconds; ``files`` holds sizes in bytes; ``facts`` are the run's own."""
+    seconds; ``files`` holds sizes in bytes; ``metadata`` is ``SnapshotState.metadata``."""
 
     format: int
     step: int
@@ -55,7 +55,7 @@ class Manifest:
     node: int
     nodes: int
     versions: dict[str, str]
-    facts: dict[str, Any]
+    metadata: dict[str, Any]
     tensors: dict[str, SavedTensor]
     files: dict[str, int]
 

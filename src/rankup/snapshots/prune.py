@@ -62,7 +62,7 @@ def prune(root: Path, keep: Retention) -> None:
 def _value(entry: Entry, keep: Retention) -> float | None:
     """The metric of a snapshot, so that less is better; None where it has none."""
     try:
-        value = read_manifest(entry.path).facts.get("metrics", {}).get(keep.metric)
+        value = read_manifest(entry.path).metadata.get("metrics", {}).get(keep.metric)
     except (Damaged, RankupError):
         return None
     if not isinstance(value, (int, float)) or math.isnan(value):

@@ -2,9 +2,9 @@
 
     saver = Saver(run.directory.path / "snapshots", run.world)
     if found := saver.newest():
-        found.load_tensors(live); own = found.own()
-    saver.save(step, State(tensors=live, own=…, facts=…))       # returns when everything is copied
-    saver.wait()                                                # returns when it is durable
+        found.load_tensors(live); rank_state = found.rank_state()
+    saver.save(step, SnapshotState(live, rank_state=…, metadata=…))   # returns when everything is copied
+    saver.wait()                                                      # returns when it is durable
     saver.close()
 
 All but ``seconds`` are collectives: call them on every rank, in the same order, from one thread.
@@ -76,7 +76,7 @@ class Saver:
         self._asynchronous = asynchronous
         self._staging = Staging()
         self._thread: threading.Thread | None = None
-        self._settled: threading.Event | None = None
+        self._copied: threading.Event | None = None
         self._error: Exception | None = None
         self._stalls: list[float] = []
         self._wholes: list[float] = []
@@ -104,7 +104,7 @@ class Saver:
         return newest.newest(self._root, self._peers, self.shared)
 
     def save(self, step: int, state: SnapshotState) -> None:
-        """Save ``state`` as of ``step``, and return when it is copied, but for ``SnapshotState.lasting``: see
+        """Save ``state`` as of ``step``, and return when it is copied, except ``SnapshotState.stable``: see
         ``wait_staged``. With ``asynchronous=False`` return when it is durable.
 
         A step that was saved before is not touched: the new snapshot is ``step-N-2``, and counts as newer.
@@ -112,7 +112,7 @@ class Saver:
         began = time.perf_counter()
         self.wait()
         staged = self._staging.copy(state, lazily=self._asynchronous)
-        self._settled = staged.settled
+        self._copied = staged.copied
 
         def work() -> None:
             try:
@@ -121,7 +121,7 @@ class Saver:
             except Exception as error:  # raised where the training can hear it
                 self._error = error
             finally:
-                staged.settled.set()  # also where nothing came to be written
+                staged.copied.set()  # also where nothing came to be written
                 with self._ending:
                     self._writing = False
                     if self._leaving:
@@ -138,10 +138,10 @@ class Saver:
         self._stalls = [*self._stalls, time.perf_counter() - began][-_REMEMBERED:]
 
     def wait_staged(self) -> None:
-        """Wait until the last ``save`` has copied everything: what was lasting may change afterwards."""
-        if self._settled is not None:
-            self._settled.wait()
-            self._settled = None
+        """Wait until the last ``save`` has copied everything: ``SnapshotState.stable`` may change afterwards."""
+        if self._copied is not None:
+            self._copied.wait()
+            self._copied = None
 
     def wait(self) -> None:
         """Return when what is in flight is durable on all nodes; raise what went wrong with it."""

@@ -23,19 +23,19 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.Size, torch.d
 
 @dataclass(frozen=True)
 class Staged:
-    """A state that nobody changes any more, once ``settled`` is set. ``data`` is contiguous and on the CPU; ``facts``
-    are JSON text; ``rest`` is what ``finish`` has to copy still: name, buffer, tensor, its version at the save.
+    """A state that no longer changes once ``copied`` is set. ``data`` is contiguous and on the CPU; ``metadata`` is
+    JSON text; ``rest`` is what ``finish`` has to copy still: name, buffer, tensor, its version at the save.
     """
 
     parts: dict[str, Part]
     data: dict[str, torch.Tensor]
     values: dict[str, Any]
-    own: dict[str, Any]
-    facts: str
+    rank_state: dict[str, Any]
+    metadata: str
     rest: list[tuple[str, torch.Tensor, torch.Tensor, int]] = field(default_factory=list)
-    alike: dict[str, str] = field(default_factory=dict)
-    loose: frozenset[str] = frozenset()
-    settled: threading.Event = field(default_factory=threading.Event)
+    must_match: dict[str, str] = field(default_factory=dict)
+    may_differ: frozenset[str] = frozenset()
+    copied: threading.Event = field(default_factory=threading.Event)
 
     def finish(self) -> None:
         """Copy the rest, from whatever thread. Raises RankupError where somebody changed it meanwhile."""
@@ -51,7 +51,7 @@ class Staged:
                     )
         finally:
             self.rest.clear()
-            self.settled.set()
+            self.copied.set()
 
 
 class Staging:
@@ -62,8 +62,8 @@ class Staging:
         self._devices: set[torch.device] = set()
 
     def copy(self, state: SnapshotState, *, lazily: bool = False) -> Staged:
-        """Copy everything; when this returns, the live objects may change. ``lazily`` leaves the lasting ones that are
-        on the CPU to ``Staged.finish``: copies from a GPU are queued behind what the training has asked of it.
+        """Copy everything; when this returns, the live objects may change. ``lazily`` leaves stable tensors on
+        the CPU to ``Staged.finish``; copies from a GPU are queued on its stream.
 
         Raises RankupError ``unsaveable-state``, naming the place, for what no load would accept.
         """
@@ -72,7 +72,7 @@ class Staging:
         later = {
             name
             for name, tensor in tensors.items()
-            if lazily and id(tensor) in state.lasting and tensor.device.type == "cpu"
+            if lazily and id(tensor) in state.stable and tensor.device.type == "cpu"
         }
         rest = [
             (name, self._buffer(name, piece), piece, piece._version)
@@ -83,13 +83,22 @@ class Staging:
             for name, tensor in tensors.items()
         }
         plain = {name: self._plain(value, name) for name, value in values.items()}
-        own = {key: self._plain(value, f"own/{key}") for key, value in state.own.items()}
+        rank_state = {key: self._plain(value, f"rank_state/{key}") for key, value in state.rank_state.items()}
         for device in self._devices:
             torch.cuda.current_stream(device).synchronize()
         self._devices.clear()
-        staged = Staged(parts, data, plain, own, json.dumps(state.facts), rest, state.alike, state.loose)
+        staged = Staged(
+            parts,
+            data,
+            plain,
+            rank_state,
+            json.dumps(state.metadata),
+            rest,
+            state.must_match,
+            state.may_differ,
+        )
         if not rest:
-            staged.settled.set()
+            staged.copied.set()
         return staged
 
     def _buffer(self, name: str, tensor: torch.Tensor) -> torch.Tensor:

@@ -30,7 +30,7 @@ from rankup.snapshots.layout import (
     VALUES,
     entries,
     entry_name,
-    own_file,
+    rank_file,
     tensor_file,
 )
 from rankup.snapshots.manifest import FORMAT, Chunk, Manifest, SavedTensor, sums_text
@@ -49,7 +49,7 @@ class _Offer:
     attempts: int  # how often the step was saved already
     parts: dict[str, Part]
     values: dict[str, Any]
-    alike: dict[str, str]
+    must_match: dict[str, str]
     sums: dict[str, str]  # name → checksum, of what must be equal on all ranks that hold the same part
 
 
@@ -76,9 +76,9 @@ def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, 
         sums = {
             name: checksum(data)
             for name, data in staged.data.items()
-            if world.world_size > 1 and name not in staged.loose
+            if world.world_size > 1 and name not in staged.may_differ
         }
-        return _Offer(world.node_rank, attempts, staged.parts, staged.values, staged.alike, sums)
+        return _Offer(world.node_rank, attempts, staged.parts, staged.values, staged.must_match, sums)
 
     try:
         offers = peers.gather_or_raise(begin)
@@ -126,9 +126,9 @@ def _united(offers: Mapping[int, _Offer]) -> dict[str, Any]:
 
 def _check_alike(offers: Sequence[_Offer]) -> None:
     """Raises RankupError where the ranks' registered things differ: only one rank's would be saved."""
-    for name, first in offers[0].alike.items():
+    for name, first in offers[0].must_match.items():
         for rank, offer in enumerate(offers):
-            if (other := offer.alike.get(name)) == first:
+            if (other := offer.must_match.get(name)) == first:
                 continue
             shown = "" if first.startswith("sha256:") or other is None else f": {first} and {other}"
             raise RankupError(
@@ -161,7 +161,7 @@ def _write_files(
     folder: Path, staged: Staged, names: list[str], values: dict[str, Any] | None, rank: int
 ) -> _Written:
     """This rank's files: its share of the tensors, its own state, and the ``values`` where it leads."""
-    plain = {own_file(rank): staged.own, **({} if values is None else {VALUES: values})}
+    plain = {rank_file(rank): staged.rank_state, **({} if values is None else {VALUES: values})}
     with disk.explained(folder):
         files = {name: disk.write_file(folder / name, [_pickled(content)]) for name, content in plain.items()}
         file = tensor_file(rank)
@@ -202,7 +202,7 @@ def _manifest(
         node=0 if shared else world.node_rank,
         nodes=world.num_nodes,
         versions={"torch": torch.__version__, "python": platform.python_version()},
-        facts=json.loads(staged.facts),
+        metadata=json.loads(staged.metadata),
         tensors=tensors,
         files={name: size for rank in written for name, (size, _) in rank.files.items()},
     )

@@ -46,41 +46,44 @@ def check_whole(run: RunContext) -> None:
             )
 
 
-def collect(run: RunContext, *, kept: bool) -> tuple[dict[str, Any], dict[str, str]]:
-    """(this rank's part of ``State.own``, ``State.alike``). ``kept``: whether the state that all share goes into it."""
-    own: dict[str, Any] = {"kept": {}, "kept_small": {}}
-    alike = {}
+def collect(run: RunContext, *, shared: bool) -> tuple[dict[str, Any], dict[str, str]]:
+    """What goes into ``SnapshotState.rank_state``, and ``SnapshotState.must_match``. ``shared``: whether to include the
+    state that is the same on all ranks."""
+    rank_state: dict[str, Any] = {"registered": {}, "registered_small": {}}
+    must_match = {}
     for name, thing in run.registered.items():
         state = thing.state_dict()
-        if kept or is_per_rank(thing):
-            own["kept"][name] = state
+        if shared or is_per_rank(thing):
+            rank_state["registered"][name] = state
         elif small := _small(thing, state):
-            own["kept_small"][name] = small
+            rank_state["registered_small"][name] = small
         if run.world.world_size > 1 and not is_per_rank(thing) and not getattr(thing, "timed", False):
-            alike[name] = _compared(thing, state)
-    return own, alike
+            must_match[name] = _compared(thing, state)
+    return rank_state, must_match
 
 
 def restore(
     run: RunContext,
-    kept: Mapping[str, Any],
-    own: Mapping[str, Any] | None,
+    registered: Mapping[str, Any],
+    rank_state: Mapping[str, Any] | None,
     others: Callable[[], list[dict[str, Any]]],
 ) -> None:
-    """``kept`` is the state that all ranks share; ``own`` this rank's, None where another number of ranks saved it:
-    then ``others()`` are the own states of those ranks that this one takes over."""
+    """``registered`` is the state that all ranks share; ``rank_state`` is this rank's, None if another number of ranks
+    saved it: then ``others()`` gives the states of the old ranks that this one takes over."""
     anew = []
     for name, thing in run.registered.items():
-        if name == LOSS_SCALE and name not in kept:
+        if name == LOSS_SCALE and name not in registered:
             continue  # saved in another precision
         if not is_per_rank(thing):
-            small = own.get("kept_small", {}).get(name, {}) if own is not None else {}
-            thing.load_state_dict(_united(kept[name], small) if small else kept[name])
-        elif own is not None:
-            if name in own["kept"]:  # the meter of a run is in no snapshot of older versions
-                thing.load_state_dict(own["kept"][name])
+            small = rank_state.get("registered_small", {}).get(name, {}) if rank_state is not None else {}
+            thing.load_state_dict(_united(registered[name], small) if small else registered[name])
+        elif rank_state is not None:
+            if name in rank_state["registered"]:  # the meter of a run is in no snapshot of older versions
+                thing.load_state_dict(rank_state["registered"][name])
         elif hasattr(thing, "load_rank_states"):
-            thing.load_rank_states([other["kept"][name] for other in others() if name in other["kept"]])
+            thing.load_rank_states(
+                [other["registered"][name] for other in others() if name in other["registered"]]
+            )
         else:
             anew.append(name)
     if anew:

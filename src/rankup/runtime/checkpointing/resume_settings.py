@@ -85,11 +85,11 @@ class ResumeSettings:
 
     # ---------------------------------------------------------- at a resume
 
-    def check(self, facts: Mapping[str, Any]) -> bool:
+    def check(self, metadata: Mapping[str, Any]) -> bool:
         """An error where the snapshot's settings are others, and no choice was made. False where it has none: older
         versions recorded nothing."""
         self._changed = []
-        self._saved = facts.get("settings")
+        self._saved = metadata.get("settings")
         if self._saved is None:
             return False
         changed = differences(self._saved, self.in_force)
@@ -97,7 +97,7 @@ class ResumeSettings:
             return True
         fixed = [change for change in changed if not change.restorable]
         if self._choice is None or (self._choice == "old" and fixed):
-            raise self._error(facts, changed, fixed)
+            raise self._error(metadata, changed, fixed)
         self._run.print(f"resumed with the {self._choice} settings. " + "; ".join(map(str, changed)))
         if self._choice == "new":
             self._changed = changed
@@ -106,7 +106,7 @@ class ResumeSettings:
         return True
 
     def _error(
-        self, facts: Mapping[str, Any], changed: list[SettingsChange], fixed: list[SettingsChange]
+        self, metadata: Mapping[str, Any], changed: list[SettingsChange], fixed: list[SettingsChange]
     ) -> RankupError:
         hint = (
             "--resume-with new (or RANKUP_RESUME_WITH=new) goes on with the values of the script, --resume-with old "
@@ -118,7 +118,7 @@ class ResumeSettings:
                 "--resume-with new (or RANKUP_RESUME_WITH=new) goes on with the values of the script; for the saved "
                 f"ones set them in the script, since a snapshot cannot: {names}"
             )
-        ranks = facts["world_size"], self._run.world.world_size
+        ranks = metadata["world_size"], self._run.world.world_size
         if ranks[0] != ranks[1] and any(str(change.place[-1]).endswith("lr") for change in changed):
             hint += (
                 f". The snapshot is of {ranks[0]} processes, this run has {ranks[1]}: global_batch is the same on any "
@@ -168,14 +168,18 @@ class ResumeSettings:
             }
         return adjusted
 
-    def adjust_registered(self, kept: Mapping[str, Any]) -> Mapping[str, Any]:
+    def adjust_registered(self, registered: Mapping[str, Any]) -> Mapping[str, Any]:
         """Likewise: a schedule of another class takes over how often it was stepped, and nothing else."""
-        adjusted = dict(kept)
+        adjusted = dict(registered)
         for change in self._changed:
             if change.place[0] == "schedules" and change.place[2:] == ("class",):
                 name = change.place[1]
                 state = self._run.registered[name].state_dict()
-                counts = {key: kept[name][key] for key in ("last_epoch", "_step_count") if key in kept[name]}
+                counts = {
+                    key: registered[name][key]
+                    for key in ("last_epoch", "_step_count")
+                    if key in registered[name]
+                }
                 adjusted[name] = {**state, **counts}
         return adjusted
 
@@ -220,7 +224,7 @@ class ResumeSettings:
         )
         return False
 
-    def finish(self, facts: Mapping[str, Any]) -> None:
+    def finish(self, metadata: Mapping[str, Any]) -> None:
         """After everything is restored: schedules go on from the script's values, positions count its batches."""
         if not self._changed:
             return
@@ -232,7 +236,7 @@ class ResumeSettings:
             if own or rates:
                 self._reset_schedule(thing, script, own)
         for feed, position, change in zip(
-            self._run.feeds, facts["positions"], self._settings["data"], strict=True
+            self._run.feeds, metadata["positions"], self._settings["data"], strict=True
         ):
             self._convert(feed, position, change)
         self._changed = []

@@ -2,12 +2,12 @@
 
 Off unless ``RANKUP_TRACE`` names a directory. There each rank appends to ``rank-R.jsonl``:
 
-- ``begin``: before the first step of a loop, after a resume: ``step``, ``at``, ``world_size``, ``state``, ``unkept``,
-  ``variables``
-- ``epoch``: an epoch's first step is about to begin: ``epoch`` (from 0), ``unkept``
+- ``begin``: before the first step of a loop, after a resume: ``step``, ``at``, ``world_size``, ``state``,
+  ``untracked``, ``variables``
+- ``epoch``: an epoch's first step is about to begin: ``epoch`` (from 0), ``untracked``
 - ``step``: ``step`` (from 1, over all attempts), ``at`` ([epoch, step] per feed), ``batch`` (its hash) and ``rows`` (a
   short hash per sample; none if a step has several batches), ``loss`` (each number that a backward began with, as
-  float.hex), ``state`` (name → SHA-256), ``unkept`` (what has a state and is in no snapshot), ``random`` (the
+  float.hex), ``state`` (name → SHA-256), ``untracked`` (what has a state and is in no snapshot), ``random`` (the
   generators), ``variables`` (the script's plain ones), ``size`` (of all weights), ``pending`` (whether gradients
   remain), ``evaluated`` (batches of evaluations within this step)
 - ``behind``: the code after an epoch's steps has run: ``step``, ``evaluated``
@@ -15,8 +15,8 @@ Off unless ``RANKUP_TRACE`` names a directory. There each rank appends to ``rank
 - ``exit``: the interpreter ends without an error; the same as ``begin``
 
 Names of ``state``: ``model/NAME``, ``buffers/NAME`` (those that are not persistent), ``optimizer/NAME/FIELD``,
-``optimizer/NAME/options``, ``kept/NAME``, ``metrics/NAME``; a second model's begin with ``1/``. A second training in
-the same process counts its steps on from those of the first.
+``optimizer/NAME/options``, ``registered/NAME``, ``metrics/NAME``; a second model's begin with ``1/``. A second
+training in the same process continues the first one's count of steps.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Trace:
         self._records: RecordWriter = (
             before._records if before is not None else RecordWriter(folder / f"rank-{run.world.rank}.jsonl")
         )
-        self._unkept: dict[str, Any] = {}
-        self._find_unkept()
+        self._untracked: dict[str, Any] = {}
+        self._find_untracked()
         self._begun_at = self._step
         self._losses: list[str] = []
         self._evaluated = 0
@@ -127,8 +127,10 @@ class Trace:
     def epoch_begins(self) -> None:
         """The first batch of an epoch is about to be handed out; also in the middle of one that is resumed."""
         if self._step != self._begun_at:
-            self._find_unkept()  # what the script has made since
-        self._records.write("epoch", epoch=self._at()[-1][0], step=self._step, unkept=self._unkept_digests())
+            self._find_untracked()  # what the script has made since
+        self._records.write(
+            "epoch", epoch=self._at()[-1][0], step=self._step, untracked=self._untracked_digests()
+        )
 
     def step(self) -> None:
         """A step is through; then the interruption that was asked for, if it is time."""
@@ -171,7 +173,7 @@ class Trace:
         self._records.write("left", **self._where())
 
     def exit(self) -> None:
-        self._find_unkept()
+        self._find_untracked()
         self._records.write("exit", evaluated=self._counted(), **self._where())
         self._records.close()
 
@@ -191,18 +193,18 @@ class Trace:
         return {
             "step": self._step,
             "state": _state(self._run),
-            "unkept": self._unkept_digests(),
+            "untracked": self._untracked_digests(),
             "random": digest(rng_state()),
         }
 
-    def _find_unkept(self) -> None:
-        known = {id(thing) for thing in self._unkept.values()}
+    def _find_untracked(self) -> None:
+        known = {id(thing) for thing in self._untracked.values()}
         for name, thing in find_untracked(self._run, namespaces()).items():
             if id(thing) not in known:
-                self._unkept[_free(name, self._unkept)] = thing
+                self._untracked[_free(name, self._untracked)] = thing
 
-    def _unkept_digests(self) -> dict[str, str]:
-        return {name: digest(state_of(thing)) for name, thing in self._unkept.items()}
+    def _untracked_digests(self) -> dict[str, str]:
+        return {name: digest(state_of(thing)) for name, thing in self._untracked.items()}
 
 
 def _at_exit() -> None:
@@ -250,7 +252,7 @@ def _state(run: RunContext) -> dict[str, str]:
         for name, options in trained["groups"].items():
             found[f"{prefix}optimizer/{name}/options"] = digest(dict(sorted(options.items())))
     found |= {
-        f"kept/{name}": digest(thing.state_dict())
+        f"registered/{name}": digest(thing.state_dict())
         for name, thing in sorted(run.registered.items())
         if not getattr(thing, "timed", False)
     }
