@@ -36,9 +36,9 @@ from rankup.runtime.checkpointing.save_model import save_model
 from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.checkpointing.training_folder import check_name
 from rankup.runtime.context import RunContext
+from rankup.runtime.data.batches import Batch, DataFeed
 from rankup.runtime.data.feeds import Data, LoaderOptions
 from rankup.runtime.data.loader_options import check_main_guard
-from rankup.runtime.data.loaders import Batch, DataFeed
 from rankup.runtime.device import choose_device, same_bits_everywhere
 from rankup.runtime.distributed.gather import gather, row_numbers
 from rankup.runtime.distributed.groups import start_groups

@@ -12,8 +12,8 @@ from torch.optim import Optimizer
 from rankup.core.rundir import RunDir
 from rankup.runtime.checkpointing.adapters import Stateful
 from rankup.runtime.checkpointing.registered import Values
+from rankup.runtime.data.batches import Batch, DataFeed
 from rankup.runtime.data.feeds import RankContext
-from rankup.runtime.data.loaders import Batch, DataFeed
 from rankup.runtime.distributed import buffers
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.loop.gradients import Gradients

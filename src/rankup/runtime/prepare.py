@@ -15,10 +15,12 @@ from rankup.runtime import seed
 from rankup.runtime.checkpointing.resume_settings import ResumeSettings
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batch_size_check import check_shares
+from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.data.feeds import Data, LoaderOptions, make_loader
 from rankup.runtime.data.identity import SameDataCheck
 from rankup.runtime.data.loader_options import check_names
-from rankup.runtime.data.loaders import DataFeed, DatasetFeed, ResidentDataFeed
+from rankup.runtime.data.loaders import DatasetFeed
+from rankup.runtime.data.resident import ResidentDataFeed
 from rankup.runtime.loop.closures import check_closures, share_losses
 from rankup.runtime.loop.optimizer import OptimizerSource, build_optimizer
 from rankup.runtime.loop.several_models import Models, container, each, like, parts_of

@@ -32,7 +32,7 @@ from rankup.runtime.checkpointing.stop import StopWatch
 from rankup.runtime.checkpointing.training_folder import TrainingFolder
 from rankup.runtime.checkpointing.untracked_state import UntrackedWatch
 from rankup.runtime.context import RunContext
-from rankup.runtime.data.loaders import DataFeed
+from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.distributed.replicas import Replicas
 from rankup.runtime.tracing.trace import VARIABLE as TRACE_VARIABLE
 from rankup.runtime.tracing.trace import Trace

@@ -10,9 +10,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from rankup.errors import RankupError
+from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.data.loader_options import check_names
-from rankup.runtime.data.loaders import DataFeed, DatasetFeed, ResidentDataFeed
-from rankup.runtime.data.resident import ResidentData
+from rankup.runtime.data.loaders import DatasetFeed
+from rankup.runtime.data.resident import ResidentData, ResidentDataFeed
 from rankup.runtime.data.samplers import SampledOrder
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.data.stream import StreamFeed

@@ -20,19 +20,13 @@ from torch.utils.data import IterableDataset, default_collate
 
 from rankup.core.share import share
 from rankup.errors import RankupError
+from rankup.runtime.data.batches import Batch
 from rankup.runtime.data.loader_options import Loader, loader_options
-from rankup.runtime.data.loaders import Batch, mover
+from rankup.runtime.data.loaders import mover
 from rankup.runtime.data.position import Position
+from rankup.runtime.data.stream_pass import StreamEnd, check_pass, length_warning
 from rankup.runtime.data.stream_reader import StreamNotes, StreamReader, set_epoch
-from rankup.runtime.data.stream_split import (
-    StreamEnd,
-    StreamStart,
-    check_pass,
-    check_sharded,
-    decide,
-    known,
-    length_warning,
-)
+from rankup.runtime.data.stream_split import StreamStart, check_sharded, decide, known
 from rankup.runtime.distributed.control import Control, Exchange
 from rankup.runtime.loop.precision import Precision
 from rankup.runtime.seed import derive

@@ -19,7 +19,8 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from rankup.core.share import share
 from rankup.runtime.data.generators import Generators
-from rankup.runtime.data.stream_split import Reader, Split, StreamEnd, StreamStart
+from rankup.runtime.data.stream_pass import StreamEnd
+from rankup.runtime.data.stream_split import Reader, Split, StreamStart
 from rankup.runtime.data.worker_info import PresentedWorker, presented
 from rankup.runtime.seed import derive
 from rankup.runtime.tracing.digest import digest

@@ -17,8 +17,8 @@ from rankup.runtime.pytree import map_tensors
 from rankup.runtime.seed import derive
 
 if TYPE_CHECKING:
+    from rankup.runtime.data.batches import Batch
     from rankup.runtime.data.feeds import RankContext
-    from rankup.runtime.data.loaders import Batch
     from rankup.runtime.loop.gradients import Gradients
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
 from rankup.runtime.context import RunContext
-from rankup.runtime.data.loaders import Batch, DataFeed
+from rankup.runtime.data.batches import Batch, DataFeed
 from rankup.runtime.distributed import buffers
 from rankup.runtime.loop.evaluation import Evaluations
 from rankup.runtime.loop.schedules import ScheduleGuard

@@ -14,7 +14,7 @@ import torch
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
 from rankup.runtime.context import RunContext
-from rankup.runtime.data.loaders import Batch, DataFeed
+from rankup.runtime.data.batches import Batch, DataFeed
 
 
 class Evaluations:

@@ -7,7 +7,7 @@ import warnings
 
 import torch
 
-from rankup.runtime.data.loaders import Batch
+from rankup.runtime.data.batches import Batch
 
 
 class NanWatch:
