@@ -20,6 +20,9 @@ torch: the command line reads the table, too.
 | ``weights`` | gradients weighted if ranks hold different counts |
 | ``buckets`` | the buckets of DDP |
 | ``unused`` | parameters that only a dummy batch has used |
+| ``ordered_sum`` | sums over virtual shards, in the same order on any number of ranks |
+| ``shard_buffers`` | buffers of models that are computed in virtual shards |
+| ``fsdp_parameters`` | the units of an FSDP model, and the parameters of each |
 | ``fsdp_units`` | what the units of FSDP gather and reduce |
 | ``block_order`` | ranks must run the same blocks in the same order |
 | ``clipping`` | the norm of a gradient that is sharded |

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch.autograd.graph import get_gradient_edge
 
+from rankup.errors import RankupError
+
 
 class GradientWeights:
     """Scales what a backward pass adds to a parameter's ``.grad``, whole, before it is reduced.
@@ -45,3 +47,12 @@ class GradientWeights:
         if self.weight == 0.0:
             return torch.zeros_like(gradient)  # not a product: 0 × inf is NaN
         return gradient * self.weight
+
+
+def nothing_counted() -> RankupError:
+    return RankupError(
+        "nothing-counted",
+        "count= is 0 on all ranks in this step: the mean over nothing is NaN",
+        hint="leave out samples whose targets are all ignored, or pass a count of at least 1",
+        exit_code=1,
+    )

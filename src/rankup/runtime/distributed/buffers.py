@@ -8,14 +8,14 @@ that a forward pass updates from its rank's samples (a queue, a codebook, statis
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
 
 from rankup.errors import RankupError
+from rankup.strategies.shard_buffers import batch_statistics
 
 Values = list[tuple[torch.Tensor, torch.Tensor]]  # (buffer, a value for it)
 
@@ -26,8 +26,8 @@ def averaged_buffers(model: nn.Module, world_size: int) -> Values:
     The buffers stay as they are. A collective: a few for each dtype, however many layers there are. Raises RankupError
     ``buffers-differ``, on all ranks, for a buffer that is neither averaged nor the same.
     """
-    averaged = {id(buffer) for buffer, is_mean in _statistics(model) if is_mean}
-    counted = {id(buffer) for buffer, is_mean in _statistics(model) if not is_mean}
+    averaged = {id(buffer) for buffer, is_mean in batch_statistics(model) if is_mean}
+    counted = {id(buffer) for buffer, is_mean in batch_statistics(model) if not is_mean}
     alike: dict[tuple[torch.dtype, bool], list[torch.Tensor]] = defaultdict(list)
     for buffer in model.buffers():
         alike[buffer.dtype, id(buffer) in averaged].append(buffer)
@@ -71,18 +71,10 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().contiguous().flatten().view(torch.uint8)
 
 
-def _statistics(model: nn.Module) -> Iterator[tuple[torch.Tensor, bool]]:
-    """Every buffer of a BatchNorm, and whether it is a mean or a variance."""
-    for module in model.modules():
-        if isinstance(module, _NormBase):
-            for name, buffer in module.named_buffers(recurse=False):
-                yield buffer, name in ("running_mean", "running_var")
-
-
 def copies(models: Iterable[nn.Module]) -> Values:
     """Batch statistics as they are now: a batch that does not count must not move them. Other buffers go on as on the
     ranks whose batches count: a counter of forward passes, the vectors of a spectral norm."""
-    return [(buffer, buffer.clone()) for model in models for buffer, _ in _statistics(model)]
+    return [(buffer, buffer.clone()) for model in models for buffer, _ in batch_statistics(model)]
 
 
 def restore(saved: Values) -> None:

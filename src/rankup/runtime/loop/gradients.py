@@ -24,7 +24,6 @@ from rankup.runtime.loop.loss_weights import (
     check_reduction,
     different_weights,
     mixed_counts,
-    nothing_counted,
     scale_gradients,
     units_of,
     warn_uncounted,
@@ -34,6 +33,7 @@ from rankup.runtime.loop.optimizer import check_step
 from rankup.runtime.loop.schedules import ScheduleGuard
 from rankup.runtime.seed import derive, seed_everything
 from rankup.strategies import Strategy
+from rankup.strategies.weights import nothing_counted
 
 
 class Gradients:

@@ -93,15 +93,6 @@ def warn_uncounted(loss: torch.Tensor) -> None:
         )
 
 
-def nothing_counted() -> RankupError:
-    return RankupError(
-        "nothing-counted",
-        "count= is 0 on all ranks in this step: the mean over nothing is NaN",
-        hint="leave out samples whose targets are all ignored, or pass a count of at least 1",
-        exit_code=1,
-    )
-
-
 def mixed_counts() -> RankupError:
     return RankupError(
         "mixed-counts",
