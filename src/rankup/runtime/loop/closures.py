@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.optim import LBFGS, Optimizer
 
 from rankup.errors import RankupError
+from rankup.runtime.distributed.reduce import reduce_sum
 from rankup.runtime.loop.gradients import Gradients
 from rankup.strategies import Strategy
 
@@ -29,7 +31,7 @@ def share_losses(optimizer: Optimizer, gradients: Gradients) -> None:
     def shared(closure: Callable[[], Any]) -> Callable[[], Any]:
         def whole() -> Any:
             gradients.weights.clear()
-            return gradients.shared_loss(closure())
+            return _shared_loss(gradients, closure())
 
         return whole
 
@@ -51,3 +53,26 @@ def check_closures(
     ):
         if given:
             raise RankupError("not-with-lbfgs", f"LBFGS cannot be used with {what}", hint=hint)
+
+
+def _shared_loss(gradients: Gradients, loss: Any) -> Any:
+    """What a closure returned, of the global batch: the mean over ranks, weighed as its gradient was."""
+    if loss is None or not isinstance(loss, (int, float, torch.Tensor)):
+        return loss
+    if len(gradients.weights) > 1:
+        raise RankupError(
+            "closure-losses",
+            "the closure called run.backward for losses that are weighed differently, which do not add up to one loss "
+            "of the global batch",
+            hint="one run.backward per closure, for the loss that it returns",
+            exit_code=1,
+        )
+    weight = next(iter(gradients.weights), gradients.sample_weight) / gradients.replicas
+    return reduce_sum(_weighed(loss, weight), gradients.control, "the loss of a closure", by_line=False)
+
+
+def _weighed(loss: Any, weight: float) -> Any:
+    """``loss · weight``; 0 where it counts nothing, even if it is NaN."""
+    if isinstance(loss, torch.Tensor):
+        return loss.detach() * weight if weight else torch.zeros_like(loss.detach())
+    return loss * weight if weight else 0.0

@@ -6,8 +6,8 @@ behind backward."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -22,12 +22,10 @@ from rankup.runtime.loop.gradient_guard import GradientGuard
 from rankup.runtime.loop.loss_scaling import LossScaler
 from rankup.runtime.loop.loss_weights import (
     check_reduction,
-    different_weights,
     mixed_counts,
     scale_gradients,
     units_of,
     warn_uncounted,
-    weighed,
 )
 from rankup.runtime.loop.optimizer import check_step
 from rankup.runtime.loop.schedules import ScheduleGuard
@@ -68,15 +66,14 @@ class Gradients:
         self._models = models  # those of the run, also of a later prepare
         self._untouched = GradientGuard()
         self.strategy = strategy
-        self._replicas = replicas
+        self.replicas = replicas
         self._device = device
-        self._control = control if replicas > 1 else None
-        self._sample_weight = 1.0  # what plain backward calls are weighed by
+        self.control = control if replicas > 1 else None
+        self.sample_weight = 1.0  # what plain backward calls are weighed by
         self._calls = 0  # of run.backward in this body
         self._units = 0.0  # of this rank, in the micro-batches of the step until now
         self._counted: bool | None = None  # whether they are counted; None before the first call
         self._step_begins = True
-        self._scaled_back = False  # whether gradients in this body are free of the loss scale already
 
     @property
     def need_calls(self) -> bool:
@@ -93,21 +90,22 @@ class Gradients:
         """The loop's body is about to get ``batch``."""
         self.batch, self.gathered, self._calls = batch, 0, 0
         self.weights.clear()
-        self._scaled_back = False
+        if self.scaler is not None:
+            self.scaler.begin_body()
         if self._step_begins:
             self._units, self._counted = 0.0, None
         self._step_begins = batch.last
         if self.strategy.by_parts:
             return
         if self.accumulate > 1:  # run.backward weighs the micro-batches
-            self._sample_weight = 1.0 if batch.samples else 0.0
+            self.sample_weight = 1.0 if batch.samples else 0.0
         else:
-            self._sample_weight = batch.samples * self._replicas / batch.total
-        self.strategy.set_gradient_scale(self._sample_weight)
+            self.sample_weight = batch.samples * self.replicas / batch.total
+        self.strategy.set_gradient_scale(self.sample_weight)
 
     def end(self) -> None:
         """The loop is over: gradients are weighed no more."""
-        self.batch, self.schedules, self._step_begins, self._sample_weight = None, None, True, 1.0
+        self.batch, self.schedules, self._step_begins, self.sample_weight = None, None, True, 1.0
         self.strategy.set_gradient_scale(1.0)
 
     def check_finished(self) -> None:
@@ -173,9 +171,9 @@ class Gradients:
         elif dummy:
             weight = 0.0
         else:
-            weight = float(self._replicas) if reduction == "sum" else self._share(batch)
+            weight = float(self.replicas) if reduction == "sum" else self._share(batch)
         # What counts nothing has a backward only where the others wait for it.
-        awaited = self._replicas > 1 and (last or self.strategy.lockstep)
+        awaited = self.replicas > 1 and (last or self.strategy.lockstep)
         with self._unscaled(batch):
             if weight or awaited or self.accumulate == 1:
                 self._enter(loss, weight, self._scale(batch))
@@ -196,7 +194,7 @@ class Gradients:
         try:
             self.strategy.backward(loss)
         finally:
-            self.strategy.set_gradient_scale(self._sample_weight)
+            self.strategy.set_gradient_scale(self.sample_weight)
             self.entering = None
 
     def _backward_part(
@@ -220,35 +218,27 @@ class Gradients:
         """The weight of a loss that is the mean over this rank's samples."""
         if batch is None or batch.samples == 0:
             return 1.0
-        return batch.samples * self._replicas / batch.total
+        return batch.samples * self.replicas / batch.total
 
     def _scale(self, batch: Batch | None) -> float:
         return 1.0 if self.scaler is None else self.scaler.factor(batch)
 
-    @contextmanager
-    def _unscaled(self, batch: Batch | None) -> Iterator[None]:
-        """Around a backward: after the last micro-batch's, gradients are what they are without a loss scale, so that a
-        loop may clip them. The scale is a power of two: to go back for another backward costs no digit."""
+    def _unscaled(self, batch: Batch | None) -> AbstractContextManager[None]:
+        """Around a backward: after the last micro-batch's, gradients are free of the loss scale."""
         if self.scaler is None or (batch is not None and not batch.last):
-            yield
-            return
-        scale = self.scaler.factor(batch)
-        if self._scaled_back:
-            scale_gradients(self._models, scale)
-        yield
-        scale_gradients(self._models, 1.0 / scale)
-        self._scaled_back = True
+            return nullcontext()
+        return self.scaler.unscaled(batch, self._models)
 
     def _counted_weight(self, batch: Batch | None, units: float) -> float:
         """The weight of a loss that is the mean over ``units``. A collective, unless micro-batches follow: these are
         divided by the samples for the time being, and by all units behind the last one."""
         if self.accumulate > 1 and batch is not None:
             self._units += units
-            return units * self._replicas / batch.total
-        return units * self._replicas / self._sum(units)
+            return units * self.replicas / batch.total
+        return units * self.replicas / self._sum(units)
 
     def _sum(self, units: float) -> float:
-        total = reduce_sum(units, self._control, "run.backward", by_line=False)
+        total = reduce_sum(units, self.control, "run.backward", by_line=False)
         if total <= 0.0:
             raise nothing_counted()
         return total
@@ -258,17 +248,6 @@ class Gradients:
         if self._counted not in (None, counted) or (counted and self._calls > 1):
             raise mixed_counts()
         self._counted = counted
-
-    def shared_loss(self, loss: Any) -> Any:
-        """What a closure returned, of the global batch: the mean over ranks, weighed as its gradient was."""
-        if loss is None or not isinstance(loss, (int, float, torch.Tensor)):
-            return loss
-        if len(self.weights) > 1:
-            raise different_weights()
-        weight = next(iter(self.weights), self._sample_weight)
-        return reduce_sum(
-            weighed(loss, weight / self._replicas), self._control, "the loss of a closure", by_line=False
-        )
 
     # -------------------------------------------------------------------- step
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import nn
@@ -100,20 +99,3 @@ def mixed_counts() -> RankupError:
         hint="pass count= in every micro-batch and add the losses up before; or leave accumulate= out",
         exit_code=1,
     )
-
-
-def different_weights() -> RankupError:
-    return RankupError(
-        "closure-losses",
-        "the closure called run.backward for losses that are weighed differently, which do not add up to one loss of "
-        "the global batch",
-        hint="one run.backward per closure, for the loss that it returns",
-        exit_code=1,
-    )
-
-
-def weighed(loss: Any, weight: float) -> Any:
-    """``loss · weight``; 0 where it counts nothing, even if it is NaN."""
-    if isinstance(loss, torch.Tensor):
-        return loss.detach() * weight if weight else torch.zeros_like(loss.detach())
-    return loss * weight if weight else 0.0

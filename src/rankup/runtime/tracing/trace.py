@@ -14,9 +14,8 @@ Off unless ``RANKUP_TRACE`` names a directory. There each rank appends to ``rank
 - ``end``: after the last epoch, the same as ``begin``; ``left``: instead of it, after a ``break``
 - ``exit``: the interpreter ends without an error; the same as ``begin``
 
-Names of ``state``: ``model/NAME``, ``buffers/NAME`` (those that are not persistent), ``optimizer/NAME/FIELD``,
-``optimizer/NAME/options``, ``registered/NAME``, ``metrics/NAME``; a second model's begin with ``1/``. A second
-training in the same process continues the first one's count of steps.
+The names in ``state`` are those of ``run_digests.py``. A second training in the same process continues the first one's
+count of steps.
 """
 
 from __future__ import annotations
@@ -38,9 +37,8 @@ from rankup.runtime.seed import rng_state
 from rankup.runtime.tracing.digest import digest, rows
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
 from rankup.runtime.tracing.fault_injection import FaultInjection
+from rankup.runtime.tracing.run_digests import gradients_pending, state_digests, weights_size
 from rankup.runtime.tracing.script_variables import namespaces, plain_variables
-from rankup.strategies import state as by_name
-from rankup.strategies.clipping import local
 
 VARIABLE = "RANKUP_TRACE"
 SAVES_VARIABLE = "RANKUP_SNAPSHOT_STEPS"  # steps after which to save, whatever the script says: "3,7,12"
@@ -148,8 +146,8 @@ class Trace:
             loss=list(self._losses),
             evaluated=self._counted(),
             variables=plain_variables(),
-            size=_size(run),
-            pending=_pending(run),
+            size=weights_size(run),
+            pending=gradients_pending(run),
             **self._where(),
         )
         self._losses.clear()
@@ -192,7 +190,7 @@ class Trace:
     def _where(self) -> dict[str, Any]:
         return {
             "step": self._step,
-            "state": _state(self._run),
+            "state": state_digests(self._run),
             "untracked": self._untracked_digests(),
             "random": digest(rng_state()),
         }
@@ -219,41 +217,3 @@ def _free(name: str, taken: dict[str, Any]) -> str:
         number += 1
         free = f"{name}-{number}"
     return free
-
-
-def _size(run: RunContext) -> float:
-    """The sum of all weights' absolute values: it tells a difference in the last digits from another one."""
-    parameters = (local(p.detach()) for model, _ in run.prepared for p in model.parameters())
-    return float(sum(p.abs().sum(dtype=torch.float64).item() for p in parameters if not p.is_meta))
-
-
-def _pending(run: RunContext) -> bool:
-    """Whether gradients remain after the step: of a window that is accumulated by hand, or not cleared yet."""
-    gradients = (p.grad for model, _ in run.prepared for p in model.parameters() if p.grad is not None)
-    return any(bool(local(gradient.detach()).any()) for gradient in gradients)
-
-
-def _state(run: RunContext) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for index, (model, optimizer) in enumerate(run.prepared):
-        prefix = f"{index}/" if index else ""
-        saved = by_name.state(run.strategy, model, optimizer)
-        found |= {f"{prefix}model/{name}": digest(tensor) for name, tensor in saved["model"].items()}
-        found |= {
-            f"{prefix}buffers/{name}": digest(buffer)
-            for name, buffer in model.named_buffers(remove_duplicate=False)
-            if name not in saved["model"]
-        }
-        trained = saved.get("optimizer", {"state": {}, "groups": {}})
-        for name, fields in trained["state"].items():
-            found |= {
-                f"{prefix}optimizer/{name}/{field}": digest(value) for field, value in sorted(fields.items())
-            }
-        for name, options in trained["groups"].items():
-            found[f"{prefix}optimizer/{name}/options"] = digest(dict(sorted(options.items())))
-    found |= {
-        f"registered/{name}": digest(thing.state_dict())
-        for name, thing in sorted(run.registered.items())
-        if not getattr(thing, "timed", False)
-    }
-    return found | {f"metrics/{name}": digest(value) for name, value in sorted(run.metrics.items())}
