@@ -19,12 +19,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import time
 from collections.abc import Iterator
 
 from rankup.errors import RankupError
-from rankup.runtime.checkpointing import registered_state, state
+from rankup.runtime.checkpointing import registered_state
 from rankup.runtime.checkpointing.epoch_end import EpochEndState
+from rankup.runtime.checkpointing.loop_saves import LoopSaves
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.resume import resume
 from rankup.runtime.checkpointing.state import StateParts
@@ -36,13 +36,6 @@ from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.distributed.replicas import Replicas
 from rankup.runtime.tracing.trace import VARIABLE as TRACE_VARIABLE
 from rankup.runtime.tracing.trace import Trace
-from rankup.snapshots.saver import Saver
-from rankup.snapshots.state import SnapshotState
-
-# How much longer than measured a save may take before it is too late, and what an end costs besides (seconds).
-CAUTION, LEAVING_S = 3.0, 15.0
-# Steps that a save waits for the end of a window of gradients that is accumulated by hand.
-WINDOW_PATIENCE = 256
 
 
 class Checkpointing:
@@ -63,27 +56,20 @@ class Checkpointing:
         # Whether the script asks for snapshots; "off" asks for none but at a request to stop.
         wanted = options is not None and options.every != "off"
         self._folder = TrainingFolder(run, in_force, wanted=wanted)
+        self._saves = LoopSaves(run, parts, in_force)
         self._watch = watch
         self._trace: Trace | None = None
         self._untracked: UntrackedWatch | None = None
-        self._unit, self._count = in_force.interval()
-        self._saver: Saver | None = None
         self._open = False  # whether a loop is running
         self._goals: dict[
             tuple[int, str], int
         ] = {}  # of loops that came to their end: (feed, unit) → how many
         self._listening = contextlib.ExitStack()
-        self._feed: DataFeed | None = None  # of the loop that is running
-        self._due_behind = False  # a save is due when the code behind the inner loop is through
-        self._waited = 0  # steps for which a save has waited for the end of a window
-        self._saved: object = None  # where the run was when it was last saved
-        self._saved_at = time.monotonic()
-        self._epochs_since = 0
         self._behind_the_loop = False
         self._held: EpochEndState | None = None
         self._finish_first = False  # the code behind the inner loop has changed what was held
-        watch.takes = self._takes
-        watch.save_due = self._time_is_up
+        watch.takes = self._saves.takes
+        watch.save_due = self._saves.time_is_up
 
     # ------------------------------------------------------- called by the run
 
@@ -91,13 +77,14 @@ class Checkpointing:
     def loop(self, feed: DataFeed, unit: str, goal: int) -> Iterator[None]:
         """Around a loop over ``goal`` epochs or steps (``unit``): resume before the first step, save after the last."""
         self._check_loop(feed, unit, goal)
-        self._open, self._feed = True, feed
+        self._open = True
+        self._saves.feed = feed
         # A loop that a name holds is closed when the interpreter ends, where modules are gone already.
         atexit.register(self._let_go)
         unregister = atexit.unregister
         try:
             self._begin()
-            if (trace := Trace.from_environment(self._run, self._wait)) is not None:
+            if (trace := Trace.from_environment(self._run, self._saves.wait)) is not None:
                 self._trace = self._listening.enter_context(trace)
             yield
             self._end()
@@ -117,9 +104,7 @@ class Checkpointing:
         others."""
         self._open = False
         self._listening.close()
-        if self._saver is not None:
-            self._saver.release()
-            self._saver = None
+        self._saves.release()
 
     def _check_loop(self, feed: DataFeed, unit: str, goal: int) -> None:
         if self._open:
@@ -155,21 +140,21 @@ class Checkpointing:
         if begins:
             self._parts.frozen.begin()
         self._parts.settings.note_begin()
-        self._saver = self._folder.open()
-        if self._saver is None:
+        saver = self._saves.saver = self._folder.open()
+        if saver is None:
             return
         # Looked up now, and not at the first save: it reads samples, and a data set may count what is read of it.
         _ = self._parts.settings.in_force
         for optimizer in self._run.optimizers:
             if hasattr(optimizer, "register_step_pre_hook"):
-                hook = optimizer.register_step_pre_hook(self._before_step)
+                hook = optimizer.register_step_pre_hook(self._saves.before_step)
                 self._listening.callback(hook.remove)
         if begins:  # a second loop of a stage goes on where the first one ended
-            found = self._saver.newest()
+            found = saver.newest()
             if found is not None:
                 resume(self._run, self._parts, found)
-                self._saved = self._where()
-        self._saved_at = time.monotonic()
+                self._saves.note_saved()
+        self._saves.restart_clock()
         if self._untracked is None and self._run.is_main and TRACE_VARIABLE not in os.environ:
             self._untracked = UntrackedWatch(self._run)
 
@@ -183,11 +168,10 @@ class Checkpointing:
             self.save_and_exit()
         elif (
             self._watch.save_agreed()
-            or self._waited
-            or (self._unit == "step" and self._run.global_step % self._count == 0)
+            or self._saves.due_at_step()
             or (self._trace is not None and self._trace.save_due)
         ):
-            self._save_behind_a_window()
+            self._saves.save_after_window()
 
     def asked(self, steps: int | None) -> Iterator[bool]:
         """For an evaluation of ``steps`` global batches: each ``next`` asks whether to ``save_and_exit``.
@@ -205,8 +189,8 @@ class Checkpointing:
         self._run.nan_watch.ask()
         if not alone:
             self._replicas.compare_weights()
-        if self._saver is not None:
-            self._held = EpochEndState(self._state(alone=alone))
+        if self._saves.saver is not None:
+            self._held = EpochEndState(self._saves.state(alone=alone))
         self._behind_the_loop = True
 
     def epoch_begins(self) -> None:
@@ -222,85 +206,39 @@ class Checkpointing:
             self._untracked.warn()
         self._behind_the_loop = self._finish_first = False
         self._held = None
-        self._epochs_since += 1
+        self._saves.epochs_since += 1
         registered_state.warn_unused(self._run)
         if self._watch.requested():
             self.save_and_exit()
-        elif self._due_behind or (self._unit == "epoch" and self._epochs_since >= self._count):
-            self._save()
+        elif self._saves.due_at_epoch_end():
+            self._saves.save()
 
     def save_now(self) -> None:
         """Save, and wait until it is durable; before the first and after the last epoch, too."""
         self._folder.wanted = True
-        opened = None if self._saver is not None else self._folder.open()
-        saver = self._saver = self._saver or opened
+        opened = None if self._saves.saver is not None else self._folder.open()
+        saver = self._saves.saver = self._saves.saver or opened
         if saver is None:
             return
         try:
-            self._save()
+            if self._saves.save():
+                self._held = None
             saver.wait()
         finally:
             if opened is not None:
-                opened.release()
-                self._saver = None
+                self._saves.release()
 
     def _end(self) -> None:
         """After the last epoch: its state is saved, so that a run that is done begins no epoch again."""
         self._replicas.compare_weights()
-        if self._saver is not None:
-            if self._unit:
-                self._save()
-            self._saver.close()
-            self._saver = None
+        if self._saves.saver is not None:
+            self._saves.end()
             self._folder.done()
-
-    # ------------------------------------------------------------------ inside
-
-    def _wait(self) -> None:
-        """Until what is being saved is durable; no collective."""
-        if self._saver is not None:
-            self._saver.wait()
-
-    def _before_step(self, *_: object) -> None:
-        """An optimizer is about to change its moments, which a save may still be copying."""
-        if self._saver is not None:
-            self._saver.wait_staged()
-
-    def _state(self, *, alone: bool = False, gradients: bool = False) -> SnapshotState:
-        return state.collect_to_save(self._run, self._parts, alone=alone, gradients=gradients)
-
-    def _where(self) -> object:
-        return self._run.steps_reached, [feed.position.resume() for feed in self._run.feeds]
-
-    def _save_behind_a_window(self) -> None:
-        """Save; later, where gradients that were accumulated by hand wait for a step."""
-        if self._saver is None:
-            return
-        if self._feed is not None and self._feed.position.step == self._feed.steps:
-            # With the code behind the inner loop: a resume in between would run it without the loop's variables.
-            self._due_behind = True
-            return
-        pending = self._parts.pending.any_rank()
-        if pending and not self._parts.pending.never_cleared and self._waited < WINDOW_PATIENCE:
-            self._waited += 1
-            return
-        self._save(pending=pending)
-
-    def _save(self, *, pending: bool | None = None) -> None:
-        if self._saver is None or self._saved == self._where():
-            return
-        gradients = self._parts.pending.any_rank() if pending is None else pending
-        self._saver.save(self._run.steps_reached, self._state(gradients=gradients))
-        self._saved = self._where()
-        self._saved_at = time.monotonic()
-        self._epochs_since = self._waited = 0
-        self._due_behind = False
-        self._held = None
 
     def save_and_exit(self) -> None:
         """Save what there is, and end the process well. It returns where the code behind an epoch's inner loop has
         changed the weights already: that code is to end first, and ``epoch_done`` asks again."""
-        saver = self._saver
+        saver = self._saves.saver
         if saver is not None:
             if self._behind_the_loop and self._held is not None:
                 if not self._all(self._held.unchanged()):
@@ -311,7 +249,7 @@ class Checkpointing:
             elif self._behind_the_loop and self._finish_first:
                 return
             else:
-                self._save()
+                self._saves.save()
             saver.close()
         self._run.print(f"stopped as asked after step {self._run.global_step}")
         raise SystemExit(0)
@@ -319,11 +257,3 @@ class Checkpointing:
     def _all(self, mine: bool) -> bool:
         """Whether it holds on all ranks. A collective."""
         return mine if self._run.control is None else not self._run.control.any("the end of a run", not mine)
-
-    def _takes(self) -> float | None:
-        whole = self._saver.seconds.whole if self._saver is not None else None
-        return None if whole is None else CAUTION * whole + LEAVING_S
-
-    def _time_is_up(self) -> bool:
-        """Rank 0's clock; all ranks hear of it when they next agree."""
-        return self._unit == "s" and time.monotonic() - self._saved_at >= self._count

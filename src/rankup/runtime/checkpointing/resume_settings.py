@@ -8,19 +8,15 @@ a position in the middle of an epoch is counted in batches of the new size.
 from __future__ import annotations
 
 import copy
-import inspect
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import CyclicLR, LambdaLR, OneCycleLR
 
 from rankup.errors import RankupError
+from rankup.runtime.checkpointing.changed_settings import OptimizerChange, convert_position, reset_schedule
 from rankup.runtime.checkpointing.settings import (
-    IMPLEMENTATION,
     Settings,
     SettingsChange,
     constants,
@@ -156,12 +152,25 @@ class ResumeSettings:
                 continue
             loaded = tensors[str(index)]["optimizer"]
             names = {id(tensor): name for name, tensor in self._run.strategy.tensors(model).items()}
+            change = OptimizerChange(
+                self._optimizer_changes(index),
+                self._groups[index],
+                self._saved["optimizers"][index]["groups"],
+                self._settings["optimizers"][index]["groups"],
+            )
             groups = {}
             for number, group in enumerate(optimizer.param_groups):
                 for parameter in group["params"]:
                     name = names[id(parameter)]
-                    groups[name] = self._group(index, number, loaded["groups"].get(name, {}))
-            state = loaded["state"] if self._carries(index, optimizer, loaded["state"]) else {}
+                    groups[name] = change.options(number, loaded["groups"].get(name, {}))
+            fields = {field for fields in loaded["state"].values() for field in fields}
+            state = loaded["state"]
+            if not change.fits(optimizer, fields):
+                state = {}
+                self._run.print(
+                    f"{type(optimizer).__name__} begins without a state: the saved one ({', '.join(sorted(fields))}) "
+                    "is of other settings"
+                )
             adjusted[str(index)] = {
                 **tensors[str(index)],
                 "optimizer": {**loaded, "state": state, "groups": {**loaded["groups"], **groups}},
@@ -183,47 +192,6 @@ class ResumeSettings:
                 adjusted[name] = {**state, **counts}
         return adjusted
 
-    def _group(self, index: int, number: int, loaded: dict[str, Any]) -> dict[str, Any]:
-        """The options of one parameter."""
-        assert self._saved is not None
-        if number >= len(self._groups[index]):
-            return loaded  # the training added this group later
-        script = self._groups[index][number]
-        free = {option: script[option] for option in IMPLEMENTATION if option in script}
-        changes = self._optimizer_changes(index)
-        if not changes:
-            return {**loaded, **free}
-        was = self._saved["optimizers"][index]["groups"]
-        if changes[0].place[2:] == ("groups",) or number >= len(was):
-            return dict(script)
-        other = changes[0].place[2] == "class"
-        made = dict(script) if other else {**loaded, **free}
-        now = self._settings["optimizers"][index]["groups"][number]
-        for option, value in now.items():
-            if not other and value != was[number].get(option, value):
-                made[option] = script[option]
-        asked = [side.get("initial_lr", side.get("lr")) for side in (was[number], now)]
-        if "lr" in loaded and None not in asked:
-            made["lr"] = _scaled(loaded["lr"], asked[0], asked[1], script["lr"])
-            if asked[0] == asked[1]:
-                made["lr"] = loaded["lr"]
-        return made
-
-    def _carries(self, index: int, optimizer: Optimizer, state: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Whether the saved state is one that this optimizer, as it is now, would have made."""
-        if not self._optimizer_changes(index) or not state:
-            return True
-        saved = {field for fields in state.values() for field in fields}
-        makes = _fields(optimizer, self._groups[index])
-        same_class = all(change.place[2:] != ("class",) for change in self._optimizer_changes(index))
-        if saved == makes or (makes is None and same_class):
-            return True
-        self._run.print(
-            f"{type(optimizer).__name__} begins without a state: the saved one ({', '.join(sorted(saved))}) is of "
-            "other settings"
-        )
-        return False
-
     def finish(self, metadata: Mapping[str, Any]) -> None:
         """After everything is restored: schedules go on from the script's values, positions count its batches."""
         if not self._changed:
@@ -234,64 +202,14 @@ class ResumeSettings:
             index = next((i for i, (_, o) in enumerate(self._run.prepared) if o is thing.optimizer), None)
             rates = index is not None and bool(self._optimizer_changes(index))
             if own or rates:
-                self._reset_schedule(thing, script, own)
-        for feed, position, change in zip(
+                reset_schedule(thing, script, own, self._run.registered.values())
+        for feed, position, now in zip(
             self._run.feeds, metadata["positions"], self._settings["data"], strict=True
         ):
-            self._convert(feed, position, change)
+            changed_data = [change.place[-1] for change in self._changed if change.place[0] == "data"]
+            if message := convert_position(feed, position, now, changed_data):
+                self._run.print(message)
         self._changed = []
-
-    def _reset_schedule(
-        self, schedule: Any, script: list[tuple[dict[str, Any], Any]], own: list[SettingsChange]
-    ) -> None:
-        for number, (part, (values, base_rates)) in enumerate(zip(parts(schedule), script, strict=False)):
-            changed = {change.place[3] for change in own if change.place[2] == number}
-            vars(part).update({key: copy.copy(value) for key, value in values.items() if key in changed})
-            if hasattr(part, "base_lrs"):
-                part.base_lrs = list(base_rates)
-        groups = schedule.optimizer.param_groups
-        alone = sum(
-            getattr(thing, "optimizer", None) is schedule.optimizer for thing in self._run.registered.values()
-        )
-        rates = _closed_form(schedule) if alone == 1 else None
-        for group, rate in zip(groups, rates or [], strict=False):
-            if isinstance(group["lr"], torch.Tensor):
-                group["lr"].fill_(rate)
-            else:
-                group["lr"] = rate
-        schedule._last_lr = [group["lr"] for group in groups]
-
-    def _convert(self, feed: Any, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-        position = feed.position
-        changed = [key for key in now if key in saved and saved[key] != now[key]] + [
-            change.place[-1] for change in self._changed if change.place[0] == "data"
-        ]
-        if not changed or position.step == 0:
-            return
-        if not saved["global_batch"] or not now["global_batch"]:  # a batch sampler's batches vary
-            self._run.print(
-                f"epoch {position.epoch + 1} goes on at step {position.step + 1} of the new batches: of this epoch, "
-                "some samples are seen twice and some not at all"
-            )
-            return
-        seen = position.step * saved["global_batch"]
-        if saved.get("length") is not None:
-            seen = min(seen, saved["length"])
-        steps = -(-seen // now["global_batch"])
-        whole = steps * now["global_batch"]
-        if feed.steps is not None:
-            steps = min(steps, feed.steps)
-            whole = min(whole, now["length"])
-        position.step = steps
-        if set(changed) - {"global_batch", "accumulate"}:
-            self._run.print(
-                f"epoch {position.epoch + 1} goes on after {seen} samples in the new order: of this epoch, some "
-                "samples are seen twice and some not at all"
-            )
-        elif whole > seen:
-            self._run.print(
-                f"epoch {position.epoch + 1} goes on at the next whole batch: {whole - seen} samples are skipped"
-            )
 
 
 def _options(group: Mapping[str, Any]) -> dict[str, Any]:
@@ -300,40 +218,3 @@ def _options(group: Mapping[str, Any]) -> dict[str, Any]:
         for option, value in group.items()
         if option != "params"
     }
-
-
-def _scaled(rate: Any, was: Any, now: Any, script: Any) -> Any:
-    """``rate``, which a schedule has moved from ``was``, where it would be from ``now``."""
-    if not isinstance(was, (int, float)) or not isinstance(now, (int, float)) or not was:
-        return script
-    return now if rate == was else rate * (now / was)
-
-
-def _closed_form(schedule: Any) -> list[Any] | None:
-    """The rates that the schedule has at its epoch, whatever was before; None where it knows no such form."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "use get_last_lr": not the one of before
-        if hasattr(schedule, "_get_closed_form_lr"):
-            return list(schedule._get_closed_form_lr())
-        if isinstance(schedule, (LambdaLR, OneCycleLR, CyclicLR)):
-            return list(schedule.get_lr())
-    return None
-
-
-def _fields(optimizer: Optimizer, groups: list[dict[str, Any]]) -> set[str] | None:
-    """The fields of the state that an optimizer like this one makes, found out on one number; None if that fails."""
-    if not groups:
-        return None
-    accepted = inspect.signature(type(optimizer)).parameters
-    options = {
-        k: v for k, v in groups[0].items() if k in accepted and k not in IMPLEMENTATION and k != "params"
-    }
-    parameter = nn.Parameter(torch.ones(1))
-    parameter.grad = torch.ones(1)
-    try:
-        with torch.enable_grad():
-            small = type(optimizer)([parameter], **options)
-            small.step()
-    except Exception:  # somebody's own optimizer: it needs more than we know
-        return None
-    return set(small.state[parameter])
