@@ -1,4 +1,4 @@
-"""A snapshot that was found good: what it says of itself, and its content put back into a live run."""
+"""A snapshot that was verified: its metadata, and how its content is loaded into a live run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAMED = 3  # how many names an error gives before it says how many more there a
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Made by ``Saver.newest``. Loading needs no other rank: each reads the parts that it needs."""
+    """Made by ``Saver.newest``. Loading is no collective: each rank reads the parts that it needs."""
 
     path: Path
     manifest: Manifest
@@ -46,7 +46,7 @@ class Snapshot:
         sharding, without a change of dtype; other values are set in the dicts and lists that hold them. ``partial``:
         this rank holds only some of the state's names, as a stage of a pipeline does.
 
-        Raises ``RankupError`` where names, shapes or dtypes differ, before anything is changed: ``other-model``.
+        Raises RankupError ``other-model``, before anything is changed, if names, shapes or dtypes differ.
         """
         live, _ = split(into)
         values = load_plain(self.path / VALUES)
@@ -120,7 +120,7 @@ class Snapshot:
 
 
 def load_plain(path: Path) -> dict[str, Any]:
-    """A file of ``torch.save``, read without running any code that it may hold."""
+    """A file of ``torch.save``, read without running code that it may contain."""
     try:
         loaded: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # UnpicklingError, and what a zip file can lack

@@ -1,4 +1,4 @@
-"""Copying a state out of the training's way: into buffers that are kept from one save to the next.
+"""Copies a state into buffers, so that the training can continue. The buffers are reused by the next save.
 
 New memory costs more than the copy (a page fault for each 4 KiB), and a GPU copies fast only into pinned memory.
 """
@@ -17,14 +17,14 @@ from rankup.errors import RankupError
 from rankup.snapshots.shards import Part, is_sharded, local, part_of
 from rankup.snapshots.state import SnapshotState, split
 
-# What torch.load(weights_only=True) reads back, but for tensors; found out now and not when it is needed.
+# What torch.load(weights_only=True) can read, besides tensors: an error now is better than one at the resume.
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.Size, torch.dtype, torch.device)
 
 
 @dataclass(frozen=True)
 class Staged:
     """A state that no longer changes once ``copied`` is set. ``data`` is contiguous and on the CPU; ``metadata`` is
-    JSON text; ``rest`` is what ``finish`` has to copy still: name, buffer, tensor, its version at the save.
+    JSON text; ``rest`` is what ``finish`` still has to copy: name, buffer, tensor, its version at the save.
     """
 
     parts: dict[str, Part]
@@ -38,7 +38,7 @@ class Staged:
     copied: threading.Event = field(default_factory=threading.Event)
 
     def finish(self) -> None:
-        """Copy the rest, from whatever thread. Raises RankupError where somebody changed it meanwhile."""
+        """Copy the rest, from any thread. Raises RankupError if a tensor has changed in the meantime."""
         try:
             for name, buffer, tensor, version in self.rest:
                 buffer.copy_(tensor)
@@ -55,7 +55,7 @@ class Staged:
 
 
 class Staging:
-    """The buffers. A ``Staged`` is good until the next ``copy``."""
+    """The buffers. A ``Staged`` is valid until the next ``copy``."""
 
     def __init__(self) -> None:
         self._buffers: dict[str, torch.Tensor] = {}
@@ -65,7 +65,7 @@ class Staging:
         """Copy everything; when this returns, the live objects may change. ``lazily`` leaves stable tensors on
         the CPU to ``Staged.finish``; copies from a GPU are queued on its stream.
 
-        Raises RankupError ``unsaveable-state``, naming the place, for what no load would accept.
+        Raises RankupError ``unsaveable-state``, with the name, for what no load would accept.
         """
         tensors, values = split(state.tensors)
         parts = {name: part_of(tensor) for name, tensor in tensors.items()}

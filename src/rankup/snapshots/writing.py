@@ -43,19 +43,19 @@ from rankup.world import World
 
 @dataclass(frozen=True)
 class _Offer:
-    """What a rank has to save, for all to know: parts and plain values by name."""
+    """What a rank has to save, sent to all ranks: parts and plain values by name."""
 
     node: int
     attempts: int  # how often the step was saved already
     parts: dict[str, Part]
     values: dict[str, Any]
     must_match: dict[str, str]
-    sums: dict[str, str]  # name → checksum, of what must be equal on all ranks that hold the same part
+    sums: dict[str, str]  # name → checksum, which must be equal on all ranks that hold the same part
 
 
 @dataclass(frozen=True)
 class _Written:
-    """What a rank tells of its files: name → (bytes, SHA-256), and where each tensor's part lies."""
+    """The files of a rank: name → (bytes, SHA-256), and where the part of each tensor is."""
 
     files: dict[str, tuple[int, str]]
     chunks: dict[str, Chunk]
@@ -88,7 +88,7 @@ def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, 
         def write_files() -> _Written:
             _check_alike(offers)
             _check_replicas(offers, step)
-            # Within `each`: what one node finds wrong is raised on all.
+            # Here, within gather_or_raise: an error of one node is raised on all.
             names = divide({rank: offer.parts for rank, offer in here.items()}, whole=shared)[world.rank]
             return _write_files(folder, staged, names, _united(here) if leads else None, world.rank)
 
@@ -104,13 +104,13 @@ def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, 
         peers.gather_or_raise(commit)
     except BaseException:
         if leads:
-            with contextlib.suppress(OSError):  # what matters is the error that brought us here
+            with contextlib.suppress(OSError):  # the first error is the one to report
                 disk.remove(folder)
         raise
 
 
 def _united(offers: Mapping[int, _Offer]) -> dict[str, Any]:
-    """The plain values of all ranks. Raises RankupError where two disagree."""
+    """The plain values of all ranks. Raises RankupError if two ranks disagree."""
     values: dict[str, Any] = {}
     for rank, offer in offers.items():
         for name, value in offer.values.items():
@@ -125,7 +125,7 @@ def _united(offers: Mapping[int, _Offer]) -> dict[str, Any]:
 
 
 def _check_alike(offers: Sequence[_Offer]) -> None:
-    """Raises RankupError where the ranks' registered things differ: only one rank's would be saved."""
+    """Raises RankupError if the ranks' registered things differ: only one rank's would be saved."""
     for name, first in offers[0].must_match.items():
         for rank, offer in enumerate(offers):
             if (other := offer.must_match.get(name)) == first:
@@ -141,12 +141,12 @@ def _check_alike(offers: Sequence[_Offer]) -> None:
 
 
 def _check_replicas(offers: Sequence[_Offer], step: int) -> None:
-    """Raises RankupError where ranks hold different numbers of the same part: the snapshot would be a mixture."""
+    """Raises RankupError if ranks hold different values of the same part: the snapshot would be a mixture."""
     known: dict[tuple[str, Part], tuple[int, str]] = {}
     for rank, offer in enumerate(offers):
-        for name, own in offer.sums.items():
-            first, other = known.setdefault((name, offer.parts[name]), (rank, own))
-            if own != other:
+        for name, mine in offer.sums.items():
+            first, other = known.setdefault((name, offer.parts[name]), (rank, mine))
+            if mine != other:
                 raise RankupError(
                     "replicas-differ",
                     f"{name} differs between rank {first} and rank {rank}: the snapshot of step {step} is not "
@@ -160,7 +160,7 @@ def _check_replicas(offers: Sequence[_Offer], step: int) -> None:
 def _write_files(
     folder: Path, staged: Staged, names: list[str], values: dict[str, Any] | None, rank: int
 ) -> _Written:
-    """This rank's files: its share of the tensors, its own state, and the ``values`` where it leads."""
+    """This rank's files: its share of the tensors, its own state, and on a leading rank the ``values``."""
     plain = {rank_file(rank): staged.rank_state, **({} if values is None else {VALUES: values})}
     with disk.explained(folder):
         files = {name: disk.write_file(folder / name, [_pickled(content)]) for name, content in plain.items()}
@@ -209,7 +209,7 @@ def _manifest(
 
 
 def _commit(folder: Path, name: str, manifest: Manifest, written: Sequence[_Written]) -> None:
-    """From a directory of durable files to a snapshot that a run would resume from."""
+    """Make a directory of durable files a snapshot: manifest and sums, then the rename."""
     sums = {file: digest for rank in written for file, (_, digest) in rank.files.items()}
     _, sums[MANIFEST] = disk.write_file(folder / MANIFEST, [manifest.text().encode()])
     disk.write_file(folder / SUMS, [sums_text(sums).encode()])

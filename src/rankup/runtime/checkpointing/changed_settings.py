@@ -63,14 +63,14 @@ class OptimizerChange:
 
 
 def _scaled(rate: Any, was: Any, now: Any, script: Any) -> Any:
-    """``rate``, which a schedule has moved from ``was``, where it would be from ``now``."""
+    """A schedule has changed the rate ``was`` to ``rate``: what it would have made of the rate ``now``."""
     if not isinstance(was, (int, float)) or not isinstance(now, (int, float)) or not was:
         return script
     return now if rate == was else rate * (now / was)
 
 
 def _fields(optimizer: Optimizer, groups: list[dict[str, Any]]) -> set[str] | None:
-    """The fields of the state that an optimizer like this one makes, found out on one number; None if that fails."""
+    """The fields of the state that such an optimizer makes, found by a step on one number; None if that fails."""
     if not groups:
         return None
     accepted = inspect.signature(type(optimizer)).parameters
@@ -83,7 +83,7 @@ def _fields(optimizer: Optimizer, groups: list[dict[str, Any]]) -> set[str] | No
         with torch.enable_grad():
             small = type(optimizer)([parameter], **options)
             small.step()
-    except Exception:  # somebody's own optimizer: it needs more than we know
+    except Exception:  # an optimizer of the user, which needs other arguments
         return None
     return set(small.state[parameter])
 
@@ -113,9 +113,9 @@ def reset_schedule(
 
 
 def _closed_form(schedule: Any) -> list[Any] | None:
-    """The rates that the schedule has at its epoch, whatever was before; None where it knows no such form."""
+    """The rates of the schedule at its epoch, independent of earlier rates; None if it has no such formula."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "use get_last_lr": not the one of before
+        warnings.simplefilter("ignore")  # "use get_last_lr", which gives the old rates
         if hasattr(schedule, "_get_closed_form_lr"):
             return list(schedule._get_closed_form_lr())
         if isinstance(schedule, (LambdaLR, OneCycleLR, CyclicLR)):

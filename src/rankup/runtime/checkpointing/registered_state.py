@@ -1,8 +1,9 @@
-"""The state of what was registered, over ranks: saved once, by the first rank of each node, and equal on all of them.
+"""The state of what was registered, over ranks: equal on all of them, and saved by the first rank of each node.
 
-``per_rank`` things are each rank's own. Of a thing that a user made (an average of weights), small tensors may differ
-between ranks as the batch statistics do that they follow: each rank saves its own of these. Everything else is
-compared at the save, by a value or a fingerprint, and a difference is an error that names the thing.
+The state of ``per_rank`` things differs between ranks, and each rank saves its own. In a thing that a user made (an
+average of weights), small tensors may differ between ranks, like the batch statistics that they follow: each rank saves
+its own of these. All else is compared at the save, by a value or a fingerprint; a difference is an error that names the
+thing.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ METER, LOSS_SCALE = "run.meter", "loss_scale"  # in Run.registered by themselves
 
 
 def check_whole(run: RunContext) -> None:
-    """RankupError where something registered holds shards of tensors, which no snapshot of it could put together: as a
-    loop begins, and not when it is first saved."""
+    """RankupError if something registered holds shards of tensors, which its snapshot could not put together. Checked
+    when a loop begins, and not at the first save."""
     for name, thing in run.registered.items():
         sharded: list[torch.Tensor] = []
 
@@ -38,8 +39,8 @@ def check_whole(run: RunContext) -> None:
         if sharded:
             raise RankupError(
                 "sharded-registered",
-                f"run.register({name}=…) holds a tensor of shape {tuple(sharded[0].shape)} of which each rank has a "
-                "part only",
+                f"run.register({name}=…) holds a tensor of shape {tuple(sharded[0].shape)}, of which each rank has "
+                "only a part",
                 hint=f"under {run.strategy.name} parameters are sharded, and so are copies of them: strategy ddp, "
                 "or keep whole tensors (parameter.full_tensor(), on all ranks)",
                 exit_code=1,
@@ -91,12 +92,12 @@ def restore(
 
 
 def names(run: RunContext) -> list[str]:
-    """What the user registered."""
+    """The names of what the user registered."""
     return chosen(run.registered)
 
 
 def chosen(names: Iterable[str]) -> list[str]:
-    """Of these names those that the user chose."""
+    """Those of ``names`` that the user chose."""
     return sorted(name for name in names if name not in (METER, LOSS_SCALE))
 
 
@@ -105,7 +106,7 @@ def is_per_rank(thing: Stateful) -> bool:
 
 
 def warn_unused(run: RunContext) -> None:
-    """After an epoch: a registered value that nobody touched is counted in a variable that no snapshot holds."""
+    """After an epoch: warn of a registered value that was not used: the script uses a variable that is not saved."""
     for name in run.values._unused():
         warnings.warn(
             f"run.register({name}=…): nothing has used run.values.{name} in an epoch. A snapshot holds "
@@ -119,7 +120,7 @@ def _is_small(tensor: torch.Tensor) -> bool:
 
 
 def _small(thing: Stateful, state: Any) -> dict[int, torch.Tensor]:
-    """The small tensors of a state by their place among its tensors; none of an adapter's, which are compared."""
+    """The small tensors of a state by their index among its tensors; none for an adapter, whose state is compared."""
     found: dict[int, torch.Tensor] = {}
     if isinstance(thing, Adapter):
         return found

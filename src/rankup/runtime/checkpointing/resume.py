@@ -1,4 +1,4 @@
-"""A run goes on from a snapshot, before its first step."""
+"""Restores a run from a snapshot, before its first step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rankup.snapshots.snapshot import Snapshot
 
 
 def resume(run: RunContext, parts: StateParts, found: Snapshot) -> None:
-    """Put back what ``found`` holds. RankupError, before anything has changed, if it is another run's."""
+    """Restore what ``found`` contains. RankupError, before anything has changed, if it belongs to another run."""
     state.check(run, parts, found.metadata)
     outline = found.outline()
     tensors = {

@@ -1,8 +1,8 @@
-"""A resume whose script asks for other settings than the snapshot was taken with: an error, or what the user chose.
+"""A resume with other settings in the script than in the snapshot: an error, or what the user chose.
 
-``old`` goes on with the saved options of optimizers and constants of schedules. ``new`` takes the script's: a learning
-rate is changed for the rest of its schedule, an optimizer of another kind keeps the state that has the same fields, and
-a position in the middle of an epoch is counted in batches of the new size.
+``old`` uses the saved options of optimizers and constants of schedules. ``new`` uses the script's: a learning rate is
+changed for the rest of its schedule, an optimizer of another kind keeps its state if that has the same fields, and a
+position in the middle of an epoch is counted in batches of the new size.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class ResumeSettings:
         self._changed: list[SettingsChange] = []
 
     def note_prepared(self, **asked: Any) -> None:
-        """What ``prepare`` got beside a model and its optimizer."""
+        """The arguments of ``prepare`` besides a model and its optimizer."""
         self._asked.append(asked)
 
     def note_data(self, data: Any, loader: Mapping[str, Any], **asked: Any) -> None:
-        """A data set that ``prepare`` got, and what beside it."""
+        """A data set that ``prepare`` got, and the arguments besides it."""
         self._data.append((data, loader, asked))
 
     def note_begin(self) -> None:
-        """A loop begins: options and constants are as the script has made them, whatever a schedule does later."""
+        """A loop begins: note options and constants as the script has set them, before a schedule changes them."""
         settings, run = self._settings, self._run
         for index in range(len(settings["optimizers"]), len(run.prepared)):
             _, optimizer = run.prepared[index]
@@ -82,8 +82,8 @@ class ResumeSettings:
     # ---------------------------------------------------------- at a resume
 
     def check(self, metadata: Mapping[str, Any]) -> bool:
-        """An error where the snapshot's settings are others, and no choice was made. False where it has none: older
-        versions recorded nothing."""
+        """An error if the snapshot's settings differ and no choice was made. False if it has none: older versions
+        recorded nothing."""
         self._changed = []
         self._saved = metadata.get("settings")
         if self._saved is None:
@@ -128,7 +128,7 @@ class ResumeSettings:
         return [change for change in self._changed if change.place[:2] == ("optimizers", index)]
 
     def widen(self, tensors: dict[str, Any], outline: Mapping[str, Any]) -> None:
-        """Make room for the options that were saved of an optimizer of another kind."""
+        """Make room in ``tensors`` for the saved options of an optimizer of another kind."""
         for index in range(len(self._run.prepared)):
             if not any(change.place[2] in ("class", "groups") for change in self._optimizer_changes(index)):
                 continue
@@ -143,7 +143,7 @@ class ResumeSettings:
                 }
 
     def adjust(self, tensors: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The loaded state, with the script's values where those hold. ``tensors`` stay as they are."""
+        """The loaded state with the script's values, as far as these apply. ``tensors`` are not changed."""
         if self._saved is None:
             return tensors
         adjusted = dict(tensors)
@@ -178,7 +178,7 @@ class ResumeSettings:
         return adjusted
 
     def adjust_registered(self, registered: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Likewise: a schedule of another class takes over how often it was stepped, and nothing else."""
+        """Likewise: a schedule of another class takes over only how often it was stepped."""
         adjusted = dict(registered)
         for change in self._changed:
             if change.place[0] == "schedules" and change.place[2:] == ("class",):
@@ -193,7 +193,7 @@ class ResumeSettings:
         return adjusted
 
     def finish(self, metadata: Mapping[str, Any]) -> None:
-        """After everything is restored: schedules go on from the script's values, positions count its batches."""
+        """After everything is restored: schedules continue from the script's values, positions count its batches."""
         if not self._changed:
             return
         for name, script in self._schedules.items():

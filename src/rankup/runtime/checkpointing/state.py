@@ -28,7 +28,7 @@ from rankup.strategies import state as by_name
 
 
 class StateParts(NamedTuple):
-    """What has a part in the state of a run, beside its context."""
+    """What contributes to the state of a run, besides its context."""
 
     pending: PendingGradients
     frozen: Frozen
@@ -88,11 +88,11 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
 
 
 def collect_to_save(run: RunContext, parts: StateParts, *, alone: bool, gradients: bool) -> SnapshotState:
-    """The same for a snapshot; no collective if ``alone``. What was registered is the same everywhere: one copy is
-    enough, on each node where directories are not shared."""
+    """The same for a snapshot; no collective if ``alone``. What was registered is the same on all ranks: one copy per
+    node is enough."""
     taken = collect(run, parts, shared=run.world.local_rank == 0, gradients=gradients)
     if run.buffers_differ and run.replicas > 1 and not alone:
-        # Ours are among what is this rank's own. For whoever cannot take that (other ranks, an export): the mean.
+        # This rank's buffers are in rank_state. Their mean is for another number of ranks, and for an export.
         for index, (model, _) in enumerate(run.prepared):
             means = {id(buffer): value for buffer, value in averaged_buffers(model, run.world.world_size)}
             whole = taken.tensors[str(index)]
@@ -104,7 +104,7 @@ def collect_to_save(run: RunContext, parts: StateParts, *, alone: bool, gradient
 
 
 def _with_buffers(model: nn.Module, saved: dict[str, Any]) -> dict[str, Any]:
-    """``saved`` and the buffers that are no part of the model's ``state_dict``: the training goes by them as well."""
+    """``saved`` and the buffers that are not in the model's ``state_dict``: the training depends on them as well."""
     buffers = {name: buffer.detach() for name, buffer in model.named_buffers() if name not in saved["model"]}
     return {**saved, "buffers": buffers}
 
@@ -121,7 +121,7 @@ def target(
 
 
 def _load_buffers(model: nn.Module, saved: Mapping[str, torch.Tensor]) -> None:
-    """Put them back, also where the model makes them, or gives them their shape, at its first forward only."""
+    """Restore buffers, also those that the model creates or resizes in its first forward."""
     for name, value in saved.items():
         path, _, last = name.rpartition(".")
         owner = model.get_submodule(path)
@@ -148,7 +148,7 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def check(run: RunContext, parts: StateParts, metadata: Mapping[str, Any]) -> None:
-    """An error where the run is another one than that which ``metadata`` tell of; nothing has been changed then."""
+    """An error, before anything is changed, if ``metadata`` belongs to another run."""
     if metadata["seed"] != run.seed:
         raise RankupError(
             "other-seed",
@@ -222,7 +222,7 @@ def restore(
         if metadata["step"]:  # else torch warns of schedules that step before their optimizer has
             optimizer._opt_called = True  # type: ignore[attr-defined]
     if rank_state is None:
-        # Another number of ranks: nobody's generators are ours, so begin a stream that no rank has had.
+        # Another number of ranks: no saved generator belongs to this rank, so begin a stream that no rank has had.
         seed_everything(derive(run.seed, "resumed", run.world.world_size, run.world.rank, metadata["step"]))
         return
     with torch.no_grad():

@@ -31,7 +31,7 @@ class Evaluations:
     def visit(self, feed: DataFeed) -> Iterator[Any]:
         """The batches of ``feed``. Asking whether to stop is a collective that each rank joins as often, however many
         batches it has or looks at."""
-        one = _Evaluation(feed, self._checkpointing.asked(feed.steps), self._run.batch)
+        one = _Evaluation(feed, self._checkpointing.stop_requests(feed.steps), self._run.batch)
         self._begin(one)
         try:
             for batch in one.batches:
@@ -41,7 +41,7 @@ class Evaluations:
                     raise _overtaken()
                 self._check_turn(one)
                 self._run.batch = one.outer
-                if next(one.asked, False):
+                if next(one.stop_requests, False):
                     self._checkpointing.save_and_exit()
             if one.overtaken:
                 raise _overtaken()
@@ -52,7 +52,7 @@ class Evaluations:
             raise
         finally:
             self._end(one)
-        if any(list(one.asked)):
+        if any(list(one.stop_requests)):
             self._checkpointing.save_and_exit()
 
     def overtake(self) -> None:
@@ -99,9 +99,9 @@ class Evaluations:
 
 
 class _Evaluation:
-    def __init__(self, feed: DataFeed, asked: Iterator[bool], outer: Batch | None) -> None:
+    def __init__(self, feed: DataFeed, stop_requests: Iterator[bool], outer: Batch | None) -> None:
         self.feed = feed
-        self.asked = asked
+        self.stop_requests = stop_requests
         self.outer = outer  # the batch that was at hand when it began
         self.overtaken = False
         self.batches = feed.batches(0, 0)
@@ -109,7 +109,7 @@ class _Evaluation:
     def close(self) -> None:
         """Left by a break. The collectives that ranks join which go on to the end: whether to stop, and of a stream how
         much of it was handed out."""
-        list(self.asked)
+        list(self.stop_requests)
         self.batches.close()
 
 
