@@ -1,11 +1,11 @@
 """``exact="any-world"``: the same bits on any number of processes, with dropout and BatchNorm too.
 
-A sum of floating-point numbers depends on its order, dropout on who draws, batch statistics on who shares a batch. So
-none of these may depend on the number of processes: each global batch is cut into a fixed number of *virtual shards*,
-and a rank computes its part of them one after another. A shard has its own random numbers, and its own batch
-statistics, from the same beginning; gradients and statistics of all shards are gathered, and every rank adds them up
-in the shards' order: gradients with its last shard's backward, so that a loop may clip them, statistics at the step.
-It costs a copy of the gradients per shard, and a gather where ddp reduces while it computes.
+A sum of floating-point numbers depends on its order, dropout on the rank that draws, batch statistics on the samples of
+a rank's batch. None of these may depend on the number of processes. So each global batch is cut into a fixed number of
+*virtual shards*, and a rank computes its part of them one after another. Each shard has its own random numbers, and
+begins with the same buffers. Gradients and statistics of all shards are gathered, and every rank sums them in the
+shards' order: gradients with the backward of its last shard, so that a loop may clip them, statistics at the step. This
+costs a copy of the gradients per shard, and a gather, while ddp reduces during the backward.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _PARTS = "no process has the outputs of the whole global batch, which is compute
 REFUSES: Refusals = {
     "accumulate": Refusal(
         "not-any-world",
-        'accumulate= does not go with exact="any-world"',
+        'accumulate= cannot be used with exact="any-world"',
         "more virtual shards: each is a micro-batch",
     ),
     "sync_batchnorm": Refusal(
         "not-any-world",
-        'sync_batchnorm= does not go with exact="any-world"',
+        'sync_batchnorm= cannot be used with exact="any-world"',
         "leave it out: statistics are those of a virtual shard",
     ),
     "stream": Refusal(
         "not-any-world",
-        'an IterableDataset does not go with exact="any-world"',
+        'an IterableDataset cannot be used with exact="any-world"',
         "a map-style Dataset",
     ),
     "lbfgs": Refusal(
@@ -50,8 +50,8 @@ REFUSES: Refusals = {
     ),
     "per_rank_state": Refusal(
         "not-any-world",
-        'run.register({name}=…, per_rank=True) does not go with exact="any-world": a rank computes one virtual shard '
-        "after another, and would carry what it keeps from one to the next",
+        'run.register({name}=…, per_rank=True) cannot be used with exact="any-world": a rank computes one shard '
+        "after another, and would carry this state from one to the next",
         "leave exact= out for a loop that carries a state of each rank's own",
         exit_code=1,
     ),
@@ -62,8 +62,8 @@ REFUSES: Refusals = {
         "leave it out for a loss over the whole global batch",
         exit_code=1,
     ),
-    # A rank runs the body once for each virtual shard of its own: what all ranks add up there depends on how many they
-    # are, and where they have different numbers of shards, some would wait for ever.
+    # A rank runs the body once for each of its virtual shards: a sum over ranks would depend on their number, and if
+    # ranks have different numbers of shards, some would wait for ever.
     "sum_in_body": Refusal(
         "shard-sum",
         'with exact="any-world" a loop\'s body sees one virtual shard, and run.sum and run.mean would add up some '
@@ -158,17 +158,17 @@ class AnyWorld(Strategy):
         self._shard, self._counted, self._total = part, counted, total
 
     def abandon_step(self) -> None:
-        """Buffers become what they were when the step began: for the next shard, and where the step is left."""
+        """Restore the buffers from the beginning of the step: for the next shard, and if the step is left."""
         self._statistics.reset()
 
     def backward_part(self, loss: torch.Tensor | None, units: float | None) -> None:
-        """Backward of the shard at hand; None where it holds nothing that counts. With the rank's last shard each
-        gradient becomes the sum of all shards', divided by the sum of their ``units`` per sample, where these are
-        counted: a collective. There may be several in a body, of which each is summed by itself.
+        """Backward of the current shard; None if nothing in it counts. With the rank's last shard each gradient becomes
+        the sum over all shards, divided by the sum of their ``units`` per sample, if these are counted: a collective.
+        A body may call it several times; each call is summed by itself.
         """
         if self._stepped:
             raise _second_step()
-        # What earlier calls brought together stays apart, and what nobody has cleared: this shard's own is summed.
+        # Only this shard's gradient is summed: sums of earlier calls, and what was not cleared, are put aside.
         before = {id(p): p.grad for p in self._parameters() if p.grad is not None}
         for parameter in self._parameters() if before else ():
             parameter.grad = None
@@ -192,13 +192,13 @@ class AnyWorld(Strategy):
         for bucket in buckets(p for p in self._parameters() if p.requires_grad):
             pieces = {shard: flatten(bucket, held[shard]) for shard in self._own}
             *gradients, used = split_like(bucket, self._sum.of(pieces))
-            # Where all have one here, all have one: nobody need wait for the device.
+            # If all parameters have one in all shards of this rank, no wait for the device is needed.
             complete = all(found is not None and id(p) in found for found in held.values() for p in bucket)
             used_anywhere = None if complete else used.tolist()
             for index, (parameter, gradient) in enumerate(zip(bucket, gradients, strict=True)):
                 if used_anywhere is not None and used_anywhere[index] == 0:
                     continue
-                # In the parameter's memory order: a fused optimizer goes through both as they lie.
+                # In the parameter's memory format: a fused optimizer reads both in memory order.
                 summed = torch.empty_like(parameter).copy_(gradient)
                 if factor is not None:
                     summed *= factor
@@ -207,7 +207,7 @@ class AnyWorld(Strategy):
             self._held[shard][call] = (None, None)  # its memory is free
 
     def _per_unit(self, units: dict[int, float | None]) -> float | None:
-        """What sums of losses that were divided by the step's samples are multiplied by; None where nobody counts."""
+        """The factor for sums of losses that were divided by the step's samples; None if no units are counted."""
         counted = {
             shard: torch.tensor([n], dtype=torch.float64) for shard, n in units.items() if n is not None
         }
@@ -221,7 +221,7 @@ class AnyWorld(Strategy):
         return self._total / total
 
     def reduce(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Gradients are together since the last shard's backward; the buffers become one. A collective."""
+        """Gradients were summed at the last shard's backward; now the buffers are united. A collective."""
         if self._stepped:  # the shards computed with the weights from before the first one
             raise _second_step()
         if len({len(self._held.get(shard, ())) for shard in self._own}) > 1:

@@ -1,10 +1,10 @@
-"""What a model's FSDP units do, watched: that ranks gather and reduce the same, in the same order.
+"""Checks that all ranks gather and reduce the same FSDP units, in the same order.
 
 A unit is a module that FSDP gathers by itself: each block, and the root with the rest. Hooks around FSDP's own report
-each unit's forward and backward to ``BlockOrder`` before the collective that FSDP is about to do. A reduction takes the
-parameters that have a gradient, so these must be the same on all ranks, too. With ``find_unused_parameters`` that is
-seen to: a parameter without a gradient on this rank joins the reduction with zeros, and one without a gradient on all
-ranks ends without one, as in one process (an optimizer passes over it: no momentum, no weight decay).
+each unit's forward and backward to ``BlockOrder``, before FSDP's collective. A reduction takes the parameters that have
+a gradient, so these must be the same on all ranks, too. With ``find_unused_parameters`` a parameter without a gradient
+on this rank joins the reduction with zeros, and one without a gradient on all ranks ends without one, as in one process
+(an optimizer skips it: no momentum, no weight decay).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from torch import nn
 
 from rankup.core.share import share
 
-# Elements that are gathered at once, so that all shards of a large model need not lie in memory together.
+# Elements that are gathered at once: all shards of a large model need not be in memory together.
 BUCKET = 8 * 1024 * 1024
 
 Gradients = dict[int, torch.Tensor]  # id of a parameter → its gradient
@@ -27,7 +27,7 @@ class OrderedSum:
         self._counts = [len(each) for each in owned]
 
     def of(self, pieces: dict[int, torch.Tensor]) -> torch.Tensor:
-        """The sum of all shards' tensors, the first one first: on every rank the same bits."""
+        """The sum of all shards' tensors in the shards' order: the same bits on every rank."""
         gathered = self.gathered(pieces)
         total = next(gathered).clone()
         for piece in gathered:
@@ -40,7 +40,7 @@ class OrderedSum:
             yield from (pieces[shard] for shard in self.own)
             return
         one = next(iter(pieces.values()))
-        # Ranks may have one shard more than others: all send equally much.
+        # Some ranks have one shard more than others, but all must send the same amount.
         mine = one.new_zeros(max(self._counts), *one.shape)
         for row, shard in enumerate(self.own):
             mine[row] = pieces[shard]
@@ -64,7 +64,7 @@ def buckets(parameters: Iterable[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
 
 
 def split_like(bucket: list[nn.Parameter], flat: torch.Tensor) -> list[torch.Tensor]:
-    """``flat`` in pieces of the parameters' shapes; what is left over comes last."""
+    """``flat`` in pieces of the parameters' shapes; the rest comes last."""
     sizes = [parameter.numel() for parameter in bucket]
     *pieces, rest = torch.split(flat, [*sizes, len(flat) - sum(sizes)])
     return [piece.view(parameter.shape) for piece, parameter in zip(pieces, bucket, strict=True)] + [rest]

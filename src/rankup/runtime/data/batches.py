@@ -18,27 +18,25 @@ class Batch(NamedTuple):
     """What one rank computes on at once. A step is one batch, or several micro-batches of which one is ``last``."""
 
     value: Any  # what the loop gets
-    samples: (
-        int  # samples of this rank that count; 0 for a dummy batch, which only keeps a collective company
-    )
+    samples: int  # samples of this rank that count; 0 for a dummy batch, which only keeps collectives matched
     total: int  # samples of the whole step, over all ranks and micro-batches
     last: bool  # whether the optimizer steps after it
     part: int = 0  # which of the step's micro-batches, or of its virtual shards, it is
 
 
 class DataFeed(Protocol):
-    """The data of one rank. ``position`` is where training on it stands; ``cut`` tells two feeds apart in a state."""
+    """The data of one rank. ``position`` is where the training on it is; a state compares ``cut`` of two feeds."""
 
     position: Position
 
     @property
     def cut(self) -> dict[str, int | None]:
-        """What the position means something for: length, global batch, micro-batches."""
+        """For what the position is valid: length, global batch, micro-batches."""
         ...
 
     @property
     def steps(self) -> int | None:
-        """Steps per epoch; None where nobody can know."""
+        """Steps per epoch; None if unknown."""
         ...
 
     def batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
@@ -58,17 +56,17 @@ class BatchSlice(NamedTuple):
 
 
 def cut(sharding: Sharding, plan: StepPlan, start: int, parts: int, *, fill: bool) -> Iterator[BatchSlice]:
-    """This rank's pieces, ``parts`` per step. Where a part is empty, training (``fill``) takes two samples to compute
-    on (BatchNorm refuses one), so that every rank joins every collective, with a count of 0; an evaluation passes it
-    over. Where the sharding is by virtual shards, ``parts`` is 1, and the pieces are those of this rank's shards."""
-    total, own = -1, []
+    """This rank's pieces, ``parts`` per step. If a part is empty, training (``fill``) takes a dummy batch of two
+    samples (BatchNorm refuses one) with a count of 0, so that every rank joins every collective; an evaluation skips
+    it. With virtual shards ``parts`` is 1, and the pieces are those of this rank's shards."""
+    total, mine = -1, []
     for step in range(start, plan.steps):
         base = plan.starts[step]
         if plan.total(step) != total:  # the same in most steps
             total = plan.total(step)
-            own = sharding.parts(total, parts)
-        for part, low, high in own:
-            last = part == own[-1][0]
+            mine = sharding.parts(total, parts)
+        for part, low, high in mine:
+            last = part == mine[-1][0]
             if high > low:
                 yield BatchSlice(base + low, base + high, high - low, total, last, part)
             elif fill:
@@ -87,11 +85,11 @@ def cut_of(sharding: Sharding, parts: int) -> dict[str, int | None]:
 
 
 def steps_of(sharding: Sharding, position: Position) -> int:
-    """Steps of the epoch in progress: a sampler may give another number in each."""
+    """Steps of the epoch in progress: with a sampler, epochs may have different numbers."""
     return sharding.steps if sharding.sampled is None else sharding.plan(position.epoch).steps
 
 
 def chunks(pieces: Iterator[BatchSlice]) -> Iterator[list[BatchSlice]]:
-    """Several pieces at a time: indexing once for all of them costs a fraction of indexing for each."""
+    """Several pieces at a time: one indexing for all costs a fraction of one for each."""
     while chunk := list(islice(pieces, CHUNK)):
         yield chunk

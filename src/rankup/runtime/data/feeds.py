@@ -26,7 +26,7 @@ Data = Dataset[Any] | ResidentData
 
 @dataclass(frozen=True)
 class RankContext:
-    """What a feed must know of its rank."""
+    """What a feed needs to know about its rank."""
 
     plan: BatchPlan
     seed: int
@@ -46,7 +46,7 @@ class RankContext:
 
 @dataclass(frozen=True)
 class LoaderOptions:
-    """``parts``: micro-batches per step; ``fill``: keep ranks without samples company (training); the others as in
+    """``parts``: micro-batches per step; ``fill``: dummy batches for ranks without samples (training); the others as in
     ``Run.prepare``."""
 
     shuffle: bool = True
@@ -57,7 +57,7 @@ class LoaderOptions:
     drop_last: bool | None = None
     sampler: Iterable[Any] | None = None
     batch_sampler: Iterable[Any] | None = None
-    keywords: tuple[str, ...] = ()  # of the call, for what is mistyped
+    keywords: tuple[str, ...] = ()  # of the call, to find typing errors
 
 
 def make_loader(

@@ -21,8 +21,8 @@ from rankup.runtime.seed import derive
 
 
 class _Order(Sampler[tuple[int, list[int], list[int]]]):
-    """Hands (epoch, sample numbers, what their random numbers are keyed on) to the loader's workers; a persistent
-    worker's own copy would know no epoch."""
+    """Gives (epoch, sample numbers, keys of their random numbers) to the loader's workers: a persistent worker's copy
+    of the data set does not know the epoch."""
 
     def __init__(self, sharding: Sharding, parts: int, fill: bool) -> None:
         self.sharding = sharding
@@ -40,12 +40,12 @@ class _Order(Sampler[tuple[int, list[int], list[int]]]):
             numbers = plan.order[base:end].tolist()
             keys = numbers if plan.keys is plan.order else plan.keys[base:end].tolist()
             for piece in pieces:
-                own = slice(piece.start - base, piece.stop - base)
-                yield self.epoch, numbers[own], keys[own]
+                part = slice(piece.start - base, piece.stop - base)
+                yield self.epoch, numbers[part], keys[part]
 
 
 class DatasetFeed:
-    """Any map-style data set through a DataLoader whose sampler, batches and generator are ours."""
+    """Any map-style data set through a DataLoader with rankup's sampler, batches and generator."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class DatasetFeed:
         self._fill = fill
         self._move = mover(device, precision)
         self._order = _Order(sharding, parts, fill)
-        # iter(DataLoader) draws from a generator even where nothing is random: not from the model's.
+        # iter(DataLoader) always draws from a generator: this one, and not the model's.
         self._generator = torch.Generator()
         self._loader = Loader(
             KeyedFetch(dataset, collate, sharding.seed, sample_rng),
@@ -98,8 +98,8 @@ class DatasetFeed:
 
 
 def _check_rows(value: Any, samples: int) -> None:
-    """An error where a batch has lost samples, as by a ``collate_fn`` that drops bad ones: each rank's mean would be
-    weighed by samples that are not in it. Only where all of its tensors tell the same."""
+    """An error if a batch has lost samples, e.g. by a ``collate_fn`` that drops bad ones: each rank's mean would be
+    weighted by samples that are not in it. Only if all tensors of the batch have the same number of rows."""
     rows: set[int] = set()
     others = False
 
@@ -121,7 +121,7 @@ def _check_rows(value: Any, samples: int) -> None:
 
 
 def mover(device: torch.device, precision: Precision) -> Callable[[Any], Any] | None:
-    """What brings a batch of any nesting to the device and dtype; None where there is nothing to do."""
+    """A function that moves a batch of any nesting to the device and dtype; None if there is nothing to do."""
     if device.type == "cpu" and precision.parameters is None:
         return None
 

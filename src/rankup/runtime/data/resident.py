@@ -33,7 +33,7 @@ class ResidentData:
         if not columns or len({len(column) for column in columns}) != 1:
             raise RankupError(
                 "columns-differ",
-                f"resident data wants columns of one length, not {[len(column) for column in columns]}",
+                f"resident data requires columns of one length, got {[len(column) for column in columns]}",
             )
         self.columns = columns
         self.transform = transform
@@ -86,23 +86,23 @@ class ResidentDataFeed:
         key = derive(self.sharding.seed, "augment", epoch)
         cast = self._precision.parameters is not None
         transform = self._transform
-        # A matrix product's last bit depends on where its operands lie in memory: after a resume a batch lies where it
-        # would have, in the chunk that begins where it would have.
+        # A matrix product's last bit depends on the position of its operands in memory. So after a resume, chunks begin
+        # at the same steps as without it, and each batch has the same position in its chunk.
         first = start - start % CHUNK
         before = start - first  # steps that are done
         for pieces in chunks(cut(self.sharding, plan, first, self._parts, fill=self._fill)):
             sizes = [piece.stop - piece.start for piece in pieces]
             numbers = _numbers(order, pieces)
-            own_numbers = torch.split(numbers, sizes)
-            own_keys = own_numbers if keys is order else torch.split(_numbers(keys, pieces), sizes)
-            gathered = [_gather(column, numbers, own_numbers, sizes) for column in self._columns]
-            for piece, own, *parts in zip(pieces, own_keys, *gathered, strict=True):
+            piece_numbers = torch.split(numbers, sizes)
+            piece_keys = piece_numbers if keys is order else torch.split(_numbers(keys, pieces), sizes)
+            gathered = [_gather(column, numbers, piece_numbers, sizes) for column in self._columns]
+            for piece, samples, *parts in zip(pieces, piece_keys, *gathered, strict=True):
                 if before:
                     before -= piece.last
                     continue
                 columns: Columns = tuple(parts)
                 if transform is not None:
-                    columns = transform(columns, SampleRandom(key, own))
+                    columns = transform(columns, SampleRandom(key, samples))
                 if cast:
                     columns = tuple(self._precision.cast(column) for column in columns)
                 yield Batch(columns if len(columns) > 1 else columns[0], *piece[2:])
@@ -116,9 +116,9 @@ def _numbers(order: torch.Tensor, pieces: list[BatchSlice]) -> torch.Tensor:
 
 
 def _gather(
-    column: torch.Tensor, numbers: torch.Tensor, own_numbers: Sequence[torch.Tensor], sizes: list[int]
+    column: torch.Tensor, numbers: torch.Tensor, piece_numbers: Sequence[torch.Tensor], sizes: list[int]
 ) -> Iterable[torch.Tensor]:
-    """The rows of each piece: by one gather for all of them where they stay in the cache, one by one elsewhere."""
+    """The rows of each piece: by one gather for all if they fit into the cache, else one by one."""
     if len(numbers) * column[0].nbytes <= CACHED:
         return torch.split(column.index_select(0, numbers), sizes)
-    return (column.index_select(0, own) for own in own_numbers)
+    return (column.index_select(0, each) for each in piece_numbers)

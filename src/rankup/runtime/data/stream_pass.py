@@ -77,7 +77,7 @@ def _off(handed: int, whole: int) -> str:
 
 
 def length_warning(length: int | None, handed: int) -> str | None:
-    """What to warn of where the data set tells its length, and another number of samples was handed out."""
+    """A warning if the data set has a length, and another number of samples was handed out."""
     if length is None or length == handed:
         return None
     return (

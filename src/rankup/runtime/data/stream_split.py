@@ -71,8 +71,8 @@ class Reader:
 
 @dataclass(frozen=True)
 class StreamStart:
-    """How the stream begins for one reader. ``first``: digests of its first samples; ``alone``: of those it would give
-    to the only reader, None where that was not tried; ``repeats``: whether a second iterator begins in the same way."""
+    """How the stream begins for one reader. ``first``: digests of its first samples; ``alone``: of those that it would
+    give to the only reader, None if not tested; ``repeats``: whether a second iterator begins in the same way."""
 
     reader: Reader
     asked: bool
@@ -93,14 +93,14 @@ def check_sharded(sharded: Any) -> None:
 
 
 def known(sharded: Any, readers: int) -> Split | None:
-    """What needs no look at the data set."""
+    """The split, if it follows without looking at the data set."""
     if readers == 1:
         return Split.OWN
     return Split.STRIPE if sharded is False else None
 
 
 def decide(looks: Sequence[StreamStart], sharded: Any) -> Split:
-    """The split of a pass, from the reports of all readers. Raises RankupError where samples would be lost or doubled.
+    """The split of a pass, from the reports of all readers. Raises RankupError if samples would be lost or doubled.
 
     ``sharded``: as declared; None to find out.
     """
@@ -156,7 +156,7 @@ def _check_same(looks: Sequence[StreamStart], group: Callable[[Reader], int]) ->
 
 
 def _check_alone(looks: Sequence[StreamStart]) -> None:
-    """An error if the data set splits over ranks besides, or if that cannot be known."""
+    """An error if the data set also splits over ranks, or if that is unknown."""
     if any(not look.repeats for look in looks):
         raise RankupError(
             "streams-unclear",

@@ -1,8 +1,8 @@
-"""Buffers of replicas: batch statistics that each rank gathered alone, made one before anyone evaluates or saves.
+"""Buffers of replicas: each rank collects its own batch statistics; they are averaged before an evaluation or a save.
 
-Running means and variances of BatchNorm are averaged over ranks. Any other buffer has to be the same on all ranks: one
-that a forward pass updates from its rank's samples (a queue, a codebook, statistics of one's own) would go on as rank
-0's, and what the other ranks saw would be lost.
+Running means and variances of BatchNorm are averaged over ranks. Any other buffer must be the same on all ranks: if a
+forward pass updates it from its rank's samples (a queue, a codebook, other statistics), only rank 0's would be used,
+and what the other ranks saw would be lost.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Values = list[tuple[torch.Tensor, torch.Tensor]]  # (buffer, a value for it)
 
 
 def averaged_buffers(model: nn.Module, world_size: int) -> Values:
-    """For every buffer of ``model`` what is to be all ranks': the mean of running means and variances, else rank 0's.
+    """For every buffer of ``model`` its value for all ranks: the mean of running means and variances, else rank 0's.
 
-    The buffers stay as they are. A collective: a few for each dtype, however many layers there are. Raises RankupError
+    The buffers are not changed. A collective: a few for each dtype, for any number of layers. Raises RankupError
     ``buffers-differ``, on all ranks, for a buffer that is neither averaged nor the same.
     """
     averaged = {id(buffer) for buffer, is_mean in batch_statistics(model) if is_mean}
@@ -46,7 +46,7 @@ def averaged_buffers(model: nn.Module, world_size: int) -> Values:
 
 
 def _check_equal(model: nn.Module, values: Values) -> None:
-    """An error on all ranks where one holds another value than rank 0. A collective, if there are any."""
+    """An error on all ranks if one has another value than rank 0. A collective, if there are any values."""
     if not values:
         return
     device = values[0][0].device
@@ -72,7 +72,7 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def copies(models: Iterable[nn.Module]) -> Values:
-    """Batch statistics as they are now: a batch that does not count must not move them. Other buffers go on as on the
+    """Copies of the batch statistics: a batch that does not count must not change them. Other buffers change as on the
     ranks whose batches count: a counter of forward passes, the vectors of a spectral norm."""
     return [(buffer, buffer.clone()) for model in models for buffer, _ in batch_statistics(model)]
 

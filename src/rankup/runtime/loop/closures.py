@@ -1,7 +1,7 @@
-"""``opt.step(closure)``: what an optimizer decides by the loss must be decided alike on all ranks.
+"""``opt.step(closure)``: if an optimizer decides by the loss, all ranks must decide in the same way.
 
-LBFGS ends its iterations and chooses the length of a step by the loss that the closure returns. A rank's own loss would
-lead each rank elsewhere, so the optimizer gets that of the global batch.
+LBFGS ends its iterations and chooses the length of a step by the loss that the closure returns. With its own loss each
+rank would take other steps, so the optimizer gets the loss of the global batch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rankup.strategies import Strategy
 
 
 def share_losses(optimizer: Optimizer, gradients: Gradients) -> None:
-    """From now on ``optimizer`` gets from a closure the loss of the global batch; each call is a collective then."""
+    """From now on closures give ``optimizer`` the loss of the global batch. Each call is a collective."""
 
     def before_step(_: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if callable(kwargs.get("closure")):

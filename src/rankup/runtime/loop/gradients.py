@@ -1,8 +1,8 @@
-"""Behind ``run.backward`` and ``run.step``: losses weighed and scaled, gradients clipped.
+"""``run.backward`` and ``run.step``: losses are weighted and scaled, gradients clipped.
 
-What a loss is multiplied by makes the sum (or the mean, which a strategy takes) over ranks and micro-batches into the
-gradient of the global batch. Plain ``loss.backward()`` has the same weight from ``Strategy.set_gradient_scale``,
-behind backward."""
+With its weight, the sum of a loss (or the mean, if the strategy takes that) over ranks and micro-batches has the
+gradient of the global batch. A plain ``loss.backward()`` gets the same weight after backward, by
+``Strategy.set_gradient_scale``."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Gradients:
         self.clips: dict[int, float] = {}  # id of an optimizer → largest norm of its gradients
         self.norm: torch.Tensor | None = None  # before clipping, at the last step that clipped
         self.scaler = LossScaler() if scaled else None
-        # Weigh what enters backward, and not what comes out of it: where a layer sums over ranks in there, as
-        # SyncBatchNorm does, it is too late behind it.
+        # Weight what enters backward, and not its result: if a layer sums over ranks inside backward, as SyncBatchNorm
+        # does, it is too late afterwards.
         self.weigh_losses = False
         self.unfinished = False  # whether a loop was left in the middle of a step
         self.backward_calls = 0
@@ -104,13 +104,13 @@ class Gradients:
         self.strategy.set_gradient_scale(self.sample_weight)
 
     def end(self) -> None:
-        """The loop is over: gradients are weighed no more."""
+        """The loop has ended: gradients are no longer weighted."""
         self.batch, self.schedules, self._step_begins, self.sample_weight = None, None, True, 1.0
         self.strategy.set_gradient_scale(1.0)
 
     def check_finished(self) -> None:
-        """Before a loop: an error where the one before was left between two micro-batches, whose gradients lie there
-        still, and would count in a step of this one."""
+        """Before a loop: an error if the loop before was left between two micro-batches. Its gradients are still there,
+        and would count in a step of this loop."""
         if self.unfinished:
             raise RankupError(
                 "left-mid-step",
@@ -172,7 +172,7 @@ class Gradients:
             weight = 0.0
         else:
             weight = float(self.replicas) if reduction == "sum" else self._share(batch)
-        # What counts nothing has a backward only where the others wait for it.
+        # A loss that counts nothing has a backward only if other ranks wait for it.
         awaited = self.replicas > 1 and (last or self.strategy.lockstep)
         with self._unscaled(batch):
             if weight or awaited or self.accumulate == 1:
@@ -183,7 +183,7 @@ class Gradients:
             scale_gradients(self._models, batch.total / self._sum(self._units))
 
     def _enter(self, loss: torch.Tensor, weight: float, scale: float) -> None:
-        """Backward of this rank's loss, which is the only thing that is weighed meanwhile."""
+        """Backward of this rank's loss; nothing else is weighted meanwhile."""
         self.entering = weight
         self.weights.add(weight)
         if not weight:  # no gradient of it is used, not even a NaN: 0 × NaN would be one
@@ -200,18 +200,18 @@ class Gradients:
     def _backward_part(
         self, batch: Batch | None, loss: torch.Tensor, units: float | None, reduction: str
     ) -> None:
-        """Of one part; after a rank's last one the strategy brings all together."""
+        """Backward of one part; after a rank's last part the strategy sums the gradients of all."""
         if batch is None:
             raise RankupError(
                 "no-shard",
-                f'with exact="{self.strategy.exact}" run.backward belongs into a loop over run.steps or run.epochs',
+                f'with exact="{self.strategy.exact}" run.backward must be in a loop over run.steps or run.epochs',
                 exit_code=1,
             )
         counts = batch.samples > 0 and units != 0.0
         share = 1.0 if reduction == "sum" else (batch.samples if units is None else units) / batch.total
         weight = share * self._scale(batch)
         self.strategy.backward_part((loss if weight == 1.0 else loss * weight) if counts else None, units)
-        # The same numbers whichever part is a rank's last: noise on the gradients is to be the same everywhere.
+        # The same for each part: noise that is added to gradients must be the same on all ranks.
         seed_everything(derive(self.part_seed, self._calls))
 
     def _share(self, batch: Batch | None) -> float:
@@ -230,8 +230,8 @@ class Gradients:
         return self.scaler.unscaled(batch, self._models)
 
     def _counted_weight(self, batch: Batch | None, units: float) -> float:
-        """The weight of a loss that is the mean over ``units``. A collective, unless micro-batches follow: these are
-        divided by the samples for the time being, and by all units behind the last one."""
+        """The weight of a loss that is the mean over ``units``. A collective, except with micro-batches: these are
+        first divided by the samples, and after the last one by the sum of all units."""
         if self.accumulate > 1 and batch is not None:
             self._units += units
             return units * self.replicas / batch.total
@@ -244,7 +244,7 @@ class Gradients:
         return total
 
     def _check_alike(self, counted: bool) -> None:
-        """An error where one division at the end of the step cannot be right for all of its gradients."""
+        """An error if one division at the end of the step cannot be right for all of its gradients."""
         if self._counted not in (None, counted) or (counted and self._calls > 1):
             raise mixed_counts()
         self._counted = counted

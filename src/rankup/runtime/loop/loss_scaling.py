@@ -1,9 +1,9 @@
-"""Loss scaling for fp16: small gradients survive its narrow range, and a step that overflowed is not taken.
+"""Loss scaling for fp16: it keeps small gradients in the narrow range, and skips a step that has overflowed.
 
-The loss is multiplied by a power of two before backward, and gradients divided by it before clipping. When a gradient
-overflowed anywhere, no rank steps and the factor halves; after 2000 good steps it doubles (Micikevicius et al. 2018,
-the constants of torch's ``GradScaler``). Unlike that one it knows sharded gradients and stages of a pipeline: ranks
-agree on the overflow by a maximum where they hold different gradients. It waits for the device once per step.
+The loss is multiplied by a power of two before backward, and gradients are divided by it before clipping. If a gradient
+overflows on any rank, no rank steps and the factor is halved; after 2000 good steps it is doubled (Micikevicius et al.
+2018, with the constants of torch's ``GradScaler``). Unlike ``GradScaler`` it supports sharded gradients and stages of a
+pipeline: ranks with different gradients agree on the overflow by a maximum. It waits for the device once per step.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LossScaler:
         self._unscaled = False
 
     def factor(self, batch: object) -> float:
-        """What to multiply the losses of ``batch`` by. It changes between batches only: one may have several steps."""
+        """The factor for the losses of ``batch``. It changes only between batches: a batch may have several steps."""
         if batch is not self._batch:
             self._batch = batch
             self._settle()

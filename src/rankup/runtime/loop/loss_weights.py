@@ -1,4 +1,4 @@
-"""What ``run.backward`` is told of a loss: checks, and the errors where it cannot be right."""
+"""Checks of the arguments of ``run.backward``, and its errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REDUCTIONS = ("mean", "sum", "global")
 def check_reduction(
     reduction: str, count: object, strategy: Strategy, accumulate: int, gathered: int
 ) -> None:
-    """An error for what does not go together; ``gathered``: calls of run.gather with gradients in this body."""
+    """An error for arguments that exclude each other; ``gathered``: calls of run.gather with gradients in this body."""
     if reduction not in REDUCTIONS:
         raise RankupError(
             "bad-reduction",
@@ -54,7 +54,7 @@ def check_reduction(
 
 
 def units_of(count: float | torch.Tensor) -> float:
-    """``count`` as a number; waits for the device where it is a tensor there."""
+    """``count`` as a number; waits for the device if it is a tensor there."""
     if isinstance(count, torch.Tensor) and count.numel() != 1:
         raise RankupError(
             "bad-count",
@@ -82,7 +82,7 @@ def scale_gradients(models: Iterable[nn.Module], factor: float) -> None:
 
 
 def warn_uncounted(loss: torch.Tensor) -> None:
-    """Of a loss that is a mean over nothing: if it holds something all the same, that is lost. Waits for the device."""
+    """Warn if a loss with a count of 0 is not 0: it is not used. Waits for the device."""
     value = float(loss.detach())
     if math.isfinite(value) and value:
         warnings.warn(

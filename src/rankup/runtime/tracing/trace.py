@@ -1,4 +1,4 @@
-"""What each rank records for ``rankup verify``: after every step, hashes of all that the training consists of.
+"""What each rank records for ``rankup verify``: after every step, hashes of the whole state of the training.
 
 Off unless ``RANKUP_TRACE`` names a directory. There each rank appends to ``rank-R.jsonl``:
 
@@ -43,7 +43,7 @@ from rankup.runtime.tracing.script_variables import namespaces, plain_variables
 VARIABLE = "RANKUP_TRACE"
 SAVES_VARIABLE = "RANKUP_SNAPSHOT_STEPS"  # steps after which to save, whatever the script says: "3,7,12"
 
-_latest: Trace | None = None  # of this process: what remains to be said at its end
+_latest: Trace | None = None  # of this process; it writes the last record at exit
 
 
 class Trace:
@@ -97,7 +97,7 @@ class Trace:
                 note(float(tensor.detach()).hex())
             return original(tensor, *args, **options)  # type: ignore[no-untyped-call]
 
-        # A plain loop tells nobody its loss; every loop calls this.
+        # A plain loop does not pass its loss to rankup, but every loop calls this.
         torch.Tensor.backward = backward  # type: ignore[assignment,method-assign]
         run = self._run
         self._records.write(
@@ -131,7 +131,7 @@ class Trace:
         )
 
     def step(self) -> None:
-        """A step is through; then the interruption that was asked for, if it is time."""
+        """Record a step; then interrupt the run, if that is due."""
         run = self._run
         batch = run.batch
         whole = (
@@ -154,7 +154,7 @@ class Trace:
         self._interruption.step(self._step)
 
     def evaluation(self) -> None:
-        """A batch of an evaluation is through."""
+        """A batch of an evaluation is done."""
         self._evaluated += 1
         self._interruption.evaluation(self._step)
 
@@ -167,7 +167,7 @@ class Trace:
         self._records.write("end", **self._where())
 
     def left(self) -> None:
-        """The loop was left by a break: what is trained is trained."""
+        """The loop was left by a break."""
         self._records.write("left", **self._where())
 
     def exit(self) -> None:
@@ -206,7 +206,7 @@ class Trace:
 
 
 def _at_exit() -> None:
-    # Python notes an exception that nobody caught before it ends; another way out is a good one.
+    # Python sets last_type before it ends with an uncaught exception; any other exit is a success.
     if _latest is not None and getattr(sys, "last_type", None) is None:
         _latest.exit()
 
