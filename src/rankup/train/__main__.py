@@ -11,11 +11,13 @@ from pathlib import Path
 
 import torch
 
+from rankup.core.progress import PROGRESS_VARIABLE
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.runtime.api import init
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.device import deterministic_kernels
+from rankup.train.breakdown import breakdown
 from rankup.train.loop import train
 from rankup.train.options import TrainOptions
 from rankup.train.parallel import strategy_for
@@ -28,6 +30,8 @@ def work(options: TrainOptions) -> None:
     """Everything that one rank does."""
     torch.set_flush_denormal(True)  # denormals slow CPUs down a hundredfold, and mean nothing in training
     sys.path.insert(0, str(Path.cwd()))  # a user's own workload lives beside where they stand
+    if options.bar:
+        os.environ[PROGRESS_VARIABLE] = "off"  # the command line draws it, from the records
     workload = make_workload(options.workload, options.settings)
     options = options.with_defaults(defaults_of(workload))
     run = init(
@@ -38,11 +42,15 @@ def work(options: TrainOptions) -> None:
         exact=options.exact,
         virtual_shards=options.virtual_shards,
         snapshots=Snapshots(every=options.snapshot_every),
+        log=options.log,
     )
     if options.deterministic:
         deterministic_kernels()
     if said := describe_rate(options):
         run.print(said)
+    if options.breakdown:
+        breakdown(run, workload, options)
+        return
     report = TrainingReport(run, options, workload)
     train(run, workload, options, report)
     if options.save_model:

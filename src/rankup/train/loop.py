@@ -44,20 +44,20 @@ def train(run: Run, workload: Workload, options: TrainOptions, report: TrainingR
                 run.save()
             break
         model.train()
-        report.epoch_begins(epoch)
         for x, y in epoch:
             loss, output = run.forward_backward(model, workload.loss, x, y)
             if run.step(optimizer) and warmup is not None:
                 warmup.step()
             measure(run, workload, loss, output, y)
-            report.step()
-            if options.dry_run and run.batch is not None and run.batch.last:
+            if loss is not None:
+                run.log(loss=loss)
+            report.step(epoch)
+            if options.dry_run and run.batch.last:
                 break
-        trained = EvaluationResult.of(run.meter.means())  # waits for the device: the clock may be read
-        report.epoch_trained(trained)
+        trained = EvaluationResult.of(run.meter.means())
         tested = evaluate(run, model, workload, test_set, options)
         early_stop.epoch_ended(tested.accuracy)
-        report.epoch_ends(trained, tested, target_reached=early_stop.reached)
+        report.epoch_ends(epoch, trained, tested, target_reached=early_stop.reached)
         schedule.step()
         if options.dry_run:
             break

@@ -25,6 +25,6 @@ class EvaluationResult:
 
 def measure(run: Run, workload: Workload, loss: Any, output: Any, target: Any) -> None:
     """Add a batch to ``run.meter``. ``loss`` is its mean; nothing is added where another rank answers for the batch."""
-    if run.samples:
+    if run.batch.samples:
         run.meter.add(loss=loss)
         run.meter.add(accuracy=workload.correct(output, target), reduction="sum")

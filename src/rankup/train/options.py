@@ -55,8 +55,9 @@ class TrainOptions:
     snapshot_every: str = "10m"
     log_interval: int = 0
     dry_run: bool = False
+    breakdown: bool = False  # time the parts of a step instead of training
     save_model: str | None = None
-    log: str | None = None
+    log: str = ""
     bar: bool = False  # whether someone draws a progress bar from the records, so that no lines are needed
     settings: dict[str, str] = field(default_factory=dict)
     given: list[str] = field(default_factory=list)
@@ -98,7 +99,6 @@ class TrainOptions:
             "for any-world",
         )
         _require(self.device in DEVICES, "--device", self.device, " or ".join(DEVICES))
-        _require(self.log in (None, "tensorboard"), "--log", self.log, "tensorboard")
         if self.save_model is not None:
             _check_writable(Path(self.save_model))
 

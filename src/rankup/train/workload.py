@@ -138,6 +138,6 @@ def ready_data(run: Run, workload: Workload, source: str) -> tuple[Data, Data]:
     if isinstance(workload, Fetches) and run.sum(
         int(not workload.present(source))
     ):  # all ranks enter, or none
-        with run.shared_first(workload.home(source)):
+        with run.first(directory=workload.home(source)):
             workload.obtain(source)
     return workload.datasets(source)
