@@ -36,9 +36,9 @@ from rankup.runtime.checkpointing.save_model import save_model
 from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.checkpointing.training_folder import check_name
 from rankup.runtime.context import RunContext
+from rankup.runtime.data.batches import Batch, DataFeed
 from rankup.runtime.data.feeds import Data, LoaderOptions
 from rankup.runtime.data.loader_options import check_main_guard
-from rankup.runtime.data.loaders import Batch, DataFeed
 from rankup.runtime.device import choose_device, same_bits_everywhere
 from rankup.runtime.distributed.gather import gather, row_numbers
 from rankup.runtime.distributed.groups import start_groups
@@ -504,8 +504,8 @@ class Run:
         """
         self._check_between_steps()
         parts = self._state_parts
-        taken = state.collect(self._context, parts, kept=True, gradients=parts.pending.any_here())
-        return {"tensors": taken.tensors, "own": taken.own, "facts": taken.facts}
+        taken = state.collect(self._context, parts, shared=True, gradients=parts.pending.any_here())
+        return {"tensors": taken.tensors, "rank_state": taken.rank_state, "metadata": taken.metadata}
 
     def _check_between_steps(self) -> None:
         """An error if a training cannot go on from the state at hand."""
@@ -520,6 +520,6 @@ class Run:
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Put back what ``state_dict`` gave, after ``prepare`` and ``register`` and before the first step."""
-        run, parts, own = self._context, self._state_parts, saved["own"]
-        state.check(run, parts, saved["facts"])
-        state.restore(run, parts, saved["tensors"], own, own["kept"], saved["facts"])
+        run, parts, rank_state = self._context, self._state_parts, saved["rank_state"]
+        state.check(run, parts, saved["metadata"])
+        state.restore(run, parts, saved["tensors"], rank_state, rank_state["registered"], saved["metadata"])
