@@ -84,7 +84,8 @@ def _settled(leaked: Callable[[], object], seconds: float = 5.0) -> bool:
 @pytest.fixture(scope="session")
 def forkserver() -> None:
     """The server that ``ranks.run_ranks`` forks from: started before any test counts its children."""
-    ranks.context.set_forkserver_preload(["preload"])
+    # What the modules of tests import themselves is first: ``preload`` freezes all that there is.
+    ranks.context.set_forkserver_preload(["pytest", "hypothesis", "preload"])
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(Path(__file__).parent)
     first = ranks.context.Process(target=int)
