@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing import resource_tracker, spawn
 from pathlib import Path
 
 import psutil
@@ -82,18 +83,19 @@ def _settled(leaked: Callable[[], object], seconds: float = 5.0) -> bool:
 
 
 @pytest.fixture(scope="session")
-def forkserver() -> None:
-    """The server that ``ranks.run_ranks`` forks from: started before any test counts its children."""
-    # What the modules of tests import themselves is first: ``preload`` freezes all that there is.
+def forkserver(warm: Path) -> None:
+    """The server that ``ranks.run_ranks`` forks from: started before any test counts its children.
+
+    It is a process of ``warm`` itself, so that torch is imported once for both.
+    """
+    # What the modules of tests import themselves comes first: ``preload`` freezes all that there is.
     ranks.context.set_forkserver_preload(["pytest", "hypothesis", "preload"])
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+    executable = spawn.get_executable()
+    resource_tracker.ensure_running()
+    spawn.set_executable(str(warm / "python"))
     first = ranks.context.Process(target=int)
     first.start()
-    if before is None:
-        del os.environ["PYTHONPATH"]
-    else:
-        os.environ["PYTHONPATH"] = before
+    spawn.set_executable(executable)
     first.join()
     first.close()
 
