@@ -45,6 +45,7 @@ from rankup.runtime.distributed.groups import start_groups
 from rankup.runtime.distributed.reduce import Number, reduce_mean, reduce_sum
 from rankup.runtime.distributed.replicas import Replicas
 from rankup.runtime.distributed.sections import one_first, shared_first
+from rankup.runtime.loggers.base import logger_names
 from rankup.runtime.loop import body_checks
 from rankup.runtime.loop.accumulation import PendingGradients
 from rankup.runtime.loop.epochs import Epoch, loop
@@ -55,7 +56,6 @@ from rankup.runtime.loop.precision import make_precision
 from rankup.runtime.loop.several_models import Models
 from rankup.runtime.model_transforms import Adaptations
 from rankup.runtime.prepare import Preparation, PrepareArguments
-from rankup.runtime.records.loggers.base import logger_names
 from rankup.runtime.seed import seed_everything
 from rankup.runtime.select_strategy import choose_strategy
 from rankup.runtime.uncaught import install_error_display
