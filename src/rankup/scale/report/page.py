@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -66,12 +67,14 @@ def _style() -> str:
 
 
 def _facts(content: Content) -> str:
-    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in content.facts)
+    rows = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in content.facts
+    )
     return f'<dl class="facts">{rows}</dl>' if rows else ""
 
 
 def _overview(content: Content, sentences: Sequence[str]) -> str:
-    answer = "".join(f"<p>{escape(plain(sentence))}</p>" for sentence in sentences)
+    answer = "".join(f"<p>{_units_kept(escape(plain(sentence)))}</p>" for sentence in sentences)
     found = "".join(map(_finding, content.findings))
     if not found:
         return f'<div class="overview"><div class="answer">{answer}</div></div>'
@@ -122,6 +125,11 @@ def _table(table: Table) -> str:
         f'<caption id="{name}">{escape(table.title)}<span>{escape(table.caption)}</span></caption>'
         f"<thead><tr>{heads}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
     )
+
+
+def _units_kept(text: str) -> str:
+    """No line ends between a number and its unit."""
+    return re.sub(r"(?<=\d) (?=(?:s|min|h|ms|core-hours|GPU-hours)\b|%)", "\u00a0", text)
 
 
 def _kind(column: Column) -> str:

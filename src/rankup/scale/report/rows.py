@@ -95,7 +95,10 @@ def names(configurations: Sequence[Configuration], scaling: str) -> list[tuple[s
     for one, fact in zip(configurations, facts, strict=True):
         series = ", ".join(fact[key] for key in differs if fact[key])
         run = one.runs[0]
-        name = ", ".join(filter(None, (count_of(run.nodes, run.processes), series)))
+        count = count_of(run.nodes, run.processes)
+        if "threads" in differs and fact["threads"]:
+            count += f" × {plural(run.threads, 'thread')}"
+        name = ", ".join([count, *(fact[key] for key in differs if fact[key] and key != "threads")])
         found.append((name, series))
     for index, (name, series) in enumerate(found):
         if sum(other == name for other, _ in found) > 1:
@@ -149,3 +152,8 @@ def device_word(rows: Sequence[ReportRow]) -> str:
         if len(kinds) == 1
         else "devices"
     )
+
+
+def hour_word(rows: Sequence[ReportRow]) -> str:
+    """What ``device_hours`` of these rows are called."""
+    return {"GPUs": "GPU-hours", "CPU cores": "core-hours"}.get(device_word(rows), "device-hours")

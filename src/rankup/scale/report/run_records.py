@@ -6,7 +6,7 @@ A field may be absent and a line may be cut by a kill: what is left is shown.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,12 @@ import numpy as np
 
 from rankup.core.records import read_records
 from rankup.errors import RankupError
-from rankup.scale.report.text import number
+from rankup.scale.report.text import number, plain
 from rankup.scale.report.thin import Numbers, thinned
 
 MOST_POINTS = 600  # of one curve, in memory: more than a figure has pixels
-_NONE = np.zeros(0)
+_MOST_STEPS = 2.0**32  # of an epoch
+Record = dict[str, Any]
 # Of `rankup train`, whose records have their metrics beside the other fields, under these names.
 _TOP_LEVEL = {
     "loss": "loss",
@@ -102,9 +103,9 @@ def read_run(path: Path, name: str) -> RunRecords:
     """Read the run directory ``path``. Raises RankupError if there are no records, or they may not be read."""
     folder = path / "records"
     try:
-        steps = read_records(folder / "steps.jsonl")
-        epochs = read_records(folder / "epochs.jsonl")
-        samples = {one: read_records(one, "sample") for one in sorted(folder.glob("utilization-*.jsonl"))}
+        steps = _records(folder / "steps.jsonl")
+        epochs = _records(folder / "epochs.jsonl")
+        samples = {one: _records(one) for one in sorted(folder.glob("utilization-*.jsonl"))}
         outcome = (path / "outcome").read_text().strip() if (path / "outcome").exists() else ""
     except OSError as error:
         raise RankupError(
@@ -121,9 +122,9 @@ def read_run(path: Path, name: str) -> RunRecords:
             context=str(folder),
             hint="`rankup train` and scripts that use run.steps or run.epochs write them as they train",
         )
-    per_step = _in_order(steps, "step", ("epoch", "step"))
-    per_epoch = _in_order(epochs, "epoch", ("epoch",))
-    summaries = [record for record in epochs if record.get("kind") == "summary"]
+    per_step = _in_order([one for one in steps if one.get("kind") == "step"])
+    per_epoch = _in_order([one for one in epochs if one.get("kind") == "epoch"])
+    summaries = [one for one in epochs if one.get("kind") == "summary"]
     summary = summaries[-1] if summaries else {}
     seconds, seen, waited = _totals(per_step, per_epoch, summary)
     return RunRecords(
@@ -141,59 +142,81 @@ def read_run(path: Path, name: str) -> RunRecords:
     )
 
 
-def metrics_of(record: Mapping[str, Any]) -> dict[str, float]:
+def _records(path: Path) -> list[Record]:
+    """All whole records. A whole file is one JSON array, which is parsed in half the time of its lines.
+
+    A file with a line that was cut is no such array, and is read line by line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8").rstrip("\n")
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError:
+        return read_records(path)
+    try:
+        found: list[Record] = json.loads("[" + text.replace("\n", ",") + "]")
+    except ValueError:
+        return read_records(path)
+    whole = len(found) == text.count("\n") + 1 and all(type(one) is dict for one in found)
+    return found if whole else read_records(path)
+
+
+def metrics_of(record: Record) -> dict[str, Any]:
     """The metrics of a step or an epoch: from ``metrics``, or from the fields of `rankup train`."""
     given = record.get("metrics")
-    if isinstance(given, dict):
-        return {str(name): number(value) for name, value in given.items()}
-    return {name: number(record[key]) for key, name in _TOP_LEVEL.items() if key in record}
+    if type(given) is dict:
+        return given
+    return {name: record[key] for key, name in _TOP_LEVEL.items() if key in record}
 
 
-def _in_order(records: Iterable[dict[str, Any]], kind: str, keys: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The records of ``kind`` whose position only grows: what a later attempt did again replaces the first try."""
-    kept: list[dict[str, Any]] = []
-    next_position: tuple[float, ...] = (np.inf,)
-    for record in reversed([record for record in records if record.get("kind") == kind]):
-        position = tuple(number(record.get(key)) for key in keys)
-        if position < next_position:
-            kept.append(record)
-            next_position = position
-    return kept[::-1]
+def _numbers(values: list[Any]) -> Numbers:
+    """Values of records as numbers; NaN for what is absent or none."""
+    try:
+        return np.array(values, dtype=float)  # None becomes NaN
+    except (TypeError, ValueError, OverflowError):
+        return np.array([number(one) for one in values], dtype=float)
 
 
-def _column(records: Sequence[Mapping[str, Any]], key: str) -> Numbers:
-    return np.array([number(record.get(key)) for record in records])
+def _column(records: Sequence[Record], key: str) -> Numbers:
+    return _numbers([one.get(key) for one in records])
 
 
-def _curves(records: Sequence[Mapping[str, Any]], epochs: Numbers, seconds: Numbers) -> dict[str, Curve]:
-    metrics = [metrics_of(record) for record in records]
-    names = dict.fromkeys(name for each in metrics for name in each)
+def _in_order(records: Sequence[Record]) -> list[Record]:
+    """The records whose position only grows: what a later attempt did again replaces the first try."""
+    steps = np.nan_to_num(_column(records, "step"))
+    position = _column(records, "epoch") * _MOST_STEPS + steps
+    later = np.minimum.accumulate(np.append(np.nan_to_num(position, nan=np.inf), np.inf)[::-1])[::-1][1:]
+    return [one for one, kept in zip(records, position < later, strict=True) if kept]
+
+
+def _curves(records: Sequence[Record], epochs: Numbers, seconds: Numbers) -> dict[str, Curve]:
+    metrics = [metrics_of(one) for one in records]
+    names = set().union(*metrics)
     return {
-        name: Curve.of(epochs, seconds, np.array([each.get(name, np.nan) for each in metrics]))
-        for name in names
+        plain(name): Curve.of(epochs, seconds, _numbers([each.get(name) for each in metrics]))
+        for name in sorted(names)
     }
 
 
-def _step_curves(records: Sequence[Mapping[str, Any]]) -> dict[str, Curve]:
+def _step_curves(records: Sequence[Record]) -> dict[str, Curve]:
     seconds = _column(records, "seconds")
     if records and not np.isfinite(seconds).any():  # `rankup train` tells the time of day alone
         times = _column(records, "time")
         seconds = times - times[0]
-    epochs = _column(records, "epoch") - 1 + _column(records, "step") / _column(records, "steps")
+    with np.errstate(divide="ignore", invalid="ignore"):  # an epoch of unknown length has no fractions
+        epochs = _column(records, "epoch") - 1 + _column(records, "step") / _column(records, "steps")
     return _curves(records, epochs, seconds)
 
 
-def _epoch_curves(records: Sequence[Mapping[str, Any]]) -> dict[str, Curve]:
+def _epoch_curves(records: Sequence[Record]) -> dict[str, Curve]:
     return _curves(records, _column(records, "epoch"), np.cumsum(_epoch_seconds(records)))
 
 
-def _epoch_seconds(records: Sequence[Mapping[str, Any]]) -> Numbers:
-    return np.array([number(one.get("seconds", one.get("train_seconds"))) for one in records])
+def _epoch_seconds(records: Sequence[Record]) -> Numbers:
+    return _numbers([one.get("seconds", one.get("train_seconds")) for one in records])
 
 
-def _totals(
-    steps: Sequence[Mapping[str, Any]], epochs: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]
-) -> tuple[float, float, float]:
+def _totals(steps: Sequence[Record], epochs: Sequence[Record], summary: Record) -> tuple[float, float, float]:
     """Seconds of training, samples, seconds that the loop waited for data: of the whole run as far as it came."""
     seconds = number(summary.get("train_seconds"))
     if np.isnan(seconds):
@@ -202,8 +225,7 @@ def _totals(
             seconds = max(seconds, latest)
     samples = number(summary.get("samples"))
     if np.isnan(samples):
-        each = [number(one.get("samples", one.get("train_samples"))) for one in epochs]
-        samples = float(np.nansum(each))
+        samples = float(np.nansum(_numbers([one.get("samples", one.get("train_samples")) for one in epochs])))
         ended = number(epochs[-1].get("epoch")) if epochs else 0.0
         if steps and number(steps[-1].get("epoch")) > ended:  # the epoch that it is in, or was killed in
             samples += float(np.nan_to_num(number(steps[-1].get("samples"))))
@@ -211,29 +233,37 @@ def _totals(
     return seconds, samples, max((float(np.nansum(one)) for one in waits), default=np.nan)
 
 
-def _host(records: Sequence[Mapping[str, Any]], fallback: str) -> HostSamples | None:
+def _host(records: Sequence[Record], fallback: str) -> HostSamples | None:
+    records = [one for one in records if one.get("kind") == "sample"]
     if not records:
         return None
     times = _column(records, "time")
-    gpus = [[gpu for gpu in one.get("gpus") or () if isinstance(gpu, dict)] for one in records]
-
-    def over_gpus(key: str, of: Any) -> Numbers:
-        values = [[number(gpu.get(key)) for gpu in each] for each in gpus]
-        return np.array([of(each) if each else np.nan for each in values], dtype=float)
-
-    whole = np.stack(
-        [
-            times - np.nanmin(times) if np.isfinite(times).any() else np.arange(float(len(times))),
-            _column(records, "cpu_percent"),
-            over_gpus("utilization", np.mean),
-            _column(records, "memory_bytes"),
-            over_gpus("memory_bytes", max),
-            over_gpus("power_w", sum),
-            _column(records, "network_sent") + _column(records, "network_received"),
-        ]
-    )
+    gpus = [[gpu for gpu in one.get("gpus") or () if type(gpu) is dict] for one in records]
+    load = _per_gpu(gpus, "utilization")
+    power = _per_gpu(gpus, "power_w")
+    with np.errstate(invalid="ignore"):  # 0 / 0: no GPU told
+        mean_load = np.nansum(load, axis=1) / np.isfinite(load).sum(axis=1)
     host = records[0].get("host") or fallback.removeprefix("utilization-")
-    return HostSamples(str(host), *whole)
+    return HostSamples(
+        host=plain(host),
+        seconds=times - np.nanmin(times) if np.isfinite(times).any() else np.arange(float(len(times))),
+        cpu=_column(records, "cpu_percent"),
+        gpu=mean_load,
+        memory=_column(records, "memory_bytes"),
+        gpu_memory=np.fmax.reduce(_per_gpu(gpus, "memory_bytes"), axis=1),
+        power=np.where(np.isfinite(power).any(axis=1), np.nansum(power, axis=1), np.nan),
+        network=_column(records, "network_sent") + _column(records, "network_received"),
+    )
+
+
+def _per_gpu(gpus: Sequence[Sequence[Record]], key: str) -> Numbers:
+    """One row per sample, one column per GPU; NaN where a sample has fewer GPUs than another."""
+    counts = np.array([len(each) for each in gpus])
+    table = np.full((len(gpus), max(1, counts.max())), np.nan)
+    table[np.arange(table.shape[1]) < counts[:, None]] = _numbers(
+        [gpu.get(key) for each in gpus for gpu in each]
+    )
+    return table
 
 
 def run_name(path: Path) -> str:

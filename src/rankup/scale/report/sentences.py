@@ -9,7 +9,7 @@ import numpy as np
 from rankup.core.units import duration
 from rankup.scale.report.content import Content
 from rankup.scale.report.figures.cost import frontier
-from rankup.scale.report.rows import ReportRow, Spread
+from rankup.scale.report.rows import ReportRow, Spread, hour_word
 from rankup.scale.report.run_records import RunRecords
 from rankup.scale.report.text import listed, percent, plural, short
 
@@ -47,8 +47,8 @@ def _of_rows(rows: Sequence[ReportRow]) -> list[str]:
     elif not said:
         slowest = max(rows, key=lambda row: row.seconds.median)
         said.append(
-            f"{_capital(fastest.name)} {_verb(fastest, 'take')} {duration(fastest.seconds.median)}"
-            f"{_times(fastest)}, {slowest.name} {duration(slowest.seconds.median)}{_times(slowest)}."
+            f"The fastest is {fastest.name}: {duration(fastest.seconds.median)} of training{_times(fastest)}. "
+            f"The slowest is {slowest.name}: {duration(slowest.seconds.median)}{_times(slowest)}."
         )
     measured = [row for row in rows if sum(row.breakdown.values()) > 0]
     if measured:
@@ -93,14 +93,17 @@ def _of_runs(runs: Sequence[RunRecords]) -> list[str]:
             f"{plural(len(runs), 'run')} trained for {duration(seconds.low)} to {duration(seconds.high)} each, "
             f"{duration(sum(run.seconds for run in trained))} together."
         )
-    for word, metrics, best in (
+    for kind, metrics, best in (
         ("accuracy", ("test_accuracy", "accuracy"), max),
         ("loss", ("test_loss", "loss"), min),
     ):
-        ends = [(run.last(*metrics), run.name) for run in runs if np.isfinite(run.last(*metrics))]
+        # The first of the metrics that any run tells: losses of training and of testing are not compared.
+        told = [[(run.last(one), run.name) for run in runs if np.isfinite(run.last(one))] for one in metrics]
+        ends, metric = next(((ends, one) for ends, one in zip(told, metrics, strict=True) if ends), ([], ""))
         if ends:
             value, name = best(ends)
-            shown = f"{100 * value:.2f} %" if word == "accuracy" else short(value)
+            word = metric.replace("_", " ")
+            shown = f"{100 * value:.2f} %" if kind == "accuracy" else short(value)
             said.append(
                 f"The last {word} is {shown}."
                 if len(runs) == 1
@@ -131,8 +134,7 @@ def _times(row: ReportRow) -> str:
 
 
 def _hours(row: ReportRow) -> str:
-    word = "GPU-hours" if row.device_type == "cuda" else "core-hours"
-    return f"{short(row.device_hours)} {word}"
+    return f"{short(row.device_hours)} {hour_word([row])}"
 
 
 def _verb(row: ReportRow, verb: str) -> str:

@@ -13,12 +13,13 @@ import numpy as np
 
 from rankup.core.units import duration
 from rankup.scale.report.content import Content
-from rankup.scale.report.rows import ReportRow, Spread, device_word
+from rankup.scale.report.rows import ReportRow, Spread, device_word, hour_word
 from rankup.scale.report.run_records import HostSamples, RunRecords
 from rankup.scale.report.text import percent, plain, short
 from rankup.scale.results import PARTS
 
 _NOTHING = "–"
+_SAID_ONCE = ("Outcome", "Strategy", "Precision", "Processes")
 Cell = tuple[str, "float | str"]  # what is shown, what is sorted and exported: NaN if unknown
 
 
@@ -108,7 +109,7 @@ def _comparison(rows: Sequence[ReportRow]) -> Table:
         Column(rows[0].spread, text=True),
         Column("Samples/s", "1/s"),
         *([Column("Speed-up"), Column("Efficiency")] if compared else []),
-        Column("Cost", "device-hours"),
+        Column(hour_word(rows)[:1].upper() + hour_word(rows)[1:]),
         *([Column("Accuracy")] if any(row.accuracy for row in rows) else []),
     ]
     body = []
@@ -122,7 +123,7 @@ def _comparison(rows: Sequence[ReportRow]) -> Table:
             (short(row.rate.median), row.rate.median),
         ]
         if compared:
-            cells += [_of(row.speedup, short), _of(row.efficiency, percent)]
+            cells += [_of(row.speedup, "{:.2f}".format), _of(row.efficiency, percent)]
         cells.append((short(row.device_hours), row.device_hours))
         if any(one.accuracy for one in rows):
             cells.append(_of(row.accuracy, lambda share: f"{100 * share:.2f} %"))
@@ -201,11 +202,20 @@ def _runs(runs: Sequence[RunRecords]) -> Table:
         Column("Last accuracy"),
         Column("Waited for data"),
     ]
-    kept = [i for i, column in enumerate(columns) if i == 0 or any(row[i][0] != _NOTHING for row in body)]
+    told = [i for i, _ in enumerate(columns) if i == 0 or any(row[i][0] != _NOTHING for row in body)]
+    # What all runs have in common is said once, so that the table fits more screens.
+    same = [
+        i
+        for i in told
+        if columns[i].title in _SAID_ONCE and len({row[i][0] for row in body}) == 1 < len(body)
+    ]
+    common = [f"{columns[i].title.lower()} {body[0][i][0]}" for i in same]
+    kept = [i for i in told if i not in same]
     return Table(
         "runs",
         "Runs",
-        "From the records of each run. Accuracy is on the test data if the run tells it.",
+        "From the records of each run. Accuracy is on the test data if the run tells it."
+        + (f" All runs: {', '.join(common)}." if common else ""),
         [columns[i] for i in kept],
         [[row[i] for i in kept] for row in body],
     )

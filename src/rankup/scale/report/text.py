@@ -45,6 +45,13 @@ def percent(share: float) -> str:
     return f"{value:.{digits}f} %"
 
 
+def clipped(text: str, most: int) -> str:
+    """``text``, or its beginning and its end: names of runs often differ at the end."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2 - 1]}…{text[-(most - most // 2) :]}"
+
+
 def listed(words: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))

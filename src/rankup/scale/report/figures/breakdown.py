@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rankup.scale.report.figures.picture import INK, ON_COLOUR, SERIES, Picture, plain_axes
+from rankup.scale.report.figures.picture import INK, MOST_CHARACTERS, ON_COLOUR, SERIES, Picture, plain_axes
 from rankup.scale.report.rows import ReportRow
-from rankup.scale.report.text import percent, short
+from rankup.scale.report.text import clipped, percent, short
 from rankup.scale.results import PARTS
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _draw(figure: Figure, rows: Sequence[ReportRow]) -> None:
                     ha="center", va="center", color=ON_COLOUR,
                 )  # fmt: skip
             left += seconds
-        axes.text(0, place - 0.3, row.name, ha="left", va="bottom", color=INK)
+        axes.text(0, place - 0.3, clipped(row.name, MOST_CHARACTERS), ha="left", va="bottom", color=INK)
     axes.set_ylim(len(rows) - 0.55, -0.75)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)

@@ -68,6 +68,9 @@ def draw(picture: Picture) -> Drawn:
         warnings.filterwarnings("ignore", message=".*Matplotlib currently does not support")
         figure = Figure(figsize=SIZE)
         picture.draw(figure)
+        FigureCanvasAgg(figure)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # what was laid out stays: not once more for each format
         files = {ending: _bytes(figure, ending) for ending in _BACKENDS}
     return Drawn(picture, files, _inline(files["svg"].decode(), picture))
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rankup.scale.report.text import clipped
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -40,6 +42,7 @@ DASHES: tuple[Any, ...] = (
 )
 MOST_SERIES = len(SERIES)
 _DIRECT = 4  # more lines are told by a legend
+MOST_CHARACTERS = 40  # of a name in a figure
 _LONGEST = 16  # characters of a label beside its line: longer ones would take the figure's width
 
 
@@ -95,9 +98,14 @@ def tell_lines(axes: Axes, labels: Sequence[LineLabel], *, marked: bool = False)
         for one in labels
     ]
     # A label that begins with "_" would be left out.
-    texts = ["\u2060" + one.text if one.text.startswith("_") else one.text for one in labels]
+    texts = ["\u2060" * one.text.startswith("_") + clipped(one.text, MOST_CHARACTERS) for one in labels]
     longest = max(len(text) for text in texts)
-    columns = 1 if longest > 24 else 2 if longest > 12 else 3
+    columns = 1 if longest > 16 else 2 if longest > 10 else 3
+    figure: Any = axes.figure
+    rows = -(-len(texts) // columns)
+    figure.set_size_inches(
+        figure.get_figwidth(), figure.get_figheight() + 0.2 * rows
+    )  # the plot keeps its height
     axes.legend(
         handles, texts, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=columns, frameon=False,
         borderaxespad=0.2, handlelength=2.2, columnspacing=1.2,
