@@ -7,7 +7,7 @@ from importlib import import_module
 
 from benchmarks import machine, report
 
-BENCHES = ("steps", "loader", "mnist", "startup", "scaling", "trainer", "snapshots", "resume")
+BENCHES = ("steps", "loader", "mnist", "startup", "scaling", "trainer", "snapshots", "resume", "report_page")
 # Not among all of them: it needs a GPU.
 ASKED = ("throughput",)
 

@@ -108,7 +108,12 @@ def measured(
 
 def breakdown(processes: int) -> dict[str, float]:
     compute = 0.04 / processes
-    return {"data": 0.002, "compute": compute, "communication": 0.003 * (processes > 1) * processes**0.5, "optimizer": 0.001}
+    return {
+        "data": 0.002,
+        "compute": compute,
+        "communication": 0.003 * (processes > 1) * processes**0.5,
+        "optimizer": 0.001,
+    }
 
 
 def study(counts: Sequence[int] = (1, 2, 4, 8), repeats: int = 3, **more: Any) -> StudyResults:
@@ -118,7 +123,12 @@ def study(counts: Sequence[int] = (1, 2, 4, 8), repeats: int = 3, **more: Any) -
             {"nproc": count},
             [
                 measured(
-                    count, 40 / count**0.85 * (1 + 0.02 * (r - 1)), r, strategy="ddp", breakdown=breakdown(count), **more
+                    count,
+                    40 / count**0.85 * (1 + 0.02 * (r - 1)),
+                    r,
+                    strategy="ddp",
+                    breakdown=breakdown(count),
+                    **more,
                 )
                 for r in range(1, repeats + 1)
             ],
@@ -126,7 +136,9 @@ def study(counts: Sequence[int] = (1, 2, 4, 8), repeats: int = 3, **more: Any) -
         for count in counts
     ]
     machine = {"hostname": "node1", "cpu_count": 16, "python": "3.12.1", "torch": "2.9.0"}
-    return StudyResults("mnist-cnn --data fashion-mnist", "strong", configurations, machine, repeats, load_before=0.1)
+    return StudyResults(
+        "mnist-cnn --data fashion-mnist", "strong", configurations, machine, repeats, load_before=0.1
+    )
 
 
 def compared(results: StudyResults) -> list[ReportRow]:

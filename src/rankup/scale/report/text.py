@@ -28,7 +28,10 @@ def number(value: object) -> float:
     """A number of a record; NaN if it is absent or something else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return math.nan
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
 
 
 def short(value: float) -> str:
