@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 from html.parser import HTMLParser
@@ -101,7 +102,7 @@ def test_the_page_fits_its_screen_and_shows_every_figure(opened, name, width):
 
 def column(page, table, index):
     return page.evaluate(
-        "([id, index]) => [...document.querySelectorAll(`#table-${id}-body tbody tr`)].map(r => r.cells[index].dataset.value)",
+        "([id, at]) => [...document.querySelectorAll(`#table-${id}-body tbody tr`)].map(r => r.cells[at].dataset.value)",
         [table, index],
     )
 
@@ -208,7 +209,7 @@ def test_the_page_has_landmarks_headings_captions_and_texts_for_figures(reports)
     tags = [tag for tag, _ in outline.tags]
     assert {"header", "nav", "main", "footer"} <= set(tags) and tags.count("h1") == 1
     levels = [int(tag[1]) for tag in tags if re.fullmatch("h[1-6]", tag)]
-    assert all(b - a <= 1 for a, b in zip(levels, levels[1:], strict=False))
+    assert all(b - a <= 1 for a, b in itertools.pairwise(levels))
     assert tags.count("caption") == tags.count("table") == 3
     assert all(attrs.get("scope") in ("col", "row") for tag, attrs in outline.tags if tag == "th")
     figures = [attrs for tag, attrs in outline.tags if tag == "svg"]

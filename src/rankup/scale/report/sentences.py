@@ -23,10 +23,9 @@ _PART_WORDS = {
 
 def summary(content: Content) -> list[str]:
     """Two to five sentences, the most important first."""
-    said = _of_rows(content.rows) if content.rows else _of_runs(content.runs)
-    if content.failed:
-        said.append(f"Failed: {listed(content.failed)}.")
-    return said or ["Nothing ran to its end, so there is nothing to compare."]
+    said = _of_rows(content.rows) if content.rows else _of_runs(content.runs) if content.groups else []
+    said = said or ["Nothing ran to its end, so there is nothing to compare."]
+    return [*said, f"Failed: {listed(content.failed)}."] if content.failed else said
 
 
 def _of_rows(rows: Sequence[ReportRow]) -> list[str]:

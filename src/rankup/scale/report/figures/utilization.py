@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_POINTS = 400
-_MOST_DRAWN = 40_000
+_MOST_DRAWN = 20_000
 
 
 def utilization(groups: Sequence[Group], device: str) -> Picture | None:
