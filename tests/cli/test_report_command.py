@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "scale" / "report"))
-from report_inputs import study, write_run, write_study
 
 from rankup.cli.app import main
 from rankup.cli.commands import report as command
 from rankup.findings.finding import Finding, Severity
 from rankup.scale.results import Configuration, StudyResults
+from report_inputs import study, write_run, write_study
 
 
 def call(*args) -> int:
