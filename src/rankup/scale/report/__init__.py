@@ -9,7 +9,7 @@
 | ``content`` | what a report holds, from a study or from runs |
 | ``sentences`` | the summary, in sentences with numbers |
 | ``tables`` | the tables: CSV, Markdown, LaTeX |
-| ``figures/`` | one function per figure, and how they are drawn |
+| ``figures`` | one function per figure, and how they are drawn |
 | ``page`` | ``report.html``, one file that asks nothing of any network; its style and script lie beside it |
 | ``write`` | everything into one folder |
 
