@@ -8,12 +8,12 @@ import shutil
 from html.parser import HTMLParser
 
 import pytest
-from report_inputs import NASTY, compared, measured, study, write_run
 
 from rankup.findings.finding import Finding, Severity
 from rankup.scale.report.content import of_runs, of_study
 from rankup.scale.report.write import write
 from rankup.scale.results import Configuration, StudyResults
+from report_inputs import NASTY, compared, measured, study, write_run
 
 CHROMIUM = shutil.which("chromium")
 FINDING = Finding(
@@ -102,7 +102,7 @@ def test_the_page_fits_its_screen_and_shows_every_figure(opened, name, width):
 
 def column(page, table, index):
     return page.evaluate(
-        "([id, at]) => [...document.querySelectorAll(`#table-${id}-body tbody tr`)].map(r => r.cells[at].dataset.value)",
+        "([id, at]) => Array.from(document.querySelectorAll(`#table-${id}-body tbody tr`), r => r.cells[at].dataset.value)",
         [table, index],
     )
 
