@@ -101,10 +101,8 @@ def test_the_page_fits_its_screen_and_shows_every_figure(opened, name, width):
 
 
 def column(page, table, index):
-    return page.evaluate(
-        "([id, at]) => Array.from(document.querySelectorAll(`#table-${id}-body tbody tr`), r => r.cells[at].dataset.value)",
-        [table, index],
-    )
+    rows = f"[...document.querySelectorAll('#table-{table}-body tbody tr')]"
+    return page.evaluate(f"{rows}.map(row => row.cells[{index}].dataset.value)")
 
 
 def test_a_table_is_sorted_by_click_and_says_so(opened):
