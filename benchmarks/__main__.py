@@ -7,7 +7,7 @@ from importlib import import_module
 
 from benchmarks import machine, report
 
-BENCHES = ("steps", "loader", "mnist", "startup", "scaling", "trainer", "snapshots", "resume")
+BENCHES = ("steps", "loader", "mnist", "startup", "scaling", "trainer", "snapshots", "resume", "report_page")
 # Runs only if it is named, because it needs a GPU.
 ASKED = ("throughput",)
 

@@ -76,6 +76,14 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "five repeats, for a narrow range",
         ),
     ),
+    "report": (
+        (
+            "rankup report runs/mnist-cnn/scale-20260301-101500",
+            "a study: report/report.html in its directory",
+        ),
+        ("rankup report bert", "the latest run named bert"),
+        ("rankup report --out compare runs/bert/*", "all runs of a name, side by side"),
+    ),
     "sites": (
         ("rankup sites list", "all profiles"),
         ("rankup sites new mycluster", "write a profile of this cluster"),

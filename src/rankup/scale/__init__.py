@@ -16,6 +16,7 @@
 | ``results`` | the results of a study as data: ``results.json`` and back |
 | ``summary`` | ``table.txt`` and ``results.json`` |
 | ``machine`` | the machine: CPUs, devices, load |
+| ``report`` | figures, tables and a page of a study or of any runs |
 
-All but ``study``, ``results`` and ``summary`` take data and return data.
+All but ``study``, ``results``, ``summary`` and ``report`` take data and return data.
 """
