@@ -12,6 +12,7 @@
 | ``results`` | the results of a study as data: ``results.json`` and back |
 | ``summary`` | ``table.txt`` and ``results.json`` |
 | ``machine`` | the machine: CPUs, devices, load |
+| ``predict`` | what larger sizes will reach, from results or from a description of the machine |
 
 All but ``study``, ``results`` and ``summary`` take data and return data.
 """

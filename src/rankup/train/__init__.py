@@ -11,6 +11,8 @@
 | ``metrics`` | loss and accuracy over many batches |
 | ``early_stop`` | ends the training at a target accuracy |
 | ``report`` | records for programs and lines for logs, written by rank 0 |
+| ``allreduce_times`` | a rank of the bandwidth sweep of ``rankup predict --measure-links`` |
+| ``parameter_bytes`` | the sizes of a workload's parameters, for ``rankup predict --simulate`` |
 
 ``python -m rankup.train OPTIONS`` is what ``rankup train`` starts on every rank; it imports the standard library and
 torch alone.
