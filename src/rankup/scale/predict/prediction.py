@@ -190,7 +190,7 @@ def _warnings(points: Sequence[Point], used: Sequence[Point], size: Size) -> lis
                     Severity.WARNING,
                     f"a device of {second.size} is {share - 1:.0%} faster than one of {first.size}",
                     place=pair,
-                    why="the smaller one was slowed by something; the prediction says that nothing is lost",
+                    why="something slowed the smaller one, or the two did different work",
                     fix="measure both again, with the same precision and data",
                     confidence=Confidence.LIKELY,
                 )

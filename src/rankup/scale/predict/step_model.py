@@ -86,7 +86,7 @@ def _gamma(model: StepModel, points: Sequence[Point]) -> float:
 
     def miss(gamma: float) -> float:
         tried = replace(model, gamma=gamma)
-        return sum(math.log(tried.seconds(point.size) * point.rate / point.batch) ** 2 for point in points)
+        return math.hypot(*(math.log(tried.seconds(p.size) * p.rate / p.batch) for p in points))
 
-    steps = [GAMMA_LOW * (GAMMA_HIGH / GAMMA_LOW) ** (i / 400) for i in range(401)]
+    steps = [GAMMA_LOW * math.pow(GAMMA_HIGH / GAMMA_LOW, i / 400) for i in range(401)]
     return min(steps, key=miss)
