@@ -7,6 +7,8 @@
 | ``mnist.py`` | the MNIST network: the textbook's script against ours |
 | ``startup.py`` | how long ``rankup --help`` takes |
 | ``scaling.py`` | two processes of one thread against one |
+| ``prediction.py`` | published scaling curves, predicted |
+| ``simulator.py`` | the simulated step against real gloo runs at three link speeds (root, network namespaces) |
 | ``contest.py`` | rounds that alternate between contenders, medians, ratios and their spread |
 | ``contender.py``, ``worker.py`` | a contender in a process of its own: the asking and the answering half |
 | ``report.py``, ``machine.py`` | the table, the JSON, ``results/README.md``; what machine it was |

@@ -7,9 +7,19 @@ from importlib import import_module
 
 from benchmarks import machine, report
 
-BENCHES = ("steps", "loader", "mnist", "startup", "scaling", "trainer", "snapshots", "resume")
-# Not among all of them: it needs a GPU.
-ASKED = ("throughput",)
+BENCHES = (
+    "steps",
+    "loader",
+    "mnist",
+    "startup",
+    "scaling",
+    "trainer",
+    "snapshots",
+    "resume",
+    "prediction",
+)
+# Not among all of them: one needs a GPU, the other root and network namespaces.
+ASKED = ("throughput", "simulator")
 
 
 def main() -> None:
@@ -20,7 +30,7 @@ def main() -> None:
         "names",
         nargs="*",
         metavar="NAME",
-        help=f"{', '.join(BENCHES)}; default: all of these; {', '.join(ASKED)} on a GPU",
+        help=f"{', '.join(BENCHES)}; default: all of these; {', '.join(ASKED)}: where they can run",
     )
     parser.add_argument("--quick", action="store_true", help="a trial: few short rounds, nothing is written")
     options = parser.parse_args()
