@@ -7,7 +7,7 @@ import random
 import statistics
 
 import pytest
-from scale.predict.synthetic import curve, machine
+from synthetic_curves import curve, machine
 
 from rankup.errors import RankupError
 from rankup.scale.predict import interval
