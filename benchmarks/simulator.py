@@ -1,10 +1,10 @@
 """The simulated step against real ones: DDP on gloo, two hosts, a link of three speeds.
 
 The hosts are network namespaces that a cable with a rate limit (tc's token bucket) joins; so it needs root. Each round
-has, one after the other: a step under ``no_sync``, a synchronised step, and an all-reduce of each size of the sweep. What
-the simulator gets: forward and backward of the first, α and β from the last, DDP's buckets by their rule. What it must
-meet: the second. Times are those of the slower rank, medians over rounds. ``python -m benchmarks.simulator RANK …`` is
-one rank.
+has, one after the other: a step under ``no_sync``, a synchronised step, and an all-reduce of each size of the sweep.
+What the simulator gets: forward and backward of the first, α and β from the last, DDP's buckets by their rule. What it
+must meet: the second. Times are those of the slower rank, medians over rounds. ``python -m benchmarks.simulator RANK …``
+is one rank.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rankup.scale.predict.simulate import Work, step_seconds
 
 SPEEDS = (100, 300, 1000)  # Mbit/s
 SWEEP = (64 * 1024, 1024**2, 4 * 1024**2, 12 * 1024**2)
-WIDTH, LAYERS, BATCH = 1024, 4, 512
+WIDTH, LAYERS, BATCH = 1024, 4, 128
 
 
 def run(quick: bool) -> Result:
@@ -53,11 +53,13 @@ def run(quick: bool) -> Result:
             Claim(f"deviation at {speed} Mbit/s, %", f"deviation, {speed} Mbit/s, %", None, 15, at_most=True)
         )
         link = _link(found)
-        alone = 1e3 * statistics.median(found["forward"]) + 1e3 * statistics.median(found["backward"])
+        alone = 1e3 * (statistics.median(found["forward"]) + statistics.median(found["backward"]))
+        sent = 1e3 * sum(link.allreduce(bucket, 2, RING) for bucket in ddp_buckets(found["parameters"]))
         spread = (max(real) - min(real)) / statistics.median(real)
         notes.append(
-            f"{speed} Mbit/s: α {link.alpha * 1e3:.2f} ms, β {link.beta * 8e-6:.0f} Mbit/s; a step without communication "
-            f"{alone:.0f} ms; the real steps spread by {spread:.0%}; load average {os.getloadavg()[0]:.1f}."
+            f"{speed} Mbit/s: fitted α {link.alpha * 1e3:.2f} ms, β {link.beta * 8e-6:.0f} Mbit/s; computation alone "
+            f"{alone:.0f} ms, all-reduces alone {sent:.0f} ms; the real steps spread by {spread:.0%}; load average "
+            f"{os.getloadavg()[0]:.1f}.\n"
         )
     settings = {"network": f"{LAYERS} layers of {WIDTH}²", "batch": BATCH, "hosts": 2, "threads each": 1}
     return Result("simulator", "A simulated step and a real one", "ms/step", settings, values, claims, notes)
@@ -83,7 +85,7 @@ def _measure(hosts: list[str], rounds: int) -> dict[str, Any]:
         out = Path(scratch, "times.json")
         processes = [
             shell.start(
-                ["ip", "netns", "exec", host, sys.executable, "-m", "benchmarks.simulator", str(rank), str(rounds), str(out)],
+                ["ip", "netns", "exec", host, sys.executable, "-m", "benchmarks.simulator", *map(str, (rank, rounds, out))],
                 die_with_parent=True,
             )
             for rank, host in enumerate(hosts)
