@@ -3,8 +3,9 @@
 The hosts are network namespaces that a cable with a rate limit (tc's token bucket) joins; so it needs root. Each round
 has, one after the other: a step under ``no_sync``, a synchronised step, and an all-reduce of each size of the sweep.
 What the simulator gets: forward and backward of the first, α and β from the last, DDP's buckets by their rule. What it
-must meet: the second. Times are those of the slower rank, medians over rounds. ``python -m benchmarks.simulator RANK …``
-is one rank.
+must meet: the second. Times are those of the slower rank, medians over rounds.
+
+``python -m benchmarks.simulator RANK …`` is one rank.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from rankup.scale.predict.simulate import Work, step_seconds
 SPEEDS = (100, 300, 1000)  # Mbit/s
 SWEEP = (64 * 1024, 1024**2, 4 * 1024**2, 12 * 1024**2)
 WIDTH, LAYERS, BATCH = 1024, 4, 128
+_RANK = (sys.executable, "-m", "benchmarks.simulator")
 
 
 def run(quick: bool) -> Result:
@@ -85,11 +87,11 @@ def _measure(hosts: list[str], rounds: int) -> dict[str, Any]:
         out = Path(scratch, "times.json")
         processes = [
             shell.start(
-                ["ip", "netns", "exec", host, sys.executable, "-m", "benchmarks.simulator", *map(str, (rank, rounds, out))],
+                ["ip", "netns", "exec", host, *_RANK, str(rank), str(rounds), str(out)],
                 die_with_parent=True,
             )
             for rank, host in enumerate(hosts)
-        ]  # fmt: skip
+        ]
         try:
             codes = [process.wait(timeout=600) for process in processes]
         finally:
@@ -113,7 +115,8 @@ def _cable(speed: int) -> Iterator[list[str]]:
         for index, host in enumerate(hosts):
             _ip(f"-n {host} addr add 10.79.0.{index + 1}/24 dev eth0")
             _ip(f"-n {host} link set eth0 up")
-            limit = f"tc qdisc add dev eth0 root tbf rate {speed}mbit burst 256k latency 100ms"
+            # A larger burst would pass a good part of a bucket at once, after the pause between two steps.
+            limit = f"tc qdisc add dev eth0 root tbf rate {speed}mbit burst 64k latency 100ms"
             _run(["ip", "netns", "exec", host, *limit.split()])
         yield hosts
     finally:
