@@ -121,7 +121,7 @@ def test_no_other_interval_gives_clearly_more(save, between_failures):
 def test_goodput_is_what_random_failures_leave():
     """Simulated failure by failure: 20,000 intervals."""
     draw = random.Random(1)
-    interval, save, restart, mtbf = 500.0, 20.0, 60.0, 3000.0
+    interval, save, restart, mtbf = 500.0, 20.0, 600.0, 3000.0
     clock, left = 0.0, draw.expovariate(1 / mtbf)
     for _ in range(20_000):
         wanted = interval + save
