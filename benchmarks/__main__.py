@@ -18,7 +18,7 @@ BENCHES = (
     "resume",
     "prediction",
 )
-# Not among all of them: one needs a GPU, the other root and network namespaces.
+# Run only if they are named: one needs a GPU, the other root and network namespaces.
 ASKED = ("throughput", "simulator")
 
 
@@ -37,7 +37,7 @@ def main() -> None:
     if unknown := set(options.names) - {*BENCHES, *ASKED}:
         parser.error(f"no such bench: {', '.join(sorted(unknown))}")
     for name in options.names or BENCHES:
-        facts = machine.facts()  # before: the load of others, not our own
+        facts = machine.facts()  # before the bench, so that the load is that of other programs
         doc = report.document(import_module(f"benchmarks.{name}").run(options.quick), facts)
         print(report.text(doc), end="\n\n", flush=True)
         if not options.quick:

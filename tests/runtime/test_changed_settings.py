@@ -96,7 +96,7 @@ def train(directory: str, changed: dict[str, Any], stop_at: int, resume_with: st
                 said["state"] = [sorted(fields) for fields in opt.state.values()]
                 said["groups"] = [{k: v for k, v in g.items() if k != "params"} for g in opt.param_groups]
             said["rates"].append(float(opt.param_groups[-1]["lr"]))
-            said["seen"].append((x * SAMPLES).flatten().long().tolist() if run.samples else [])
+            said["seen"].append((x * SAMPLES).flatten().long().tolist() if run.batch.samples else [])
             run.backward((model(x.to(next(model.parameters()).dtype)) - x).square().mean())
             run.step(opt)
             if schedule is not None:

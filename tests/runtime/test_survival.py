@@ -57,7 +57,7 @@ def train(directory: str, when: str, every: str = "off") -> dict[str, Any]:
 
     run = rankup.init(seed=3, precision="fp64", snapshots=Snapshots(every=every))
     ask("download", 0)
-    with run.main_first():
+    with run.first():
         pass
     x = torch.arange(float(SAMPLES))[:, None].repeat(1, 3)
     noisy = rankup.ResidentData(x, transform=lambda c, random: (c[0] + random.uniform(3).to(c[0].dtype),))

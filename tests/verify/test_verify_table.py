@@ -70,4 +70,4 @@ def test_what_was_not_compared_is_said():
 def test_rounding_that_cannot_be_judged_is_not_called_a_proof_of_everything():
     note = Finding("rounding-not-judged", Severity.NOTE, "apart", why="sums", fix="fp64")
     worlds = Scenario("stopped, other processes", "1→2", 2, 0, 20, "not judged: …", True, note)
-    assert text(Proof((ONCE, worlds))).endswith("proved, but for what was not judged")
+    assert text(Proof((ONCE, worlds))).endswith("proved, except for the parts that were not judged")

@@ -19,6 +19,7 @@ from rankup.runtime.distributed.control import Control
 from rankup.runtime.loop.gradients import Gradients
 from rankup.runtime.loop.nan_watch import NanWatch
 from rankup.runtime.loop.precision import Precision
+from rankup.runtime.records.training_records import TrainingRecords
 from rankup.strategies import Strategy
 from rankup.world import World
 
@@ -37,6 +38,7 @@ class RunContext:
         *,
         name: str = "",
         directory: RunDir | None = None,
+        loggers: tuple[str, ...] = (),
     ) -> None:
         self.world = world
         self.device = device
@@ -58,6 +60,7 @@ class RunContext:
         self.registered: dict[str, Stateful] = {}
         self.values = Values()  # the simple ones of what was registered
         self.metrics: dict[str, float] = {}
+        self.records = TrainingRecords(world.rank, device, directory, name, loggers)
 
         self.global_step = 0
         self.steps_reached = 0  # one more than global_step from the moment a step's last batch is handed out

@@ -20,7 +20,8 @@ from rankup.runtime.context import RunContext
 from rankup.runtime.pytree import map_tensors
 from rankup.runtime.tracing.fingerprint import SMALL, copied, fingerprint
 
-METER, LOSS_SCALE = "run.meter", "loss_scale"  # in Run.registered by themselves; the second one under fp16
+# In Run.registered by themselves; the loss scale only under fp16.
+METER, RECORDS, LOSS_SCALE = "run.meter", "run.records", "loss_scale"
 
 
 def check_whole(run: RunContext) -> None:
@@ -94,7 +95,7 @@ def names(run: RunContext) -> list[str]:
 
 def chosen(names: Iterable[str]) -> list[str]:
     """Of these names those that the user chose."""
-    return sorted(name for name in names if name not in (METER, LOSS_SCALE))
+    return sorted(name for name in names if name not in (METER, RECORDS, LOSS_SCALE))
 
 
 def is_per_rank(thing: Stateful) -> bool:

@@ -13,6 +13,7 @@ from rankup.runtime.data.loaders import Batch, DataFeed
 from rankup.runtime.distributed import buffers
 from rankup.runtime.loop.evaluation import Evaluations
 from rankup.runtime.loop.schedules import ScheduleGuard
+from rankup.runtime.records.facts import training_facts
 from rankup.runtime.seed import derive, seed_everything
 
 
@@ -37,17 +38,24 @@ def loop(
         raise RankupError("bad-length", f"{unit}={goal!r}: at least 1 is needed")
     position = feed.position
     evaluations.overtake()
+    complete = False
     with checkpointing.loop(feed, unit, goal):
-        while (position.epoch if unit == "epochs" else position.total) < goal:
-            epoch = Epoch(run, feed, position.epoch, checkpointing, evaluations)
-            try:
-                yield epoch
-            finally:
-                epoch.close()
-            if unit == "steps" and position.total >= goal and not position.ended:
-                return  # in the middle of an epoch
-            position.end_epoch()
-            checkpointing.epoch_done()
+        run.records.begin(feed, unit, goal, run.global_step, training_facts(run, feed))
+        try:
+            while (position.epoch if unit == "epochs" else position.total) < goal:
+                epoch = Epoch(run, feed, position.epoch, checkpointing, evaluations)
+                try:
+                    yield epoch
+                finally:
+                    epoch.close()
+                if unit == "steps" and position.total >= goal and not position.ended:
+                    break  # in the middle of an epoch
+                run.records.epoch_done(epoch.index, run.global_step, run.metrics)
+                position.end_epoch()
+                checkpointing.epoch_done()
+            complete = True
+        finally:
+            run.records.end(run.global_step, complete=complete)
 
 
 class Epoch:
@@ -73,6 +81,16 @@ class Epoch:
     def done(self) -> int:
         """Steps of this epoch that are done: more than 0 at the beginning of one that is resumed."""
         return self._feed.position.step
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training so far, over all attempts, without the code after the inner loop."""
+        return self._run.records.epoch_seconds
+
+    @property
+    def samples(self) -> int:
+        """Samples so far, over all ranks and attempts."""
+        return self._run.records.epoch_samples
 
     def __len__(self) -> int:
         steps = self._feed.steps
@@ -112,13 +130,14 @@ class Epoch:
         """The same in the flat form of the loop: a break leaves the epoch where it stands, and so does ``limit``, a
         number of steps since the data was prepared."""
         run, position, strategy = self._run, self._feed.position, self._run.strategy
+        records = run.records
         checked = run.gradients.need_calls
         by_parts = strategy.by_parts
         run.gradients.check_finished()
         reached = False
         self._checkpointing.epoch_begins()
         try:
-            for batch in self._feed.batches(self.index, position.step):
+            for batch in records.timed_batches(self._feed.batches(self.index, position.step)):
                 if run.evaluating:
                     self._evaluations.overtake()
                 run.batch = batch
@@ -135,6 +154,7 @@ class Epoch:
                 else:
                     yield from self._with_care(batch)
                 if batch.last:
+                    records.step_done(batch, run.steps_reached)
                     self._checkpointing.step_done()
                     if limit is not None and position.total >= limit:
                         reached = True
@@ -154,6 +174,7 @@ class Epoch:
         run.settle_buffers()
         if reached and position.step != self._feed.steps:
             return
+        records.epoch_trained()
         self._checkpointing.epoch_trained()
         position.ended = True
 
