@@ -88,8 +88,18 @@ def test_overlap_and_stragglers_in_their_limits():
 
 
 def measured(model: StepModel, sizes: list[Size]) -> list[Point]:
-    parts = {"data": model.data_per_device * 8, "compute": model.compute, "optimizer": model.optimizer}
-    return [replace(p, parts=parts, batch=32 * p.size.devices) for p in curve(model, sizes)]
+    """With the parts as they are measured: what data and communication add to the rest."""
+    points = []
+    for point in curve(model, sizes):
+        together = overlapped(model.compute, model.communication(point.size), model.gamma)
+        parts = {
+            "data": max(model.data_per_device * point.size.per_node - together, 0.0),
+            "compute": model.compute,
+            "communication": together - model.compute,
+            "optimizer": model.optimizer,
+        }
+        points.append(replace(point, parts=parts, batch=32 * point.size.devices))
+    return points
 
 
 @pytest.mark.parametrize("gamma", [1.0, 2.5, 6.0])
@@ -105,6 +115,14 @@ def test_data_that_does_not_keep_up_ends_the_gain_of_more_devices():
     model = replace(machine(), data_per_device=0.05)
     assert model.seconds(Size(1, 8)) == pytest.approx(0.4)
     assert model.seconds(Size(1, 1)) < 0.15
+
+
+def test_a_node_that_waits_for_its_data_does_so_on_more_nodes_and_not_with_fewer_devices():
+    model = replace(machine(), data_per_device=0.05)
+    points = measured(model, [Size(1, 8), Size(2, 8)])
+    found = fit_step_model(points, model.buckets, model.links)
+    for size in (Size(1, 1), Size(4, 8), Size(64, 8)):
+        assert found.seconds(size) == pytest.approx(model.seconds(size), rel=0.01)
 
 
 def test_without_measured_parts_there_is_no_whole_model():

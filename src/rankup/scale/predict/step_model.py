@@ -10,7 +10,7 @@ standard deviation of one rank's step; the slowest of N is √(2 ln N) of them b
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rankup.errors import RankupError
@@ -18,6 +18,7 @@ from rankup.scale.predict.links import Links
 from rankup.scale.predict.points import Point, Size
 
 GAMMA_LOW, GAMMA_HIGH = 1.0, 10.0
+NOTICEABLE = 0.02  # of a step: less is noise, or the copy to the device
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,18 @@ def fit_step_model(
         compute=last.parts.get("compute", 0.0),
         buckets=tuple(buckets),
         links=links,
-        data_per_device=last.parts.get("data", 0.0) / last.size.per_node,
+        data_per_device=_reading(last.parts) / last.size.per_node,
         optimizer=last.parts.get("optimizer", 0.0),
         sigma=sigma,
     )
     return replace(model, gamma=_gamma(model, several))
+
+
+def _reading(parts: Mapping[str, float]) -> float:
+    """T_data of a node. What was measured is by how much it exceeds the rest; if by nothing, it is not known, and 0."""
+    hidden = parts.get("compute", 0.0) + parts.get("communication", 0.0)
+    exposed = parts.get("data", 0.0)
+    return exposed + hidden if exposed > NOTICEABLE * hidden else 0.0
 
 
 def _gamma(model: StepModel, points: Sequence[Point]) -> float:
