@@ -29,7 +29,8 @@ from rankup.scale.predict.points import Size
 from rankup.scale.predict.simulate import Work, step_seconds
 
 SPEEDS = (100, 300, 1000)  # Mbit/s
-SWEEP = (64 * 1024, 1024**2, 4 * 1024**2, 12 * 1024**2)
+# Of the sizes of the buckets: the limit lets smaller messages pass in one burst, faster than its own rate.
+SWEEP = (2 * 1024**2, 4 * 1024**2, 8 * 1024**2, 12 * 1024**2)
 WIDTH, LAYERS, BATCH = 1024, 4, 128
 _RANK = (sys.executable, "-m", "benchmarks.simulator")
 
