@@ -108,7 +108,7 @@ def ours(whole: bool, asynchronous: bool = True, **size: int) -> Play:
     tensors = state(**size)
     # A third are weights, the rest are Adam's moments, which do not change until the optimizer steps.
     moments = list(tensors.values())[len(tensors) // 3 :]
-    saved = SnapshotState(tensors, lasting=frozenset(map(id, moments)))
+    saved = SnapshotState(tensors, stable=frozenset(map(id, moments)))
     left, right = torch.randn(600, 600), torch.randn(600, 600)
 
     def compute() -> float:

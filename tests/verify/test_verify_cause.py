@@ -72,11 +72,11 @@ def test_a_difference_right_after_a_resume_with_equal_weights_is_a_variable_that
 
 
 def test_what_has_a_state_and_was_not_brought_back_is_named():
-    reference = attempt(*(step(n, unkept={"AveragedModel self.ema": f"a-{n}"}) for n in range(1, 7)))
+    reference = attempt(*(step(n, untracked={"AveragedModel self.ema": f"a-{n}"}) for n in range(1, 7)))
     other = attempt(
-        step(4, loss=["0x1p9"], unkept={"AveragedModel self.ema": "b-4"}),
+        step(4, loss=["0x1p9"], untracked={"AveragedModel self.ema": "b-4"}),
         resumed_at=3,
-        begin={"unkept": {"AveragedModel self.ema": "fresh"}},
+        begin={"untracked": {"AveragedModel self.ema": "fresh"}},
     )
     found = after_resume(other, reference)
     assert found.message.endswith(": AveragedModel (self.ema)")
@@ -84,9 +84,9 @@ def test_what_has_a_state_and_was_not_brought_back_is_named():
 
 
 def test_an_average_that_the_training_does_not_go_by_is_found_as_well():
-    reference = attempt(*(step(n, unkept={"AveragedModel": f"a-{n}"}) for n in range(1, 7)))
+    reference = attempt(*(step(n, untracked={"AveragedModel": f"a-{n}"}) for n in range(1, 7)))
     other = attempt(
-        step(4, unkept={"AveragedModel": "b-4"}), resumed_at=3, begin={"unkept": {"AveragedModel": "x"}}
+        step(4, untracked={"AveragedModel": "b-4"}), resumed_at=3, begin={"untracked": {"AveragedModel": "x"}}
     )
     assert after_resume(other, reference).code == "state-not-in-snapshot"
 

@@ -63,8 +63,10 @@ def test_what_a_training_is_too_short_for_is_said_and_is_no_doubt():
 
 
 def test_what_was_not_compared_is_said():
-    once = Scenario("uninterrupted, twice", "2", 2, 0, 20, "identical", True, not_compared=("kept/clock",))
-    assert "as a clock does: kept/clock" in text(Proof((once, KILLED)))
+    once = Scenario(
+        "uninterrupted, twice", "2", 2, 0, 20, "identical", True, not_compared=("registered/clock",)
+    )
+    assert "as a clock does: registered/clock" in text(Proof((once, KILLED)))
 
 
 def test_rounding_that_cannot_be_judged_is_not_called_a_proof_of_everything():

@@ -14,6 +14,7 @@
 | ``toml_file`` | TOML files: read with errors that name the line, and written |
 | ``rundir`` | the run directory ``runs/<name>/<id>/``: what lies where |
 | ``records`` | records: one JSON object per line |
+| ``progress`` | a step record in words, for bars, logs and ``rankup status`` |
 | ``tail`` | follows a file that another process appends to |
 | ``resume_with`` | the values of ``--resume-with`` |
 """

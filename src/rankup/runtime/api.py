@@ -36,15 +36,16 @@ from rankup.runtime.checkpointing.save_model import save_model
 from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.checkpointing.training_folder import check_name
 from rankup.runtime.context import RunContext
+from rankup.runtime.data.batches import Batch, DataFeed
 from rankup.runtime.data.feeds import Data, LoaderOptions
 from rankup.runtime.data.loader_options import check_main_guard
-from rankup.runtime.data.loaders import Batch, DataFeed
 from rankup.runtime.device import choose_device, same_bits_everywhere
 from rankup.runtime.distributed.gather import gather, row_numbers
 from rankup.runtime.distributed.groups import start_groups
 from rankup.runtime.distributed.reduce import Number, reduce_mean, reduce_sum
 from rankup.runtime.distributed.replicas import Replicas
 from rankup.runtime.distributed.sections import one_first, shared_first
+from rankup.runtime.loggers.base import logger_names
 from rankup.runtime.loop import body_checks
 from rankup.runtime.loop.accumulation import PendingGradients
 from rankup.runtime.loop.epochs import Epoch, loop
@@ -55,7 +56,6 @@ from rankup.runtime.loop.precision import make_precision
 from rankup.runtime.loop.several_models import Models
 from rankup.runtime.model_transforms import Adaptations
 from rankup.runtime.prepare import Preparation, PrepareArguments
-from rankup.runtime.records.loggers.base import logger_names
 from rankup.runtime.seed import seed_everything
 from rankup.runtime.select_strategy import choose_strategy
 from rankup.runtime.uncaught import install_error_display
@@ -504,8 +504,8 @@ class Run:
         """
         self._check_between_steps()
         parts = self._state_parts
-        taken = state.collect(self._context, parts, kept=True, gradients=parts.pending.any_here())
-        return {"tensors": taken.tensors, "own": taken.own, "facts": taken.facts}
+        taken = state.collect(self._context, parts, shared=True, gradients=parts.pending.any_here())
+        return {"tensors": taken.tensors, "rank_state": taken.rank_state, "metadata": taken.metadata}
 
     def _check_between_steps(self) -> None:
         """An error if a training cannot go on from the state at hand."""
@@ -520,6 +520,6 @@ class Run:
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Put back what ``state_dict`` gave, after ``prepare`` and ``register`` and before the first step."""
-        run, parts, own = self._context, self._state_parts, saved["own"]
-        state.check(run, parts, saved["facts"])
-        state.restore(run, parts, saved["tensors"], own, own["kept"], saved["facts"])
+        run, parts, rank_state = self._context, self._state_parts, saved["rank_state"]
+        state.check(run, parts, saved["metadata"])
+        state.restore(run, parts, saved["tensors"], rank_state, rank_state["registered"], saved["metadata"])

@@ -3,6 +3,10 @@
 | module | what |
 |---|---|
 | ``grid`` | which runs, in which order |
+| ``plan`` | the grid of a study: its configurations, and the order of their runs |
+| ``journal`` | a study on disk: its plan, and which runs have ended |
+| ``runner`` | runs the trials of a study, here or as jobs, and goes on after an interruption |
+| ``read_run`` | one run, from its records or its output |
 | ``study`` | runs them, one after the other |
 | ``measured`` | what one run did, read from its records |
 | ``comparability`` | may these runs be compared? |

@@ -20,7 +20,7 @@ from rankup.verify.evidence import (
     suspects,
     weights_restored,
 )
-from rankup.verify.first_difference import LOSS, RANDOM, UNKEPT, Difference
+from rankup.verify.first_difference import LOSS, RANDOM, UNTRACKED, Difference
 from rankup.verify.trace_reader import AttemptTrace
 
 # If at least this part of the samples that differ occurs at other steps, the order is what differs.
@@ -169,7 +169,7 @@ def _not_deterministic(c: Comparison) -> Iterator[Finding]:
 
 
 def _unregistered(c: Comparison) -> Iterator[Finding]:
-    names = [name.removeprefix(UNKEPT) for name in c.difference.names if name.startswith(UNKEPT)]
+    names = [name.removeprefix(UNTRACKED) for name in c.difference.names if name.startswith(UNTRACKED)]
     if lost := not_restored(c.reference, c.other) or names:
         listed = ", ".join(map(held, lost[:NAMED]))
         yield c.found(
@@ -277,7 +277,7 @@ def where(difference: Difference) -> str:
 def what(difference: Difference) -> str:
     """The first names that differ, and how many more there are."""
     names = [
-        f"{held(name.removeprefix(UNKEPT))} (not registered)" if name.startswith(UNKEPT) else name
+        f"{held(name.removeprefix(UNTRACKED))} (not registered)" if name.startswith(UNTRACKED) else name
         for name in difference.names
     ]
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""

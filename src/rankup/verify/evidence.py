@@ -42,7 +42,7 @@ def not_restored(reference: AttemptTrace, attempt: AttemptTrace) -> list[str]:
     if pair is None:
         return []
     before, after = pair
-    return [name for name, was in before["unkept"].items() if after["unkept"].get(name, was) != was]
+    return [name for name, was in before["untracked"].items() if after["untracked"].get(name, was) != was]
 
 
 def saved_but_other(reference: AttemptTrace, attempt: AttemptTrace) -> list[str]:

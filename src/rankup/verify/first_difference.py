@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from rankup.verify.trace_reader import AttemptTrace, Record
 
 # The inputs of a step, then its results: the first of these that differs tells most about the cause.
-INPUTS, LOSS, UNKEPT, RANDOM = "the batch", "the loss", "unkept/", "the generators"
+INPUTS, LOSS, UNTRACKED, RANDOM = "the batch", "the loss", "untracked/", "the generators"
 # State that is not trained, and may hold a clock.
-ASIDE = ("kept/", "metrics/", UNKEPT)
+ASIDE = ("registered/", "metrics/", UNTRACKED)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,15 @@ def over_ranks(attempt: AttemptTrace) -> AttemptTrace:
 def _over_ranks(ranks: dict[int, Record]) -> Record:
     state = {name: value for name, value in ranks[0]["state"].items() if not name.startswith(ASIDE)}
     losses = [loss for rank in sorted(ranks) for loss in ranks[rank].get("loss", ())]
-    return {**ranks[0], "batch": "", "rows": [], "loss": losses, "state": state, "unkept": {}, "random": ""}
+    return {
+        **ranks[0],
+        "batch": "",
+        "rows": [],
+        "loss": losses,
+        "state": state,
+        "untracked": {},
+        "random": "",
+    }
 
 
 def unsteady(reference: AttemptTrace, again: AttemptTrace) -> frozenset[str]:
@@ -118,7 +126,7 @@ def differing(mine: Record, theirs: Record) -> list[str]:
     names = [INPUTS] if mine.get("batch") != theirs.get("batch") else []
     names += [LOSS] if mine.get("loss") != theirs.get("loss") else []
     names += _keys(mine["state"], theirs["state"])
-    names += [UNKEPT + name for name in _keys(mine["unkept"], theirs["unkept"])]
+    names += [UNTRACKED + name for name in _keys(mine["untracked"], theirs["untracked"])]
     return names + ([RANDOM] if mine.get("random") != theirs.get("random") else [])
 
 

@@ -13,7 +13,7 @@ from rankup.verify.causes import held
 from rankup.verify.crossings import WORDS, crossed, offered, too_short
 from rankup.verify.diagnosis import of_end, of_reference, of_resume, of_untracked
 from rankup.verify.first_difference import (
-    UNKEPT,
+    UNTRACKED,
     compared,
     first_difference,
     other_end,
@@ -100,7 +100,7 @@ def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
     ignore = unsteady(first, again)
     scenarios = [_reference(first, again, plan, ignore)]
     if resets := renewed(first):
-        ignore |= {UNKEPT + name for name in resets}
+        ignore |= {UNTRACKED + name for name in resets}
     course = Course.of(first)
     wanted = offered(course)
     if not scenarios[0].same:

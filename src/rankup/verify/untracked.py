@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankup.verify.first_difference import UNKEPT
+from rankup.verify.first_difference import UNTRACKED
 from rankup.verify.trace_reader import AttemptTrace, Record
 
 
@@ -16,7 +16,7 @@ def never_restored(
     return [
         name
         for name in changing(reference)
-        if UNKEPT + name not in ignore
+        if UNTRACKED + name not in ignore
         and not any(_came_back(name, reference, attempt) for attempt in attempts)
     ]
 
@@ -25,7 +25,7 @@ def changing(reference: AttemptTrace) -> list[str]:
     """Names of state that changes between the first record and the last."""
     values: dict[str, set[str]] = {}
     for record in _records(reference):
-        for name, value in record["unkept"].items():
+        for name, value in record["untracked"].items():
             values.setdefault(name, set()).add(value)
     return [name for name, seen in values.items() if len(seen) > 1]
 
@@ -35,7 +35,7 @@ def renewed(reference: AttemptTrace) -> list[str]:
     resume in the middle of an epoch changes it, but not the training."""
     if len(reference.epochs) < 2:
         return []
-    first, *others = (record["unkept"] for record in reference.epochs)
+    first, *others = (record["untracked"] for record in reference.epochs)
     return [
         name
         for name in changing(reference)
@@ -50,8 +50,8 @@ def _came_back(name: str, reference: AttemptTrace, attempt: AttemptTrace) -> boo
     theirs = attempt.steps.get(attempt.resumed_at + 1, {}).get(0)
     if before is None or mine is None or theirs is None or 0 not in reference.begin:
         return False
-    moved = before["unkept"].get(name) != reference.begin[0]["unkept"].get(name)
-    return moved and name in theirs["unkept"] and theirs["unkept"][name] == mine["unkept"].get(name)
+    moved = before["untracked"].get(name) != reference.begin[0]["untracked"].get(name)
+    return moved and name in theirs["untracked"] and theirs["untracked"][name] == mine["untracked"].get(name)
 
 
 def _records(attempt: AttemptTrace) -> list[Record]:

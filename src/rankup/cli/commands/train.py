@@ -21,7 +21,7 @@ from rankup.cli.workload_job import require_torch, workload_job
 from rankup.core.records import read_records
 from rankup.core.rundir import RUN_DIR_VARIABLE
 from rankup.run.execute import View, execute
-from rankup.runtime.records.loggers.base import logger_names
+from rankup.runtime.loggers.base import logger_names
 from rankup.world import World
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)

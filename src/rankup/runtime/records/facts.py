@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from rankup.runtime.context import RunContext
-from rankup.runtime.data.loaders import DataFeed
+from rankup.runtime.data.batches import DataFeed
 
 
 def training_facts(run: RunContext, feed: DataFeed) -> dict[str, Any]:

@@ -17,8 +17,8 @@ import torch
 
 from rankup.core.records import RecordWriter
 from rankup.errors import RankupError
-from rankup.runtime.data.loaders import Batch, DataFeed
-from rankup.runtime.records.loggers.base import Logger, open_loggers
+from rankup.runtime.data.batches import Batch, DataFeed
+from rankup.runtime.loggers.base import Logger, open_loggers
 from rankup.runtime.records.progress_display import ProgressDisplay
 
 if TYPE_CHECKING:

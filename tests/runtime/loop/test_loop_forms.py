@@ -169,7 +169,7 @@ def test_a_save_in_the_body_counts_its_step(tmp_path: Path):
             run.save()
             taken = run.state_dict()
     assert entries(tmp_path)[-1].step == 2
-    assert (taken["facts"]["step"], taken["facts"]["positions"][0]["at"]) == (2, [0, 2])
+    assert (taken["metadata"]["step"], taken["metadata"]["positions"][0]["at"]) == (2, [0, 2])
 
 
 def by_steps(folder: Path, steps: int, killed: int | None) -> tuple[int, list[float], tuple[int, int]]:

@@ -308,7 +308,7 @@ def test_a_state_in_memory_asks_as_well():
         run, opt = make(0.2, choice)
         run.load_state_dict(saved)
         assert opt.param_groups[0]["lr"] == rate
-    del saved["facts"]["settings"]  # of an older version
+    del saved["metadata"]["settings"]  # of an older version
     run, opt = make(0.2, None)
     run.load_state_dict(saved)
     assert opt.param_groups[0]["lr"] == 0.1

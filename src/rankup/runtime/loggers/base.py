@@ -11,10 +11,10 @@ from rankup.core.registry import load, target_of
 from rankup.errors import RankupError
 
 LOGGERS = {
-    "csv": "rankup.runtime.records.loggers.csv_log:CsvLog",
-    "tensorboard": "rankup.runtime.records.loggers.tensorboard_log:TensorBoardLog",
-    "wandb": "rankup.runtime.records.loggers.wandb_log:WandbLog",
-    "mlflow": "rankup.runtime.records.loggers.mlflow_log:MlflowLog",
+    "csv": "rankup.runtime.loggers.csv_log:CsvLog",
+    "tensorboard": "rankup.runtime.loggers.tensorboard_log:TensorBoardLog",
+    "wandb": "rankup.runtime.loggers.wandb_log:WandbLog",
+    "mlflow": "rankup.runtime.loggers.mlflow_log:MlflowLog",
 }
 _PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow"}
 

@@ -19,7 +19,7 @@ from rankup.runtime.select_strategy import choose_strategy
 
 MEMBERS = {
     *("world", "device", "directory", "strategy", "is_main", "print"),
-    *("prepare", "register", "values", "metrics", "meter"),
+    *("prepare", "register", "values", "metrics", "meter", "log"),
     *("epochs", "steps", "batches", "batch", "global_step"),
     *("backward", "forward_backward", "step", "grad_norm", "gather", "rows"),
     *("sum", "mean", "first"),
