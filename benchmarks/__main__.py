@@ -7,9 +7,20 @@ from importlib import import_module
 
 from benchmarks import machine, report
 
-BENCHES = ("steps", "loader", "mnist", "startup", "scaling", "trainer", "snapshots", "resume", "report_page")
-# Runs only if it is named, because it needs a GPU.
-ASKED = ("throughput",)
+BENCHES = (
+    "steps",
+    "loader",
+    "mnist",
+    "startup",
+    "scaling",
+    "trainer",
+    "snapshots",
+    "resume",
+    "report_page",
+    "prediction",
+)
+# Run only if they are named: one needs a GPU, the other root and network namespaces.
+ASKED = ("throughput", "simulator")
 
 
 def main() -> None:
@@ -20,7 +31,7 @@ def main() -> None:
         "names",
         nargs="*",
         metavar="NAME",
-        help=f"{', '.join(BENCHES)}; default: all of these; {', '.join(ASKED)} on a GPU",
+        help=f"{', '.join(BENCHES)}; default: all of these; {', '.join(ASKED)}: where they can run",
     )
     parser.add_argument("--quick", action="store_true", help="a trial: few short rounds, nothing is written")
     options = parser.parse_args()

@@ -55,6 +55,7 @@ MORE = {
     "verify": "verify.md",
     "scale": "scale.md",
     "report": "../how-to/report.md",
+    "predict": "../how-to/predict.md",
     "sites": "sites.md",
     "env": "../how-to/environments.md",
     "data": "../how-to/data.md",

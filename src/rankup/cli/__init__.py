@@ -20,5 +20,6 @@
 | ``ignore_option`` | ``--ignore`` of findings |
 | ``interactive`` | ``rankup submit --interactive`` |
 | ``env_build`` | the building of ``rankup env create`` |
+| ``prediction_modes`` | ``rankup predict``: from measurements, a simulation, links |
 | ``site_survey`` | the facts that ``rankup sites new`` reads |
 """

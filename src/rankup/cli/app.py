@@ -32,6 +32,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Measure": {
         "scale": ("scale", "measure the same work on 1, 2, … processes: a speed-up table"),
         "report": ("report", "make figures, tables and a page of a study or of any runs"),
+        "predict": ("predict", "predict what larger sizes reach, or simulate a machine"),
     },
     "Clusters": {
         "sites": ("sites", "list and check profiles of clusters, write one for yours"),

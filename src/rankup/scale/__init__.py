@@ -17,6 +17,7 @@
 | ``summary`` | ``table.txt`` and ``results.json`` |
 | ``machine`` | the machine: CPUs, devices, load |
 | ``report`` | figures, tables and a page of a study or of any runs |
+| ``predict`` | what larger sizes will reach, from results or from a description of the machine |
 
 All but ``study``, ``results``, ``summary`` and ``report`` take data and return data.
 """
