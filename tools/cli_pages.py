@@ -54,6 +54,7 @@ MORE = {
     "snapshots": "snapshots.md",
     "verify": "verify.md",
     "scale": "scale.md",
+    "check-results": "../how-to/check-results.md",
     "sites": "sites.md",
     "env": "../how-to/environments.md",
     "data": "../how-to/data.md",

@@ -31,6 +31,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Measure": {
         "scale": ("scale", "measure the same work on 1, 2, … processes: a speed-up table"),
+        "check-results": ("check_results", "judge a published table of speed-ups"),
     },
     "Clusters": {
         "sites": ("sites", "list and check profiles of clusters, write one for yours"),

@@ -15,6 +15,7 @@
 | ``table`` | the tables, as text |
 | ``summary`` | ``table.txt`` and ``results.json`` |
 | ``machine`` | the machine: CPUs, devices, load |
+| ``published`` | somebody else's table: read, recomputed, judged |
 
 All but ``study``, ``results`` and ``summary`` take data and return data.
 """
