@@ -58,7 +58,7 @@ def help_text() -> str:
     for group, commands in COMMANDS.items():
         lines.append(bold(f"{group}:"))
         lines += [
-            f"  {console.paint(f'{name:<10}', 'cyan')}  {summary}" for name, (_, summary) in commands.items()
+            f"  {console.paint(f'{name:<13}', 'cyan')}  {summary}" for name, (_, summary) in commands.items()
         ]
         lines.append("")
     return "\n".join([*lines, _MORE])

@@ -120,7 +120,7 @@ def _column(index: int, header: str, cells: Sequence[str]) -> Column:
     if is_(_TIME) or q.header_unit(header) or _cells_are_times(filled):
         if is_(
             _PARTIAL + r"|timestamp|limit|ideal|theoretical|expected|estimated|speed|std|stdev|deviation|"
-            r"node-?hours|gpu-?hours|cpu-?hours"
+            r"max\b|maximum|default|(?:node|gpu|cpu|core)[\s-]*h|gpu-?hours|cpu-?hours"
         ):
             return made("other")
         per = "epoch" if is_(r"epoch") and not is_(r"\d+\s*epochs|epochs\)") else ""

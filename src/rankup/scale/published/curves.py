@@ -76,10 +76,9 @@ def _of_table(document: Document, table: Block) -> list[Curve]:
             ):
                 continue
             several = [*group, metric.header if metric is not None and len(metrics) > 1 else ""]
-            entries = _resolved(entries)
             title = ", ".join(word for word in several if word)
             kind, per = (metric.role, metric.per) if metric is not None else ("", "")
-            found.append(Curve(document.name, table.line, title, kind, per, entries, around))
+            found.append(Curve(document.name, table.line, title, kind, per, _resolved(entries), around))
     return found
 
 
@@ -172,7 +171,8 @@ def _devices(
         if column is None:
             return None
         found = q.devices(cells[column.index])
-        return q.count(cells[column.index]) or (found[1] if found else None)
+        whole = q.count(cells[column.index])
+        return whole if whole is not None else found[1] if found else None
 
     nodes, per_node, gpus, cores = told("nodes"), told("per-node"), told("devices"), told("cores")
     if nodes and per_node:
@@ -180,6 +180,8 @@ def _devices(
     column = _find(columns, "devices")
     if column is not None and re.search(r"\bcpu\b", cells[column.index], re.I):
         return "cpu", gpus or 1
+    if gpus == 0:
+        return "cpu", cores or 1
     if gpus:
         return "gpu", gpus if total or not nodes else gpus * nodes
     if per_node:

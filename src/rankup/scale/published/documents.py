@@ -17,6 +17,7 @@ class Block:
     kind: str
     line: int
     text: str = ""
+    level: int = 0  # of a heading: 1 is the page's
     rows: tuple[tuple[str, ...], ...] = ()
 
 
@@ -31,7 +32,7 @@ class Document:
 
 
 _FENCE = re.compile(r"^\s*(```+|~~~+)")
-_HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(.*?)#*\s*$")
+_HEADING = re.compile(r"^\s{0,3}(#{1,6})\s+(.*?)#*\s*$")
 _RULE = re.compile(r"^\s*\|?\s*:?-{1,}:?\s*(\|\s*:?-{1,}:?\s*)+\|?\s*$")
 _UNDERLINE = re.compile(r"^([=\-~^\"'#*+.])\1{2,}\s*$")
 _GRID = re.compile(r"^\s*\+[-=+]+\+\s*$")
@@ -51,7 +52,7 @@ def read_csv(text: str, name: str) -> Document:
     lines = text.splitlines()
     comments = [line.lstrip("# ") for line in lines if line.lstrip().startswith("#")]
     body = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    separator = max(",;\t|", key=lambda one: body[0].count(one)) if body else ","
+    separator = max(",;\t|", key=body[0].count) if body else ","
     rows = [
         tuple(clean(cell) for cell in row)
         for row in csv.reader(body, delimiter=separator, skipinitialspace=True)
@@ -79,6 +80,7 @@ def clean(cell: str) -> str:
 def _blocks(lines: list[str]) -> Iterator[Block]:
     at, begun = 0, 0
     text: list[str] = []
+    underlines: dict[str, int] = {}  # reStructuredText: the level of each character, by first use
 
     def paragraph() -> Iterator[Block]:
         if text:
@@ -96,7 +98,7 @@ def _blocks(lines: list[str]) -> Iterator[Block]:
             if len(rows) > 1:
                 yield Block("table", at + 1, rows=_square(rows))
             at = end
-        elif fence or line.rstrip().endswith("::") and at + 1 < len(lines) and not lines[at + 1].strip():
+        elif fence or (line.rstrip().endswith("::") and at + 1 < len(lines) and not lines[at + 1].strip()):
             yield from paragraph()
             end = _end_of_fence(lines, at, fence[1]) if fence else _end_of_indent(lines, at)
             inside = lines[at + 1 : end - 1] if fence else lines[at + 1 : end]
@@ -108,10 +110,11 @@ def _blocks(lines: list[str]) -> Iterator[Block]:
             at = end
         elif heading:
             yield from paragraph()
-            yield Block("heading", at + 1, clean(heading[1]))
+            yield Block("heading", at + 1, clean(heading[2]), len(heading[1]))
             at += 1
         elif line.strip() and at + 1 < len(lines) and _UNDERLINE.match(lines[at + 1]) and not text:
-            yield Block("heading", at + 1, clean(line))
+            underlines.setdefault(lines[at + 1][0], len(underlines) + 1)
+            yield Block("heading", at + 1, clean(line), underlines[lines[at + 1][0]])
             at += 2
         else:
             if not line.strip():

@@ -4,7 +4,7 @@ against it: one note lists it."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rankup.findings.engine import Source, collect
 from rankup.findings.finding import Confidence, Finding, Severity, in_order
@@ -38,7 +38,27 @@ class Comparison:
 def judge(curves: Sequence[Curve], claims: Sequence[Claim]) -> list[Finding]:
     """All findings, most severe first."""
     found = [finding for curve in curves for finding in collect(PUBLISHED, Comparison.of(curve))]
-    return in_order([*found, *(finding for claim in claims for finding in _claim(claim))])
+    found += [finding for claim in claims for finding in _claim(claim)]
+    return in_order(_merged(found))
+
+
+def _merged(findings: Sequence[Finding]) -> list[Finding]:
+    """Notes that say the same of several tables become one."""
+    places: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding.severity is Severity.NOTE:
+            places.setdefault(finding.message, []).append(finding.place)
+    return [
+        replace(finding, place=_places(places[finding.message]))
+        if finding.severity is Severity.NOTE
+        else finding
+        for finding in findings
+    ]
+
+
+def _places(places: Sequence[str]) -> str:
+    more = len(dict.fromkeys(places)) - 1
+    return places[0] + (f" and {more} more" if more else "")
 
 
 def _wrong_arithmetic(comparison: Comparison) -> Iterable[Finding]:
@@ -246,7 +266,7 @@ def _one_run_each(comparison: Comparison) -> Iterable[Finding]:
             Severity.WARNING,
             "one run of each",
             place=comparison.curve.place,
-            why="repeats on real clusters differ by 0.8 % as a rule and by up to 15 %; one run does not show by how much",
+            why="repeats on real clusters differ by 0.8 % as a rule and by up to 15 %; one run does not show it",
             fix="three runs or more, their median and their range",
         )
 

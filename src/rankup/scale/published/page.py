@@ -32,22 +32,28 @@ _TEST_SAMPLES = (("cifar", 10_000), ("fashion", 10_000), ("mnist", 10_000), ("im
 
 @dataclass(frozen=True)
 class Surroundings:
-    """``near``: the section's text; ``heading``: the headings above; ``page``: (scope, precision) told anywhere."""
+    """``near``: the section's text; ``heading``: the headings above it, the page's first. ``precisions``: (scope,
+    precision) that both tell; ``elsewhere``: what other sections tell."""
 
     heading: str
     near: Sequence[str]
     precisions: Sequence[tuple[Scope, str]]
+    elsewhere: Sequence[tuple[Scope, str]] = ()
 
     @property
     def text(self) -> str:
         return " ".join([self.heading, *self.near])
 
     def precision(self, devices: int) -> str | None:
-        """What the page tells for ``devices``: the number itself before one or many, before all."""
-        for scopes in ((devices,), ("one",) if devices == 1 else ("many",), (None,)):
-            told = {precision for scope, precision in self.precisions if scope in scopes}
-            if told:
-                return told.pop() if len(told) == 1 else None
+        """What the page tells for ``devices``: of that number before one or many, near before elsewhere."""
+        groups: tuple[tuple[Scope, ...], ...] = ((devices,), ("one",) if devices == 1 else ("many",))
+        for told, scopes in (
+            *((self.precisions, group) for group in (*groups, (None,))),
+            *((self.elsewhere, group) for group in groups),
+        ):
+            names = {name for scope, name in told if scope in scopes}
+            if names:
+                return names.pop() if len(names) == 1 else None
         return None
 
     @property
@@ -128,14 +134,26 @@ def surroundings(document: Document, table: Block) -> Surroundings:
         if block.kind in ("heading", "table"):
             break
         after.append(block)
-    headings = [block.text for block in before if block.kind == "heading"]
+    headings = _headings(document.blocks[:at])
     near = [block.text for block in (*before, *after) if block.kind == "text"]
-    told = [*_told(headings), *_told(near)]
     # What other sections tell counts only if they say of whom.
     elsewhere = [(scope, name) for scope, name in page_precisions(document) if scope is not None]
-    near_scopes = {scope for scope, _ in told}
-    told += [(scope, name) for scope, name in elsewhere if scope not in near_scopes]
-    return Surroundings(" ".join(headings), near, told)
+    return Surroundings(" ".join(headings), near, _told([*near, *_innermost(headings)]), elsewhere)
+
+
+def _headings(before: Sequence[Block]) -> list[str]:
+    """The headings that a place is under, the page's first."""
+    found: list[Block] = []
+    for block in reversed(before):
+        if block.kind == "heading" and (not found or block.level < found[0].level):
+            found.insert(0, block)
+    return [block.text for block in found]
+
+
+def _innermost(headings: Sequence[str]) -> list[str]:
+    """The last heading that names one precision: it holds for what is under it."""
+    named = [heading for heading in headings if q.precision(heading)]
+    return named[-1:]
 
 
 def page_precisions(document: Document) -> list[tuple[Scope, str]]:

@@ -37,18 +37,24 @@ def pairs_of(curve: Curve) -> list[Pair]:
 
 def baseline_of(curve: Curve, entry: Entry) -> Entry | None:
     """What ``entry`` is compared with: what its printed speed-up was computed from, if one is printed and one fits;
-    else the fewest devices among those that are most like it."""
+    else the fewest devices among those that are most like it, and the best of them."""
     others = [one for one in curve.entries if one.kind == entry.kind and one.devices < entry.devices]
     if not others:
         return None
-    if entry.speedup is not None:
-        unity = [one for one in others if one.speedup is not None and abs(one.speedup.value - 1) < 1e-9]
-        fitting = [one for one in unity or others if _fits(curve, one, entry)]
-        if fitting:
-            return max(fitting, key=lambda one: (_likeness(one, entry), -one.devices))
-        if unity:
-            return max(unity, key=lambda one: (_likeness(one, entry), -one.devices))
-    return max(others, key=lambda one: (_likeness(one, entry), -one.devices))
+    fitting = [one for one in others if _fits(curve, one, entry) and (one.speedup is None or _is_one(one))]
+    return max(
+        fitting or others, key=lambda one: (_likeness(one, entry), -one.devices, _goodness(curve, one))
+    )
+
+
+def _is_one(entry: Entry) -> bool:
+    return entry.speedup is not None and abs(entry.speedup.value - 1) < 1e-9
+
+
+def _goodness(curve: Curve, entry: Entry) -> float:
+    if entry.value is None:
+        return 0.0
+    return entry.value.value if curve.metric == "rate" else -entry.value.value
 
 
 def _likeness(one: Entry, entry: Entry) -> int:
@@ -92,8 +98,12 @@ def _pair(curve: Curve, baseline: Entry, entry: Entry) -> Pair:
         return Pair(baseline, entry, speedup, efficiency, None, 0.0)
     errors = []
     if stated is not None:
+        # Whatever it was divided by: the row itself may be compared with a better baseline than its author took.
+        ones = [one for one in curve.entries if _is_one(one)]
+        possible = [_speedup(curve, one, entry)[0] for one in ones or curve.entries if one is not entry]
         weak_raw = found / ratio if curve.around.weak else found
-        errors.append(min(_beyond(stated, value, slack) for value in (found, weak_raw)))
+        values = [found, weak_raw, *(value for value in possible if value is not None)]
+        errors.append(min(_beyond(stated, value, slack) for value in values))
     if entry.efficiency is not None:
         printed = found if stated is None else stated.value
         whole = [found / ratio, printed / entry.devices * baseline.devices, printed / entry.devices]

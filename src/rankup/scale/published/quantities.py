@@ -23,7 +23,8 @@ _HEADER_UNIT = re.compile(
     rf"[(\[/,]\s*({_UNITS})(?:ute|ond)?s?\.?\s*(?:[)\],/]|$|per\b)|\bin ({_UNITS})s?\b", re.I
 )
 _PER_SECOND = re.compile(
-    r"/\s*s(?:ec(?:ond)?)?\b|per\s+sec(?:ond)?|\bips\b|\bfps\b|\btps\b|\bqps\b|每秒", re.I
+    r"/\s*s(?:ec(?:ond)?)?\b|per\s+sec(?:ond)?|\bips\b|\bfps\b|\btps\b|\bqps\b|每秒|/\s*(?:day|hour|h|min)\b|per (?:day|hour|minute)",
+    re.I,
 )
 
 _COUNT = r"(\d+|" + "|".join(WORDS) + r")"
@@ -150,6 +151,8 @@ def nodes(text: str) -> int | None:
 def devices(text: str) -> tuple[str, int] | None:
     """(kind, how many) of ``2 nodes × 4 GPUs``, ``4 GPUs, AMP``, ``8x A100``, ``V100 ×4``, ``2n8g``, ``16 cores``."""
     low = text.lower()
+    if re.search(r"\d\s*(?:-{1,2}|–|to)\s*\d+[\s-]*(?:nodes?|gpus?|cores?|cpus?)", low):
+        return None
     per_node = re.search(
         rf"{_COUNT}[\s-]*{_NODES}\s*(?:[x×*,(]|with|of|à|"
         rf"-)*\s*{_COUNT}[\s-]*(?:[a-z0-9]+\s+)?{_DEVICE}\s*(per|each|/)?",
