@@ -56,6 +56,7 @@ MORE = {
     "scale": "scale.md",
     "report": "../how-to/report.md",
     "predict": "../how-to/predict.md",
+    "check-results": "../how-to/check-results.md",
     "sites": "sites.md",
     "env": "../how-to/environments.md",
     "data": "../how-to/data.md",

@@ -46,19 +46,21 @@ def run(tokens: list[str]) -> subprocess.CompletedProcess[str]:
 
 def test_a_study_ends_with_the_table_and_its_results_beside_the_runs(images):
     done = run(tiny(images, "--repeats", "1"))
-    assert done.returncode == 0, done.stderr
+    busy = "busy-machine" in done.stdout  # other tests may run beside this one
+    assert done.returncode == (1 if busy else 0), done.stderr
     lines = [line for line in done.stderr.splitlines() if line.startswith("run ")]
     assert lines[0] == "run 1 of 4: 1 process, warm-up …"
     assert lines[3] == "run 4 of 4: 2 processes, repeat 1 …"
     assert len([line for line in done.stderr.splitlines() if line.startswith("  epoch 1/1  loss ")]) >= 2
-    rows = [line.split() for line in done.stdout.splitlines() if line.startswith(("plain", "ddp"))]
-    assert [row[:3] for row in rows] == [["plain", "1", "1"], ["ddp", "2", "1"]]
-    assert "one run tells no spread" in done.stdout
+    rows = [line.split()[:6] for line in done.stdout.splitlines() if line.startswith(("none", "ddp"))]
+    assert rows == [["none,", "1", "process", "1", "1", "1"], ["ddp,", "2", "processes", "2", "1", "1"]]
+    assert "too few runs for a ratio" in done.stdout
     path = Path(done.stdout.splitlines()[-1].split(maxsplit=1)[1])
     results = json.loads(path.read_text())
     assert [row["processes"] for row in results["rows"]] == [1, 2]
-    assert [r["samples"] for r in results["runs"]] == [33, 33]
-    assert all(Path(r["run"]).parent == path.parent.parent for r in results["runs"])
+    runs = [run for one in results["configurations"] for run in one["runs"]]
+    assert [run["samples"] for run in runs] == [33, 33]
+    assert all(Path(run["path"]).parent == path.parent.parent for run in runs)
     assert len(list(path.parent.parent.iterdir())) == 4 + 1
 
 

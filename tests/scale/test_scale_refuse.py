@@ -1,14 +1,21 @@
-"""Each study that fooled its authors is refused, and says which field fooled them."""
+"""Each study that fooled its authors is refused, and says which field fooled them; fair studies never are."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import random
 
 import pytest
-from studies import IDLE, repeats, run
+from studies import configuration, study
 
 from rankup.findings.finding import Severity
-from rankup.scale.comparability import EQUAL, judge
+from rankup.scale.summary import report
+from rankup.scale.work import EQUAL
+
+GPU = {"device_type": "cuda", "device": "H200"}
+
+
+def judged(*configurations, **fields):
+    return report(study(*configurations, **fields)).findings
 
 
 def codes(findings, severity=None):
@@ -20,108 +27,246 @@ def only(findings):
     return finding
 
 
+def one(**given):
+    return configuration(1, 10.0, 10.2, 10.1, **given)
+
+
+def two(**given):
+    return configuration(2, 5.2, 5.3, 5.4, **given)
+
+
+def four(**given):
+    return configuration(4, 2.9, 2.8, 3.0, **given)
+
+
 def test_equal_work_is_accepted_without_a_word():
-    assert judge(repeats(1, 10, 10.2) + repeats(2, 5.2, 5.3) + repeats(4, 2.9, 2.8), IDLE) == []
+    assert judged(one(), two(), four()) == []
 
 
-def test_a_speed_up_of_15_on_4_gpus_because_the_baseline_ran_in_fp32():
-    finding = only(judge([run(1, 152), run(4, 40, precision="bf16")], IDLE))
-    assert finding.code == "unequal-precision"
-    assert finding.severity is Severity.ERROR
-    assert finding.message == "the precision differs: fp32 with 1 process, bf16 with 4 processes"
+# Each reason of the issue: what differs, and the code that refuses it.
+UNFAIR = {
+    "precision": ((one(), two(precision="bf16")), "unequal-precision"),
+    "tf32": ((one(tf32=False), two(tf32=True)), "unequal-tf32"),
+    "global batch": ((one(), two(global_batch=128, steps=12)), "unequal-global-batch"),
+    "samples of cut batches": ((one(), two(samples=1408)), "unequal-samples"),
+    "every rank trains everything": ((one(), two(samples=2 * 1437)), "unequal-samples"),
+    "len(loader) * batch": (
+        (one(train_samples=1437, samples=1472), two(train_samples=1437, samples=1472)),
+        "miscounted-samples",
+    ),
+    "model": ((one(), two(workload="resnet50-mnist")), "unequal-workload"),
+    "data": ((one(), two(data="mnist")), "unequal-data"),
+    "optimizer": ((one(), two(optimizer="sgd")), "unequal-optimizer"),
+    "learning rate": ((one(), two(lr=0.002)), "unequal-lr"),
+    "steps rounded down per rank": ((one(), two(steps=24)), "unequal-steps"),
+    "ranks that never met": ((one(), configuration(1, 5, 5, 5, asked={"nproc": 2})), "other-process-count"),
+    "threads per process": ((one(threads=2), two(threads=1)), "unequal-threads"),
+    "a worse model": ((one(accuracy=0.97), two(accuracy=0.88)), "accuracy-differs"),
+    "no baseline": ((two(), four()), "baseline-missing"),
+    "precision without a baseline of its own": (
+        (
+            one(asked={"nproc": 1, "precision": "fp32"}),
+            four(asked={"nproc": 4, "precision": "bf16"}, precision="bf16"),
+        ),
+        "unequal-precision",
+    ),
+    "another kind of device": ((one(), two(**GPU)), "unequal-device-type"),
+    "another GPU": ((one(**{**GPU, "device": "V100"}), two(**GPU)), "unequal-device"),
+}
 
 
-def test_throughput_of_batches_that_were_cut_short():
-    finding = only(judge([run(1, samples=1437), run(2, samples=1408)], IDLE))
-    assert finding.code == "unequal-samples"
-    assert "1,437 with 1 process, 1,408 with 2 processes" in finding.message
+@pytest.mark.parametrize("reason", UNFAIR)
+def test_an_unfair_comparison_has_an_error_and_no_ratio(reason):
+    configurations, code = UNFAIR[reason]
+    made = report(study(*configurations))
+    assert code in codes(made.findings, Severity.ERROR)
+    assert made.ratios == []
+    assert not made.comparable
+    finding = next(f for f in made.findings if f.code == code)
+    assert finding.message
+    assert finding.why
+    assert finding.fix
+    assert "not comparable: no speed-up and no efficiency" in made.text
 
 
-def test_every_rank_trained_on_all_samples():
-    found = judge([run(1, samples=1437), run(4, samples=4 * 1437)], IDLE)
-    assert codes(found) == ["unequal-samples"]
+@pytest.mark.parametrize("reason", UNFAIR.keys() - {"no baseline"})
+def test_whoever_insists_gets_the_ratios_marked(reason):
+    configurations, _ = UNFAIR[reason]
+    made = report(study(*configurations), allow_unfair=True)
+    assert not made.comparable
+    assert all(ratio.unfair for ratio in made.ratios)
+    if made.ratios:
+        assert "(unfair)" in made.text
+        assert "see the errors" in made.text
 
 
-def test_processes_that_never_met():
-    finding = only(judge([run(1), run(2, world_size=1)], IDLE))
-    assert finding.code == "other-process-count"
-    assert finding.message == "the study asked for 2 processes, and 1 process trained together"
+def test_one_unfair_configuration_does_not_lose_the_others():
+    made = report(study(one(), two(), four(precision="bf16")))
+    assert [ratio.name for ratio in made.ratios] == ["ddp, 2 processes"]
+    assert only(made.findings).message == (
+        "the precision differs: fp32 with none, 1 process and ddp, 2 processes, bf16 with ddp, 4 processes"
+    )
 
 
-def test_runtimes_of_different_global_batches():
-    found = judge([run(1, global_batch=64, steps=23), run(2, global_batch=128, steps=12)], IDLE)
-    assert codes(found) == ["unequal-steps", "unequal-global-batch"]
-
-
-def test_a_batch_that_was_rounded_down_per_rank_shows_in_the_steps():
-    assert codes(judge([run(1, steps=23), run(3, steps=24)], IDLE)) == ["unequal-steps"]
-
-
-def test_a_larger_version_that_trained_a_worse_model():
-    finding = only(judge([run(1, 10, test_accuracy=0.97), run(2, 6, test_accuracy=0.91)], IDLE))
-    assert (finding.code, finding.severity) == ("accuracy-differs", Severity.WARNING)
-    assert "91.00%" in finding.message
-    assert "97.00%" in finding.message
-    assert "2 standard errors" in finding.why
-
-
-@pytest.mark.parametrize(
-    ("samples", "accuracy", "warned"),
-    [(360, 0.95, False), (360, 0.92, True), (10_000, 0.965, False), (10_000, 0.96, True)],
-)
-def test_how_far_accuracies_may_be_apart_depends_on_the_test_samples(samples, accuracy, warned):
-    facts = {"test_samples": samples}
-    found = judge([run(1, 10, test_accuracy=0.97, **facts), run(2, 6, test_accuracy=accuracy, **facts)], IDLE)
-    assert codes(found) == (["accuracy-differs"] if warned else [])
-
-
-def test_the_median_of_the_repeats_is_what_counts_as_accuracy():
-    odd_one = run(2, 5.1, repeat=3, test_accuracy=0.1)
-    assert judge([*repeats(1, 10, 10, 10), *repeats(2, 5.2, 5.3), odd_one], IDLE) == []
-
-
-@pytest.mark.parametrize("name", sorted(EQUAL.keys() - {"steps"}))
+@pytest.mark.parametrize("name", sorted(EQUAL.keys() - {"device_type"}))
 def test_whatever_differs_is_named_with_both_values(name):
-    finding = judge([run(1, **{name: 1436}), run(2, **{name: 1437})], IDLE)[0]
+    found = judged(one(**{name: 1436}), two(**{name: 1437}))
+    finding = next(f for f in found if f.place == name)
     assert finding.severity is Severity.ERROR
-    assert finding.place == name
-    assert "1,436 with 1 process, 1,437 with 2 processes" in finding.message
+    assert "1,436 with none, 1 process, 1,437 with ddp, 2 processes" in finding.message
+
+
+@pytest.mark.parametrize("name", sorted(EQUAL.keys() - {"device_type", "samples", "steps", "test_samples"}))
+def test_what_only_one_side_tells_is_no_evidence(name):
+    assert judged(one(untold=True, **{name: 1}), two(untold=True)) == []
 
 
 def test_one_repeat_that_differs_is_enough():
-    found = judge([*repeats(1, 10, 10), run(2, 5), run(2, 5, repeat=2, seed=1)], IDLE)
-    assert codes(found) == ["unequal-seed"]
-    assert "0 with 1 process and 2 processes, 1 with 2 processes" in found[0].message
+    odd = configuration(2, 5.2, 5.3)
+    odd.runs.append(two(seed=1).runs[2])
+    assert codes(judged(one(), odd)) == ["unequal-seed"]
 
 
-def test_threads_may_differ_between_versions_but_not_between_repeats():
-    assert judge([run(1, threads=2), run(2, 9.5, threads=1)], IDLE) == []
-    found = judge([run(1, 10), run(2, 5, threads=2), run(2, 5, repeat=2, threads=1)], IDLE)
-    assert codes(found) == ["unsteady-threads"]
+def test_threads_changed_between_repeats():
+    odd = two()
+    odd.runs[2] = two(threads=2).runs[2]
+    assert codes(judged(one(), odd), Severity.ERROR) == ["unsteady-threads"]
 
 
-def test_nodes_may_differ_in_number_and_each_has_as_many_processes_as_asked():
-    assert judge([run(1, 10, world_size=2, nodes=2), run(2, 5.5, world_size=4, nodes=2)], IDLE) == []
+def test_threads_of_gpu_runs_may_differ():
+    assert judged(one(threads=8, **GPU), two(threads=4, **GPU)) == []
 
 
-def test_an_efficiency_above_what_the_cores_can_give_is_suspect():
-    finding = only(judge([run(1, 15.2), run(4, 1.0)], IDLE))
+@pytest.mark.parametrize(
+    ("samples", "accuracy", "severity"),
+    [
+        (360, 0.95, None),
+        (360, 0.935, Severity.WARNING),
+        (360, 0.88, Severity.ERROR),
+        (10_000, 0.966, None),
+        (10_000, 0.963, Severity.WARNING),
+        (10_000, 0.95, Severity.ERROR),
+    ],
+)
+def test_how_far_accuracies_may_be_apart_depends_on_the_test_samples(samples, accuracy, severity):
+    found = judged(one(accuracy=0.97, test_samples=samples), two(accuracy=accuracy, test_samples=samples))
+    assert [(f.code, f.severity) for f in found] == ([("accuracy-differs", severity)] if severity else [])
+
+
+def test_the_spread_of_the_repeats_is_noise_too():
+    shaky = [configuration(n, *[10 / n] * 3, test_samples=10_000) for n in (1, 2)]
+    for cells, accuracies in zip(shaky, ((0.95, 0.97, 0.99), (0.93, 0.95, 0.97)), strict=True):
+        cells.runs[:] = [configuration(1 + (cells is shaky[1]), r.seconds, accuracy=a, test_samples=10_000).runs[0]
+                         for r, a in zip(cells.runs, accuracies, strict=True)]  # fmt: skip
+    assert judged(*shaky) == []
+
+
+def test_the_median_of_the_repeats_is_what_counts_as_accuracy():
+    odd = two()
+    odd.runs[2] = two(accuracy=0.1).runs[2]
+    assert judged(one(), odd) == []
+
+
+def test_accuracies_without_a_number_of_test_samples_allow_half_a_point():
+    assert judged(one(untold=True, accuracy=0.95), two(untold=True, accuracy=0.945)) == []
+    assert codes(judged(one(untold=True, accuracy=0.95), two(untold=True, accuracy=0.92))) == [
+        "accuracy-differs"
+    ]
+
+
+def test_no_accuracy_at_all_is_no_evidence():
+    assert judged(one(accuracy=None), two(accuracy=None)) == []
+
+
+def test_a_superlinear_result_is_flagged_with_its_likely_cause():
+    fast = configuration(4, 1.0, 1.01, 1.02)
+    finding = only(judged(configuration(1, 15.2, 15.3, 15.1), fast))
     assert (finding.code, finding.severity) == ("superlinear", Severity.WARNING)
-    assert "380%" in finding.message
+    assert "efficiency of 376% against none, 1 process" in finding.message
+    assert "16 samples per process fit caches" in finding.why
+    assert (
+        "2 threads of one process"
+        in only(judged(configuration(1, 15, 15, 15, threads=2), configuration(2, 5, 5, 5, threads=2))).why
+    )
 
 
-def test_no_ratio_is_computed_even_for_a_warning_where_work_differs():
-    assert codes(judge([run(1, 15.2, precision="fp64"), run(4, 1.0)], IDLE)) == ["unequal-precision"]
+def test_a_baseline_that_waits_for_data_explains_a_superlinear_result():
+    baseline = one(**GPU)
+    parts = {"data": 0.5, "compute": 0.5}
+    baseline.runs[0] = type(baseline.runs[0])(**{**vars(baseline.runs[0]), "breakdown": parts})
+    finding = only(judged(baseline, configuration(4, 1, 1, 1, **GPU)))
+    assert "waits 50% of each step for data" in finding.why
 
 
-def test_more_threads_than_cpus_are_a_warning():
-    two = replace(IDLE, cpus=(0, 1))
-    found = judge([run(1, threads=2), run(2, threads=2)], two)
-    assert codes(found, Severity.WARNING) == ["oversubscribed"]
-    assert "2 processes of 2 threads share 2 CPUs" in found[0].message
-    assert judge([run(1, threads=2, device_type="cuda"), run(2, threads=2, device_type="cuda")], two) == []
+def test_noise_is_not_superlinear():
+    assert judged(configuration(1, 10, 10.9, 11.4), configuration(2, 5.1, 5.0, 5.3)) == []
 
 
-def test_a_machine_on_which_others_compute_is_a_warning():
-    assert codes(judge([run(1), run(2, 5.1)], replace(IDLE, load=6.0))) == ["busy-machine"]
-    assert judge([run(1), run(2, 5.1)], replace(IDLE, load=None)) == []
+def test_on_shared_cores_a_superlinear_result_has_no_ratio():
+    narrow = {"machine": {"cpu_count": 2, "cpus": [0, 1]}}
+    cells = configuration(1, 10, 10, 10, threads=2), configuration(2, 3, 3, 3, threads=2)
+    made = report(study(*cells, **narrow))
+    assert codes(made.findings) == ["superlinear", "oversubscribed"]
+    assert made.ratios == []
+    slower = report(study(cells[0], configuration(2, 7, 7, 7, threads=2), **narrow))
+    assert [(f.code, f.severity) for f in slower.findings] == [("oversubscribed", Severity.WARNING)]
+    assert len(slower.ratios) == 1
+
+
+@pytest.mark.parametrize(
+    ("load", "processes", "busy"),
+    [(6.0, 2, True), (0.4, 2, False), (2.5, 2, False), (2.5, 8, True), (None, 8, False)],
+)
+def test_a_machine_without_room_for_the_study_has_no_ratio(load, processes, busy):
+    cells = one(), configuration(processes, *[11 / processes] * 3)
+    made = report(study(*cells, load_before=load))
+    assert codes(made.findings) == (["busy-machine"] if busy else [])
+    assert bool(made.ratios) is not busy
+
+
+def test_gpus_suffer_less_from_a_busy_machine():
+    made = report(study(one(**GPU), two(**GPU), load_before=7.0))
+    assert [(f.code, f.severity) for f in made.findings] == [("busy-machine", Severity.WARNING)]
+    assert len(made.ratios) == 1
+
+
+def test_weak_scaling_fixes_the_batch_of_a_process():
+    grown = configuration(2, 10.5, 10.6, 10.4, samples=2 * 1437, global_batch=128, lr=0.002)
+    assert judged(one(), grown, scaling="weak") == []
+    found = judged(one(), two(samples=1437, global_batch=256), scaling="weak")
+    assert codes(found, Severity.ERROR) == ["unequal-local-batch"]
+    assert "unequal-global-batch" in codes(judged(one(), grown))
+
+
+def test_a_time_by_a_pattern_may_contain_the_warm_up():
+    assert codes(judged(one(), two(), metric="Time: (.*)")) == ["warm-up-unknown"]
+    assert judged(one(warm_up=10), two(warm_up=10), metric="Time: (.*)") == []
+
+
+def fair_study(seed):
+    """A fair study of any size, device and scaling, with the noise of a real cluster."""
+    source = random.Random(seed)
+    weak, gpus = source.random() < 0.3, source.random() < 0.5
+    seconds, efficiency = source.uniform(1, 500), source.uniform(0.4, 1.0)
+    noise = source.choice([0.002, 0.008, 0.03])
+    right, tests = source.uniform(0.5, 0.99), source.choice([360, 1000, 10_000])
+    facts = {"threads": source.choice([1, 2]), "test_samples": tests, **(GPU if gpus else {})}
+    repeats = source.choice([1, 3, 5, 8])
+    cells = []
+    for processes, strategy in [(1, "none"), (1, "ddp"), (2, "ddp"), (4, "fsdp")]:
+        grown = processes if weak else 1
+        true = seconds * grown / processes / (efficiency if processes > 1 else 1)
+        times = [true * (1 + abs(source.gauss(0, noise))) for _ in range(repeats)]
+        accuracy = sum(source.random() < right for _ in range(tests)) / tests
+        work = {"samples": 1437 * grown, "global_batch": 64 * grown}
+        cells.append(configuration(processes, *times, strategy=strategy, accuracy=accuracy, **work, **facts))
+    return study(*cells, scaling="weak" if weak else "strong", load_before=source.uniform(0, 0.4))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_fair_study_is_never_refused(seed):
+    made = report(fair_study(seed))
+    assert codes(made.findings, Severity.ERROR) == []
+    assert "superlinear" not in codes(made.findings)
+    if len(made.study.configurations[0].runs) >= 3:
+        assert len(made.ratios) == 3 + 2

@@ -16,8 +16,9 @@ from rankup.resolve.here import resolve_here
 from rankup.run.execute import Result
 from rankup.scale.grid import Trial, trials
 from rankup.scale.measured import read_run
+from rankup.scale.results import read_results
 from rankup.scale.study import measure
-from rankup.scale.summary import report, write
+from rankup.scale.summary import report, results_of, write
 
 
 class Quiet:
@@ -97,17 +98,17 @@ def test_a_failed_repeat_keeps_what_was_measured_but_no_ratio(tmp_path):
     failure = RankupError("worker-failed", "rank 1 failed first: boom", exit_code=1)
     study, started = study_of(tmp_path, {5: (1, failure)})
     assert started == [1, 2, 1, 2, 2]
-    made = report(study, IDLE)
+    made = report(results_of(study, IDLE))
     assert not made.comparable
     assert "error: repeat 2 of 2 processes failed: rank 1 failed first: boom [worker-failed]" in made.text
-    assert "speed-up" not in made.text.replace("no speed-up", "")
-    assert (made.results["rows"], len(made.results["runs"])) == ([], 2)
+    assert made.ratios == []
+    assert [row.seconds.count for row in made.rows] == [1, 1]
 
 
 def test_a_first_repeat_that_fails_leaves_the_error_alone(tmp_path):
     study, _ = study_of(tmp_path, {3: (75, None)})
-    made = report(study, IDLE)
-    assert made.results["runs"] == []
+    made = report(results_of(study, IDLE))
+    assert made.rows == []
     assert made.text.startswith("error: repeat 1 of 1 process failed: it was stopped [run-stopped]")
 
 
@@ -133,14 +134,15 @@ def test_a_run_that_ended_well_without_its_records_is_an_error(tmp_path):
 
 
 def test_results_hold_every_run_and_what_follows_from_them(tmp_path):
-    study, _ = study_of(tmp_path)
-    path = write(report(study, IDLE), study.folder)
+    study, _ = study_of(tmp_path, repeats=3, threads=1)
+    path = write(report(results_of(study, IDLE)), study.folder)
     results = json.loads(path.read_text())
     assert results["comparable"] is True
-    assert [row["speedup"] for row in results["rows"]] == [1.0, 2.0]
-    assert [r["train_seconds"] for r in results["runs"]] == [10, 5, 5, 10]
+    assert [one["speedup"] for one in results["ratios"]] == [2.0]
+    assert [[r["seconds"] for r in c["runs"]] for c in results["configurations"]] == [[10] * 3, [5] * 3]
     assert results["machine"]["cpu_count"] == 8
-    assert results["machine"]["torch"] == "2.13.0"
+    assert results["configurations"][0]["runs"][0]["facts"]["torch"] == "2.13.0"
+    assert read_results(path).as_dict() == json.loads(json.dumps(results_of(study, IDLE).as_dict()))
     assert "speed-up" in (path.parent / "table.txt").read_text()
     assert (path.parent.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o700, 0o600)
 
@@ -148,8 +150,9 @@ def test_results_hold_every_run_and_what_follows_from_them(tmp_path):
 def test_unequal_work_is_reported_with_runtimes_and_without_ratios(tmp_path):
     study, _ = study_of(tmp_path)
     study.runs[0] = run(1, 9.87, samples=1, steps=23)
-    made = report(study, IDLE)
+    made = report(results_of(study, IDLE))
     assert "the number of samples trained differs" in made.text
-    assert "9.87 s" in made.text
+    assert "9.87–10.00" in made.text
     assert "efficiency  " not in made.text
+    assert made.ratios == []
     assert made.text.rstrip().endswith("not comparable: no speed-up and no efficiency")

@@ -33,6 +33,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "scale": ("scale", "measure the same work on 1, 2, … processes: a speed-up table"),
         "report": ("report", "make figures, tables and a page of a study or of any runs"),
         "predict": ("predict", "predict what larger sizes reach, or simulate a machine"),
+        "check-results": ("check_results", "judge a published table of speed-ups"),
     },
     "Clusters": {
         "sites": ("sites", "list and check profiles of clusters, write one for yours"),
@@ -59,7 +60,7 @@ def help_text() -> str:
     for group, commands in COMMANDS.items():
         lines.append(bold(f"{group}:"))
         lines += [
-            f"  {console.paint(f'{name:<10}', 'cyan')}  {summary}" for name, (_, summary) in commands.items()
+            f"  {console.paint(f'{name:<13}', 'cyan')}  {summary}" for name, (_, summary) in commands.items()
         ]
         lines.append("")
     return "\n".join([*lines, _MORE])

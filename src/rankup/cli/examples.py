@@ -69,6 +69,13 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("rankup verify --steps 20 --kills 2 mnist-cnn --precision fp64", "a built-in workload, quickly"),
         ("rankup verify --world 1,2 train.py", "also resume on another number of processes"),
     ),
+    "check-results": (
+        ("rankup check-results tutorial.md", "the tables of a page, with what its text tells"),
+        (
+            "rankup check-results runs/mnist-cnn/scale-20260301-101500-a1b2/results.json",
+            "a study of one's own",
+        ),
+    ),
     "scale": (
         ("rankup scale mnist-cnn --nproc-per-node 1,2 --epochs 2", "one process against two"),
         (

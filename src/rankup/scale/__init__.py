@@ -9,15 +9,19 @@
 | ``read_run`` | one run, from its records or its output |
 | ``study`` | runs them, one after the other |
 | ``measured`` | what one run did, read from its records |
-| ``comparability`` | may these runs be compared? |
-| ``stats`` | medians and ranges of few repeats |
-| ``rows`` | from comparable runs to the rows of the table |
-| ``table`` | the table, as text |
 | ``results`` | the results of a study as data: ``results.json`` and back |
+| ``families`` | which configurations are compared with which baseline |
+| ``stats`` | medians, ranges and intervals of few repeats |
+| ``rows`` | times of each configuration, ratios against each baseline |
+| ``work`` | did all configurations do the same work? |
+| ``conditions`` | a busy machine, shared cores, superlinear results |
+| ``comparability`` | may these configurations be compared? |
+| ``table`` | the tables, as text |
 | ``summary`` | ``table.txt`` and ``results.json`` |
 | ``machine`` | the machine: CPUs, devices, load |
 | ``report`` | figures, tables and a page of a study or of any runs |
 | ``predict`` | what larger sizes will reach, from results or from a description of the machine |
+| ``published`` | somebody else's table: read, recomputed, judged |
 
 All but ``study``, ``results``, ``summary`` and ``report`` take data and return data.
 """

@@ -1,4 +1,4 @@
-"""From comparable runs to the rows of the table."""
+"""From measured configurations to the rows of the table: times of each, and ratios against each baseline."""
 
 from __future__ import annotations
 
@@ -6,71 +6,118 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rankup.scale.measured import Measured
-from rankup.scale.stats import Sample, overlap, ratio_range
+from rankup.scale.families import Family, label, measured
+from rankup.scale.results import Configuration, StudyResults
+from rankup.scale.stats import (
+    ENOUGH_FOR_RATIO,
+    Interval,
+    Sample,
+    median_interval,
+    overlap,
+    ratio_interval,
+    ratio_range,
+)
 
 
 @dataclass(frozen=True)
 class Row:
-    """All repeats of one version. ``seconds`` of training; ``accuracy`` is the median, a share in [0, 1].
+    """All repeats of one configuration. ``seconds`` of training; ``interval`` of their median, None if too few.
 
-    ``cores`` is processes × threads on a CPU, processes (so GPUs) elsewhere. ``speedup``, its range and ``efficiency``
-    are against the first row; ``within_noise`` says whether the times overlap with that row's, None for the row
-    itself and where single runs do not tell.
+    ``devices`` are GPUs, or cores (processes × threads) on CPUs. ``rate``: samples per second, the median, None if
+    nobody counted samples. ``accuracy``: the median, a share in [0, 1].
     """
 
-    version: str
-    processes: int
+    name: str
+    strategy: str
     nodes: int
+    processes: int
     threads: int
-    cores: int
-    on_cpu: bool
+    devices: int
+    device_type: str
     seconds: Sample
-    accuracy: float
-    speedup: float
-    speedup_range: tuple[float, float] | None
-    efficiency: float
-    within_noise: bool | None
+    interval: Interval | None
+    rate: float | None
+    accuracy: float | None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def compare(runs: Sequence[Measured]) -> list[Row]:
-    """One row per number of processes, the fewest first: they are the baseline. ``runs`` did equal work."""
-    groups = [
-        [run for run in runs if run.turn.processes == processes]
-        for processes in sorted({run.turn.processes for run in runs})
-    ]
-    return [_row(group, groups[0]) for group in groups]
+@dataclass(frozen=True)
+class Ratio:
+    """One configuration against one baseline.
+
+    In strong scaling ``speedup`` is time / time. In weak scaling it is rate / rate, because the work differs.
+    ``efficiency`` is the speed-up / how many times the devices. ``range``: of all ratios of two runs; ``interval``: of
+    the ratio of the medians (bootstrap, 95 %), None where the repeats do not suffice for it. ``within_noise``: the
+    times of both overlap. ``unfair``: the comparison is refused, and printed because somebody insisted.
+    """
+
+    name: str
+    baseline: str
+    kind: str
+    speedup: float
+    range: Interval | None
+    interval: Interval | None
+    efficiency: float
+    within_noise: bool | None
+    unfair: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def efficiency_of(self, speedup: float) -> float:
+        return self.efficiency * speedup / self.speedup
 
 
-def _row(group: Sequence[Measured], first: Sequence[Measured]) -> Row:
-    one, itself = group[0], group is first
-    seconds = Sample.of([run.seconds for run in group])
-    baseline = Sample.of([run.seconds for run in first])
-    speedup = baseline.median / seconds.median
+def rows(study: StudyResults) -> list[Row]:
+    """A row for each configuration that ran, in the order of the study."""
+    return [_row(one, study) for one in measured(study)]
+
+
+def _row(one: Configuration, study: StudyResults) -> Row:
+    run, seconds = one.runs[0], [run.seconds for run in one.runs]
+    accuracies = [run.accuracy for run in one.runs if run.accuracy is not None]
     return Row(
-        version=version_of(one),
-        processes=one.processes,
-        nodes=one.nodes,
-        threads=one.threads,
-        cores=_cores(one),
-        on_cpu=one.on_cpu,
-        seconds=seconds,
-        accuracy=Sample.of([run.accuracy for run in group]).median,
-        speedup=speedup,
-        speedup_range=None if itself else ratio_range(baseline, seconds),
-        efficiency=speedup * _cores(first[0]) / _cores(one),
-        within_noise=None if itself else overlap(baseline, seconds),
+        name=label(one, study),
+        strategy=run.strategy,
+        nodes=run.nodes,
+        processes=run.processes,
+        threads=run.threads,
+        devices=run.devices,
+        device_type=run.device_type,
+        seconds=Sample.of(seconds),
+        interval=median_interval(seconds),
+        rate=Sample.of([run.rate for run in one.runs]).median if run.samples else None,
+        accuracy=Sample.of(accuracies).median if accuracies else None,
     )
 
 
-def version_of(run: Measured) -> str:
-    """A single process trains the bare model; several are always DDP, so far."""
-    where = f", {run.nodes} nodes" if run.nodes > 1 else ""
-    return ("plain" if run.processes == 1 else "ddp") + where
+def enough(family: Family, one: Configuration) -> bool:
+    """Whether both sides have the repeats that a ratio requires."""
+    return min(len(family.baseline.runs), len(one.runs)) >= ENOUGH_FOR_RATIO
 
 
-def _cores(run: Measured) -> int:
-    return run.processes * run.threads if run.on_cpu else run.processes
+def ratio(family: Family, one: Configuration, *, unfair: bool = False) -> Ratio:
+    """``one`` against the baseline of ``family``, whether that is fair or not."""
+    slow, fast = _costs(family, family.baseline), _costs(family, one)
+    before, after = Sample.of(slow), Sample.of(fast)
+    speedup = before.median / after.median
+    return Ratio(
+        name=family.label(one),
+        baseline=family.label(family.baseline),
+        kind=family.kind,
+        speedup=speedup,
+        range=ratio_range(before, after),
+        interval=ratio_interval(slow, fast),
+        efficiency=speedup * family.baseline.runs[0].devices / one.runs[0].devices,
+        within_noise=overlap(before, after),
+        unfair=unfair,
+    )
+
+
+def _costs(family: Family, one: Configuration) -> Sequence[float]:
+    """What each run cost: seconds for the same work, or seconds per sample where the work grows with the devices."""
+    if family.study.scaling == "weak":
+        return [run.seconds / run.samples for run in one.runs]
+    return [run.seconds for run in one.runs]

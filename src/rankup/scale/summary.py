@@ -2,61 +2,78 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from rankup.core.files import make_folder, write_atomic
 from rankup.findings.engine import fails
+from rankup.findings.finding import Finding
 from rankup.findings.text import TABLE_WIDTH, text_lines
-from rankup.scale.comparability import judge
+from rankup.scale.comparability import judge, refused
+from rankup.scale.families import Family, families
 from rankup.scale.machine import Machine
-from rankup.scale.rows import compare
+from rankup.scale.results import Configuration, Measured, StudyResults, write_results
+from rankup.scale.rows import Ratio, Row, enough, ratio, rows
 from rankup.scale.study import Study
-from rankup.scale.table import heading, ratio_table, run_table
+from rankup.scale.table import heading, notes, ratio_table, time_table
 
 
 @dataclass(frozen=True)
 class StudyReport:
-    """``text`` is what to show, ``results`` what to keep; ``comparable`` whether there are ratios."""
+    """``text`` is what to show; ``comparable`` whether no comparison was refused."""
 
-    comparable: bool
+    study: StudyResults
+    rows: list[Row]
+    ratios: list[Ratio]
+    findings: list[Finding]
     text: str
-    results: dict[str, Any]
+
+    @property
+    def comparable(self) -> bool:
+        return not fails(self.findings)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**self.study.as_dict(), **self.conclusions()}
+
+    def conclusions(self) -> dict[str, Any]:
+        """What follows from the study, for programs that do not judge themselves."""
+        return {
+            "comparable": self.comparable,
+            "rows": [row.as_dict() for row in self.rows],
+            "ratios": [one.as_dict() for one in self.ratios],
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
 
 
-def report(study: Study, machine: Machine) -> StudyReport:
-    """Judge and compare what was measured on ``machine``."""
-    runs = study.runs
-    findings = [study.failure] if study.failure else []
-    findings += judge(runs, machine) if runs else []
-    comparable = not fails(findings)
-    rows = compare(runs) if comparable else []
-    blocks = (
-        [heading(runs[0]) + "\n\n" + ratio_table(rows)] if comparable else [run_table(runs)] if runs else []
-    )
+def report(study: StudyResults, baseline: str = "", *, allow_unfair: bool = False) -> StudyReport:
+    """Judge and compare a study. Ratios that are refused are left out, or marked if ``allow_unfair``.
+
+    Raises ``unknown-baseline``.
+    """
+    found = families(study, baseline)
+    findings = judge(study, found)
+    by_family = [_ratios(family, allow_unfair) for family in found]
+    table = rows(study)
+    ratios = [one for group in by_family for one in group]
+    blocks = [heading(study), time_table(table)] if table else []
+    blocks += [ratio_table(group) for group in by_family if group]
+    if table:
+        blocks.append("\n".join(f"  {note}" for note in notes(study, table, ratios)))
     if findings:
         blocks.append("\n".join(text_lines(findings, TABLE_WIDTH)))
-    if not comparable:
+    if fails(findings) and not ratios:
         blocks.append("not comparable: no speed-up and no efficiency")
-    results = {
-        "comparable": comparable,
-        "rows": [row.as_dict() for row in rows],
-        "findings": [finding.as_dict() for finding in findings],
-        "runs": [
-            {
-                "run": str(run.path),
-                "nproc_per_node": run.turn.processes,
-                "repeat": run.turn.repeat,
-                "steps": run.steps,
-                **run.summary,
-            }
-            for run in runs
-        ],
-        "machine": {**asdict(machine), "torch": runs[0].summary["torch"] if runs else None},
-    }
-    return StudyReport(comparable, "\n\n".join(blocks) + "\n", results)
+    return StudyReport(study, table, ratios, findings, "\n\n".join(blocks) + "\n")
+
+
+def _ratios(family: Family, allow_unfair: bool) -> list[Ratio]:
+    made = []
+    for one in family.others:
+        unfair = refused(family, one) or not enough(family, one)
+        if allow_unfair or not unfair:
+            made.append(ratio(family, one, unfair=unfair))
+    return made
 
 
 def write(report: StudyReport, folder: Path) -> Path:
@@ -64,5 +81,32 @@ def write(report: StudyReport, folder: Path) -> Path:
     make_folder(folder, mode=0o700, purpose="study directory")
     write_atomic(folder / "table.txt", report.text, mode=0o600)
     path = folder / "results.json"
-    write_atomic(path, json.dumps(report.results, indent=2) + "\n", mode=0o600)
+    write_results(report.study, path, **report.conclusions())
     return path
+
+
+def results_of(study: Study, machine: Machine) -> StudyResults:
+    """The results of runs that differ in nothing but the number of processes."""
+    grouped: dict[int, list[Measured]] = {}
+    for run in study.runs:
+        measured = Measured(
+            repeat=run.turn.repeat,
+            seconds=run.seconds,
+            samples=int(run.summary["samples"]),
+            steps=run.steps,
+            nodes=run.nodes,
+            processes=run.processes,
+            threads=run.threads,
+            strategy=str(run.summary.get("strategy", "none" if run.processes == 1 else "ddp")),
+            device_type=str(run.summary["device_type"]),
+            accuracy=run.accuracy,
+            facts=run.summary,
+            path=str(run.path),
+        )
+        grouped.setdefault(run.turn.processes, []).append(measured)
+    configurations = [Configuration({"nproc": count}, grouped[count]) for count in sorted(grouped)]
+    if study.failure:
+        configurations.append(Configuration({}, (), study.failure.as_dict()))
+    target = str(study.runs[0].summary["name"]) if study.runs else ""
+    repeats = max((run.turn.repeat for run in study.runs), default=0)
+    return StudyResults(target, "strong", configurations, asdict(machine), repeats, load_before=machine.load)

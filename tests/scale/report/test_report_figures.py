@@ -6,7 +6,6 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
-from report_inputs import NASTY, compared, measured, study, write_run
 
 from rankup.scale.report.content import of_runs, of_study
 from rankup.scale.report.figures.all_pictures import all_pictures
@@ -15,6 +14,7 @@ from rankup.scale.report.figures.draw import draw
 from rankup.scale.report.figures.picture import DARK, SERIES
 from rankup.scale.report.sentences import summary
 from rankup.scale.results import Configuration
+from report_inputs import NASTY, compared, measured, study, write_run
 
 
 def pictures(content):

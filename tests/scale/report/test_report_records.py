@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_inputs import write_run
 
 from rankup.errors import RankupError
 from rankup.scale.report.run_records import read_run
 from rankup.scale.report.thin import thinned
+from report_inputs import write_run
 
 
 def lines(path, *records):

@@ -7,12 +7,12 @@ import io
 import re
 
 import pytest
-from report_inputs import NASTY, compared, study, write_run
 
 from rankup.scale.report.content import of_runs, of_study
 from rankup.scale.report.rows import rows_of
 from rankup.scale.report.tables import Column, Table, all_tables
 from rankup.scale.report.text import clipped, listed, percent, plain, plural, short
+from report_inputs import NASTY, compared, study, write_run
 
 
 def tables(content):

@@ -19,7 +19,7 @@ from rankup.scale.grid import Trial, count_of, parse_process_counts, trials
 from rankup.scale.machine import Machine
 from rankup.scale.measured import Measured
 from rankup.scale.study import measure
-from rankup.scale.summary import report, write
+from rankup.scale.summary import report, results_of, write
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -51,10 +51,10 @@ def scale(
         jobs[turn] = workload_job(training, {**flags, "nproc_per_node": turn.processes}, file)
     here = Machine.here()
     study = measure(order, jobs.__getitem__, TrialLines())
-    made = report(study, here)
+    made = report(results_of(study, here))
     path = write(made, study.folder)
     if as_json:
-        console.print_json(made.results)
+        console.print_json(made.as_dict())
     else:
         print("\n" + made.text)
     print(f"results    {path}", file=sys.stderr if as_json else sys.stdout)

@@ -1,0 +1,14 @@
+"""Somebody else's table: read from a page, recomputed, judged.
+
+| module | what |
+|---|---|
+| ``documents`` | Markdown, HTML, reStructuredText, CSV → tables and paragraphs |
+| ``quantities`` | a cell → seconds, a rate, a ratio, devices, a precision |
+| ``columns`` | a header and its cells → what the column holds |
+| ``page`` | what the text around a table tells |
+| ``curves`` | a table → the same quantity on different numbers of devices |
+| ``pairs`` | each entry beside its baseline, recomputed |
+| ``prose`` | speed-ups that a sentence tells |
+| ``judge`` | what is wrong with them |
+| ``read`` | a file → what to judge |
+"""
