@@ -148,6 +148,7 @@ def returns(files: list[str]) -> int:
 def follow(source: Path, *, listed: bool) -> None:
     sys.path.insert(0, str(source))
     os.environ["PYTHONPATH"] = str(source)
+    import rankup.cli.commands.run  # noqa: F401  # what runs while modules are imported has no job yet
     from rankup.cli.app import main
 
     flow = Flow(f"{source / 'rankup'}{os.sep}")

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from rankup.core.endpoint import Endpoint
 from rankup.errors import RankupError
 from rankup.findings.finding import Severity
 from rankup.run import handshake
@@ -24,7 +25,7 @@ def hello(node_rank, nnodes=2, **fields):
 def endpoint():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()
+        return Endpoint(*probe.getsockname())
 
 
 def meet(endpoint, *nodes, timeout=10.0):

@@ -117,7 +117,10 @@ def test_the_end_of_a_failed_run_says_how_it_goes_on(folder, capfd):
     )
     (path / "snapshots").mkdir()
     err = call(capfd, "run", "--resume", "fails")[2]
-    assert err.splitlines()[-1] == f"no snapshot yet (first due after 10m): {resume} begins again"
+    assert (
+        err.splitlines()[-1]
+        == f"no snapshot yet (first due after 10m, unless the script sets another interval): {resume} begins again"
+    )
     saved(path / "snapshots", 1, 2)
     err = call(capfd, "run", "--resume", "fails")[2]
     assert err.splitlines()[-1] == f"continue: {resume} (from step-2)"
