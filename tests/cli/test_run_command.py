@@ -31,10 +31,10 @@ def folder(tmp_path, monkeypatch):
     ("args", "code"),
     [
         (["missing.py"], "script-not-found"),
-        (["--nproc-per-node", "0", "script.py"], "bad-process-count"),
-        (["--nproc-per-node", "two", "script.py"], "bad-process-count"),
+        (["--nproc-per-node", "0", "script.py"], "bad-nproc-per-node"),
+        (["--nproc-per-node", "two", "script.py"], "bad-nproc-per-node"),
         (["--node-rank", "1", "script.py"], "incomplete-nodes"),
-        (["--nnodes", "2", "--node-rank", "0", "--rdzv-endpoint", "host", "script.py"], "bad-endpoint"),
+        (["--nnodes", "2", "--node-rank", "0", "--rdzv-endpoint", "host", "script.py"], "bad-rdzv-endpoint"),
         (["--runs-root", "script.py/runs", "script.py"], "unwritable-directory"),
         (["--name", "../x", "script.py"], "bad-name"),
         ([], "no-script"),

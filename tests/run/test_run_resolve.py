@@ -75,7 +75,7 @@ def test_nothing_to_run_is_said():
 
 @pytest.mark.parametrize("text", ["host", ":1", "host:", "host:65536", "host:x", "0.0.0.0:29400", "[::]:1"])
 def test_an_invalid_endpoint_is_refused(text):
-    with pytest.raises(ValueError, match="HOST:PORT|no other node can reach"):
+    with pytest.raises(ValueError, match=r"HOST:PORT|no other node can reach"):
         Endpoint.parse(text)
 
 

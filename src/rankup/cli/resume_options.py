@@ -54,7 +54,7 @@ def _is_script(text: str) -> bool:
 
 
 def end_lines(result: Result, node_rank: int = 0) -> list[str]:
-    """How a run has ended, and how it goes on if it has not come to its end; node 0 knows that for all."""
+    """How a run has ended, and how to resume it if it is not done; node 0 says that for all."""
     took = duration(result.seconds)
     if result.code == 0:
         return [f"rankup: done after {took}"]
@@ -68,7 +68,7 @@ def end_lines(result: Result, node_rank: int = 0) -> list[str]:
 
 
 def continue_line(run: RunDir) -> str:
-    """How a run that has not come to its end goes on."""
+    """How to resume a run that is not done."""
     snapshot = newest_snapshot(run)
     command = f"rankup run --resume {shown(run.path)}"
     if snapshot is not None:

@@ -48,7 +48,7 @@ def _done(run: SubmittedRun, root: Path) -> RankupError:
 
 
 def _unfinished(run: RunDir) -> bool:
-    """Not done, not running now, and with something to go on from: a snapshot, or it did not end by itself."""
+    """Not done, not running now, and worth a resume: it has a snapshot, or it did not end by itself."""
     traces = read_markers(run.path)
     if traces.outcome == "done" or living_process(run):
         return False
@@ -57,7 +57,7 @@ def _unfinished(run: RunDir) -> bool:
 
 
 def ask_about_namesake(flags: Mapping[str, Any]) -> Path | None:
-    """The directory of the last run of the name that was given, if it has not finished and is to be gone on with.
+    """The directory of the last run of the name that was given, if it has not finished and is to be resumed.
 
     That is asked on a terminal, and is an error elsewhere.
     """
@@ -74,9 +74,9 @@ def ask_about_namesake(flags: Mapping[str, Any]) -> Path | None:
             "unfinished-run",
             state,
             context=shown(run.path),
-            hint=f"go on with it: rankup run --resume {shown(run.path)}; or begin anew under another --name",
+            hint=f"resume it: rankup run --resume {shown(run.path)}; or start a new run under another --name",
         )
     print(f"rankup: {state}: {shown(run.path)}", file=sys.stderr)
-    if not typer.confirm("go on with it? (n: begin anew beside it)", default=True, err=True):
+    if not typer.confirm("resume it? (n: start a new run beside it)", default=True, err=True):
         return None
     return run.path

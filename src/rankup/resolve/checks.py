@@ -69,7 +69,8 @@ def _invalid(key: str, why: str, hint: str, values: Layer, command: str) -> Find
     origin = values.get(key, (None, "env"))[1]
     name = flag(key, command.removeprefix("rankup ")) if origin == FLAG else key
     code = f"bad-{key.partition('.')[0].replace('_', '-')}"
-    return Finding(code, Severity.ERROR, invalid(name, why), place=origin, fix=hint)
+    place = "" if origin == FLAG else origin  # the message names the flag
+    return Finding(code, Severity.ERROR, invalid(name, why), place=place, fix=hint)
 
 
 def _variables(job: Resolved) -> Iterator[Finding]:

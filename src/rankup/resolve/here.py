@@ -166,7 +166,7 @@ def _program(job: Resolved) -> Iterator[Finding]:
         yield Finding("no-script", Severity.ERROR, "-m requires the name of a module", fix=usage)
     elif first == "-m":
         if spec.python == sys.executable and not has_module(rest[0], [str(spec.folder), *sys.path]):
-            message = f"there is no module {rest[0]!r} here"
+            message = f"module not found: {rest[0]!r}"
             yield Finding("module-not-found", Severity.ERROR, message, place=str(spec.folder))
     elif spec.is_python and not path.exists():
         yield _script_not_found(spec.folder, first)
@@ -186,7 +186,7 @@ def _program(job: Resolved) -> Iterator[Finding]:
 
 
 def _script_not_found(folder: Path, script: str) -> Finding:
-    message = f"there is no script {script!r}{nearest_script(Path(script), folder)}"
+    message = f"script not found: {script!r}{nearest_script(Path(script), folder)}"
     return Finding("script-not-found", Severity.ERROR, message, place=f"looked in {(folder / script).parent}")
 
 
@@ -223,7 +223,6 @@ def _machines(job: Resolved) -> Iterator[Finding]:
             "incomplete-nodes",
             Severity.ERROR,
             f"machines started by hand also require {' and '.join(missing)}",
-            place=f"{spec.nodes} nodes: {job.origin['nodes']}",
             fix="on each machine: rankup run --nnodes 2 --node-rank 0|1 --rdzv-endpoint HOST:PORT script.py, "
             "with the HOST of node rank 0",
         )

@@ -38,7 +38,7 @@ def _script(job: Resolved) -> Iterator[Finding]:
     yield Finding(
         "script-not-found",
         Severity.ERROR,
-        f"there is no script {first!r}{nearest_script(Path(first), spec.folder)}",
+        f"script not found: {first!r}{nearest_script(Path(first), spec.folder)}",
         place=f"looked in {path.parent}",
     )
 
@@ -63,7 +63,7 @@ def _module(job: Resolved) -> Iterator[Finding]:
             yield Finding(
                 "module-not-found",
                 Severity.ERROR,
-                f"there is no module {module!r}",
+                f"module not found: {module!r}",
                 place=f"looked in {spec.folder} and in {spec.python}",
                 fix="--venv, --conda, --module or --container, if the job's environment has it",
             )
