@@ -50,6 +50,26 @@ def test_wrong_usage_is_one_line_and_code_2_and_leaves_nothing(capfd, folder, ar
     assert not list(folder.glob("runs/*/*"))
 
 
+def test_mistakes_of_all_kinds_are_reported_together(capfd):
+    options = ["--threads", "x", "--nnodes", "2", "--resume-with", "both", "--rdzv-timeout", "soon"]
+    ended, _, err = run(capfd, *options, "missing.py")
+    assert ended == 2
+    codes = {line.rpartition("[")[2].rstrip("]") for line in err.splitlines() if line.startswith("error: ")}
+    wrong_values = {"bad-threads", "bad-rdzv-timeout", "bad-resume-with"}
+    assert codes == {*wrong_values, "incomplete-nodes", "script-not-found"}
+    assert "--threads must be a whole number, got 'x'" in err
+    assert "where: flag" not in err
+
+
+def test_the_port_may_be_left_open_only_by_an_agent_of_an_allocation(capfd, folder):
+    ended, _, err = run(
+        capfd, "--nnodes", "2", "--node-rank", "0", "--rdzv-endpoint", "127.0.0.1:0", "script.py"
+    )
+    assert ended == 2
+    assert "127.0.0.1:0 has no port" in err
+    assert not list(folder.glob("runs/*/*"))
+
+
 def test_without_torch_several_processes_are_refused_in_one_line(capfd, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     ended, _, err = run(capfd, "--nproc-per-node", "2", "script.py")

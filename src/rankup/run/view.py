@@ -36,7 +36,7 @@ class SilentView:
 
 @contextlib.contextmanager
 def recorded(view: View, run: RunDir | None) -> Iterator[View]:
-    """``view``, and what it is shown is kept in ``run``. A log that cannot be written is given up; the run continues."""
+    """``view``, and what it is shown is kept in ``run``, unless the log there cannot be written."""
     log = open_log(run.logs) if run is not None else None
     if log is None:
         yield view

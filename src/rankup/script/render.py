@@ -49,22 +49,23 @@ def render(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
     return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
 
 
+# A definition of a function in bash, and not a call or a definition of another language in a here-document.
+_FUNCTION = re.compile(r"(?:^|[;&|{(])\s*(?:function\s+([\w-]+)|([\w-]+)\s*\(\s*\)\s*[{(\[])", re.MULTILINE)
+
+
 def _check_own_functions(spec: JobSpec, text: str) -> None:
     """The user's lines run in this shell, so a function of theirs would replace one of ours of the same name."""
     ours = {"main", *re.findall(r"^ *(\w+)\(\)", text, re.MULTILINE)}
-    for key, flag in (("pre", "--pre"), ("pre_modules", "--pre-modules")):
-        for line in getattr(spec, key):
-            theirs = [with_word or name for with_word, name in _FUNCTION.findall(line)]
-            if taken := [name for name in theirs if name in ours]:
-                raise RankupError(
-                    "function-of-the-script",
-                    f"{flag} defines the function {taken[0]!r}, which is a function of the job's own script",
-                    context=line,
-                    hint="choose another name",
-                )
+    for flag, lines in (("--pre", spec.pre), ("--pre-modules", spec.pre_modules)):
+        theirs = ["".join(names) for names in _FUNCTION.findall("\n".join(lines))]
+        if taken := [name for name in theirs if name in ours]:
+            raise RankupError(
+                "function-of-the-script",
+                f"{flag} defines the function {taken[0]!r}, which is a function of the job's own script",
+                context=next(line for line in lines if taken[0] in line),
+                hint="choose another name",
+            )
 
-
-_FUNCTION = re.compile(r"\bfunction\s+([\w-]+)|([\w-]+)\s*\(\s*\)")
 
 _HEADING = [
     "#" * 118,
