@@ -74,7 +74,7 @@ def test_what_the_users_own_lines_declare_reaches_the_program_and_here_documents
     assert "found 1 2   as it is\n" in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("line", ["say() { echo; }", "true; function show { :; }", "main () (exit 1)"])
+@pytest.mark.parametrize("line", ["say() { echo; }", "true; function say { :; }", "main () (exit 1)"])
 def test_a_function_of_the_user_never_replaces_one_of_the_script(tmp_path, line):
     job = {"command": ("train.py",), "name": "x", "folder": tmp_path, "time": 60, "pre": (line,)}
     with pytest.raises(RankupError, match="is a function of the job's own script") as caught:
