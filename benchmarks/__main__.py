@@ -8,7 +8,7 @@ from importlib import import_module
 from benchmarks import machine, report
 
 BENCHES = ("steps", "loader", "mnist", "startup", "scaling", "trainer", "snapshots", "resume")
-# Not among all of them: it needs a GPU.
+# Runs only if it is named, because it needs a GPU.
 ASKED = ("throughput",)
 
 
@@ -27,7 +27,7 @@ def main() -> None:
     if unknown := set(options.names) - {*BENCHES, *ASKED}:
         parser.error(f"no such bench: {', '.join(sorted(unknown))}")
     for name in options.names or BENCHES:
-        facts = machine.facts()  # before: the load of others, not our own
+        facts = machine.facts()  # before the bench, so that the load is that of other programs
         doc = report.document(import_module(f"benchmarks.{name}").run(options.quick), facts)
         print(report.text(doc), end="\n\n", flush=True)
         if not options.quick:

@@ -16,8 +16,8 @@ from rankup.resolve.here import resolve_here
 from rankup.run.execute import Result
 from rankup.scale.grid import Trial, trials
 from rankup.scale.measured import read_run
-from rankup.scale.report import report, write
 from rankup.scale.study import measure
+from rankup.scale.summary import report, write
 
 
 class Quiet:

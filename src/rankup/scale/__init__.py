@@ -9,8 +9,9 @@
 | ``stats`` | medians and ranges of few repeats |
 | ``rows`` | from comparable runs to the rows of the table |
 | ``table`` | the table, as text |
-| ``report`` | ``table.txt`` and ``results.json`` |
+| ``results`` | the results of a study as data: ``results.json`` and back |
+| ``summary`` | ``table.txt`` and ``results.json`` |
 | ``machine`` | the machine: CPUs, devices, load |
 
-All but ``study`` and ``report`` take data and return data.
+All but ``study``, ``results`` and ``summary`` take data and return data.
 """

@@ -18,8 +18,8 @@ from rankup.core.units import duration
 from rankup.scale.grid import Trial, count_of, parse_process_counts, trials
 from rankup.scale.machine import Machine
 from rankup.scale.measured import Measured
-from rankup.scale.report import report, write
 from rankup.scale.study import measure
+from rankup.scale.summary import report, write
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

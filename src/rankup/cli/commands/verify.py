@@ -96,5 +96,5 @@ class Lines:
         on = f"{processes} process{'es' if processes > 1 else ''}"
         print(f"attempt {self._count}: {on}, {what} …", file=sys.stderr, flush=True)
 
-    def ended(self, said: str) -> None:
-        print(f"  {said}", file=sys.stderr, flush=True)
+    def ended(self, how: str) -> None:
+        print(f"  {how}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The view of ``rankup train``: a progress bar per epoch on a terminal, plain lines elsewhere.
+"""The progress of a run on a terminal, for any script that loops over ``run.steps`` or ``run.epochs``.
 
 The bar is drawn here, in the process that started the ranks, from the records that rank 0 appends to: one process or
 a hundred, it is the same bar.
@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from rankup.cli.output.rank_lines import LineView
+from rankup.core.progress import progress_numbers, progress_place, progress_share
 from rankup.core.rundir import RunDir
-from rankup.core.units import duration, rate
 
 
 class PlainView(LineView):
@@ -62,16 +62,16 @@ class BarView:
             return
         *lines, self._rest = (self._rest + self._file.read()).split("\n")
         if lines:
-            self._show(json.loads(lines[-1]))
+            steps = [record for record in map(json.loads, filter(None, lines)) if record["kind"] == "step"]
+            if steps:
+                self._show(steps[-1])
 
     def _show(self, step: dict[str, Any]) -> None:
-        pace = step["samples_per_s"]
-        left = (step["steps"] - step["step"]) * step["samples"] / step["step"] / pace
+        share = progress_share(step)
         self._progress.update(
             self._task,
-            description=f"epoch {step['epoch']}/{step['epochs']}",
-            completed=step["step"],
-            total=step["steps"],
-            said=f"loss {step['loss']:.4f}  accuracy {step['accuracy']:.2%}  "
-            f"{rate(pace)} samples/s  left {duration(left)}",
+            description=progress_place(step),
+            completed=100 * share if share is not None else 0,
+            total=100 if share is not None else None,
+            said=progress_numbers(step),
         )

@@ -81,11 +81,11 @@ def test_a_script_with_busy_workers_ends_however_it_ends(tmp_path: Path, warm: P
             assert said == "through\n", f"{how}: {said}"
 
 
-def test_a_script_without_a_main_guard_is_named_where_workers_are_spawned(tmp_path: Path):
+def test_a_script_without_a_main_guard_is_named_where_workers_are_spawned(tmp_path: Path, warm: Path):
     (tmp_path / "train.py").write_text(
         SCRIPT.replace("num_workers=2,", 'num_workers=2, multiprocessing_context="spawn",')
     )
-    command = [sys.executable, "train.py", "spawned"]
+    command = [warm / "python", "train.py", "spawned"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert "[no-main-guard]" in done.stderr and "__main__" in done.stderr, done.stderr
@@ -125,11 +125,11 @@ if __name__ == "__main__":
 """
 
 
-def test_workers_end_with_a_rank_that_is_killed_whatever_started_them(tmp_path: Path):
+def test_workers_end_with_a_rank_that_is_killed_whatever_started_them(tmp_path: Path, warm: Path):
     (tmp_path / "train.py").write_text(KILLED)
     running = [
         subprocess.Popen(
-            [sys.executable, "train.py", method],
+            [warm / "python", "train.py", method],
             cwd=tmp_path,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -287,7 +287,7 @@ def test_a_state_in_memory_is_not_changed_by_the_training_that_took_it_over():
     saved = first.state_dict()
     second.load_state_dict(saved)
     table["rows"][0]["a"].append(2)
-    assert saved["own"]["kept"]["table"]["items"] == {"rows": [{"a": [1]}]}
+    assert saved["rank_state"]["registered"]["table"]["items"] == {"rows": [{"a": [1]}]}
 
 
 def test_a_value_that_nobody_uses_is_warned_of_after_an_epoch():

@@ -103,7 +103,7 @@ def trained(
                 run.backward(loss(model(x), y), reduction="sum")
             else:
                 run.backward(loss(model(x), y), count=count(y))
-                nothing |= run.samples > 0 and float(count(y)) == 0
+                nothing |= run.batch.samples > 0 and float(count(y)) == 0
         if clip:
             nn.utils.clip_grad_norm_(model.parameters(), clip)
         run.step(opt)

@@ -65,7 +65,8 @@ def test_an_epoch_left_by_a_named_iterator_ends_like_a_break():
     gc.collect()
     assert seen == [0, 1, 2, 3]
     assert run.global_step == 4
-    assert run.batch is None
+    with pytest.raises(rankup.RankupError, match="in the body of a loop only"):
+        _ = run.batch
     assert (data.position.epoch, data.position.step) == (4, 0)
 
 
@@ -104,7 +105,8 @@ def evaluation_in_a_zip() -> tuple[bool, bool, int, object]:
     run, *_ = prepared()
     a, b = rankup.ResidentData(torch.zeros(8, 1)), rankup.ResidentData(torch.ones(8, 1))
     pairs = sum(
-        run.samples for _ in zip(run.batches(a, global_batch=4), run.batches(b, global_batch=4), strict=False)
+        run.batch.samples
+        for _ in zip(run.batches(a, global_batch=4), run.batches(b, global_batch=4), strict=False)
     )
     zipped = torch.is_grad_enabled()
     peek = run.batches(a, global_batch=4)
@@ -112,7 +114,7 @@ def evaluation_in_a_zip() -> tuple[bool, bool, int, object]:
     off = torch.is_grad_enabled()
     del peek
     assert torch.is_grad_enabled()
-    return zipped, off, run.sum(pairs), run.batch
+    return zipped, off, run.sum(pairs), run._context.batch
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
@@ -167,7 +169,7 @@ def test_a_save_in_the_body_counts_its_step(tmp_path: Path):
             run.save()
             taken = run.state_dict()
     assert entries(tmp_path)[-1].step == 2
-    assert (taken["facts"]["step"], taken["facts"]["positions"][0]["at"]) == (2, [0, 2])
+    assert (taken["metadata"]["step"], taken["metadata"]["positions"][0]["at"]) == (2, [0, 2])
 
 
 def by_steps(folder: Path, steps: int, killed: int | None) -> tuple[int, list[float], tuple[int, int]]:

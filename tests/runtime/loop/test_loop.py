@@ -152,7 +152,7 @@ def numbers(value: object) -> object:
     run = rankup.init()
     run.metrics["accuracy"] = value
     try:
-        return run.state_dict()["facts"]["metrics"]
+        return run.state_dict()["metadata"]["metrics"]
     except rankup.RankupError as error:
         return error.code
 

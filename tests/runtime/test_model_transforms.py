@@ -42,7 +42,7 @@ def test_sync_batchnorm_is_refused_on_a_cpu_and_idle_on_one_process():
 def test_what_would_wait_in_sync_batchnorm_for_ever_is_refused(strategy, accumulate):
     arguments = {"tp": {"plan": dict}, "pp": {"stages": list, "loss": None}}
     made = make_strategy(strategy, **arguments.get(strategy, {}))
-    with pytest.raises(rankup.RankupError, match="SyncBatchNorm does not go with") as caught:
+    with pytest.raises(rankup.RankupError, match="SyncBatchNorm cannot be used with") as caught:
         Adaptations(sync_batchnorm=True).check(made, accumulate)
     assert caught.value.code == "no-sync-batchnorm"
 

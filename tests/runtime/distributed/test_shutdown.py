@@ -29,7 +29,9 @@ for number, x in enumerate(run.steps(data, epochs=10)):
 """
 
 
-def start(script: Path, rank: int, world_size: int, port: int) -> subprocess.Popen[str]:
+def start(
+    script: Path, rank: int, world_size: int, port: int, python: Path | str = sys.executable
+) -> subprocess.Popen[str]:
     env = {
         "PATH": "/usr/bin:/bin",
         "RANK": str(rank),
@@ -39,14 +41,14 @@ def start(script: Path, rank: int, world_size: int, port: int) -> subprocess.Pop
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
     }
-    return subprocess.Popen([sys.executable, script], env=env, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([python, script], env=env, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_rank_that_raises_ends_all_though_a_thread_of_it_would_live_on(tmp_path):
+def test_a_rank_that_raises_ends_all_though_a_thread_of_it_would_live_on(tmp_path, warm):
     script = tmp_path / "raises.py"
     script.write_text(RAISES)
     port = ranks.free_port()
-    processes = [start(script, rank, 2, port) for rank in range(2)]
+    processes = [start(script, rank, 2, port, warm / "python") for rank in range(2)]
     try:
         errors = [process.communicate(timeout=60)[1] for process in processes]
     finally:

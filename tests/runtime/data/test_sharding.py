@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from rankup.core.share import share
 from rankup.errors import RankupError
+from rankup.runtime.data.batches import cut
 from rankup.runtime.data.feeds import LoaderOptions, RankContext, make_loader
-from rankup.runtime.data.loaders import cut
 from rankup.runtime.data.resident import ResidentData
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.loop.precision import FP32

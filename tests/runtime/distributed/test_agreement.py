@@ -55,9 +55,9 @@ def in_sections(directory: str, local_world: int) -> list[tuple[str, bool]]:
     run = rankup.init()
     seen = []
     for name, section in (
-        ("main", run.main_first()),
-        ("node", run.node_first()),
-        ("shared", run.shared_first(Path(directory) / "shared")),
+        ("main", run.first()),
+        ("node", run.first("node")),
+        ("shared", run.first(directory=Path(directory) / "shared")),
     ):
         mark = Path(directory) / f"{name}-{run.world.node_rank}"
         with section:

@@ -49,7 +49,7 @@ def trained(how: str) -> list[str]:
         warnings.simplefilter("always")
         for x in run.steps(feed, epochs=1):
             bad = run.global_step == 2 and run.world.rank == 1 and "nothing" not in how
-            loss = model(x).mean() * (float("nan") if bad or run.samples == 0 else 1.0)
+            loss = model(x).mean() * (float("nan") if bad or run.batch.samples == 0 else 1.0)
             if "backward" in how:
                 run.backward(loss)
             else:

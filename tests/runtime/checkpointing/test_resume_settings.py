@@ -96,7 +96,7 @@ def train(directory: str, changed: dict[str, Any], stop_at: int, resume_with: st
                 said["state"] = [sorted(fields) for fields in opt.state.values()]
                 said["groups"] = [{k: v for k, v in g.items() if k != "params"} for g in opt.param_groups]
             said["rates"].append(float(opt.param_groups[-1]["lr"]))
-            said["seen"].append((x * SAMPLES).flatten().long().tolist() if run.samples else [])
+            said["seen"].append((x * SAMPLES).flatten().long().tolist() if run.batch.samples else [])
             run.backward((model(x.to(next(model.parameters()).dtype)) - x).square().mean())
             run.step(opt)
             if schedule is not None:
@@ -308,7 +308,7 @@ def test_a_state_in_memory_asks_as_well():
         run, opt = make(0.2, choice)
         run.load_state_dict(saved)
         assert opt.param_groups[0]["lr"] == rate
-    del saved["facts"]["settings"]  # of an older version
+    del saved["metadata"]["settings"]  # of an older version
     run, opt = make(0.2, None)
     run.load_state_dict(saved)
     assert opt.param_groups[0]["lr"] == 0.1

@@ -16,15 +16,8 @@ from torch.utils.data import DataLoader
 import rankup
 from ranks import run_ranks
 from rankup.errors import RankupError
-from rankup.runtime.data.stream_split import (
-    Reader,
-    Split,
-    StreamEnd,
-    StreamStart,
-    check_pass,
-    check_sharded,
-    decide,
-)
+from rankup.runtime.data.stream_pass import StreamEnd, check_pass
+from rankup.runtime.data.stream_split import Reader, Split, StreamStart, check_sharded, decide
 
 pytestmark = pytest.mark.filterwarnings("ignore:an IterableDataset has no order")
 

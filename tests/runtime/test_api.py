@@ -18,11 +18,11 @@ from rankup.runtime.loop.precision import make_precision
 from rankup.runtime.select_strategy import choose_strategy
 
 MEMBERS = {
-    *("world", "device", "seed", "directory", "strategy", "is_main", "print"),
+    *("world", "device", "directory", "strategy", "is_main", "print"),
     *("prepare", "register", "values", "metrics", "meter"),
-    *("epochs", "steps", "batches", "batch", "samples", "global_step"),
+    *("epochs", "steps", "batches", "batch", "global_step"),
     *("backward", "forward_backward", "step", "grad_norm", "gather", "rows"),
-    *("sum", "mean", "main_first", "node_first", "shared_first"),
+    *("sum", "mean", "first"),
     *("save", "save_model", "state_dict", "load_state_dict"),
 }
 

@@ -38,7 +38,7 @@ def measured(directory: str, kill_after: int) -> list[tuple[Any, Any]]:
             opt.zero_grad()
             nothing = torch.tensor(math.nan)
             run.meter.add(
-                loss=x.mean() if run.samples else nothing,
+                loss=x.mean() if run.batch.samples else nothing,
                 index=float(epoch.index),
                 positive=x[:, 0] > 0,  # one value per sample
                 doubled=2 * x,

@@ -20,7 +20,7 @@ import rankup
 from ranks import run_ranks
 from rankup.runtime.checkpointing import stop
 from rankup.runtime.checkpointing.policy import Snapshots
-from rankup.snapshots.layout import entries, own_file
+from rankup.snapshots.layout import entries, rank_file
 from rankup.snapshots.saver import Saver
 from snapshot_faults import ALONE
 
@@ -57,7 +57,7 @@ def train(directory: str, when: str, every: str = "off") -> dict[str, Any]:
 
     run = rankup.init(seed=3, precision="fp64", snapshots=Snapshots(every=every))
     ask("download", 0)
-    with run.main_first():
+    with run.first():
         pass
     x = torch.arange(float(SAMPLES))[:, None].repeat(1, 3)
     noisy = rankup.ResidentData(x, transform=lambda c, random: (c[0] + random.uniform(3).to(c[0].dtype),))
@@ -163,7 +163,7 @@ def test_whoever_cannot_take_a_rank_s_own_batch_statistics_gets_their_mean(tmp_p
     with Saver(tmp_path / "snapshots", ALONE) as saver:
         found = saver.newest()
     assert found is not None
-    buffers = [torch.load(found.path / own_file(rank), weights_only=True)["buffers"][0] for rank in range(2)]
+    buffers = [torch.load(found.path / rank_file(rank), weights_only=True)["buffers"][0] for rank in range(2)]
     names = ["1.running_mean", "1.running_var", "1.num_batches_tracked"]
     saved = {name: torch.zeros_like(buffers[0][name]) for name in names}
     found.load_tensors({"0": {"model": saved}}, partial=True)

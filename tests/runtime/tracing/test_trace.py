@@ -242,7 +242,7 @@ def test_a_change_of_state_that_is_not_registered_is_one_warning_with_the_line_t
     said = watch.warning().splitlines()
     held = [line for line in said if "(schedule)" in line or "(student)" in line]
     assert (
-        "warning: StepLR (schedule) has state and is not registered: a resume begins it anew; "
+        "warning: StepLR (schedule) has a state and is not registered: it is lost at a resume; "
         "run.register(schedule=schedule) before the loop" in held
     )
     assert len(held) == 2 and "teacher" not in watch.warning()
@@ -273,6 +273,6 @@ def warned(directory: str) -> str:
 
 def test_an_ordinary_run_that_saves_warns_once_on_rank_0_of_state_that_is_not_registered(tmp_path: Path):
     first, second = run_ranks(warned, 2, str(tmp_path))
-    assert first.count("has state and is not registered") == 1
+    assert first.count("has a state and is not registered") == 1
     assert "run.register(schedule=schedule) before the loop" in first
     assert "not registered" not in second

@@ -79,7 +79,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
         ((1, 13), ("settings-changed", "length of the data: 12 when saved, 13 now; samples of the data: ")),
         ((1, 12, 6), ("settings-changed", "global_batch of the data: 4 when saved, 6 now")),
         ((1, 12, 4, 1), ("other-seed", "seed 0, this run has 1", "rankup.init(seed=0)")),
-        ((1, 12, 4, 0, True), ("other-kept", "['schedule']")),
+        ((1, 12, 4, 0, True), ("other-registered", "['schedule']")),
     ],
 )
 def test_those_of_another_training_are_refused_and_left_alone(

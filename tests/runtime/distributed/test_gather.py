@@ -77,7 +77,7 @@ def trained(kind: str, strategy: str) -> tuple[list[torch.Tensor], list[int]]:
             run.backward(simclr_loss(all_a, all_b, scale), reduction="global")
         opt.step()
         opt.zero_grad()
-        counts.append(run.samples)
+        counts.append(run.batch.samples)
     tensors = run._context.strategy.tensors(run._context.models[0]).values()
     return [p.full_tensor() if hasattr(p, "full_tensor") else p.detach() for p in tensors], counts
 

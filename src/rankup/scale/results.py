@@ -1,0 +1,153 @@
+"""The results of a study: what was measured, as data, in ``results.json`` and back.
+
+Everything that judges, compares, draws, or predicts reads these types; nothing of it runs anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rankup.core.files import write_atomic
+from rankup.errors import RankupError
+
+VERSION = 2
+PARTS = ("data", "compute", "communication", "optimizer")
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch of one run. ``seconds`` of training since the run's first epoch began, at this epoch's end."""
+
+    epoch: int
+    seconds: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measured run: what was really done, never what was asked for.
+
+    ``seconds``: wall time of the training, without start-up, warm-up, data set-up and evaluation. ``samples`` were
+    really seen, over all ranks. ``accuracy`` is a share in [0, 1] or None if the run tells none. ``facts`` is what
+    the run says of its work (the keys of ``comparability.EQUAL``: workload, data, epochs, global_batch, precision,
+    tf32, optimizer, lr, …); a fact that it does not tell is absent. ``breakdown``: seconds of one step by part
+    (``PARTS``), empty if it was not measured. ``nodes`` × processes per node = ``processes``; a process has one GPU
+    (``device_type`` cuda) or ``threads`` threads.
+    """
+
+    repeat: int
+    seconds: float
+    samples: int
+    steps: int
+    nodes: int
+    processes: int
+    threads: int
+    strategy: str
+    device_type: str
+    accuracy: float | None = None
+    loss: float | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    breakdown: Mapping[str, float] = field(default_factory=dict)
+    epochs: Sequence[Epoch] = ()
+    path: str = ""
+
+    @property
+    def rate(self) -> float:
+        """Samples per second, over all ranks."""
+        return self.samples / self.seconds
+
+    @property
+    def devices(self) -> int:
+        """What a study pays for: GPUs, or cores (processes × threads) on CPUs."""
+        return self.processes if self.device_type == "cuda" else self.processes * self.threads
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One point of the grid: ``asked`` by the grid's keys (nodes, nproc, cpus-per-task, strategy, …), and its runs.
+
+    ``failure`` is the finding (as a dict) that ended its last run, None if all of them ended well.
+    """
+
+    asked: Mapping[str, str | int]
+    runs: Sequence[Measured] = ()
+    failure: Mapping[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """By what ran: ``ddp, 2 × 4 processes``; by what was asked if nothing ran."""
+        if not self.runs:
+            return ", ".join(f"{key}={value}" for key, value in self.asked.items())
+        run = self.runs[0]
+        each, s = run.processes // run.nodes, "es" if run.processes > 1 else ""
+        count = f"{run.nodes} × {each} processes" if run.nodes > 1 else f"{each} process{s}"
+        return f"{run.strategy}, {count}"
+
+
+@dataclass(frozen=True)
+class StudyResults:
+    """A study that has ended or goes on. ``target`` is the workload or the script with its arguments.
+
+    ``scaling`` is ``strong`` (the global batch is fixed) or ``weak`` (samples per process are fixed). ``metric`` names
+    what was timed: "" for the training seconds of the records, else the pattern over the output.
+    """
+
+    target: str
+    scaling: str
+    configurations: Sequence[Configuration]
+    machine: Mapping[str, Any]
+    repeats: int
+    metric: str = ""
+    load_before: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"version": VERSION, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> StudyResults:
+        fields = {key: value for key, value in given.items() if key != "version"}
+        fields["configurations"] = [_configuration(one) for one in given["configurations"]]
+        return cls(**fields)
+
+
+def _configuration(given: Mapping[str, Any]) -> Configuration:
+    runs = [
+        Measured(**{**run, "epochs": [Epoch(**epoch) for epoch in run.get("epochs", ())]})
+        for run in given["runs"]
+    ]
+    return Configuration(given["asked"], runs, given.get("failure"))
+
+
+def write_results(results: StudyResults, path: Path, **more: Any) -> None:
+    """Write ``results.json``; ``more`` holds what follows from the results (rows, findings), for other programs."""
+    write_atomic(path, json.dumps({**results.as_dict(), **more}, indent=2) + "\n", mode=0o600)
+
+
+def read_results(path: Path) -> StudyResults:
+    """Raises RankupError for a file that is no study, is cut short, or is of another version."""
+    try:
+        given = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RankupError(
+            "bad-results",
+            f"cannot read a study from {path.name}: {error}",
+            context=str(path),
+            hint="rankup scale writes results.json into the study's directory",
+        ) from error
+    version = given.get("version") if isinstance(given, dict) else None
+    if version != VERSION:
+        raise RankupError(
+            "other-version",
+            f"the results are of version {version}, and this rankup reads version {VERSION}",
+            context=str(path),
+            hint="measure again with this version of rankup",
+        )
+    known = ("target", "scaling", "configurations", "machine", "repeats", "metric", "load_before")
+    try:
+        return StudyResults.from_dict({key: given[key] for key in known if key in given})
+    except (KeyError, TypeError) as error:
+        raise RankupError("bad-results", f"the study is incomplete: {error}", context=str(path)) from error
