@@ -188,7 +188,7 @@ def test_what_another_attempt_has_begun_is_never_touched(build, tmp_path):
 
 def test_a_python_that_is_not_there_is_one_error(build, tmp_path):
     done = build("none none no", python="python-9.99")
-    assert done.returncode == 1 and "error: there is no Python called python-9.99" in done.stderr
+    assert done.returncode == 1 and "error: Python not found: python-9.99" in done.stderr
     assert not (tmp_path / "envs").exists()
 
 

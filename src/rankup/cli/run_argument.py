@@ -12,6 +12,7 @@ import typer
 from rankup.batch.follow import Follower, JobLog
 from rankup.batch.status import RunStatus
 from rankup.batch.store import SubmittedRun, find
+from rankup.cli.output.console import shown
 from rankup.cli.output.rank_lines import LineView
 from rankup.errors import RankupError
 from rankup.run.interrupts import Interrupts
@@ -25,12 +26,6 @@ TargetArgument = Annotated[
 ]
 RunsRootOption = Annotated[Path, typer.Option(metavar="DIR", help="directory of the run directories")]
 RUNS_ROOT = Path("runs")
-
-
-def shown(path: Path) -> str:
-    """A path as it can be typed here: relative if it is below the current directory."""
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def place(path: Path, runs_root: Path) -> Path:

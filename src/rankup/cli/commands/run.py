@@ -11,9 +11,9 @@ import typer
 from rankup.cli.job_options import SCRIPT_LAST, command_or_file, flags_from, job_options
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
+from rankup.cli.output.console import shown
 from rankup.cli.output.rank_lines import LineView
-from rankup.cli.resume_options import RunCommand, ask_about_namesake, end_lines, run_to_resume
-from rankup.cli.run_argument import shown
+from rankup.cli.resume_options import RunCommand, end_lines
 from rankup.core.rundir import RunDir
 from rankup.resolve.here import resolve_here
 from rankup.run.execute import Result, execute
@@ -43,8 +43,12 @@ def run(
     head = run_dir is None and not flags.get("node_rank")  # the others get the run from node 0
     before = None
     if resume is not None and (head or not command):
+        from rankup.cli.unfinished import run_to_resume
+
         before = run_to_resume(resume, flags, command)
     elif head and "name" in flags:
+        from rankup.cli.unfinished import ask_about_namesake
+
         before = ask_about_namesake(flags)
     if before is not None:
         file = before / "job.toml"

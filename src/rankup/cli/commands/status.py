@@ -11,8 +11,9 @@ from rankup.batch.status import RunStatus
 from rankup.batch.store import SubmittedRun, all_runs, find
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
+from rankup.cli.output.console import shown
 from rankup.cli.output.table import Cell, print_table
-from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, shown
+from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict
 from rankup.core.units import duration
 from rankup.schedulers.base import JobState
 

@@ -10,7 +10,7 @@ env=$folder/$name-$(uname -m)
 if [ -e "$env/environment.json" ]; then
   fail "$env is there already" "use it, or remove it, or choose another --name or --path"
 fi
-command -v "$python" >/dev/null || fail "there is no Python called $python on $(uname -n)" \
+command -v "$python" >/dev/null || fail "Python not found: $python on $(uname -n)" \
   "--python names one, and --module loads what brings it"
 # One step that looks and takes: of two that build the same, the second stops here.
 { mkdir -p "$folder" && mkdir "$env"; } || fail "cannot make $env" \
