@@ -26,7 +26,7 @@ from rankup.scale.results import VERSION
 class StudyPlan:
     """What a study measures. ``command`` is a workload with its options, or a script with its arguments.
 
-    ``flags`` are those of the job (``JobSpec``), ``site`` "" runs here, ``at_once`` limits jobs in the queue at a
+    ``flags`` are those of the job (``JobSpec``), ``training`` those of a workload's training. ``site`` "" runs here, ``at_once`` limits jobs in the queue at a
     time. ``load`` is that of the machine before the study began, None if unknown.
     """
 
@@ -40,6 +40,7 @@ class StudyPlan:
     site: str = ""
     at_once: int = 4
     flags: Mapping[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
     machine: Mapping[str, Any] = field(default_factory=dict)
     load: float | None = None
 

@@ -157,3 +157,8 @@ def _value(key: str, value: str, word: str) -> Value:
 
 def _bad_grid(message: str, word: str, hint: str) -> RankupError:
     return RankupError("bad-grid", message, context=f"--grid {word}" if word != "--grid" else "", hint=hint)
+
+
+def count_of(processes: int) -> str:
+    """``1 process``, ``2 processes``."""
+    return f"{processes} process" + ("es" if processes != 1 else "")

@@ -11,7 +11,8 @@ import typer
 from rankup.batch.store import find
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
-from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption, shown
+from rankup.cli.output.console import shown
+from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption
 from rankup.errors import RankupError
 from rankup.scale.results import read_results
 
@@ -68,7 +69,9 @@ def report(
 
 def _content(targets: list[str], title: str, runs_root: Path) -> tuple[Content, Path]:
     """What the report is about, and where it goes unless somebody says otherwise."""
-    from rankup.scale.report.content import findings_in, of_runs, of_study
+    from rankup.scale.report.content import of_runs, of_study
+    from rankup.scale.report.judged import judged_rows
+    from rankup.scale.summary import report as judge
 
     studies = [file for target in targets if (file := _study(Path(target)))]
     if studies and len(targets) > 1:
@@ -80,8 +83,9 @@ def _content(targets: list[str], title: str, runs_root: Path) -> tuple[Content, 
         )
     if studies:
         (file,) = studies
-        results = read_results(file)
-        content = of_study(results, file.parent, findings=findings_in(file), title=title)
+        made = judge(read_results(file))
+        rows = judged_rows(made)
+        content = of_study(made.study, file.parent, rows=rows, findings=made.findings, title=title)
         return content, file.parent / "report"
     paths = [_run(target, runs_root) for target in targets]
     return of_runs(paths, title=title), paths[0] / "report" if len(paths) == 1 else Path("report")

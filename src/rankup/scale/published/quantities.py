@@ -23,7 +23,8 @@ _HEADER_UNIT = re.compile(
     rf"[(\[/,]\s*({_UNITS})(?:ute|ond)?s?\.?\s*(?:[)\],/]|$|per\b)|\bin ({_UNITS})s?\b", re.I
 )
 _PER_SECOND = re.compile(
-    r"/\s*s(?:ec(?:ond)?)?\b|per\s+sec(?:ond)?|\bips\b|\bfps\b|\btps\b|\bqps\b|每秒|/\s*(?:day|hour|h|min)\b|per (?:day|hour|minute)",
+    r"/\s*s(?:ec(?:ond)?)?\b|per\s+sec(?:ond)?|\bips\b|\bfps\b|\btps\b|\bqps\b|每秒"
+    r"|/\s*(?:day|hour|h|min)\b|per (?:day|hour|minute)",
     re.I,
 )
 

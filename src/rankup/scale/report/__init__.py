@@ -6,6 +6,7 @@
 | ``thin`` | fewer points of a curve, without losing a spike |
 | ``run_records`` | what the records of one run say: curves, utilisation, facts |
 | ``rows`` | what the report says of each configuration: the place where statistics come in |
+| ``judged`` | these rows with the ratios that the study's judgement allows |
 | ``content`` | what a report holds, from a study or from runs |
 | ``sentences`` | the summary, in sentences with numbers |
 | ``tables`` | the tables: CSV, Markdown, LaTeX |

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,17 +94,6 @@ def of_runs(paths: Sequence[Path], *, title: str = "") -> Content:
         groups=groups,
         findings=in_order([*found, *_doubts(groups)]),
     )
-
-
-def findings_in(path: Path) -> list[Finding]:
-    """The findings that a study wrote beside its results."""
-    given = json.loads(path.read_text(encoding="utf-8")).get("findings", ())
-    try:
-        return [Finding.from_dict(dict(one)) for one in given]
-    except (KeyError, TypeError, ValueError) as error:
-        raise RankupError(
-            "bad-results", f"the study's findings are damaged: {error}", context=str(path)
-        ) from error
 
 
 def _measured(run: Measured, label: str, folder: Path) -> RunRecords:
