@@ -11,7 +11,8 @@ import typer
 from rankup.batch.store import find
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
-from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption, shown
+from rankup.cli.output.console import shown
+from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption
 from rankup.errors import RankupError
 from rankup.scale.results import read_results
 
