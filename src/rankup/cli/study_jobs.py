@@ -82,7 +82,7 @@ def _training_command(plan: StudyPlan, trial: Trial) -> tuple[tuple[str, ...], P
             raise RankupError(
                 "no-batch-per-process",
                 "--weak requires --global-batch, the batch of one process",
-                hint="--global-batch 64",
+                hint="--weak --global-batch 64",
             )
         asked["global_batch"] = int(asked["global_batch"]) * trial.processes
     if trial.repeat == 0:

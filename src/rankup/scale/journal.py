@@ -26,8 +26,8 @@ from rankup.scale.results import VERSION
 class StudyPlan:
     """What a study measures. ``command`` is a workload with its options, or a script with its arguments.
 
-    ``flags`` are those of the job (``JobSpec``), ``training`` those of a workload's training. ``site`` "" runs here, ``at_once`` limits jobs in the queue at a
-    time. ``load`` is that of the machine before the study began, None if unknown.
+    ``flags`` are those of the job (``JobSpec``), ``training`` those of a workload's training. ``site`` "" runs
+    here; ``at_once`` limits the jobs in the queue. ``load`` is the machine's before the study, None if unknown.
     """
 
     command: Sequence[str]

@@ -28,7 +28,6 @@ from rankup.core.toml_file import read_toml
 from rankup.core.units import duration
 from rankup.errors import RankupError
 from rankup.findings.engine import fails
-from rankup.resolve.here import resolve_here
 from rankup.scale.journal import Journal, StudyPlan
 from rankup.scale.machine import Machine
 from rankup.scale.plan import Trial, parse_grid, placeholders_in
@@ -142,10 +141,8 @@ def scale(
         # Before anything runs: what is wrong with a job of the grid is said now.
         for trial in plan.order[: len(plan.points)]:
             job_of(plan, trial, Path.cwd())
-        root = resolve_here(
-            {"runs_root": plan.flags["runs_root"]} if "runs_root" in plan.flags else {}, command=("true",)
-        )
-        folder = RunDir.create(root.spec.runs_root, f"scale-{_name(plan)}").path
+        root = Path(plan.flags.get("runs_root", "runs")).expanduser()
+        folder = RunDir.create(root, f"scale-{_name(plan)}").path
         journal = Journal.create(folder, plan)
     console.say(f"rankup: study of {len(journal.plan.points)} configurations in {shown(journal.folder)}")
     _run(journal)
@@ -198,11 +195,8 @@ def _plan(
 ) -> StudyPlan:
     flags, training = flags_from(context, but="nproc_per_node"), training_from(context)
     given: Mapping[str, Any] = {}
-    if (
-        len(command) == 1
-        and command[0].endswith(".toml")
-        and "study" in (tables := read_toml(Path(command[0]), "study"))
-    ):
+    tables = read_toml(Path(command[0]), "study") if command and command[0].endswith(".toml") else {}
+    if "study" in tables:
         given = tables["study"]
         command = [str(word) for word in given.get("command", ())]
         grid = [f"{key}={','.join(map(str, values))}" for key, values in given.get("grid", {}).items()]
