@@ -84,12 +84,8 @@ def _of_table(document: Document, table: Block) -> list[Curve]:
 
 def _upright(rows: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
     """Numbers of devices in the first column; a table that has them in its header is turned."""
-    header = rows[0]
-    if sum(q.devices(cell) is not None for cell in header[1:]) >= 2:
-        named = [column.role for column in columns_of(rows)]
-        if "devices" not in named and "nodes" not in named:
-            return tuple(zip(*rows, strict=True))
-    return rows
+    counts = {found for cell in rows[0][1:] if (found := q.devices(cell))}
+    return tuple(zip(*rows, strict=True)) if len(counts) >= 2 else rows
 
 
 def _named_by_context(
