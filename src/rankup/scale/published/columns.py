@@ -12,8 +12,10 @@ from rankup.scale.published import quantities as q
 @dataclass(frozen=True)
 class Column:
     """``role``: devices, nodes, per-node, cores, time, rate, speedup, efficiency, batch, accuracy, epochs, repeats,
-    precision, group, name or other. ``per``: a time of the whole training (""), of an ``epoch`` or a ``step``; a rate
-    or batch of the whole job ("") or of one ``device``. ``unit`` of a time. ``precision`` that the header names.
+    precision, group, name or other.
+
+    ``per``: a time of the whole training (""), of an ``epoch`` or a ``step``, or to a ``target`` accuracy; a rate or a
+    batch of the whole job (""), or of one ``device``. ``unit`` of a time. ``precision`` that the header names.
     """
 
     index: int
@@ -124,6 +126,8 @@ def _column(index: int, header: str, cells: Sequence[str]) -> Column:
         ):
             return made("other")
         per = "epoch" if is_(r"epoch") and not is_(r"\d+\s*epochs|epochs\)") else ""
+        if is_(r"time.to\b|to \d+(?:\.\d+)? ?%|\btarget\b|convergence|to accuracy"):
+            per = "target"
         per = "step" if is_(r"step|iter|per batch|/batch|batch time") else per
         return made("time", per, q.header_unit(low))
     if is_(r"accura|\bacc\b|top-?\s?1|acc\.|精度|genauigkeit") and not is_(r"top-?5"):
