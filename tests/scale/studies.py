@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rankup.scale import results
 from rankup.scale.grid import Trial
-from rankup.scale.machine import Machine
 from rankup.scale.measured import Measured
+
+from rankup.scale import results
+from rankup.scale.machine import Machine
 from rankup.scale.results import Configuration, StudyResults
 
 IDLE = Machine("node1", "Linux", "3.12.0", cpu_count=8, cpus=tuple(range(8)), load=0.1)
