@@ -25,7 +25,7 @@ from rankup.train.workload import Workload, ready_data
 
 WARM_UP = 5
 ROUNDS = 5
-ROUND_S = 0.5  # seconds of a round of one kind of step, about
+ROUND_S = 0.3  # seconds of a round of one kind of step, about
 FEWEST, MOST = 3, 200  # steps per round
 
 
@@ -45,16 +45,7 @@ def breakdown(run: Run, workload: Workload, options: TrainOptions) -> dict[str, 
         sync_batchnorm=options.sync_batchnorm,
     )
     model.train()
-    began, counted, batch = 0.0, 0, None
-    for number, batch in enumerate(run.steps(data, steps=WARM_UP + _real_steps(data.steps))):
-        if number == WARM_UP:
-            _wait(run)
-            began = perf_counter()
-        run.forward_backward(model, workload.loss, *batch)
-        run.step(optimizer)
-        counted += number >= WARM_UP
-    _wait(run)
-    real = (perf_counter() - began) / max(counted, 1)
+    real, batch = _real(run, model, optimizer, workload, data)
     parts = _parts(run, model, optimizer, workload.loss, batch)
     parts = {"step": real, "data": max(0.0, real - sum(parts.values())), **parts}
     if run.directory is not None and run.is_main:
@@ -63,10 +54,32 @@ def breakdown(run: Run, workload: Workload, options: TrainOptions) -> dict[str, 
     return parts
 
 
+def _real(run: Run, model: nn.Module, optimizer: Any, workload: Workload, data: Any) -> tuple[float, Any]:
+    """Seconds of a step of the training itself, and its last batch."""
+    times: list[float] = []
+    began, each, batch = 0.0, MOST, None
+    for number, batch in enumerate(run.steps(data, steps=WARM_UP + ROUNDS * MOST + 1)):
+        done = number - WARM_UP  # steps since the rounds began
+        if number == 1 or (done >= 0 and done % each == 0):
+            _wait(run)
+            now = perf_counter()
+            if done == 0:
+                each = _agreed(run, (now - began) / (WARM_UP - 1))
+            elif done > 0:
+                times.append((now - began) / each)
+            began = now
+        if len(times) == ROUNDS:
+            break
+        run.forward_backward(model, workload.loss, *batch)
+        run.step(optimizer)
+    return statistics.median(times), batch
+
+
 def _parts(
     run: Run, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Callable[..., Any], batch: Any
 ) -> dict[str, float]:
     x, y = batch
+    strategy = run._context.strategy  # the model is the user's object, and knows no no_sync
 
     def passes(how: Callable[[], AbstractContextManager[Any]]) -> None:
         with how():
@@ -76,11 +89,11 @@ def _parts(
         passes(contextlib.nullcontext)
 
     def unreduced() -> None:
-        passes(getattr(model, "no_sync", contextlib.nullcontext))
+        passes(strategy.no_sync)
 
     kinds: dict[str, Callable[[], Any]] = {
-        "reduced": reduced,
         "unreduced": unreduced,
+        "reduced": reduced,
         "optimizer": optimizer.step,
     }
     reduced()  # the optimizer needs gradients
@@ -102,10 +115,6 @@ def _parts(
     }
 
 
-def _real_steps(of_epoch: int | None) -> int:
-    return 30 if of_epoch is None else max(FEWEST, min(30, of_epoch - WARM_UP))
-
-
 def _steps_of(run: Run, kind: Callable[[], Any]) -> int:
     """The number of steps that take about ``ROUND_S``; rank 0 decides it for all ranks."""
     kind()
@@ -113,7 +122,11 @@ def _steps_of(run: Run, kind: Callable[[], Any]) -> int:
     began = perf_counter()
     kind()
     _wait(run)
-    mine = max(FEWEST, min(MOST, int(ROUND_S / (perf_counter() - began))))
+    return _agreed(run, perf_counter() - began)
+
+
+def _agreed(run: Run, seconds: float) -> int:
+    mine = max(FEWEST, min(MOST, int(ROUND_S / seconds)))
     return int(run.sum(mine if run.is_main else 0))
 
 
