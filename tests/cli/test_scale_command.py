@@ -1,4 +1,4 @@
-"""``rankup scale`` as a user meets it: real runs of a few images, and mistakes found before any run."""
+"""``rankup scale`` as a user meets it: small real studies, and mistakes found before any run."""
 
 from __future__ import annotations
 
@@ -10,118 +10,273 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rankup.cli.app import main
-from rankup.workloads.data.idx import write_idx
+from rankup.cli.commands.scale import spread_grid
+from rankup.cli.study_jobs import fair_threads, job_of
+from rankup.cli.study_plan import read_study
+from rankup.errors import RankupError
+from rankup.scale.journal import Journal, StudyPlan
+from rankup.scale.plan import Trial
 
 pytestmark = pytest.mark.usefixtures("warm_python")
 
-
-@pytest.fixture
-def images(tmp_path) -> Path:
-    """A data set of 33 training and 7 test images."""
-    folder = tmp_path / "images"
-    folder.mkdir()
-    random = torch.Generator().manual_seed(1)
-    for part, count in (("train", 33), ("t10k", 7)):
-        pixels = torch.randint(0, 256, (count, 28, 28), dtype=torch.uint8, generator=random)
-        write_idx(folder / f"{part}-images-idx3-ubyte", pixels)
-        write_idx(folder / f"{part}-labels-idx1-ubyte", torch.arange(count, dtype=torch.uint8) % 10)
-    return folder
+TINY = ("linear", "--set", "samples=64", "--epochs", "2", "--global-batch", "16", "--device", "cpu")
 
 
 def command(folder: Path, *args: str) -> list[str]:
-    return [sys.executable, "-m", "rankup", "scale", "mnist-cnn", "--runs-root", str(folder / "runs"), *args]
+    return [sys.executable, "-m", "rankup", "scale", "--runs-root", str(folder / "runs"), *args]
 
 
-def tiny(images: Path, *args: str) -> list[str]:
-    work = ["--data", str(images), "--epochs", "1", "--global-batch", "16", "--set", "dropout=off"]
-    return command(images.parent, *work, "--threads", "1", "--device", "cpu", *args)
+def run(tokens: list[str], **more) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(tokens, capture_output=True, text=True, timeout=120, **more)
 
 
-def run(tokens: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(tokens, capture_output=True, text=True, timeout=120)
+def study_in(folder: Path) -> Path:
+    (found,) = (folder / "runs").glob("scale-*/*")
+    return found
 
 
-def test_a_study_ends_with_the_table_and_its_results_beside_the_runs(images):
-    done = run(tiny(images, "--repeats", "1"))
-    busy = "busy-machine" in done.stdout  # other tests may run beside this one
-    assert done.returncode == (1 if busy else 0), done.stderr
-    lines = [line for line in done.stderr.splitlines() if line.startswith("run ")]
-    assert lines[0] == "run 1 of 4: 1 process, warm-up …"
-    assert lines[3] == "run 4 of 4: 2 processes, repeat 1 …"
-    assert len([line for line in done.stderr.splitlines() if line.startswith("  epoch 1/1  loss ")]) >= 2
-    rows = [line.split()[:6] for line in done.stdout.splitlines() if line.startswith(("none", "ddp"))]
-    assert rows == [["none,", "1", "process", "1", "1", "1"], ["ddp,", "2", "processes", "2", "1", "1"]]
-    assert "too few runs for a ratio" in done.stdout
-    path = Path(done.stdout.splitlines()[-1].split(maxsplit=1)[1])
-    results = json.loads(path.read_text())
-    assert [row["processes"] for row in results["rows"]] == [1, 2]
-    runs = [run for one in results["configurations"] for run in one["runs"]]
-    assert [run["samples"] for run in runs] == [33, 33]
-    assert all(Path(run["path"]).parent == path.parent.parent for run in runs)
-    assert len(list(path.parent.parent.iterdir())) == 4 + 1
-
-
-def test_data_that_is_not_there_fails_in_the_warm_up_with_the_reason_shown(images):
-    nothing = str(images / "nothing")
-    done = run(tiny(images, "--data", nothing, "--json"))
-    assert done.returncode == 2
-    error = json.loads(done.stdout)
-    assert error["message"] == f"the warm-up of 1 process failed: {nothing!r} is not a directory"
-    assert error["context"] == f"--data {nothing}"
-    assert done.stderr == "run 1 of 8: 1 process, warm-up …\n"
-
-
-def test_ctrl_c_ends_the_study_and_its_processes(images):
-    runs = images.parent / "runs" / "mnist-cnn"
+def test_a_study_that_is_interrupted_goes_on_and_ends_with_table_results_and_report(tmp_path):
     study = subprocess.Popen(
-        tiny(images, "--epochs", "100000"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(tmp_path, "--repeats", "1", *TINY), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    while study.poll() is None and not trains(runs, 3):
+    while study.poll() is None and not ended(tmp_path, 2):
         time.sleep(0.05)
     study.send_signal(signal.SIGINT)
     out, err = study.communicate(timeout=60)
     assert study.returncode == 130, err
-    assert "ended by SIGINT after 2 of 8 runs" in err
-    assert "Traceback" not in err
-    assert out == ""
-    assert not list(runs.glob("scale-*"))
+    assert "ended by SIGINT after 2 of 4 runs" in err and "Traceback" not in err and out == ""
+    assert err.splitlines()[1] == "run 1 of 4: nproc=1, warm-up …"
+    folder = study_in(tmp_path)
+
+    done = run([sys.executable, "-m", "rankup", "scale", "--resume", str(folder)])
+    assert "run 3 of 4: nproc=1, repeat 1 …" in done.stderr and "run 2 of 4" not in done.stderr
+    assert done.returncode in (0, 1), done.stderr  # 1: other tests make the machine busy
+    rows = [line.split()[:6] for line in done.stdout.splitlines() if line.startswith(("none", "ddp"))]
+    assert [row[:3] for row in rows] == [["none,", "1", "process"], ["ddp,", "2", "processes"]]
+    assert "too few runs for a ratio" in done.stdout
+    assert "where the time of a step goes" in done.stdout
+    results = json.loads((folder / "results.json").read_text())
+    runs = [run for one in results["configurations"] for run in one["runs"]]
+    assert [run["samples"] for run in runs] == [128, 128]
+    assert all(Path(run["path"]).parent == folder / "trials" for run in runs)
+    assert (folder / "table.txt").read_text() in done.stdout
 
 
-def trains(runs: Path, number: int) -> bool:
-    """Whether the run of that number has ended its first epoch."""
-    folders = sorted(runs.iterdir()) if runs.exists() else []
-    return len(folders) >= number and (folders[number - 1] / "records" / "epochs.jsonl").exists()
+def ended(folder: Path, number: int) -> bool:
+    files = list((folder / "runs").glob("scale-*/*/trials.jsonl"))
+    return bool(files) and files[0].read_text().count('"ended"') >= number
+
+
+SCRIPT = """
+import sys
+sys.exit("no such width") if sys.argv[1] == "3" else print("Training time =", 10 / int(sys.argv[1]))
+"""
+
+
+def test_any_program_is_measured_by_a_pattern_and_one_that_fails_does_not_lose_the_others(tmp_path):
+    (tmp_path / "prints.py").write_text(SCRIPT)
+    words = ["--grid", "width=1,2,3", "--metric", "Training time = ([0-9.]+)", "--repeats", "2", "--json"]
+    done = run(command(tmp_path, *words, "prints.py", "{width}"), cwd=tmp_path)
+    results = json.loads(done.stdout)
+    assert [[r["seconds"] for r in c["runs"]] for c in results["configurations"]] == [
+        [10.0] * 2,
+        [5.0] * 2,
+        [],
+    ]
+    assert results["configurations"][2]["failure"]["code"] == "worker-failed"
+    assert done.returncode == 1
+
+
+def test_a_pattern_that_never_matches_is_said_for_each_configuration(tmp_path):
+    (tmp_path / "prints.py").write_text("print('done')\n")
+    words = ["--grid", "nproc=1", "--metric", "time = ([0-9.]+)", "--repeats", "1"]
+    done = run(command(tmp_path, *words, "prints.py"), cwd=tmp_path)
+    assert done.returncode == 1
+    assert "nothing that the run printed matches 'time = ([0-9.]+)' [metric-not-found]" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+# ------------------------------------------------------------------------------- mistakes
 
 
 @pytest.mark.parametrize(
     ("args", "code"),
     [
-        (["--global-batch", "1"], "global-batch-too-small"),
-        (["--repeats", "0"], "bad-repeats"),
-        (["--nproc-per-node", "1,x"], "bad-process-count"),
-        (["--nproc-per-node", "1,1"], "repeated-process-count"),
-        (["--nproc-per-node", "2"], "nothing-to-compare"),
-        (["--precision", "fp8"], "bad-option"),
-        (["--set", "dropout"], "bad-setting"),
-        (["--name", "../elsewhere"], "bad-name"),
-        (["--threads", "0"], "bad-threads"),
+        ([], "nothing-to-measure"),
+        (["linear", "--global-batch", "1"], "global-batch-too-small"),
+        (["linear", "--repeats", "0"], "bad-repeats"),
+        (["linear", "--nproc-per-node", "1,x"], "bad-grid"),
+        (["linear", "--nproc-per-node", "1,1"], "bad-grid"),
+        (["linear", "--grid", "nproc="], "bad-grid"),
+        (["linear", "--grid", "nprocs=1"], "bad-grid"),
+        (["linear", "--grid", "launcher=srun"], "key-not-taken"),
+        (["linear", "--grid", "strategy=dp", "nproc=1,2"], "one-process-strategy"),
+        (["linear", "--grid", "precision=fp8"], "bad-option"),
+        (["linear", "--set", "samples"], "bad-setting"),
+        (["linear", "--threads", "0"], "bad-threads"),
+        (["linear", "--weak"], "no-batch-per-process"),
+        (["linear", "--metric", "time"], "bad-metric"),
+        (["linear", "extra"], "unexpected-argument"),
+        (["linear", "--time", "1h"], "no-job"),
+        (["linear", "--partition", "gpu"], "no-job"),
+        (["linear", "--site", "slurm", "--grid", "nodes=1", "--time", "soon"], "bad-time"),
+        (["mnist-cn"], "unknown-workload"),
+        (["nowhere.py"], "script-not-found"),
+        (["--lr", "1", "true"], "not-a-workload"),
+        (["--grid", "strategy=ddp", "true"], "key-not-taken"),
+        (["--weak", "true"], "no-weak-scaling"),
+        (["--resume", "nothing"], "no-study"),
     ],
 )
-def test_a_mistake_is_one_error_before_anything_runs(args, code, tmp_path, capsys):
+def test_a_mistake_is_one_error_before_anything_runs(args, code, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as caught:
-        main(["scale", "mnist-cnn", "--runs-root", str(tmp_path / "runs"), *args])
-    assert caught.value.code == 2
+        main(["scale", "--runs-root", str(tmp_path / "runs"), *args])
     captured = capsys.readouterr()
     assert f"[{code}]" in captured.err
-    assert "Traceback" not in captured.err
-    assert captured.out == ""
+    assert caught.value.code == 2
+    assert "Traceback" not in captured.err and captured.out == ""
     assert not list(tmp_path.glob("runs/*/*"))
 
 
-def test_an_unknown_workload_is_named(tmp_path, capsys):
+def test_a_study_goes_on_with_its_own_plan(tmp_path, capsys):
+    Journal.create(tmp_path / "s", StudyPlan(command=["linear"], grid={"nproc": (1,)})).close()
     with pytest.raises(SystemExit):
-        main(["scale", "mnist-cn", "--runs-root", str(tmp_path)])
-    assert "did you mean 'mnist-cnn'?" in capsys.readouterr().err
+        main(["scale", "--resume", str(tmp_path / "s"), "--repeats", "5"])
+    assert "[resumed-as-it-was]" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------- the command line
+
+
+@pytest.mark.parametrize(
+    ("args", "spread"),
+    [
+        (["--grid", "a=1", "b=2", "x"], ["--grid", "a=1", "--grid", "b=2", "x"]),
+        (["x", "--grid", "a=1", "b=2", "--lr", "1"], ["x", "--grid", "a=1", "--grid", "b=2", "--lr", "1"]),
+        (["--grid", "a=1", "--grid", "b=2"], ["--grid", "a=1", "--grid", "b=2"]),
+        (["--grid"], ["--grid"]),
+        (["--grid=a=1", "x"], ["--grid=a=1", "x"]),
+        (["--grid", "a=1", "t.py", "b=2"], ["--grid", "a=1", "t.py", "b=2"]),
+        (
+            ["--grid", "a=1", "t.py", "--grid", "b=2", "c=3"],
+            ["--grid", "a=1", "t.py", "--grid", "b=2", "--grid", "c=3"],
+        ),
+    ],
+)
+def test_a_grid_takes_several_words(args, spread):
+    assert spread_grid(args) == spread
+
+
+@given(st.lists(st.sampled_from(["--grid", "a=1", "b=2", "x", "--lr", "--"]), max_size=8))
+def test_spreading_a_grid_keeps_every_other_word_in_its_order(args):
+    assert [word for word in spread_grid(args) if word != "--grid"] == [
+        word for word in args if word != "--grid"
+    ]
+
+
+def plan(**given) -> StudyPlan:
+    return StudyPlan(**{"command": ["linear"], "grid": {"nproc": (1, 2)}, **given})
+
+
+def options_of(job) -> dict[str, object]:
+    return json.loads(job.spec.command[-1])
+
+
+def test_weak_scaling_gives_every_process_the_batch(tmp_path):
+    job = job_of(plan(scaling="weak", training={"global_batch": 16}), Trial((("nproc", 2),), 1), tmp_path)
+    assert options_of(job)["global_batch"] == 32
+
+
+def test_the_warm_up_measures_the_parts_of_a_step_and_runs_save_nothing(tmp_path):
+    warm, timed = (job_of(plan(), Trial((("nproc", 2),), repeat), tmp_path) for repeat in (0, 1))
+    assert options_of(warm)["breakdown"] is True
+    assert not options_of(timed).get("breakdown")
+    assert options_of(timed)["snapshot_every"] == "off"
+    assert (timed.spec.runs_root, timed.spec.name) == (tmp_path, "trials")
+
+
+def test_a_job_gets_what_the_study_asks_for_and_is_not_requeued(tmp_path):
+    asked = plan(site="slurm", flags={"time": "10m", "queue": "gpu"})
+    job = job_of(asked, Trial((("nodes", 2), ("nproc", 2)), 1), tmp_path)
+    assert (job.spec.nodes, job.spec.nproc_per_node, job.spec.time, job.spec.queue) == (2, 2, 600, "gpu")
+    assert (job.spec.max_requeues, job.spec.runs_root, job.site.name) == (0, tmp_path, "slurm")
+
+
+def test_a_study_runs_where_it_was_begun(tmp_path, monkeypatch):
+    (tmp_path / "t.py").write_text("")
+    asked = plan(command=["t.py"], cwd=str(tmp_path))
+    monkeypatch.chdir("/")
+    assert job_of(asked, Trial((("nproc", 1),), 1), tmp_path).spec.folder == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("grid", "flags", "threads"),
+    [
+        ({"nproc": (1, 2)}, {}, {"cpus_per_task": 4}),
+        ({"nproc": (1, 16)}, {}, {"cpus_per_task": 1}),
+        ({"nproc": (1, 2), "cpus-per-task": (1,)}, {}, {}),
+        ({"nproc": (1, 2)}, {"threads": 3}, {}),
+    ],
+)
+def test_every_configuration_gets_as_many_threads_per_process(grid, flags, threads, monkeypatch):
+    monkeypatch.setattr("rankup.cli.study_jobs.cpu_affinity", lambda: range(8))
+    monkeypatch.setattr("rankup.cli.study_jobs.count_gpus", lambda env: 0)
+    assert fair_threads(grid, flags, {}) == threads
+
+
+# ------------------------------------------------------------------------------- study.toml
+
+STUDY = """
+[study]
+command = ["linear"]
+repeats = 4
+at-once = 2
+site = "slurm"
+grid = {nodes = [1, 2], nproc = [1]}
+training = {epochs = 2}
+[study.job]
+time = "10m"
+"""
+
+
+def test_a_study_file_says_all_that_the_options_say(tmp_path, monkeypatch):
+    from rankup.cli.commands import scale
+
+    (tmp_path / "study.toml").write_text(STUDY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(scale, "_run", lambda journal: None)
+    with pytest.raises(SystemExit):
+        main(["scale", "study.toml", "--repeats", "5"])
+    (folder,) = (tmp_path / "runs").glob("scale-*/*")
+    told = Journal.open(folder).plan
+    assert (told.command, told.grid) == (["linear"], {"nodes": [1, 2], "nproc": [1]})
+    assert (told.repeats, told.at_once, told.site) == (5, 2, "slurm")
+    assert (told.flags["time"], told.training) == ("10m", {"epochs": 2})
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[study]\nrepeats = 3", "requires command"),
+        ("[study]\ncommand = 'linear'", "not a list"),
+        ("[study]\ncommand = ['x']\nrepeats = '3'", "not a whole number"),
+        ("[study]\ncommand = ['x']\nrepeat = 3", "did you mean 'repeats'?"),
+        ("[study]\ncommand = ['x']\nscaling = 'big'", "strong or weak"),
+        ("[study]\ncommand = ['x']\nat_once = 0", "at least 1"),
+        ("[study]\ncommand = ['x']\n[study.job]\ntimes = '1h'", "did you mean 'time'?"),
+        ("[study]\ncommand = ['x']\n[study.job]\nnodes = 2", "no key 'nodes'"),
+        ("[study]\ncommand = ['x']\n[grid]\nnproc = 2", "[study] alone"),
+        ("study = 3", "[study] alone"),
+    ],
+)
+def test_a_mistake_in_a_study_file_is_one_error(tmp_path, text, named):
+    (tmp_path / "study.toml").write_text(text)
+    with pytest.raises(RankupError) as caught:
+        read_study(tmp_path / "study.toml")
+    assert caught.value.code == "bad-study"
+    assert named in caught.value.message

@@ -90,17 +90,7 @@ class Lab:
 
         After ``timeout`` seconds it is ended with all its children, and ``code`` is 124.
         """
-        clean = {
-            "PATH": f"{sysconfig.get_path('scripts')}:{SYSTEM_PATH}",
-            "HOME": str(self.shared),
-            "LANG": "C.UTF-8",
-            "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            **(env or {}),
-        }
-        variables = [f"{name}={value}" for name, value in clean.items()]
-        tokens = [*ENTER, str(self._pid(node)), "env", "-i", "-C", str(self.shared), *variables]
-        tokens += ["timeout", "--kill-after=5", f"{timeout:g}", *map(str, argv)]
+        tokens = self.enter(node, ["timeout", "--kill-after=5", f"{timeout:g}", *argv], env)
         done = subprocess.run(
             tokens,
             stdin=subprocess.DEVNULL,
@@ -110,6 +100,28 @@ class Lab:
             timeout=timeout + 15,
         )
         return Completed(done.returncode, done.stdout, done.stderr)
+
+    def enter(self, node: str, argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> list[str]:
+        """The tokens that run ``argv`` as ``run`` does, for a process that a test watches itself."""
+        clean = {
+            "PATH": f"{sysconfig.get_path('scripts')}:{SYSTEM_PATH}",
+            "HOME": str(self.shared),
+            "LANG": "C.UTF-8",
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            **(env or {}),
+        }
+        variables = [f"{name}={value}" for name, value in clean.items()]
+        return [
+            *ENTER,
+            str(self._pid(node)),
+            "env",
+            "-i",
+            "-C",
+            str(self.shared),
+            *variables,
+            *map(str, argv),
+        ]
 
     def srun(
         self, argv: Sequence[str | Path], env: Mapping[str, str] | None = None, timeout: float = 60

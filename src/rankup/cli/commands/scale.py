@@ -50,19 +50,16 @@ class ScaleCommand(TyperCommand):
 def spread_grid(args: Sequence[str]) -> list[str]:
     """``--grid a=1 b=2`` → ``--grid a=1 --grid b=2``."""
     spread: list[str] = []
-    taking_grid = False
+    first = more = False  # whether the word is a grid's first one, or may be a further one
     for word in args:
-        is_pair = "=" in word and not word.startswith("-")
-        if taking_grid and is_pair:
+        if first:
+            spread.append(word)
+            first, more = False, True
+        elif more and "=" in word and not word.startswith("-"):
             spread += ["--grid", word]
-            continue
-        if taking_grid and spread[-1] == "--grid":
+        else:
             spread.append(word)
-            taking_grid = False
-            continue
-        taking_grid = word == "--grid"
-        if not taking_grid:
-            spread.append(word)
+            first, more = word == "--grid", False
     return spread
 
 
