@@ -35,6 +35,11 @@ def test_srun_tells_no_other_steps_of_the_job_to_end():
     assert 'scancel --signal=TERM "$SLURM_JOB_ID.$(cat "$RUN/agents.step")"' in "\n".join(script.end)
 
 
+def test_srun_takes_the_nodes_that_are_meant_of_a_job_that_has_more():
+    script = started("srun", "slurm", Agents(("x",), nodes=2, hosts=("n1", "n2")))
+    assert " --nodelist=n1,n2 " in "\n".join(script.start)
+
+
 def test_srun_takes_what_it_gets_where_the_cores_are_not_known():
     assert "--cpus-per-task" not in "\n".join(started("srun", "slurm", Agents(("x",), nodes=2)).start)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rankup.errors import RankupError
@@ -51,6 +53,15 @@ def test_detection(env, nodefile, expected):
 )
 def test_a_fan_out_is_needed_for_every_node_but_the_one_we_are_on(hosts, inside, needed):
     assert Allocation("slurm", "1", hosts, inside).needs_fan_out is needed
+
+
+def test_a_part_of_an_allocation_is_its_first_nodes():
+    whole = Allocation("pbs", "1", ("a", "b", "c"), inside=True, lines=(0, 2, 4))
+    assert whole.first(3) is whole
+    part = whole.first(2)
+    assert (part.hosts, part.lines, part.of) == (("a", "b"), (0, 2), 3)
+    assert not whole.first(1).needs_fan_out
+    assert replace(whole, inside=False).first(1).needs_fan_out
 
 
 def test_the_endpoint_is_the_heads_address_as_its_peers_see_it(monkeypatch):

@@ -79,9 +79,19 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "scale": (
         ("rankup scale mnist-cnn --nproc-per-node 1,2 --epochs 2", "one process against two"),
         (
-            "rankup scale resnet50-mnist --nproc-per-node 1,2,4 --repeats 5 --precision bf16",
-            "five repeats, for a narrow range",
+            "rankup scale resnet50-mnist --grid gpus=1,2,4 precision=fp32,bf16 --repeats 5",
+            "a grid; five repeats give intervals",
         ),
+        (
+            "rankup scale mnist-cnn --grid nodes=1,2 nproc=1,2 --site slurm --time 10m",
+            "as jobs, at most four at once",
+        ),
+        ("rankup scale --resume runs/scale-mnist-cnn/20260301-101500-a1b2", "go on after Ctrl-C or a logout"),
+        (
+            "rankup scale --grid nproc=1,2 --metric 'Training time = ([0-9.]+)' train.py --lr 0.1",
+            "any script, by what it prints",
+        ),
+        ("rankup scale study.toml", "a study from a file"),
     ),
     "report": (
         (

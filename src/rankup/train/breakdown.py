@@ -26,7 +26,7 @@ from rankup.train.workload import Workload, ready_data
 WARM_UP = 5
 ROUNDS = 5
 ROUND_S = 0.3  # seconds of a round of one kind of step, about
-FEWEST, MOST = 3, 200  # steps per round
+FEWEST, MOST_REAL, MOST = 3, 40, 200  # steps per round
 
 
 def breakdown(run: Run, workload: Workload, options: TrainOptions) -> dict[str, float]:
@@ -57,14 +57,14 @@ def breakdown(run: Run, workload: Workload, options: TrainOptions) -> dict[str, 
 def _real(run: Run, model: nn.Module, optimizer: Any, workload: Workload, data: Any) -> tuple[float, Any]:
     """Seconds of a step of the training itself, and its last batch."""
     times: list[float] = []
-    began, each, batch = 0.0, MOST, None
-    for number, batch in enumerate(run.steps(data, steps=WARM_UP + ROUNDS * MOST + 1)):
+    began, each, batch = 0.0, MOST_REAL, None
+    for number, batch in enumerate(run.steps(data, steps=WARM_UP + ROUNDS * MOST_REAL + 1)):
         done = number - WARM_UP  # steps since the rounds began
         if number == 1 or (done >= 0 and done % each == 0):
             _wait(run)
             now = perf_counter()
             if done == 0:
-                each = _agreed(run, (now - began) / (WARM_UP - 1))
+                each = _agreed(run, (now - began) / (WARM_UP - 1), MOST_REAL)
             elif done > 0:
                 times.append((now - began) / each)
             began = now
@@ -79,6 +79,7 @@ def _parts(
     run: Run, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Callable[..., Any], batch: Any
 ) -> dict[str, float]:
     x, y = batch
+    several = run.world.world_size > 1
     strategy = run._context.strategy  # the model is the user's object, and knows no no_sync
 
     def passes(how: Callable[[], AbstractContextManager[Any]]) -> None:
@@ -110,7 +111,8 @@ def _parts(
     median = {name: statistics.median(seconds) for name, seconds in times.items()}
     return {
         "compute": median["unreduced"],
-        "communication": max(0.0, median["reduced"] - median["unreduced"]),
+        # One process reduces nothing: a difference of its timings is noise.
+        "communication": several * max(0.0, median["reduced"] - median["unreduced"]),
         "optimizer": median["optimizer"],
     }
 
@@ -125,8 +127,8 @@ def _steps_of(run: Run, kind: Callable[[], Any]) -> int:
     return _agreed(run, perf_counter() - began)
 
 
-def _agreed(run: Run, seconds: float) -> int:
-    mine = max(FEWEST, min(MOST, int(ROUND_S / seconds)))
+def _agreed(run: Run, seconds: float, most: int = MOST) -> int:
+    mine = max(FEWEST, min(most, int(ROUND_S / seconds)))
     return int(run.sum(mine if run.is_main else 0))
 
 

@@ -96,6 +96,10 @@ def scale(
         bool,
         typer.Option("--weak/--strong", help="--weak: --global-batch is per process", rich_help_panel=_STUDY),
     ] = False,
+    target_accuracy: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="stop at this test accuracy, e.g. 0.9", rich_help_panel="Data"),
+    ] = None,
     metric: Annotated[
         str,
         typer.Option(
