@@ -6,6 +6,7 @@
 | ``help`` | the page of a command |
 | ``table`` | rows in columns |
 | ``rank_lines`` | what ranks print, each line with its rank |
+| ``trial_lines`` | the runs of a study, a line each |
 | ``progress`` | the progress bar of ``rankup train`` |
 | ``snapshots`` | snapshots as rows, verdicts and differences |
 """
