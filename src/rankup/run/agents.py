@@ -48,6 +48,7 @@ def agent_command(job: Resolved, allocation: Allocation, run: RunDir) -> str:
     nproc = [f"--nproc-per-node={spec.nproc_per_node}"] if job.asked("nproc_per_node") else []
     threads = [] if spec.threads is None else [f"--threads={spec.threads}"]
     python = [] if spec.python == sys.executable else [f"--python={spec.python}"]
+    monitor = [] if spec.monitor else ["--no-monitor"]
     options = [
         f"--rdzv-endpoint={allocation.endpoint()}",
         f"--rdzv-timeout={spec.rdzv_timeout:g}",
@@ -55,6 +56,7 @@ def agent_command(job: Resolved, allocation: Allocation, run: RunDir) -> str:
         *nproc,
         *threads,
         *python,
+        *monitor,
         f"--run-dir={run.path}",
         "--",
         *spec.command,
