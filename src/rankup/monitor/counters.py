@@ -7,6 +7,7 @@ import sys
 
 import psutil
 
+INTERFACES = "/sys/class/net"
 _IDLE = slice(3, 5)  # of a line of /proc/stat: idle, and waiting for a disk
 _ALL = slice(0, 8)  # the rest (guests) is part of user time
 
@@ -61,7 +62,7 @@ def _cpu_seconds(cores: set[int]) -> tuple[float, float] | None:
             told = psutil.cpu_times()
             return sum(told) - told.idle, sum(told)
         # Not psutil's list per core: it leaves out cores that are offline, and so loses their numbers.
-        with open("/proc/stat", "rb") as file:
+        with open(f"{psutil.PROCFS_PATH}/stat", "rb") as file:
             return parse_cpu_lines(file.read().decode(), cores)
     except (OSError, ValueError):
         return None
@@ -113,7 +114,5 @@ def _network_bytes() -> dict[str, tuple[int, int]]:
         for name, each in told.items()
         if name != "lo" and not name.startswith("lo0")
     }
-    hardware = {
-        name: both for name, both in counted.items() if os.path.exists(f"/sys/class/net/{name}/device")
-    }
+    hardware = {name: both for name, both in counted.items() if os.path.exists(f"{INTERFACES}/{name}/device")}
     return hardware or counted

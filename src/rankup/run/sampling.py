@@ -31,7 +31,7 @@ def sampled(run: RunDir, env: Mapping[str, str], *, wanted: bool) -> Iterator[No
 
 
 def _start(run: RunDir, env: Mapping[str, str]) -> shell.Process[bytes] | None:
-    # It is of our Python and imports what we import, but no module that lies in the job's folder: so another folder.
+    # Our Python, which imports what we import: in another folder, or modules of the job's folder would come first.
     ours = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)}  # noqa: PTH100
     ours |= {name: env[name] for name in (MARK, _GPUS) if name in env}
     try:
