@@ -21,6 +21,7 @@
 | ``ignore_option`` | ``--ignore`` of findings |
 | ``interactive`` | ``rankup submit --interactive`` |
 | ``env_build`` | the building of ``rankup env create`` |
+| ``study_jobs`` | the job of each run of a study |
 | ``prediction_modes`` | ``rankup predict``: from measurements, a simulation, links |
 | ``site_survey`` | the facts that ``rankup sites new`` reads |
 """

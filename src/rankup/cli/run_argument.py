@@ -14,6 +14,7 @@ from rankup.batch.status import RunStatus
 from rankup.batch.store import SubmittedRun, find
 from rankup.cli.output.console import shown
 from rankup.cli.output.rank_lines import LineView
+from rankup.core.progress import newest_step
 from rankup.errors import RankupError
 from rankup.run.interrupts import Interrupts
 from rankup.snapshots.layout import MANIFEST, entries, trainings
@@ -41,7 +42,9 @@ def as_dict(job: SubmittedRun, standing: RunStatus) -> dict[str, Any]:
     """A run for ``--json``."""
     names = {"run": str(job.run.path), "name": job.spec.name, "site": job.site, "scheduler": job.scheduler}
     tasks = {index: task.as_dict() for index, task in standing.tasks.items()}
-    one = {} if job.task is None else {"task": job.task}
+    one: dict[str, Any] = {} if job.task is None else {"task": job.task}
+    if job.task is None and not tasks:
+        one["progress"] = newest_step(job.run)
     return {**names, **one, "jobs": job.ids(), **standing.as_dict(), **({"tasks": tasks} if tasks else {})}
 
 

@@ -5,20 +5,40 @@ A step record is one JSON object of ``records/steps.jsonl`` (docs/reference/reco
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
+from rankup.core.rundir import RunDir
 from rankup.core.units import duration, rate
 
 # Set for processes whose starter shows the progress, or wants none: they show none of their own.
 PROGRESS_VARIABLE = "RANKUP_PROGRESS"
 _SHOWN_METRICS = 4
+_TAIL = 64 * 1024  # bytes, of some 200 records
 
 
 def progress_is_shown_elsewhere(env: Mapping[str, str] = os.environ) -> bool:
     """Whether this process is told not to show its progress."""
     return env.get(PROGRESS_VARIABLE) == "off"
+
+
+def newest_step(run: RunDir) -> dict[str, Any] | None:
+    """The newest step record of ``run``, None if there is none; cheap for a long file."""
+    try:
+        with (run.records / "steps.jsonl").open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+            lines = file.read().split(b"\n")
+    except OSError:
+        return None
+    for line in reversed(lines):
+        if b'"kind": "step"' in line:
+            with contextlib.suppress(ValueError):  # cut off by the tail, or by a crash
+                record: dict[str, Any] = json.loads(line)
+                return record
+    return None
 
 
 def progress_place(step: Mapping[str, Any]) -> str:

@@ -26,12 +26,12 @@ from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.runtime.argument_types import check_types
 from rankup.runtime.checkpointing import state, stop
+from rankup.runtime.checkpointing.check_settings import ResumeSettings
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
 from rankup.runtime.checkpointing.frozen import Frozen
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.registered import as_stateful
 from rankup.runtime.checkpointing.registered_state import METER, RECORDS
-from rankup.runtime.checkpointing.resume_settings import ResumeSettings
 from rankup.runtime.checkpointing.save_model import save_model
 from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.checkpointing.training_folder import check_name

@@ -12,7 +12,7 @@ from torch.utils.data import IterableDataset
 
 from rankup.errors import RankupError
 from rankup.runtime import seed
-from rankup.runtime.checkpointing.resume_settings import ResumeSettings
+from rankup.runtime.checkpointing.check_settings import ResumeSettings
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batch_size_check import check_shares
 from rankup.runtime.data.batches import DataFeed

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import torch
 
-from rankup.core.progress import PROGRESS_VARIABLE
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.runtime.api import init
@@ -30,8 +29,6 @@ def work(options: TrainOptions) -> None:
     """Train as one rank."""
     torch.set_flush_denormal(True)  # denormals make CPUs a hundred times slower; training does not need them
     sys.path.insert(0, str(Path.cwd()))  # a user's own workload may be in the current directory
-    if options.bar:
-        os.environ[PROGRESS_VARIABLE] = "off"  # the command line draws it, from the records
     workload = make_workload(options.workload, options.settings)
     options = options.with_defaults(defaults_of(workload))
     run = init(

@@ -58,7 +58,6 @@ class TrainOptions:
     breakdown: bool = False  # time the parts of a step instead of training
     save_model: str | None = None
     log: str = ""
-    bar: bool = False  # whether the command line draws a progress bar, so that no lines are needed
     settings: dict[str, str] = field(default_factory=dict)
     given: list[str] = field(default_factory=list)
     from_workload: list[str] = field(default_factory=list)

@@ -110,7 +110,7 @@ class TrainingReport:
             **{
                 k: v
                 for k, v in asdict(self._options).items()
-                if k not in ("save_model", "log", "log_interval", "bar", "given")
+                if k not in ("save_model", "log", "log_interval", "given")
             },
             "strategy": self._run.strategy,
             "world_size": world.world_size,

@@ -18,6 +18,7 @@ from rankup.cli.job_options import flags_from
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
 from rankup.cli.output.console import shown
+from rankup.cli.output.progress import hide_progress_of_ranks
 from rankup.cli.output.rank_lines import LineView
 from rankup.cli.shared_options import taking
 from rankup.cli.study_jobs import check_keys, fair_threads, is_workload, job_of
@@ -144,6 +145,7 @@ def scale(
         root = Path(plan.flags.get("runs_root", "runs")).expanduser()
         folder = RunDir.create(root, f"scale-{_name(plan)}").path
         journal = Journal.create(folder, plan)
+    hide_progress_of_ranks()
     console.say(f"rankup: study of {len(journal.plan.points)} configurations in {shown(journal.folder)}")
     _run(journal)
     results = collect(journal)

@@ -72,7 +72,7 @@ def train(
     require_torch()
     logger_names(log)
     bar = sys.stdout.isatty() and not as_json
-    options, file = training_asked(workload, {**training_from(context), "bar": bar})
+    options, file = training_asked(workload, training_from(context))
     # A launcher has started us once per rank already, or a job's script has: then its run directory is ours.
     if World.detect().world_size > 1 or os.environ.get(RUN_DIR_VARIABLE):
         from rankup.train.__main__ import work
@@ -83,7 +83,7 @@ def train(
     from rankup.cli.output.progress import BarView, PlainView
 
     with ExitStack() as stack:
-        view: View = stack.enter_context(BarView()) if bar else PlainView(to_stderr=as_json)
+        view: View = stack.enter_context(BarView(plain=True)) if bar else PlainView(to_stderr=as_json)
         result = execute(job, view, debug=console.debugging())
     if error := result.run.left_error():
         raise error

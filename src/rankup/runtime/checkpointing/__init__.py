@@ -11,6 +11,8 @@
 - ``registered``, ``adapters``, ``registered_state``: what ``run.register`` got, and its state
 - ``untracked_state``: what has a state and is in no snapshot
 - ``frozen``: which parameters are frozen
-- ``settings``, ``resume_settings``, ``changed_settings``: settings that the script has changed since a snapshot
+- ``settings``: learning rates and other settings, and how two of them differ
+- ``check_settings``: a snapshot with other settings than the script's is refused, unless the user chose
+- ``apply_settings``: the settings that the user chose
 - ``save_model``: the model alone, in one file
 """

@@ -17,8 +17,8 @@ from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state
+from rankup.runtime.checkpointing.check_settings import ResumeSettings
 from rankup.runtime.checkpointing.frozen import Frozen
-from rankup.runtime.checkpointing.resume_settings import ResumeSettings
 from rankup.runtime.context import RunContext
 from rankup.runtime.distributed.buffers import averaged_buffers
 from rankup.runtime.loop.accumulation import PendingGradients

@@ -1,8 +1,9 @@
 """Process groups: how they are formed.
 
-Three groups. The default one carries gradients (nccl for CUDA tensors, gloo for CPU tensors). The *control* group is
-gloo: its numbers do not block a GPU stream. The *patient* group is gloo with a timeout of a day, for sections in which
-ranks wait for a download. With a world size of 1 there is no group. All runs of a process share the groups.
+Every run has three groups; a strategy may form its own (``strategies/groups.py``). The default one carries gradients
+(nccl for CUDA tensors, gloo for CPU tensors). The *control* group is gloo: its numbers do not block a GPU stream. The
+*patient* group is gloo with a timeout of a day, for sections in which ranks wait for a download. With a world size of 1
+there is no group. All runs of a process share the groups.
 """
 
 from __future__ import annotations

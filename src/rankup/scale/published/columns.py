@@ -12,8 +12,10 @@ from rankup.scale.published import quantities as q
 @dataclass(frozen=True)
 class Column:
     """``role``: devices, nodes, per-node, cores, time, rate, speedup, efficiency, batch, accuracy, epochs, repeats,
-    precision, group, name or other. ``per``: a time of the whole training (""), of an ``epoch`` or a ``step``; a rate
-    or batch of the whole job ("") or of one ``device``. ``unit`` of a time. ``precision`` that the header names.
+    precision, group, name or other.
+
+    ``per``: a time of the whole training (""), of an ``epoch`` or a ``step``, or to a ``target`` accuracy; a rate or a
+    batch of the whole job (""), or of one ``device``. ``unit`` of a time. ``precision`` that the header names.
     """
 
     index: int
@@ -85,7 +87,7 @@ def columns_of(rows: Sequence[Sequence[str]]) -> list[Column]:
 
 
 def _column(index: int, header: str, cells: Sequence[str]) -> Column:
-    low = header.lower()
+    low = re.sub(r"_+", " ", header.lower())
     filled = [cell for cell in cells if cell and cell not in "-–—"]
     named = q.precisions(header)
     precision = q.precision(header) if len(named) == 1 or "mixed" in named else None
@@ -111,21 +113,23 @@ def _column(index: int, header: str, cells: Sequence[str]) -> Column:
         return made("batch", "device" if is_(_LOCAL) else "global" if is_(_GLOBAL) else "")
     if is_(_PER_NODE) and not is_(_NOT_A_COUNT) and mostly_counts:
         return made("per-node")
-    if q.is_rate(header) or (is_(_RATE) and not is_(_TIME)) or _cells_are_rates(filled):
+    if q.is_rate(low) or (is_(_RATE) and not is_(_TIME)) or _cells_are_rates(filled):
         if is_(
             r"inference|validation|test|steps?\s*/|iter\w*\s*/|\bit/s|flop|\bgb/s|bandwidth|gbps|epochs?/"
         ):
             return made("other")
         return made("rate", "device" if is_(_LOCAL + r"|per worker") else "")
-    if is_(_TIME) or q.header_unit(header) or _cells_are_times(filled):
+    if is_(_TIME) or q.header_unit(low) or _cells_are_times(filled):
         if is_(
             _PARTIAL + r"|timestamp|limit|ideal|theoretical|expected|estimated|speed|std|stdev|deviation|"
             r"max\b|maximum|default|(?:node|gpu|cpu|core)[\s-]*h|gpu-?hours|cpu-?hours"
         ):
             return made("other")
         per = "epoch" if is_(r"epoch") and not is_(r"\d+\s*epochs|epochs\)") else ""
+        if is_(r"time.to\b|to \d+(?:\.\d+)? ?%|\btarget\b|convergence|to accuracy"):
+            per = "target"
         per = "step" if is_(r"step|iter|per batch|/batch|batch time") else per
-        return made("time", per, q.header_unit(header))
+        return made("time", per, q.header_unit(low))
     if is_(r"accura|\bacc\b|top-?\s?1|acc\.|精度|genauigkeit") and not is_(r"top-?5"):
         return made("accuracy")
     if is_(r"^(?:#|num\w*|number of)?\s*epochs?$|epochs"):
@@ -134,6 +138,10 @@ def _column(index: int, header: str, cells: Sequence[str]) -> Column:
         return made("repeats")
     if is_(r"precision|dtype|data type|\bamp\b|number format|精度类型"):
         return made("precision")
+    kinds = {found[0] for cell in filled if (found := q.devices(cell))}
+    with_devices = sum(q.devices(cell) is not None for cell in filled)
+    if with_devices >= 2 and 2 * with_devices > len(filled):
+        return made("nodes" if kinds == {"node"} else "name")
     counted = mostly_counts and not is_(_NOT_A_COUNT)
     if counted and is_(_DEVICES):
         return made("devices")
@@ -143,7 +151,6 @@ def _column(index: int, header: str, cells: Sequence[str]) -> Column:
         return made("cores")
     if is_(_WORKERS) and mostly_counts:
         return made("devices")
-    with_devices = sum(q.devices(cell) is not None for cell in filled)
     if with_devices >= 2:
         return made("name")
     if is_(_GROUP) or is_(r"\bgpu\b"):

@@ -33,11 +33,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Curve:
-    """``metric``: time, rate, or "" if only ratios are printed. ``per`` as in ``Column``. ``line`` from 1."""
+    """``metric``: time, rate, or "" if only ratios are printed. ``per`` as in ``Column``. ``line`` from 1. ``group``:
+    which rows (a model, a GPU); ``column``: the header of the metric where a table has several.
+    """
 
     document: str
     line: int
-    title: str
+    group: str
+    column: str
     metric: str
     per: str
     entries: Sequence[Entry]
@@ -45,7 +48,17 @@ class Curve:
 
     @property
     def place(self) -> str:
-        return f"{self.document}:{self.line}" + (f" ({self.title})" if self.title else "")
+        """The rows and the column."""
+        return self._where(self.group, self.column)
+
+    @property
+    def rows(self) -> str:
+        """The rows, for what is true of them in every column."""
+        return self._where(self.group)
+
+    def _where(self, *words: str) -> str:
+        title = ", ".join(word for word in words if word)
+        return f"{self.document}:{self.line}" + (f" ({title})" if title else "")
 
 
 def curves_of(document: Document) -> list[Curve]:
@@ -75,21 +88,19 @@ def _of_table(document: Document, table: Block) -> list[Curve]:
                 e.value is None and e.speedup is None and e.efficiency is None for e in entries
             ):
                 continue
-            several = [*group, metric.header if metric is not None and len(metrics) > 1 else ""]
-            title = ", ".join(word for word in several if word)
+            column = metric.header if metric is not None and len(metrics) > 1 else ""
+            words = ", ".join(word for word in group if word)
             kind, per = (metric.role, metric.per) if metric is not None else ("", "")
-            found.append(Curve(document.name, table.line, title, kind, per, _resolved(entries), around))
+            found.append(
+                Curve(document.name, table.line, words, column, kind, per, _resolved(entries), around)
+            )
     return found
 
 
 def _upright(rows: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
     """Numbers of devices in the first column; a table that has them in its header is turned."""
-    header = rows[0]
-    if sum(q.devices(cell) is not None for cell in header[1:]) >= 2:
-        named = [column.role for column in columns_of(rows)]
-        if "devices" not in named and "nodes" not in named:
-            return tuple(zip(*rows, strict=True))
-    return rows
+    counts = {found for cell in rows[0][1:] if (found := q.devices(cell))}
+    return tuple(zip(*rows, strict=True)) if len(counts) >= 2 else rows
 
 
 def _named_by_context(
@@ -99,11 +110,10 @@ def _named_by_context(
     if _has(columns, "time", "rate", "speedup", "efficiency"):
         return columns
     where = f"{table.rows[0][0]} {around.text}"
-    role = columns_of([[where], ["1"]])[0].role
-    if role not in ("time", "rate"):
+    told = columns_of([[where], ["1"]])[0]
+    if told.role not in ("time", "rate"):
         return columns
-    unit = q.header_unit(where) if role == "time" else ""
-    return [c if c.index == 0 else replace(c, role=role, unit=unit) for c in columns]
+    return [c if c.index == 0 else replace(c, role=told.role, per=told.per, unit=told.unit) for c in columns]
 
 
 def _entries(
@@ -276,7 +286,10 @@ def _name(cells: Sequence[str], columns: Sequence[Column], devices: int, kind: s
     if name is not None and cells[name.index]:
         return cells[name.index]
     word = {"gpu": "GPU", "cpu": "core", "node": "node"}[kind]
-    return f"{devices} {word}{'s' * (devices > 1)}"
+    count = f"{devices} {word}{'s' * (devices > 1)}"
+    # What tells rows of as many devices apart: a strategy, a method.
+    texts = [cells[c.index] for c in columns if c.role == "other" and re.match(r"[A-Za-z]", cells[c.index])]
+    return f"{texts[0]}, {count}" if texts else count
 
 
 def _first(

@@ -41,6 +41,9 @@ _LIST_TABLE = re.compile(r"^\s*(?:\.\. |```\{|:::\{)list-table(?:::|\})\s*(.*)$"
 _CSV_TABLE = re.compile(r"^\s*(?:\.\. |```\{|:::\{)csv-table(?:::|\})\s*(.*)$")
 _HTML_ROW = re.compile(r"<tr\b.*?>(.*?)(?=<tr\b|</tr>|</table>)", re.S | re.I)
 _HTML_CELL = re.compile(r"<t([hd])\b([^>]*)>(.*?)(?=<t[hd]\b|</t[hd]>|$)", re.S | re.I)
+_ITEM = re.compile(
+    r"^\s*[-*+]\s+(?P<what>[^:|]*(?:gpus?|nodes?|process(?:es)?|cpus?)\b[^:|]*?):\s+(?P<result>.*\d.*)$", re.I
+)
 _TAG = re.compile(r"<[^>]+>")
 _FIGURE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
 _LINK = re.compile(r"\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])")
@@ -138,6 +141,14 @@ def _table_at(lines: list[str], at: int) -> tuple[list[list[str]], int] | None:
     if re.match(r"\s*<table\b", line, re.I):
         end = next((n for n in range(at, len(lines)) if "</table>" in lines[n].lower()), len(lines) - 1)
         return _html("\n".join(lines[at : end + 1])), end + 1
+    if _ITEM.match(line):
+        items = []
+        for item in lines[at:]:
+            match = _ITEM.match(item)
+            if not match:
+                break
+            items.append([clean(match["what"]), clean(match["result"])])
+        return ([["configuration", "result"], *items], at + len(items)) if len(items) > 1 else None
     if _LIST_TABLE.match(line):
         return _list_table(lines, at)
     if _CSV_TABLE.match(line):

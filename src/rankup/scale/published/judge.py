@@ -86,7 +86,7 @@ def _precision(comparison: Comparison) -> Iterable[Finding]:
             Severity.ERROR,
             f"the precision differs: {first.baseline.precision} with {first.baseline.name}, "
             + ", ".join(f"{p.entry.precision} with {p.entry.name}" for p in apart),
-            place=comparison.curve.place,
+            place=comparison.curve.rows,
             why="mixed precision is several times faster on one GPU already: the speed-up is not that of the GPUs",
             fix="measure the baseline in the same precision as the others",
         )
@@ -133,7 +133,7 @@ def _global_batch(comparison: Comparison) -> Iterable[Finding]:
         before, after = pair.baseline.global_batch, pair.entry.global_batch
         if not (before and after) or before == after or curve.metric != "time" or curve.around.weak:
             continue
-        if curve.per == "step":
+        if curve.per in ("step", "target"):
             continue
         equal = _accuracy_gap(pair) is not None and not _worse(comparison, pair)
         total = curve.per == ""
@@ -141,7 +141,7 @@ def _global_batch(comparison: Comparison) -> Iterable[Finding]:
             "unequal-global-batch",
             Severity.ERROR if total and not equal else Severity.WARNING,
             f"the global batch differs: {before:g} with {pair.baseline.name}, {after:g} with {pair.entry.name}",
-            place=curve.place,
+            place=curve.rows,
             why="a larger batch takes fewer steps, and often more epochs to the same accuracy"
             + (
                 ""
@@ -167,7 +167,7 @@ def _steps_of_other_batches(comparison: Comparison) -> Iterable[Finding]:
                 "unequal-global-batch",
                 Severity.WARNING,
                 f"times of steps of {before:g} and {after:g} samples are compared",
-                place=comparison.curve.place,
+                place=comparison.curve.rows,
                 why="a step of more samples is more work",
                 fix="samples per second",
                 confidence=Confidence.LIKELY,
@@ -185,7 +185,7 @@ def _epochs(comparison: Comparison) -> Iterable[Finding]:
                 "unequal-epochs",
                 Severity.ERROR,
                 f"the number of epochs differs: {before} with {pair.baseline.name}, {after} with {pair.entry.name}",
-                place=comparison.curve.place,
+                place=comparison.curve.rows,
                 why="a run of fewer epochs is not faster",
                 fix="the time of the same epochs, or the time to the same accuracy",
             )
@@ -207,7 +207,7 @@ def _accuracy(comparison: Comparison) -> Iterable[Finding]:
             Severity.ERROR if sure else Severity.WARNING,
             f"{pair.entry.name} ends at an accuracy of {pair.entry.accuracy.value:.2%}, "
             f"{pair.baseline.name} at {pair.baseline.accuracy.value:.2%}",
-            place=comparison.curve.place,
+            place=comparison.curve.rows,
             why="a run that trains a worse model is not a faster one",
             fix="the time to the same accuracy",
             confidence=Confidence.SURE if sure else Confidence.LIKELY,
@@ -251,7 +251,7 @@ def _baseline_missing(comparison: Comparison) -> Iterable[Finding]:
         f"the speed-up is against {least.name}, not against one device"
         if unity
         else f"no baseline: speed-ups begin at {least.name}, and what they are divided by is not in the table",
-        place=comparison.curve.place,
+        place=comparison.curve.rows,
         why="a speed-up over several devices hides what the first of them cost",
         fix="add the run on one device, without DDP and with it",
     )
@@ -265,7 +265,7 @@ def _one_run_each(comparison: Comparison) -> Iterable[Finding]:
             "one-run-each",
             Severity.WARNING,
             "one run of each",
-            place=comparison.curve.place,
+            place=comparison.curve.rows,
             why="repeats on real clusters differ by 0.8 % as a rule and by up to 15 %; one run does not show it",
             fix="three runs or more, their median and their range",
         )
@@ -290,7 +290,7 @@ def _not_told(comparison: Comparison) -> Iterable[Finding]:
             "not-told",
             Severity.NOTE,
             "not told: " + ", ".join(missing),
-            place=curve.place,
+            place=curve.rows,
             why="these are what published speed-ups were wrong about most often",
         )
 

@@ -102,6 +102,8 @@ def _pair(curve: Curve, baseline: Entry, entry: Entry) -> Pair:
         ones = [one for one in curve.entries if _is_one(one)]
         possible = [_speedup(curve, one, entry)[0] for one in ones or curve.entries if one is not entry]
         weak_raw = found / ratio if curve.around.weak else found
+        if not ones and baseline.speedup is not None:  # both against a run that is not in the table
+            possible.append(found * baseline.speedup.value)
         values = [found, weak_raw, *(value for value in possible if value is not None)]
         errors.append(min(_beyond(stated, value, slack) for value in values))
     if entry.efficiency is not None:

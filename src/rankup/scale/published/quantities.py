@@ -17,7 +17,7 @@ _SECONDS = {
     "d": 86400, "day": 86400, "秒": 1, "分钟": 60, "小时": 3600,
 }  # fmt: skip
 _UNITS = "|".join(sorted((re.escape(unit) for unit in _SECONDS), key=len, reverse=True))
-_TIMED = re.compile(rf"({_NUMBER})\s*({_UNITS})(?:ute|ond)?s?\b\.?(?!\s*/)", re.I)
+_TIMED = re.compile(rf"({_NUMBER})\s*({_UNITS})(?:ute|ond)?s?(?![a-z])\.?(?!\s*/)", re.I)
 _CLOCK = re.compile(r"\b(?:(\d+):)?(\d{1,3}):(\d{2}(?:\.\d+)?)\b")
 _HEADER_UNIT = re.compile(
     rf"[(\[/,]\s*({_UNITS})(?:ute|ond)?s?\.?\s*(?:[)\],/]|$|per\b)|\bin ({_UNITS})s?\b", re.I
@@ -35,7 +35,7 @@ _PRECISIONS = (
     ("fp64", r"fp64|float64|double[- ]precision"),
     ("tf32", r"tf32|tensorfloat"),
     ("bf16", r"bf16|bfloat16"),
-    ("fp16", r"fp16|float16|half[- ]precision|\bhalf\b"),
+    ("fp16", r"fp16|(?<!b)float16|half[- ]precision|\bhalf\b"),
     ("fp8", r"fp8"),
     ("mixed", r"\bamp\b|mixed|autocast|gradscaler"),
     ("fp32", r"fp32|float32|single[- ]precision|full[- ]precision|32-bit"),
@@ -104,8 +104,11 @@ def _after_spread(text: str) -> str:
 
 def header_unit(header: str) -> str:
     """The unit of time that a header gives: ``Time (min)``, ``Runtime [s]``, ``time in hours``; "" for none."""
-    match = _HEADER_UNIT.search(header) or re.search(
-        r"\b(milliseconds?|seconds?|secs?|minutes?|mins?|hours?|hrs?)\b", header, re.I
+    header = header.replace("_", " ")
+    match = (
+        _HEADER_UNIT.search(header)
+        or re.search(r"\btime (ms|s|sec|min|h)\b", header, re.I)
+        or re.search(r"\b(milliseconds?|seconds?|secs?|minutes?|mins?|hours?|hrs?)\b", header, re.I)
     )
     if not match:
         return ""

@@ -76,7 +76,7 @@ def render(environment: Environment) -> str:
     assignments = [f"{name}={quote([value])}" for name, value in values.items()]
     assignments.append(f"torch=({quote(environment.torch)})")
     modules = _MODULES.format(modules=quote(environment.modules)) if environment.modules else ""
-    body = Path(__file__).with_name("parts").joinpath("python_environment.sh").read_text()
+    body = Path(__file__).with_name("parts").joinpath("env_build.sh").read_text()
     return "\n".join((_HEAD, *assignments, modules, body))
 
 

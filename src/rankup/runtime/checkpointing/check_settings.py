@@ -15,7 +15,7 @@ import torch
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
-from rankup.runtime.checkpointing.changed_settings import OptimizerChange, convert_position, reset_schedule
+from rankup.runtime.checkpointing.apply_settings import OptimizerChange, convert_position, reset_schedule
 from rankup.runtime.checkpointing.settings import (
     Settings,
     SettingsChange,

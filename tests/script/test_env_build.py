@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from rankup.errors import RankupError
-from rankup.script.python_environment import Environment, render
+from rankup.script.env_build import Environment, render
 
 ARCH = platform.machine()
 # A Python that makes "environments" of itself, and whose torch is what $FAKE_TORCH says.
