@@ -11,6 +11,45 @@ from rankup.scale.published.columns import Column, columns_of
 from rankup.scale.published.documents import Block, Document
 from rankup.scale.published.page import Surroundings, surroundings
 
+_QUANTITY_WORDS = frozenset(
+    [
+        "time",
+        "times",
+        "s",
+        "sec",
+        "seconds",
+        "min",
+        "minutes",
+        "h",
+        "hours",
+        "speed",
+        "up",
+        "speedup",
+        "efficiency",
+        "throughput",
+        "training",
+        "train",
+        "total",
+        "scaling",
+        "strong",
+        "weak",
+        "images",
+        "img",
+        "samples",
+        "tokens",
+        "per",
+        "epoch",
+        "in",
+        "of",
+        "the",
+        "x",
+        "average",
+        "mean",
+        "median",
+    ]
+)
+_BASELINE = re.compile(r"\W*(?:baseline|single|reference|no ddp|without ddp|non-distributed|plain)\b", re.I)
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -62,16 +101,51 @@ class Curve:
 
 
 def curves_of(document: Document) -> list[Curve]:
-    return [curve for table in document.tables for curve in _of_table(document, table)]
+    return [
+        *(curve for table in document.tables for curve in _of_table(document, table)),
+        *_of_sections(document),
+    ]
 
 
-def _of_table(document: Document, table: Block) -> list[Curve]:
-    around = surroundings(document, table)
+def _of_sections(document: Document) -> list[Curve]:
+    """Tables of the same form, one for each number of devices, which is in their heading or caption."""
+    forms: dict[tuple[str, ...], list[tuple[Block, Surroundings, tuple[str, int]]]] = {}
+    for table in document.tables:
+        columns, around = columns_of(table.rows), surroundings(document, table)
+        found = q.devices(around.caption)
+        if found and found[0] == "gpu" and not _has(columns, *_COUNTED):
+            forms.setdefault(table.rows[0], []).append((table, around, found))
+    curves = []
+    for header, tables in forms.items():
+        if len({found for _, _, found in tables}) < 2:
+            continue
+        rows = [
+            (*row, f"{found[1]} GPU{'s' * (found[1] > 1)} {q.precision(around.caption) or ''}".strip())
+            for table, around, found in tables
+            for row in table.rows[1:]
+        ]
+        first = tables[0][0]
+        together = Block("table", first.line, rows=((*_as_groups(header, rows), "configuration"), *rows))
+        curves += _of_table(document, together, tables[0][1])
+    return curves
+
+
+def _as_groups(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns that are no quantity tell which rows belong together: they are called a model."""
+    columns = columns_of([[*header, "configuration"], *rows])
+    return [f"model {c.header}" if c.role in ("other", "group") else c.header for c in columns[: len(header)]]
+
+
+_COUNTED = ("devices", "per-node", "nodes", "cores", "name")
+
+
+def _of_table(document: Document, table: Block, around: Surroundings | None = None) -> list[Curve]:
+    around = around or surroundings(document, table)
     rows = _upright(table.rows)
     columns = columns_of(rows)
     if rows is not table.rows:
         columns = _named_by_context(columns, rows, table, around)
-    if not _has(columns, "devices", "per-node", "nodes", "cores", "name"):
+    if not _has(columns, *_COUNTED):
         return []
     metrics: list[Column | None] = [column for column in columns if column.role in ("time", "rate")]
     ratios = [column for column in columns if column.role in ("speedup", "efficiency")]
@@ -79,9 +153,7 @@ def _of_table(document: Document, table: Block) -> list[Curve]:
         return []
     found = []
     for metric in metrics or [None]:
-        mine = [c for c in ratios if metric is None or q.same_precision(c.precision, metric.precision)]
-        if metric is not None and metric.precision and any(c.precision for c in mine):
-            mine = [c for c in mine if c.precision]
+        mine = [c for c in ratios if metric is None or _belongs(c, metric, [m for m in metrics if m])]
         for group, entries in _entries(rows[1:], columns, metric, mine, around).items():
             counts = {(e.kind, e.devices) for e in entries}
             if len(counts) < 2 or all(
@@ -95,6 +167,19 @@ def _of_table(document: Document, table: Block) -> list[Curve]:
                 Curve(document.name, table.line, words, column, kind, per, _resolved(entries), around)
             )
     return found
+
+
+def _belongs(ratio: Column, metric: Column, metrics: Sequence[Column]) -> bool:
+    """Whether a column of ratios may be about ``metric``: not if it shares more words with another one."""
+    if not q.same_precision(ratio.precision, metric.precision):
+        return False
+    shared = {m.index: len(_words(ratio) & _words(m)) for m in metrics}
+    return shared[metric.index] == max(shared.values())
+
+
+def _words(column: Column) -> set[str]:
+    """What a header says beside the quantity: ``ddp`` of ``ddp time``."""
+    return set(re.findall(r"\w+", column.header.lower().replace("_", " "))) - _QUANTITY_WORDS
 
 
 def _upright(rows: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
@@ -203,6 +288,8 @@ def _devices(
             return ("gpu", found[1] * around.per_node) if around.per_node else found
         if found:
             return found
+        if _BASELINE.match(cells[name.index]):
+            return "gpu", 1
     if nodes:
         return ("gpu", nodes * around.per_node) if around.per_node else ("node", nodes)
     return ("cpu", cores) if cores else None
