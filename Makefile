@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
+# With this variable, which images of containers like to set, every process of the tests compiles what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install demo test check bench campaign clean
 
 install: $(VENV)/.installed
@@ -18,8 +21,8 @@ demo: install  ## mnist-cnn on the digits, one process and two: a line per epoch
 
 test: install
 	$(BIN)/pytest tests/gpu  # skips without a GPU; first, because the last line of a test run must count tests that ran
-	$(BIN)/pytest -m pbs  # where an OpenPBS is installed; skips elsewhere
-	$(BIN)/pytest -m cluster -n 2 --dist loadfile --no-loadscope-reorder  # alone: real clusters keep time
+	$(BIN)/pytest tests/pbs  # where an OpenPBS is installed; skips elsewhere
+	$(BIN)/pytest tests/cluster -n 2 --dist loadfile --no-loadscope-reorder  # alone: real clusters keep time
 	CUDA_VISIBLE_DEVICES= $(BIN)/pytest -m 'not campaign and not cluster and not pbs and not gpu' -n 3 --dist worksteal
 
 check: install

@@ -2,14 +2,20 @@
 
 | file | what |
 |---|---|
-| ``steps.py`` | what a step costs beside the arithmetic: plain loops, ours, Fabric, Accelerate, Lightning |
-| ``loader.py`` | samples per second from six ways to read the same images |
-| ``mnist.py`` | the MNIST network: the textbook's script against ours |
+| ``steps.py`` | the cost of a step without its arithmetic: plain loops, rankup, Fabric, Accelerate, Lightning |
+| ``loader.py`` | samples per second of eight ways to read the same images |
+| ``mnist.py`` | the MNIST network: the textbook's script and rankup |
 | ``startup.py`` | how long ``rankup --help`` takes |
-| ``scaling.py`` | two processes of one thread against one |
+| ``scaling.py`` | two processes of one thread and one process |
+| ``trainer.py`` | ``rankup train`` and a plain DDP loop |
+| ``snapshots.py`` | saving and loading a state of 160 MB |
+| ``resume.py`` | the weights after a resume in the middle of an epoch |
+| ``throughput.py`` | images per second on one GPU |
+| ``prediction.py`` | published scaling curves, predicted |
+| ``simulator.py`` | the simulated step and real gloo runs at three link speeds (root, network namespaces) |
 | ``contest.py`` | rounds that alternate between contenders, medians, ratios and their spread |
-| ``contender.py``, ``worker.py`` | a contender in a process of its own: the asking and the answering half |
-| ``report.py``, ``machine.py`` | the table, the JSON, ``results/README.md``; what machine it was |
+| ``contender.py``, ``worker.py`` | a contender in a process of its own: the side that asks and the side that answers |
+| ``report.py``, ``machine.py`` | the table, the JSON and ``results/README.md``; the facts about the machine |
 
-Nothing here asserts: a target is printed beside the value, met or missed.
+Nothing here asserts: each value is printed with its target, met or missed.
 """

@@ -7,9 +7,20 @@ from importlib import import_module
 
 from benchmarks import machine, report
 
-BENCHES = ("steps", "loader", "mnist", "startup", "scaling", "trainer", "snapshots", "resume")
-# Not among all of them: it needs a GPU.
-ASKED = ("throughput",)
+BENCHES = (
+    "steps",
+    "loader",
+    "mnist",
+    "startup",
+    "scaling",
+    "trainer",
+    "snapshots",
+    "resume",
+    "report_page",
+    "prediction",
+)
+# Run only if they are named: one needs a GPU, the other root and network namespaces.
+ASKED = ("throughput", "simulator")
 
 
 def main() -> None:
@@ -20,14 +31,14 @@ def main() -> None:
         "names",
         nargs="*",
         metavar="NAME",
-        help=f"{', '.join(BENCHES)}; default: all of these; {', '.join(ASKED)} on a GPU",
+        help=f"{', '.join(BENCHES)}; default: all of these; {', '.join(ASKED)}: where they can run",
     )
     parser.add_argument("--quick", action="store_true", help="a trial: few short rounds, nothing is written")
     options = parser.parse_args()
     if unknown := set(options.names) - {*BENCHES, *ASKED}:
         parser.error(f"no such bench: {', '.join(sorted(unknown))}")
     for name in options.names or BENCHES:
-        facts = machine.facts()  # before: the load of others, not our own
+        facts = machine.facts()  # before the bench, so that the load is that of other programs
         doc = report.document(import_module(f"benchmarks.{name}").run(options.quick), facts)
         print(report.text(doc), end="\n\n", flush=True)
         if not options.quick:

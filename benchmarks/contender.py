@@ -1,4 +1,4 @@
-"""A contender in a process of its own, asked for one round at a time; between rounds it waits and costs nothing."""
+"""A contender in a process of its own. It runs one round at a time; between rounds it waits and costs nothing."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Contender:
     ) -> None:
         self._name = name
         self._threads = threads
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the process
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the process
         self._process = start(
             [sys.executable, "-m", "benchmarks.worker", bench, name, str(threads), json.dumps(settings)],
-            # One machine's CPU for everyone: some libraries would take a GPU by themselves.
+            # All contenders use the CPU; some libraries would choose a GPU by themselves.
             env={
                 **os.environ,
                 "OMP_NUM_THREADS": str(threads),
@@ -42,31 +42,31 @@ class Contender:
             },
             stdin=PIPE,
             stdout=PIPE,
-            stderr=self._said,
+            stderr=self._stderr,
             die_with_parent=True,
         )
 
     def round(self) -> float:
-        """Seconds that one round took, by the contender's own clock."""
+        """Run one round. Returns its seconds, by the contender's own clock."""
         self.go()
         return self.seconds()
 
     def go(self) -> None:
         """Begin a round; ``seconds`` waits for its end."""
         assert self._process.stdin
-        with contextlib.suppress(BrokenPipeError):  # seconds() says what became of it
+        with contextlib.suppress(BrokenPipeError):  # seconds() reports the failure
             self._process.stdin.write(b"go\n")
             self._process.stdin.flush()
 
     def seconds(self) -> float:
-        """What the round took that ``go`` began."""
+        """The seconds of the round that ``go`` began."""
         assert self._process.stdout
         line = self._process.stdout.readline()
         if not line:
-            self._said.seek(0)
-            raise SystemExit(f"{self._name} failed:\n{self._said.read().decode(errors='replace')}")
+            self._stderr.seek(0)
+            raise SystemExit(f"{self._name} failed:\n{self._stderr.read().decode(errors='replace')}")
         answer = json.loads(line)
-        if answer["threads"] != self._threads:  # a library that changes it would not do the same work
+        if answer["threads"] != self._threads:  # with other threads it would not be the same work
             raise SystemExit(f"{self._name} computes with {answer['threads']} threads, not {self._threads}")
         return float(answer["seconds"])
 
@@ -80,4 +80,4 @@ class Contender:
         self._process.stdin.close()  # the end of its input is the end of its loop
         self._process.stdout.close()
         self._process.wait()
-        self._said.close()
+        self._stderr.close()

@@ -1,7 +1,7 @@
-"""Measuring fairly: contenders take turns round by round, and what counts is the ratio of their medians.
+"""Fair measurement: contenders take turns round by round, and the result is the ratio of their medians.
 
-Turns make both sides suffer alike from what else the machine does; the first to go moves on by one each round. The
-spread of a ratio is the middle half of the ratios within each round.
+Other load of the machine then affects all contenders equally. Each round starts with the next contender. The spread of
+a ratio is the middle half of the ratios within each round.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Rounds = dict[str, list[float]]  # contender → one value per round, in the ben
 class Claim:
     """``factor`` × median of ``contender`` / median of ``against`` (or the median itself), and its target.
 
-    A claim without a target is there to be known.
+    A claim may have no target: then its value is only printed.
     """
 
     text: str
@@ -32,7 +32,7 @@ class Claim:
     factor: float = 1.0
 
     def verdict(self, rounds: Rounds) -> dict[str, Any] | None:
-        """claim, value, low and high (quartiles over rounds), target, met; None where a contender did not run."""
+        """claim, value, low and high (quartiles over rounds), target, met; None if a contender did not run."""
         if self.contender not in rounds or (self.against is not None and self.against not in rounds):
             return None
         mine = rounds[self.contender]
@@ -48,7 +48,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Result:
-    """One bench, measured. ``settings`` say what the work was; ``notes`` what a reader must know."""
+    """The result of one bench. ``settings`` describe the work; ``notes`` are printed below the table."""
 
     name: str
     title: str
@@ -88,10 +88,10 @@ def contest(
     processes: int,
     variables: Mapping[str, str] | None = None,
 ) -> Rounds:
-    """Seconds per round of contenders that each live in a process of their own; the first round is a warm-up.
+    """Seconds per round. Each contender has a process of its own; the first round is a warm-up.
 
-    Done ``processes`` times over with fresh processes: two processes of the same program can differ by percents for
-    as long as they live, by how their memory happens to lie. ``variables`` are added to their environment.
+    The contest is repeated with fresh processes, ``processes`` times in all: two processes of the same program can
+    differ by some percent for all their life, by their memory layout. ``variables`` are added to their environment.
     """
     seconds: Rounds = {name: [] for name in names}
     for _ in range(processes):

@@ -1,9 +1,9 @@
 """Samples per second from MNIST-shaped images: uint8 in memory, shuffled, batches of 64 and of 256, one epoch a round.
 
-Everyone ends with the same thing: float32 (n, 1, 28, 28), normalised, and its labels. "per sample" transforms each
-sample in ``__getitem__``, as tutorials write it; the others normalise the batch, by the same arithmetic. The
-hand-written loop gathers by ``index_select``, which is twice as fast here as the usual ``images[chosen]``. One thread;
-the DataLoader with workers has two processes beside it, kept from epoch to epoch.
+All contenders give the same: float32 (n, 1, 28, 28), normalised, and its labels. "per sample" transforms each sample
+in ``__getitem__``, as tutorials do; the others normalise the batch, by the same arithmetic. The hand-written loop
+gathers by ``index_select``, which is twice as fast here as the usual ``images[chosen]``. One thread; the DataLoader
+with workers has two more processes, which it keeps from epoch to epoch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def normalised(pixels: torch.Tensor) -> torch.Tensor:
 
 
 class PerSample(Dataset[Any]):
-    """The tutorials' way: each sample goes through the transform alone."""
+    """As in tutorials: each sample is transformed by itself."""
 
     def __init__(self, images: torch.Tensor, labels: torch.Tensor) -> None:
         self.images, self.labels = images, labels
@@ -99,7 +99,7 @@ def ours_per_sample(samples: int, batch: int) -> Play:
 
 
 def ours_batched(samples: int, batch: int) -> Play:
-    # Nothing is drawn per sample: said here, since looking for it takes samples one by one.
+    # No random numbers are drawn per sample. Declare it, because detecting it fetches samples one by one.
     return _ours(Batched(*tensors(samples)), batch, normalised, collate_fn=as_is, sample_rng=False)
 
 

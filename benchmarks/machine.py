@@ -1,4 +1,4 @@
-"""What was measured on: a number without its machine says nothing."""
+"""Facts about the machine on which a bench ran."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The MNIST network end to end: the script that every tutorial shows, against ours; fp32, all cores, no evaluation.
+"""The MNIST network end to end: the textbook script and rankup; fp32, all cores, no evaluation.
 
-The textbook: each image made a float tensor and normalised in ``__getitem__``, a shuffling DataLoader, ReLU before the
-pool, Adam as torch makes it. It is spared what torchvision adds (a PIL image per sample). Ours: the built-in network,
-resident data, fused Adam, denormals flushed to zero as ``rankup train`` does. Same layers, same initial weights, same
-images, same number of steps a round.
+The textbook script makes each image a float tensor and normalises it in ``__getitem__``, and uses a shuffling
+DataLoader, ReLU before the pool, and torch's default Adam. Unlike torchvision, it makes no PIL image per sample.
+Ours: the built-in network, resident data, fused Adam, denormals flushed to zero as in ``rankup train``. Layers, initial
+weights, images and number of steps per round are the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MEAN, STD = 0.1307, 0.3081
 
 
 def images(source: str, samples: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """uint8 (samples, 28, 28) and int64 (samples,), repeated where the data set is smaller."""
+    """uint8 (samples, 28, 28) and int64 (samples,), repeated if the data set is smaller."""
     from rankup.workloads.data import load_images
 
     pixels, labels = load_images(source, train=True)

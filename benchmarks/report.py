@@ -1,4 +1,4 @@
-"""Results for people and programs: a text table, one JSON per bench, and ``results/README.md`` made from them."""
+"""Results for people and programs: a text table, one JSON per bench, and ``results/README.md`` made from these."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def document(result: Result, machine: dict[str, Any]) -> dict[str, Any]:
-    """Everything about one bench, as it goes into its JSON: no number without its rounds."""
+    """The JSON document of one bench, with the rounds of every number."""
     contenders = {}
     for name, values in result.rounds.items():
         low, high = middle_half(values)
@@ -54,11 +54,11 @@ def text(doc: dict[str, Any]) -> str:
 
 
 def save(doc: dict[str, Any]) -> None:
-    """Write the bench's JSON, and the page of all of them anew."""
+    """Write the bench's JSON, and the page of all benches again."""
     RESULTS.mkdir(exist_ok=True)
     write_atomic(RESULTS / f"{doc['bench']}.json", json.dumps(doc, indent=1, ensure_ascii=False) + "\n")
     docs = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
-    # Other result files may lie beside ours: only those with contenders are benches.
+    # The folder holds other results too: only those with contenders are benches.
     write_atomic(RESULTS / "README.md", page([each for each in docs if "contenders" in each]))
 
 
@@ -67,8 +67,8 @@ def page(docs: list[dict[str, Any]]) -> str:
     lines = [
         "# Results",
         "",
-        "Written by `make bench` from the JSON files beside it; do not edit. A value is a ratio of medians, in",
-        "brackets the middle half of the ratios within each round.",
+        "`make bench` writes this page from the JSON files in this folder; do not edit it. A value is a ratio of",
+        "medians; the middle half of the ratios within each round is in brackets.",
         "",
         "| bench | claim | measured | target | |",
         "|---|---|---|---|---|",

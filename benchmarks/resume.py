@@ -1,8 +1,8 @@
-"""A training that is interrupted in the middle of an epoch and goes on: how far from the uninterrupted one it ends.
+"""A training is interrupted in the middle of an epoch and resumed: how far its weights are from the uninterrupted ones.
 
-An epoch of ten steps, shuffled, with dropout; each library saves after the fifth in the way that its documentation
-shows, and a new process goes on from that. The number is the largest absolute difference of any weight from the same
-library's own uninterrupted training. Everyone seeds in the same way in all three processes.
+An epoch has ten steps, shuffled, with dropout. Each library saves after the fifth step as its documentation shows, and
+a new process resumes. The number is the largest absolute difference of a weight from the same library's uninterrupted
+training. All three processes are seeded in the same way.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def lightning(phase: str, folder: Path) -> Weights:
         def on_train_batch_end(self, outputs: Any, batch: Any, index: int) -> None:
             if phase == "half1" and index + 1 == SAVED_AFTER:
                 self.trainer.save_checkpoint(checkpoint)
-                os._exit(0)  # as a kill would end it
+                os._exit(0)  # ends without clean-up, like a kill
 
     seed_everything(SEED)
     module = Module()

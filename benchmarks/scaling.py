@@ -1,8 +1,8 @@
-"""Strong scaling at its smallest: two processes of one thread against one, the same global batch of 256.
+"""Strong scaling in its smallest form: two processes of one thread and one process, the same global batch of 256.
 
-mnist-cnn through ``rankup train``, runs interleaved. What counts is the training part of each epoch, from the run's own
-records: neither start-up nor evaluation; the first epoch of each run is a warm-up. Both train on the same images in the
-same order. Efficiency = seconds of one process / (2 × seconds of two).
+mnist-cnn by ``rankup train``; the runs take turns. Only the training part of each epoch counts, from the run's records,
+without start-up and evaluation. The first epoch of each run is a warm-up. Both train on the same images in the same
+order. Efficiency = seconds of one process / (2 × seconds of two).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def write_subset(folder: Path, source: str, samples: int) -> None:
 
 
 def training_seconds(data: Path, runs: Path, processes: int, epochs: int) -> Callable[[], float]:
-    """One run; the median over its epochs but the first."""
+    """Measures one run: the median over its epochs without the first."""
     command = [
         *(sys.executable, "-m", "rankup", "train", "mnist-cnn", "--json", "--device", "cpu"),
         *("--data", str(data), "--epochs", str(epochs), "--global-batch", str(GLOBAL_BATCH)),

@@ -1,13 +1,12 @@
-"""A state of 160 MB, 40 tensors of 4 MB: how long the training stands still, how long until it is durable, and how
-long a resume reads. Loading is from files that lie in the page cache; ours hashes every byte before it is believed.
+"""A state of 160 MB, 40 tensors of 4 MB: how long the training waits for a save, how long until the save is durable,
+and how long a resume takes to read it. Loading reads files from the page cache; ours verifies the hash of every byte.
 
-Everyone ends with the same bytes on the same disk, synchronised; all files are removed again, outside of the clock.
-"disk" writes and synchronises the same bytes from memory and does nothing else. `dcp.save` is torch's distributed
-checkpoint with its own file writer, which synchronises; `dcp.async_save` counts until it returns, as our asynchronous
-save does. "whole" is until the snapshot is durable, "stall" what the training loses: for ours, in which moments are
-copied beside the next step's forward and backward, that is the call, what these take longer, and the wait before the
-optimizer steps. The first round of each
-process, which allocates the buffers, is a warm-up.
+All contenders write the same bytes to the same disk, synchronised. The files are removed again, which does not count.
+"disk" only writes and synchronises the same bytes from memory. ``dcp.save`` is torch's distributed checkpoint with its
+own file writer, which synchronises. ``dcp.async_save`` counts until it returns, like our asynchronous save. "whole" is
+the time until the snapshot is durable. "stall" is the time that the training loses. Ours copies the optimizer's moments
+during the next step's forward and backward, so its stall is the call, the extra time of these, and the wait before the
+optimizer's step. The first round of each process allocates the buffers and is a warm-up.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ def scratch() -> Path:
 
 
 def timed(save: Callable[[Path], float | None]) -> Play:
-    """``save`` into a fresh directory each round; its own seconds where it returns any."""
+    """Measures ``save`` into a new directory each round. If it returns seconds, these count."""
 
     def play() -> float:
         folder = scratch()
         try:
-            os.sync()  # nobody pays for what somebody else wrote
+            os.sync()  # write earlier data first, so that it does not count here
             began = time.perf_counter()
             own = save(folder / "snapshots")
             return time.perf_counter() - began if own is None else own
@@ -107,13 +106,13 @@ def dcp_async(**size: int) -> Play:
 
 def ours(whole: bool, asynchronous: bool = True, **size: int) -> Play:
     tensors = state(**size)
-    # A third weights, the rest Adam's moments: these last until the optimizer steps.
+    # A third are weights, the rest are Adam's moments, which do not change until the optimizer steps.
     moments = list(tensors.values())[len(tensors) // 3 :]
-    saved = SnapshotState(tensors, lasting=frozenset(map(id, moments)))
+    saved = SnapshotState(tensors, stable=frozenset(map(id, moments)))
     left, right = torch.randn(600, 600), torch.randn(600, 600)
 
     def compute() -> float:
-        """Forward and backward of the next step, about."""
+        """Takes about as long as forward and backward of the next step."""
         began = time.perf_counter()
         for _ in range(8):
             left @ right
@@ -129,7 +128,7 @@ def ours(whole: bool, asynchronous: bool = True, **size: int) -> Play:
         saver.save(1, saved)
         stalled = time.perf_counter() - began
         if not whole:
-            stalled += compute() - alone  # what the copy costs the step that it runs beside
+            stalled += compute() - alone  # the copy makes this step slower
             stepping = time.perf_counter()
             saver.wait_staged()
             stalled += time.perf_counter() - stepping
@@ -219,5 +218,5 @@ def run(quick: bool) -> Result:
         "dtype": "float32",
         "threads": 1,
     }
-    notes = ["Ours hashes every byte with SHA-256, beside the writing; nobody else does."]
+    notes = ["Ours hashes every byte with SHA-256 while it writes; the others do not hash."]
     return Result("snapshots", "Saving and loading a state of 160 MB", "s", settings, rounds, claims, notes)

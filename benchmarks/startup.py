@@ -1,4 +1,4 @@
-"""How long a command line takes to say anything: ``rankup --help`` beside an empty Python and ``torchrun --help``."""
+"""How long a command line takes to print its help: ``rankup --help``, ``torchrun --help`` and an empty Python."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def timed(command: Sequence[str]) -> Callable[[], float]:
 
 
 def run(quick: bool) -> Result:
-    here = Path(sys.executable).parent  # the commands of this environment, whatever PATH says
+    here = Path(sys.executable).parent  # the commands of this environment, which PATH may not have
     measures = {
         "python -c pass": timed([sys.executable, "-c", "pass"]),
         "rankup --help": timed([str(here / "rankup"), "--help"]),
         "torchrun --help": timed([str(here / "torchrun"), "--help"]),
     }
-    take_turns(measures, 1)  # so that no one pays for a cold disk
+    take_turns(measures, 1)  # a warm-up: the files are in the page cache afterwards
     rounds = take_turns(measures, 3 if quick else 20)
     loads_torch = shell.run([sys.executable, "-c", SEES_TORCH]).code != 0
     return Result(

@@ -1,9 +1,9 @@
-"""What one training step costs beside its arithmetic: a network so small that the libraries' own work shows.
+"""The cost of one training step without its arithmetic: the network is so small that the libraries' own work shows.
 
-MLP 64 → 32 → 10, batch 64, plain SGD, cross-entropy, one thread; random data in memory. A round is one epoch, the
-making of its iterator and its shuffling included. Everyone starts from the same weights and sees the same samples,
-each in an order of its own. Lightning runs with everything off (``barebones``), and its clock runs from
-``on_train_start`` to ``on_train_end``, so that the set-up of ``fit`` is not held against it.
+MLP 64 → 32 → 10, batch 64, plain SGD, cross-entropy, one thread; random data in memory. A round is one epoch, with its
+iterator and its shuffling. All contenders start from the same weights and see the same samples, in different orders.
+Lightning runs with everything off (``barebones``), and its clock runs from ``on_train_start`` to ``on_train_end``, so
+the set-up of ``fit`` does not count.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Images per second of the built-in workloads on one GPU: precision, compilation, and where the images come from.
+"""Images per second of the built-in workloads on one GPU, by precision, compilation and loader.
 
     CUDA_VISIBLE_DEVICES=0 python -m benchmarks throughput
 
 A round is one epoch of real steps by the library's own loop: forward, loss, backward, fused optimizer; no evaluation.
-It ends when the device has done all of it. "resident": uint8 images lie on the GPU, and are gathered, augmented and
-normalised there, a batch at a time. "loader": the same arithmetic per sample in the workers of a DataLoader, with
-pinned memory. Compilation happens in the warm-up. On a machine without a GPU only ``--quick`` runs, to try it out.
+It ends when the device has finished. "resident": the uint8 images are on the GPU, and are gathered, augmented and
+normalised there, a batch at a time. "loader": the workers of a DataLoader do the same per sample, with pinned memory.
+Compilation happens in the warm-up. On a machine without a GPU only ``--quick`` works, as a trial.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PRECISIONS = {"cuda": ("fp32", "tf32", "bf16", "fp16"), "cpu": ("fp32", "bf16")}
 
 
 class OneByOne(Dataset[Any]):
-    """What resident data gives, a sample at a time and on the CPU, as a tutorial's data set does."""
+    """The samples of resident data, one at a time and on the CPU, like the data set of a tutorial."""
 
     def __init__(self, data: Any, samples: int) -> None:
         self._columns, self._transform, self._samples = data.columns, data.transform, samples
@@ -105,7 +105,7 @@ def play(
         if run.device.type == "cuda":
             torch.cuda.synchronize()
         seconds = time.perf_counter() - began
-        torch.cuda.empty_cache()  # the others wait on the same GPU
+        torch.cuda.empty_cache()  # the other contenders use the same GPU
         return seconds
 
     return one_epoch
@@ -126,7 +126,7 @@ CONTENDERS: dict[str, Callable[..., Play]] = {
 def run(quick: bool) -> Result:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu" and not quick:
-        raise SystemExit("throughput: torch sees no GPU here; --quick tries it out on the CPU")
+        raise SystemExit("throughput: torch finds no GPU; use --quick for a trial on the CPU")
     rounds: Rounds = {}
     claims = []
     workers = min(8, cores())

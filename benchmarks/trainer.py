@@ -1,9 +1,9 @@
-"""What the Trainer costs: ``rankup.train`` against a plain DDP loop of the same work, two processes of one thread.
+"""The cost of the Trainer: ``rankup.train`` and a plain DDP loop with the same work, two processes of one thread.
 
-The plain loop is the one people write: torch's DDP as it comes, the training images resident in memory, and the
-training loss and accuracy added up, as the Trainer reports them. The bare one adds up nothing. Same network, images,
-optimizer and global batch; each has its own order. The Trainer runs two epochs a round, of which the second counts, by
-its own report; it has no run directory, so neither records nor snapshots are in it.
+The plain loop is the usual one: torch's DDP with its defaults, the training images resident in memory. It adds up the
+training loss and accuracy, which the Trainer reports too. The bare loop adds up nothing. Network, images, optimizer and
+global batch are the same; each contender has its own order. The Trainer runs two epochs per round, and the second one
+counts, by its own report. It has no run directory, so it writes neither records nor snapshots.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def trainer(workload: str, source: str, batch: int, steps: int) -> Play:
 
 
 class Clock(TrainingReport):
-    """``seconds``: of the last epoch's training."""
+    """``seconds``: those of the last epoch's training."""
 
     def epoch_trained(self, trained: Trained) -> None:
         super().epoch_trained(trained)
@@ -104,7 +104,7 @@ class Clock(TrainingReport):
 
 
 def on_two_ranks(name: str, make: Callable[..., Play]) -> Callable[..., Play]:
-    """The contender as rank 0, which starts rank 1 as a process like its own and begins each round with it."""
+    """The contender as rank 0. It starts rank 1 in another process, and begins each round together with it."""
 
     def build(**settings: Any) -> Play:
         if "RANK" in os.environ:

@@ -1,6 +1,6 @@
-"""``python -m benchmarks.worker BENCH NAME THREADS SETTINGS``: one contender, a round for each line of input.
+"""``python -m benchmarks.worker BENCH NAME THREADS SETTINGS``: one contender; it runs a round for each line of input.
 
-A contender is a function of the settings that sets everything up and returns ``play``: one round of the work.
+A contender is a function of the settings. It sets everything up and returns ``play``, which runs one round.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from importlib import import_module
 
 import torch
 
-# One round. Returns its seconds where a library's set-up must be left out of them; None: all of the call counts.
+# One round. Returns its seconds if a library's set-up must not count; None if the whole call counts.
 Play = Callable[[], float | None]
 
 
 def main() -> None:
     bench, name, threads, settings = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # libraries that greet on stdout must not answer for us
+    os.dup2(2, 1)  # libraries may print to stdout, which is for the answers
     torch.set_num_threads(int(threads))
     torch.manual_seed(0)
     play: Play = import_module(f"benchmarks.{bench}").CONTENDERS[name](**json.loads(settings))

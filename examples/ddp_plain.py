@@ -1,4 +1,4 @@
-"""Distributed data parallelism in plain PyTorch: a script for torchrun, with nothing in it about who starts it.
+"""Distributed data parallelism in plain PyTorch: a script for torchrun, which any launcher can start.
 
 torchrun --standalone --nproc-per-node 2 examples/ddp_plain.py
 rankup run --nproc-per-node 2 examples/ddp_plain.py
@@ -68,7 +68,7 @@ def main() -> None:
 
     size = sum(p.detach().double().abs().sum().item() for p in model.parameters())
     print(f"rank {rank} of {dist.get_world_size()} is done, weights {size:.9f}")
-    # gloo's thread may still hold the last tensors; an interpreter that ends meanwhile can abort or hang (torch 2.13).
+    # gloo's thread may still hold the last tensors; if the interpreter ends now, it can abort or hang (torch 2.13).
     time.sleep(0.5)
     dist.destroy_process_group()
 

@@ -1,4 +1,4 @@
-"""A workload of your own: a class with four methods, and rankup trains it on any number of processes.
+"""A workload of your own: a class with four methods. rankup trains it on any number of processes.
 
 cd examples
 rankup train my_workload:Spirals --nproc-per-node 2
@@ -17,16 +17,16 @@ from torch.utils.data import TensorDataset
 
 
 class Spirals:
-    """Points in the plane, each on one arm of a spiral: which one? What ``--set`` gives arrives as text."""
+    """Points in the plane, each on one arm of a spiral; the class is the arm. Values of ``--set`` are text."""
 
-    unit = "points"  # what a sample is called: the speed is in points/s
+    unit = "points"  # the name of a sample: the speed is printed in points/s
 
     def __init__(self, arms: str = "3", noise: str = "0.02") -> None:
         self.arms = int(arms)
         self.noise = float(noise)
 
     def defaults(self) -> dict[str, object]:
-        """Used where a flag is not given; the summary marks them."""
+        """Values for flags that are not given. The summary marks them."""
         return {"data": "spirals", "epochs": 10, "lr": 0.01, "gamma": 0.9}
 
     def model(self) -> nn.Module:
@@ -43,11 +43,11 @@ class Spirals:
         return F.cross_entropy(output, target)
 
     def correct(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """How many of the batch are right."""
+        """The number of right answers in the batch."""
         return (output.argmax(dim=1) == target).sum()
 
     def _points(self, count: int, seed: int) -> TensorDataset:
-        # A generator of its own: every process must see the same data, whatever it has drawn before.
+        # Use a separate generator with a fixed seed, because every process must see the same data.
         generator = torch.Generator().manual_seed(seed)
         arm = torch.arange(count) % self.arms
         radius = torch.rand(count, generator=generator)

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing import resource_tracker, spawn
 from pathlib import Path
 
 import psutil
@@ -47,21 +48,27 @@ def _environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k not in _IGNORED_VARIABLES | _LIBRARY_VARIABLES}
 
 
-def _children() -> set[psutil.Process]:
+def _children() -> set[int]:
     """All processes below this one, but for the server of ``warm``: its children count."""
     found, todo = [], [os.getpid()]
     while todo:
         parent = todo.pop()
         for task in _listed(f"/proc/{parent}/task"):
-            with contextlib.suppress(OSError):
-                children = Path(f"/proc/{parent}/task/{task}/children").read_text().split()
-                todo += map(int, children)
-                found += map(int, children)
-    processes = set()
-    for pid in found:
+            with contextlib.suppress(OSError), open(f"/proc/{parent}/task/{task}/children") as file:  # noqa: PTH123
+                children = [int(child) for child in file.read().split()]
+                todo += children
+                found += children
+    return set(found) - _SERVERS
+
+
+def _living(pids: set[int]) -> list[psutil.Process]:
+    processes = []
+    for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
-            processes.add(psutil.Process(pid))
-    return {process for process in processes if process.pid not in _SERVERS}
+            process = psutil.Process(pid)
+            if process.status() != psutil.STATUS_ZOMBIE:
+                processes.append(process)
+    return processes
 
 
 def _listed(folder: str) -> list[str]:
@@ -82,17 +89,19 @@ def _settled(leaked: Callable[[], object], seconds: float = 5.0) -> bool:
 
 
 @pytest.fixture(scope="session")
-def forkserver() -> None:
-    """The server that ``ranks.run_ranks`` forks from: started before any test counts its children."""
-    ranks.context.set_forkserver_preload(["preload"])
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+def forkserver(warm: Path) -> None:
+    """The server that ``ranks.run_ranks`` forks from: started before any test counts its children.
+
+    It is a process of ``warm`` itself, so that torch is imported once for both.
+    """
+    # What the modules of tests import themselves comes first: ``preload`` freezes all that there is.
+    ranks.context.set_forkserver_preload(["pytest", "hypothesis", "preload"])
+    executable = spawn.get_executable()
+    resource_tracker.ensure_running()
+    spawn.set_executable(str(warm / "python"))
     first = ranks.context.Process(target=int)
     first.start()
-    if before is None:
-        del os.environ["PYTHONPATH"]
-    else:
-        os.environ["PYTHONPATH"] = before
+    spawn.set_executable(executable)
     first.join()
     first.close()
 
@@ -143,7 +152,7 @@ def no_leaks(forkserver: None) -> Iterator[None]:
         return [t for t in threading.enumerate() if t not in threads and t.is_alive() and not t.daemon]
 
     def new_children() -> list[psutil.Process]:
-        return [p for p in _children() - children if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+        return _living(_children() - children)
 
     if not _settled(new_threads):
         problems.append(f"threads {[t.name for t in new_threads()]}")

@@ -44,8 +44,8 @@ def loaded(found: Snapshot) -> int:
     step = int(into["model"]["weight"][0, 0])
     expected = state(step)
     assert repr(into) == repr(expected.tensors)
-    assert repr(found.own()) == repr(expected.own)
-    assert found.facts == expected.facts
+    assert repr(found.rank_state()) == repr(expected.rank_state)
+    assert found.metadata == expected.metadata
     assert found.step == step
     return step
 

@@ -54,6 +54,8 @@ MORE = {
     "snapshots": "snapshots.md",
     "verify": "verify.md",
     "scale": "scale.md",
+    "report": "../how-to/report.md",
+    "predict": "../how-to/predict.md",
     "check-results": "../how-to/check-results.md",
     "sites": "sites.md",
     "env": "../how-to/environments.md",

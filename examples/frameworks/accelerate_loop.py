@@ -48,7 +48,7 @@ def main() -> None:
     size = sum(p.detach().double().abs().sum().item() for p in model.parameters())
     rank, world_size = accelerator.process_index, accelerator.num_processes
     print(f"rank {rank} of {world_size} is done, weights {size:.9f}")
-    # gloo's thread may still hold the last tensors; an interpreter that ends meanwhile can abort or hang (torch 2.13).
+    # gloo's thread may still hold the last tensors; if the interpreter ends now, it can abort or hang (torch 2.13).
     time.sleep(0.5)
     accelerator.end_training()
 

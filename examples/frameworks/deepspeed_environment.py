@@ -1,7 +1,6 @@
-"""What ``deepspeed.init_distributed()`` looks for before it trains: found here or not, without DeepSpeed.
+"""Checks the five variables that ``deepspeed.init_distributed()`` needs, without DeepSpeed.
 
-It needs five variables. Where one is missing it takes the job for an MPI one and imports mpi4py, which then fails,
-or makes every process a world of its own.
+If one is missing, DeepSpeed assumes an MPI job and imports mpi4py. This fails, or makes every process rank 0 of 1.
 
 torchrun --standalone --nproc-per-node 2 examples/frameworks/deepspeed_environment.py
 rankup run --nproc-per-node 2 examples/frameworks/deepspeed_environment.py
@@ -24,13 +23,13 @@ def main() -> None:
         raise SystemExit(f"DeepSpeed would ask MPI, since these are not set: {', '.join(missing)}")
     values = "  ".join(f"{name}={os.environ[name]}" for name in REQUIRED)
 
-    # As its default communication backend does: rank and size from the environment, "env://".
+    # Like DeepSpeed's default backend: read rank and size from the environment ("env://").
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if torch.cuda.is_available() else "cpu"
     ranks = torch.tensor(dist.get_rank(), device=device)
     dist.all_reduce(ranks)
     print(f"{values}\nrank {dist.get_rank()} of {dist.get_world_size()} is done, sum of ranks {ranks.item()}")
-    # gloo's thread may still hold the last tensors; an interpreter that ends meanwhile can abort or hang (torch 2.13).
+    # gloo's thread may still hold the last tensors; if the interpreter ends now, it can abort or hang (torch 2.13).
     time.sleep(0.5)
     dist.destroy_process_group()
 

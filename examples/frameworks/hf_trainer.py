@@ -63,7 +63,7 @@ def main() -> None:
 
     size = sum(p.detach().double().abs().sum().item() for p in trainer.model.parameters())
     print(f"rank {arguments.process_index} of {arguments.world_size} is done, weights {size:.9f}")
-    # gloo's thread may still hold the last tensors; an interpreter that ends meanwhile can abort or hang (torch 2.13).
+    # gloo's thread may still hold the last tensors; if the interpreter ends now, it can abort or hang (torch 2.13).
     time.sleep(0.5)
     # The Trainer leaves its process group open.
     if dist.is_initialized():

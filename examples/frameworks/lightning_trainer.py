@@ -1,4 +1,4 @@
-"""Lightning: a module, a loader, and a Trainer that is told how many devices and nodes there are.
+"""Lightning: a module, a loader, and a Trainer with the numbers of devices and nodes.
 
 torchrun --standalone --nproc-per-node 2 examples/frameworks/lightning_trainer.py --devices 2
 rankup run --nproc-per-node 2 examples/frameworks/lightning_trainer.py --devices 2
@@ -64,7 +64,7 @@ def main() -> None:
 
     size = sum(p.detach().double().abs().sum().item() for p in model.parameters())
     print(f"rank {trainer.global_rank} of {trainer.world_size} is done, weights {size:.9f}")
-    # gloo's thread may still hold the last tensors; an interpreter that ends meanwhile can abort or hang (torch 2.13).
+    # gloo's thread may still hold the last tensors; if the interpreter ends now, it can abort or hang (torch 2.13).
     time.sleep(0.5)
     # The Trainer leaves its process group open.
     if dist.is_initialized():

@@ -16,7 +16,7 @@ cuda = torch.cuda.is_available()
 dist.init_process_group("nccl" if cuda else "gloo")  # reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
 
-torch.manual_seed(1)  # on every rank alike; DDP sends rank 0's weights to the others all the same
+torch.manual_seed(1)  # the same on every rank; DDP also copies rank 0's weights to the others
 train = digits.load(train=True)
 sampler = DistributedSampler(train)
 model = DistributedDataParallel(digits.network().to(device))

@@ -1,4 +1,4 @@
-"""What the tutorial's scripts share: 1,437 handwritten digits for training, 360 for test, and a small network."""
+"""Shared by the tutorial's scripts: 1,437 handwritten digits for training, 360 for test, and a small network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages 4 and 5: one layer learns a line. ``--pause`` makes a step as slow as that of a model worth saving."""
+"""Pages 4 and 5: one layer learns a line. ``--pause`` makes a step as slow as that of a large model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ for epoch in run.epochs(10):
         loss = F.mse_loss(model(a), b)
         run.backward(loss)
         run.step(opt)
-        run.metrics["loss"] = run.mean(loss.item())  # stands in the snapshots from now on
+        run.metrics["loss"] = run.mean(loss.item())  # is in every snapshot from now on
         time.sleep(args.pause)
     sched.step()
     run.print(f"epoch {epoch.index + 1}: loss {run.metrics['loss']:.6f}")

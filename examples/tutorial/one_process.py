@@ -1,4 +1,4 @@
-"""Page 1: a plain PyTorch script, as everybody's begins."""
+"""Page 1: a typical plain PyTorch script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's loop, before: the script that everybody begins with."""
+"""The README's loop without rankup."""
 
 import digits
 import torch

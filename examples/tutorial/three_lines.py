@@ -20,7 +20,7 @@ for epoch in run.epochs(5):
         loss = F.cross_entropy(model(x), y)
         run.backward(loss)
         run.step(opt)
-        steps, samples = steps + 1, samples + run.samples
+        steps, samples = steps + 1, samples + run.batch.samples
     run.print(f"epoch {epoch.index + 1}: {steps} steps, {run.sum(samples)} samples")
 
 right = seen = 0

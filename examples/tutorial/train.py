@@ -1,4 +1,4 @@
-"""The README's loop, after: any number of processes, and it survives being killed."""
+"""The README's loop with rankup: it runs on any number of processes, and survives a kill."""
 
 import digits
 import torch

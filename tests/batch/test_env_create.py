@@ -14,7 +14,7 @@ import pytest
 
 from rankup.batch.env_create import as_job, build_here, modules_of, needs_job, read_facts, script_path
 from rankup.errors import RankupError
-from rankup.script.python_environment import Environment
+from rankup.script.env_build import Environment
 from rankup.sites.lookup import BUILT_IN, find_site
 from rankup.sites.site import Node, Site
 

@@ -58,7 +58,7 @@ def note(**fields: object) -> None:
 
 
 run = rankup.init(seed=3, snapshots=rankup.Snapshots(every="off"))
-with run.main_first():
+with run.first():
     ask("download")
 net = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.3), nn.Linear(8, 1))
 model, opt, data = run.prepare(

@@ -42,7 +42,7 @@ def test_a_mistyped_command_is_one_error_with_a_guess():
     done = run("trian")
     assert done.returncode == 2
     assert done.stderr.splitlines()[0] == (
-        "error: there is no command called 'trian'; did you mean 'train'? [unknown-command]"
+        "error: unknown command 'trian'; did you mean 'train'? [unknown-command]"
     )
     assert "Traceback" not in done.stderr
 

@@ -121,7 +121,7 @@ def test_all_mistakes_of_a_job_are_in_the_json(slurm, capfd, monkeypatch, comman
     answer = json.loads(out)
     assert (code, answer["exit_code"], answer["error"], err) == (2, 2, "bad-time", "")
     assert [f["code"] for f in answer["findings"] if f["severity"] == "error"] == CODES
-    assert answer["findings"][0]["place"] == "flag"
+    assert answer["findings"][0]["place"] == ""
 
 
 def test_what_is_ignored_is_not_drawn_and_an_unknown_code_is_an_error(slurm, capfd):

@@ -104,7 +104,7 @@ def test_a_variable_that_the_loss_depends_on_and_a_resume_forgets_is_caught(tmp_
     assert (
         "it is step 1 after the resume; right after the resume all 4 tensors of the model were equal" in why
     )
-    assert "plain variables that begin anew after a resume: seen" in why
+    assert "plain variables that start again after a resume: seen" in why
 
 
 @pytest.mark.timeout(120)

@@ -90,7 +90,7 @@ def test_options_of_a_group_are_below_its_heading():
         (["status", "one", "two"], "unexpected-argument: `rankup status` does not take the argument 'two'"),
         (["snapshots", "lss"], "unknown-command: `rankup snapshots` has no command 'lss'; did you mean ls?"),
         (["sites"], "missing-command: `rankup sites` requires a command"),
-        (["completion", "tcsh"], "unknown-shell: there is no shell called 'tcsh'"),
+        (["completion", "tcsh"], "unknown-shell: unknown shell 'tcsh'"),
     ],
 )
 def test_clicks_errors_are_ours(capfd, args, error):

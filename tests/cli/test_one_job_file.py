@@ -117,7 +117,7 @@ def test_what_a_run_here_does_not_set_up_is_said(capfd, folder):
 def test_a_job_for_two_nodes_is_no_job_for_this_machine(capfd, folder):
     (folder / "job.toml").write_text('[job]\nscript = "train.py"\nnodes = 2\n')
     code, out, err = call(capfd, "run", "job.toml")
-    assert (code, out) == (2, "") and "[incomplete-nodes]" in err and "rankup submit" in err
+    assert (code, out) == (2, "") and "[no-allocation]" in err and "rankup submit" in err
     assert call(capfd, "run", "--nnodes", "1", "job.toml")[0] == 0
 
 

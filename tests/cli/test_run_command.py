@@ -31,10 +31,10 @@ def folder(tmp_path, monkeypatch):
     ("args", "code"),
     [
         (["missing.py"], "script-not-found"),
-        (["--nproc-per-node", "0", "script.py"], "bad-process-count"),
-        (["--nproc-per-node", "two", "script.py"], "bad-process-count"),
+        (["--nproc-per-node", "0", "script.py"], "bad-nproc-per-node"),
+        (["--nproc-per-node", "two", "script.py"], "bad-nproc-per-node"),
         (["--node-rank", "1", "script.py"], "incomplete-nodes"),
-        (["--nnodes", "2", "--node-rank", "0", "--rdzv-endpoint", "host", "script.py"], "bad-endpoint"),
+        (["--nnodes", "2", "--node-rank", "0", "--rdzv-endpoint", "host", "script.py"], "bad-rdzv-endpoint"),
         (["--runs-root", "script.py/runs", "script.py"], "unwritable-directory"),
         (["--name", "../x", "script.py"], "bad-name"),
         ([], "no-script"),
@@ -47,6 +47,26 @@ def test_wrong_usage_is_one_line_and_code_2_and_leaves_nothing(capfd, folder, ar
     assert first.startswith("error: ")
     assert first.endswith(f"[{code}]")
     assert all(line.startswith(("  where: ", "  hint:  ")) for line in rest)
+    assert not list(folder.glob("runs/*/*"))
+
+
+def test_mistakes_of_all_kinds_are_reported_together(capfd):
+    options = ["--threads", "x", "--nnodes", "2", "--resume-with", "both", "--rdzv-timeout", "soon"]
+    ended, _, err = run(capfd, *options, "missing.py")
+    assert ended == 2
+    codes = {line.rpartition("[")[2].rstrip("]") for line in err.splitlines() if line.startswith("error: ")}
+    wrong_values = {"bad-threads", "bad-rdzv-timeout", "bad-resume-with"}
+    assert codes == {*wrong_values, "incomplete-nodes", "script-not-found"}
+    assert "--threads must be a whole number, got 'x'" in err
+    assert "where: flag" not in err
+
+
+def test_the_port_may_be_left_open_only_by_an_agent_of_an_allocation(capfd, folder):
+    ended, _, err = run(
+        capfd, "--nnodes", "2", "--node-rank", "0", "--rdzv-endpoint", "127.0.0.1:0", "script.py"
+    )
+    assert ended == 2
+    assert "127.0.0.1:0 has no port" in err
     assert not list(folder.glob("runs/*/*"))
 
 

@@ -62,13 +62,13 @@ def floors() -> dict[str, int]:
 def drawn(text: str) -> list[tuple[str, int | None]]:
     """(path, floor) of each row of the map; a row that is indented further belongs to the one above."""
     (block, *_) = re.findall(r"^```\n(src/rankup/\n.*?)^```$", text, re.M | re.S)
-    rows, parent = [], ""
+    rows, parents = [], {}
     for row in _ROW.finditer(block.replace("/\n", "/  -\n")):
         name = row["name"] + row["kind"]
-        if len(row["indent"]) == 2:
-            parent = name
-        else:
-            name = parent + name
+        indent = len(row["indent"])
+        above = max((one for one in parents if one < indent), default=0)
+        name = parents.get(above, "") + name
+        parents = {one: path for one, path in parents.items() if one < indent} | {indent: name}
         rows.append((name, int(row["floor"]) if row["floor"] else None))
     return rows
 

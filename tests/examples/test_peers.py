@@ -31,6 +31,7 @@ def needs(package: str) -> None:
 
 
 @aborts_at_exit
+@pytest.mark.usefixtures("warm_python")
 @pytest.mark.parametrize("kind", EPOCHS)
 def test_an_epoch_of_1437_samples_on_two_processes(tmp_path, kind):
     """One process takes 24 steps: 23 of 60 samples and one of 57. So does rankup, on any number of processes."""

@@ -27,7 +27,7 @@ def staged(directory: str) -> tuple[bool, list[bool]]:
     right = []
     with Saver(Path(directory), ALONE) as saver:
         for step in (1, 2):
-            saver.save(step, SnapshotState(live, own={"rng": torch.cuda.get_rng_state()}))
+            saver.save(step, SnapshotState(live, rank_state={"rng": torch.cuda.get_rng_state()}))
             for tensor in live.values():
                 tensor.add_(1)
             found = saver.newest()

@@ -5,21 +5,30 @@ from __future__ import annotations
 import pytest
 
 from rankup.errors import RankupError
-from rankup.launchers.base import Launch, launcher_named
+from rankup.launchers.base import launcher_named
+from rankup.spec.jobspec import JobSpec
 
 COMMAND = ("/py", "train.py", "--lr", "1")
+
+
+def spec(**more):
+    """A job of torchrun, without more."""
+    basic = {"command": COMMAND[1:], "name": "x", "folder": "/", "python": "/py", "launcher": "torchrun"}
+    return JobSpec.model_validate({**basic, **more})
+
+
 TORCHRUN = ["/py", "-m", "torch.distributed.run"]
 
 
 def test_a_single_process_is_the_command_itself():
-    assert launcher_named("single")(Launch(COMMAND, "/py")) == ["/py", "train.py", "--lr", "1"]
+    assert launcher_named("single")(spec(launcher="single"), "r", ["/guard"]) == ["/guard", *COMMAND]
 
 
 @pytest.mark.parametrize(
-    ("launch", "options"),
+    ("job", "options"),
     [
         pytest.param(
-            Launch(COMMAND, "/py", nproc=4, max_restarts=2),
+            spec(nproc_per_node=4, max_restarts=2),
             [
                 "--nnodes=1",
                 "--nproc_per_node=4",
@@ -30,7 +39,7 @@ def test_a_single_process_is_the_command_itself():
             id="one node",
         ),
         pytest.param(
-            Launch(COMMAND, "/py", nproc=2, nnodes=3, node_rank=1, endpoint=("n1", 29400), run_id="r"),
+            spec(nproc_per_node=2, nodes=3, node_rank=1, rdzv_endpoint="n1:29400"),
             [
                 *("--nnodes=3", "--nproc_per_node=2", "--max_restarts=0"),
                 *("--node_rank=1", "--rdzv_backend=static", "--rdzv_id=r"),
@@ -39,7 +48,7 @@ def test_a_single_process_is_the_command_itself():
             id="several nodes, static",
         ),
         pytest.param(
-            Launch(COMMAND, "/py", nnodes=2, max_restarts=1, endpoint=("n1", 29400), run_id="r"),
+            spec(nodes=2, max_restarts=1, rdzv_endpoint="n1:29400"),
             [
                 *("--nnodes=2", "--nproc_per_node=1", "--max_restarts=1"),
                 *("--rdzv_backend=c10d", "--rdzv_id=r", "--rdzv_endpoint=n1:29400"),
@@ -48,9 +57,7 @@ def test_a_single_process_is_the_command_itself():
             id="restarts, on the head",
         ),
         pytest.param(
-            Launch(
-                COMMAND, "/py", nnodes=2, node_rank=1, max_restarts=1, endpoint=("fd00::1", 1), run_id="r"
-            ),
+            spec(nodes=2, node_rank=1, max_restarts=1, rdzv_endpoint="[fd00::1]:1"),
             [
                 *("--nnodes=2", "--nproc_per_node=1", "--max_restarts=1"),
                 *("--rdzv_backend=c10d", "--rdzv_id=r", "--rdzv_endpoint=[fd00::1]:1"),
@@ -60,8 +67,14 @@ def test_a_single_process_is_the_command_itself():
         ),
     ],
 )
-def test_torchrun(launch, options):
-    assert launcher_named("torchrun")(launch) == [*TORCHRUN, *options, "--no_python", *COMMAND]
+def test_torchrun(job, options):
+    assert launcher_named("torchrun")(job, "r", ["/guard"]) == [
+        *TORCHRUN,
+        *options,
+        "--no_python",
+        "/guard",
+        *COMMAND,
+    ]
 
 
 def test_an_unknown_launcher_is_named_with_those_there_are():

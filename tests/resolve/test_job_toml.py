@@ -13,7 +13,7 @@ from asking import ask
 from rankup.errors import RankupError
 from rankup.resolve.job_toml import job_toml, read_job_file
 from rankup.resolve.resolve import Resolved
-from rankup.spec.jobspec import OF_THE_SCRIPT
+from rankup.spec.field_types import OF_THE_SCRIPT
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 lines = st.text(st.characters(exclude_categories=["Cs", "Cc"]))

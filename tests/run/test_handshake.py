@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from rankup.core.endpoint import Endpoint
 from rankup.errors import RankupError
 from rankup.findings.finding import Severity
 from rankup.run import handshake
@@ -24,7 +25,7 @@ def hello(node_rank, nnodes=2, **fields):
 def endpoint():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()
+        return Endpoint(*probe.getsockname())
 
 
 def meet(endpoint, *nodes, timeout=10.0):
@@ -142,7 +143,7 @@ def test_a_node_that_was_stopped_may_come_again(endpoint):
 
 def test_node_0_on_the_wrong_machine_is_told_so():
     with pytest.raises(RankupError, match=r"has no address '192\.0\.2\.1'") as caught:
-        handshake.host(hello(0), ("192.0.2.1", 29400), "run-1", 1, print, lambda: None)
+        handshake.host(hello(0), Endpoint("192.0.2.1", 29400), "run-1", 1, print, lambda: None)
     assert caught.value.code == "endpoint-not-here"
 
 
@@ -158,7 +159,7 @@ def test_a_port_that_something_else_has_is_an_error(endpoint, monkeypatch):
 
 def test_a_host_that_does_not_exist_is_no_reason_to_wait():
     with pytest.raises(RankupError) as caught:
-        handshake.join(hello(1), ("no.such.host.invalid", 1), 60, print, lambda: None)
+        handshake.join(hello(1), Endpoint("no.such.host.invalid", 1), 60, print, lambda: None)
     assert caught.value.code == "unknown-host"
 
 

@@ -117,7 +117,10 @@ def test_the_end_of_a_failed_run_says_how_it_goes_on(folder, capfd):
     )
     (path / "snapshots").mkdir()
     err = call(capfd, "run", "--resume", "fails")[2]
-    assert err.splitlines()[-1] == f"no snapshot yet (first due after 10m): {resume} begins again"
+    assert (
+        err.splitlines()[-1]
+        == f"no snapshot yet (first due after 10m, unless the script sets another interval): {resume} begins again"
+    )
     saved(path / "snapshots", 1, 2)
     err = call(capfd, "run", "--resume", "fails")[2]
     assert err.splitlines()[-1] == f"continue: {resume} (from step-2)"
@@ -136,7 +139,7 @@ def test_the_name_of_an_unfinished_run_is_refused_where_nobody_can_be_asked(fold
         "the run 'x' has not finished (killed, or its machine went down; without a snapshot) [unfinished-run]"
         in err
     )
-    assert f"rankup run --resume {where}; or begin anew under another --name" in err
+    assert f"rankup run --resume {where}; or start a new run under another --name" in err
     assert call(capfd, "run", "train.py")[0] == 0  # a name that nobody gave is no question
     # A run that failed by itself and saved nothing has nothing to go on from.
     script(folder, "raise SystemExit(3)", "fails.py")
@@ -157,7 +160,7 @@ def test_on_a_terminal_it_asks(folder, answer, runs):
     finally:
         os.close(ours)
         os.close(theirs)
-    assert "go on with it?" in shown
+    assert "resume it?" in shown
     assert len(list(folder.glob("runs/x/*"))) == runs
     assert f"start {3 - runs}" in shown
 

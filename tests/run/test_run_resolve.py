@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from rankup.core.rundir import default_name
+from rankup.core.endpoint import Endpoint
+from rankup.core.rundir import RunDir, default_name
 from rankup.errors import RankupError
 from rankup.findings.error import FindingsError
 from rankup.resolve import here as module
 from rankup.resolve.here import changed, resolve_here
 from rankup.run import environment
-from rankup.run.endpoint import given_endpoint, parse_endpoint
 
 
 @pytest.fixture(autouse=True)
@@ -44,13 +44,18 @@ def ask(*command, here=None, **flags):
         ((), {"nodes": 0}, "bad-nodes", "0"),
         ((), {"node_rank": 1}, "incomplete-nodes", "--nnodes and --rdzv-endpoint"),
         ((), {"nodes": 2, "node_rank": 0}, "incomplete-nodes", "--rdzv-endpoint"),
-        ((), {"nodes": 2, "node_rank": 2, "rdzv_endpoint": "h:1"}, "bad-node-rank", "between 0 and 1"),
-        ((), {"nodes": 2, "node_rank": 0, "rdzv_endpoint": "h"}, "bad-endpoint", "HOST:PORT"),
+        (
+            (),
+            {"nodes": 2, "node_rank": 2, "rdzv_endpoint": "h:1"},
+            "bad-node-rank",
+            "must be less than --nnodes",
+        ),
+        ((), {"nodes": 2, "node_rank": 0, "rdzv_endpoint": "h"}, "bad-rdzv-endpoint", "HOST:PORT"),
     ],
 )
 def test_a_mistake_is_one_clear_error(command, flags, code, words):
     with pytest.raises(RankupError, match=words) as caught:
-        given_endpoint(ask(*command, **flags), agent=False)
+        ask(*command, **flags)
     assert caught.value.code == code
     assert caught.value.exit_code == 2
 
@@ -68,21 +73,19 @@ def test_nothing_to_run_is_said():
         resolve_here({})
 
 
-@pytest.mark.parametrize(
-    "text", ["host", ":1", "host:", "host:0", "host:65536", "host:x", "0.0.0.0:29400", "[::]:1"]
-)
-def test_what_is_no_endpoint(text):
-    with pytest.raises(RankupError) as caught:
-        parse_endpoint(text)
-    assert caught.value.code == "bad-endpoint"
+@pytest.mark.parametrize("text", ["host", ":1", "host:", "host:65536", "host:x", "0.0.0.0:29400", "[::]:1"])
+def test_an_invalid_endpoint_is_refused(text):
+    with pytest.raises(ValueError, match=r"HOST:PORT|no other node can reach"):
+        Endpoint.parse(text)
 
 
 @pytest.mark.parametrize(
     ("text", "endpoint"),
     [("n1:29400", ("n1", 29400)), ("10.0.0.1:1", ("10.0.0.1", 1)), ("[fd00::1]:2", ("fd00::1", 2))],
 )
-def test_what_is_an_endpoint(text, endpoint):
-    assert parse_endpoint(text) == endpoint
+def test_a_valid_endpoint_is_read_and_written(text, endpoint):
+    assert Endpoint.parse(text) == endpoint
+    assert str(Endpoint.parse(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -112,13 +115,14 @@ def test_auto_is_one_process_per_gpu_else_one(gpus, nproc, launcher):
         ({"nproc_per_node": 1}, {}, 4),
         ({"nproc_per_node": 2}, {}, 2),
         ({"nproc_per_node": 9}, {}, 1),
-        ({"nproc_per_node": 2}, {"OMP_NUM_THREADS": "7"}, None),
-        ({"nproc_per_node": 2, "env": {"OMP_NUM_THREADS": "7"}}, {}, None),
+        ({"nproc_per_node": 2}, {"OMP_NUM_THREADS": "7"}, 7),
+        ({"nproc_per_node": 2, "env": {"OMP_NUM_THREADS": "7"}}, {}, 7),
         ({"nproc_per_node": 2, "threads": 3}, {"OMP_NUM_THREADS": "7"}, 3),
     ],
 )
-def test_threads_are_cores_by_processes_unless_the_user_has_said_so(flags, env, threads):
-    assert environment.threads_of(ask(**flags).spec, env) == threads
+def test_threads_are_cores_by_processes_unless_the_user_has_said_so(flags, env, threads, tmp_path):
+    made = environment.for_processes(env, ask(**flags).spec, RunDir(tmp_path))
+    assert made["OMP_NUM_THREADS"] == str(threads)
 
 
 def test_restarts_need_torchrun_also_for_one_process():

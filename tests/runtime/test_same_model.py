@@ -122,7 +122,7 @@ def weighed_at_the_loss() -> tuple[dict[str, torch.Tensor], list[float]]:
         run.backward(loss)
         run.step(opt)
         run.step(other)
-        counts.append(run.samples)
+        counts.append(run.batch.samples)
     weights = [
         {f"{i}.{n}": p.detach() for n, p in m.named_parameters()} for i, m in enumerate(run._context.models)
     ]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rankup.errors import RankupError
 from rankup.script.render import render
 from rankup.sites.lookup import find_site
 from rankup.spec.jobspec import JobSpec
@@ -71,3 +72,21 @@ def test_what_the_users_own_lines_declare_reaches_the_program_and_here_documents
     path.write_text(render(JobSpec.model_validate(spec), find_site("local", {}, tmp_path), None))
     done = subprocess.run(["bash", path], capture_output=True, text=True, timeout=60)
     assert "found 1 2   as it is\n" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("line", ["say() { echo; }", "true; function say { :; }", "main () (exit 1)"])
+def test_a_function_of_the_user_never_replaces_one_of_the_script(tmp_path, line):
+    job = {"command": ("train.py",), "name": "x", "folder": tmp_path, "time": 60, "pre": (line,)}
+    with pytest.raises(RankupError, match="is a function of the job's own script") as caught:
+        render(JobSpec.model_validate(job), find_site("local", {}, tmp_path), None)
+    assert (caught.value.code, caught.value.context) == ("function-of-the-script", line)
+
+
+def test_a_function_of_another_name_and_other_languages_are_left_alone(tmp_path):
+    job = {
+        "command": ("train.py",),
+        "name": "x",
+        "folder": tmp_path,
+        "pre": ("mine() { :; }", "int main() {", "main()"),
+    }
+    assert "mine()" in render(JobSpec.model_validate(job), find_site("local", {}, tmp_path), None)

@@ -32,7 +32,7 @@ def slow_copies(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.3) -> None:
 
 def saved(folder: Path, moments: torch.Tensor) -> tuple[Saver, SnapshotState]:
     saver = Saver(folder, World())
-    return saver, SnapshotState({"m": moments}, lasting=frozenset([id(moments)]))
+    return saver, SnapshotState({"m": moments}, stable=frozenset([id(moments)]))
 
 
 def loaded(saver: Saver) -> torch.Tensor:
@@ -56,7 +56,7 @@ def saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Sa
 
 def test_a_save_returns_before_the_moments_are_copied_and_settle_waits_for_them(saving):
     saver, moments = saving
-    assert saver._settled is not None and not saver._settled.is_set()
+    assert saver._copied is not None and not saver._copied.is_set()
     saver.wait_staged()
     moments.fill_(2.0)
     saver.wait()

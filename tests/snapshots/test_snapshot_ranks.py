@@ -43,7 +43,7 @@ def replicas(root: Path) -> tuple:
         assert found is not None
         into = tensors(0)
         found.load_tensors(into)
-        return repr(into), found.own()
+        return repr(into), found.rank_state()
 
 
 def test_replicas_write_every_tensor_once_and_share_the_work(tmp_path):
@@ -58,7 +58,7 @@ def test_replicas_write_every_tensor_once_and_share_the_work(tmp_path):
     with Saver(tmp_path, ALONE) as saver:
         found = saver.newest()
         assert found is not None and found.world_size == 2
-        assert found.own() is None
+        assert found.rank_state() is None
         into = tensors(0)
         found.load_tensors(into)
         assert repr(into) == repr(tensors(2))
@@ -197,7 +197,7 @@ def one_node_each(roots: list[Path], swapped: bool = False) -> tuple:
         found.load_tensors(into)
         same = all(torch.equal(tensor, WHOLE[name]) for name, tensor in whole(into).items())
         saver.save(2, SnapshotState(spread(LAYOUTS, filled=True)))
-        return saver.shared, found.step, found.own(), same
+        return saver.shared, found.step, found.rank_state(), same
 
 
 def test_nodes_with_directories_of_their_own_agree_on_the_newest_that_is_whole_on_all(tmp_path):
@@ -245,7 +245,7 @@ def save_copies(roots: list[Path]) -> None:
 def resumed_tensors(root: Path) -> str:
     with Saver(root, ALONE) as saver:
         found = saver.newest()
-        assert found is not None and found.own() is None
+        assert found is not None and found.rank_state() is None
         into = tensors(0)
         found.load_tensors(into)
         return repr(into)

@@ -38,8 +38,8 @@ def test_the_training_may_go_on_while_a_snapshot_is_written(tmp_path):
             saver.save(3, live)
             live.tensors["model"]["weight"].add_(100)
             live.tensors["optimizer"]["param_groups"][0]["lr"] = 100
-            live.own["rng"].zero_()
-            live.facts["metrics"]["loss"] = 100
+            live.rank_state["rng"].zero_()
+            live.metadata["metrics"]["loss"] = 100
             may_write.set()
     finally:
         disk.before = None
@@ -133,7 +133,7 @@ def test_what_is_kept(tmp_path, keep, stays):
     losses = [9, 1, 3, math.nan, 2, 4, 8, 5]
     with Saver(tmp_path, ALONE, keep=keep) as saver:
         for step, loss in enumerate(losses, 1):
-            saver.save(step, SnapshotState({"x": torch.tensor(step)}, facts={"metrics": {"loss": loss}}))
+            saver.save(step, SnapshotState({"x": torch.tensor(step)}, metadata={"metrics": {"loss": loss}}))
     assert [entry.step for entry in entries(tmp_path)] == stays
 
 
@@ -162,9 +162,9 @@ class Thing:
     pass
 
 
-@pytest.mark.parametrize("place", ["tensors", "own"])
+@pytest.mark.parametrize("place", ["tensors", "rank_state"])
 def test_what_no_load_would_accept_is_refused_when_it_is_saved(tmp_path, place):
-    trees = {"tensors": {"x": torch.zeros(1)}, "own": {}}
+    trees = {"tensors": {"x": torch.zeros(1)}, "rank_state": {}}
     trees[place]["deep"] = {"er": Thing()}
     with Saver(tmp_path, ALONE) as saver:
         with pytest.raises(RankupError, match=r"deep/er is a .*Thing, which a snapshot cannot contain"):
@@ -188,10 +188,10 @@ def test_kept_things_of_the_usual_kinds_come_back_as_they_were(tmp_path):
     kept = {str(number): schedule.state_dict() for number, schedule in enumerate(schedules)}
     numpy = pytest.importorskip("numpy")
     with Saver(tmp_path, ALONE) as saver:
-        saver.save(1, SnapshotState({}, own={"kept": kept, "number": numpy.float64(0.1)}))
+        saver.save(1, SnapshotState({}, rank_state={"kept": kept, "number": numpy.float64(0.1)}))
         found = saver.newest()
         assert found is not None
-        assert found.own() == {"kept": kept, "number": 0.1}
+        assert found.rank_state() == {"kept": kept, "number": 0.1}
 
 
 @pytest.mark.parametrize(

@@ -128,13 +128,13 @@ def resumed(names: list[str]) -> dict[str, tuple[bool, bool]]:
     for name in names:
         weights, state = CASES[name].train()
         again, _ = CASES[name].train(_copy(state))
-        found[name] = (all(map(torch.equal, weights, again)), state["own"].get("layout") is None)
+        found[name] = (all(map(torch.equal, weights, again)), state["rank_state"].get("layout") is None)
     return found
 
 
 def without_layout() -> bool:
     weights, state = CASES["plain"].train()
-    state["own"].pop("layout", None)
+    state["rank_state"].pop("layout", None)
     return all(map(torch.equal, weights, CASES["plain"].train(state)[0]))
 
 

@@ -151,7 +151,7 @@ def batch_statistics(name: str) -> tuple[list[dict], list[int]]:
         data(17), global_batch=8
     ):  # 8 + 8 + 1: the last would leave ranks without a batch
         model(x)
-        seen += (x[:, 0] * 1e6).round().long().tolist() if run.samples else []
+        seen += (x[:, 0] * 1e6).round().long().tolist() if run.batch.samples else []
     held = run._context.strategy.tensors(run._context.models[0])
     return {key: value.clone() for key, value in held.items() if "running" in key or "tracked" in key}, seen
 

@@ -47,7 +47,7 @@ def trained(name: str, folder: str = "", epochs: int = 2, **case: Any) -> dict[s
     counted = 0
     for x, y in run.steps(feed, epochs=epochs):
         loss = F.mse_loss(model(x), y)
-        counted += run.samples
+        counted += run.batch.samples
         if case.get("plain"):
             loss.backward()
             opt.step()

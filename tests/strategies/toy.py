@@ -114,10 +114,10 @@ def trained(
         loss, _ = run.forward_backward(model, F.mse_loss, x, y)
         if not first and run.batch.last:
             first = everywhere(gradients(run), name)
-        counted += run.samples
+        counted += run.batch.samples
         if run.step(opt) and run.grad_norm is not None:
             norms.append(run.grad_norm.item())
-        losses.append(run.mean(loss.item() if run.samples else 0.0))
+        losses.append(run.mean(loss.item() if run.batch.samples else 0.0))
     return {
         "gradients": first,
         "weights": whole_weights(run._context.strategy, run._context.models[0]),

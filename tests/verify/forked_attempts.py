@@ -116,7 +116,7 @@ class Quiet:
     def begins(self, what: str, processes: int) -> None:
         pass
 
-    def ended(self, said: str) -> None:
+    def ended(self, how: str) -> None:
         pass
 
 

@@ -28,7 +28,7 @@ def after_resume(other: AttemptTrace, reference: AttemptTrace | None = None) -> 
 def test_samples_that_nobody_has_seen_are_unseeded_augmentation():
     found = of_repeat(step(1), step(2, batch="else", rows=["new-0", "new-1"]))
     assert found.code == "unseeded-augmentation"
-    assert "of 2 samples 2 are others, and 0 of these are at another step" in found.why
+    assert "of 2 samples 2 differ, and 0 of these occur at another step" in found.why
 
 
 def test_samples_of_other_steps_are_another_order():
@@ -72,11 +72,11 @@ def test_a_difference_right_after_a_resume_with_equal_weights_is_a_variable_that
 
 
 def test_what_has_a_state_and_was_not_brought_back_is_named():
-    reference = attempt(*(step(n, unkept={"AveragedModel self.ema": f"a-{n}"}) for n in range(1, 7)))
+    reference = attempt(*(step(n, untracked={"AveragedModel self.ema": f"a-{n}"}) for n in range(1, 7)))
     other = attempt(
-        step(4, loss=["0x1p9"], unkept={"AveragedModel self.ema": "b-4"}),
+        step(4, loss=["0x1p9"], untracked={"AveragedModel self.ema": "b-4"}),
         resumed_at=3,
-        begin={"unkept": {"AveragedModel self.ema": "fresh"}},
+        begin={"untracked": {"AveragedModel self.ema": "fresh"}},
     )
     found = after_resume(other, reference)
     assert found.message.endswith(": AveragedModel (self.ema)")
@@ -84,9 +84,9 @@ def test_what_has_a_state_and_was_not_brought_back_is_named():
 
 
 def test_an_average_that_the_training_does_not_go_by_is_found_as_well():
-    reference = attempt(*(step(n, unkept={"AveragedModel": f"a-{n}"}) for n in range(1, 7)))
+    reference = attempt(*(step(n, untracked={"AveragedModel": f"a-{n}"}) for n in range(1, 7)))
     other = attempt(
-        step(4, unkept={"AveragedModel": "b-4"}), resumed_at=3, begin={"unkept": {"AveragedModel": "x"}}
+        step(4, untracked={"AveragedModel": "b-4"}), resumed_at=3, begin={"untracked": {"AveragedModel": "x"}}
     )
     assert after_resume(other, reference).code == "state-not-in-snapshot"
 
@@ -115,7 +115,7 @@ def test_plain_variables_that_begin_anew_are_named_but_no_clocks():
     assert difference is not None
     found = of_resume(reference, other, difference, again)
     assert found.code == "unsaved-variable"
-    assert found.why.endswith("plain variables that begin anew after a resume: best, bad")
+    assert found.why.endswith("plain variables that start again after a resume: best, bad")
     end = attempt(step(4), step(7), resumed_at=3, begin=anew)
     assert of_end(reference, end, again).why.endswith(": best, bad")
 
@@ -163,7 +163,7 @@ def test_registered_state_that_a_resume_does_not_bring_back_is_named():
     )
     found = after_resume(other)
     assert found.code == "state-not-in-snapshot"
-    assert "does not bring back: model/w" in found.message
+    assert "does not restore some state: model/w" in found.message
 
 
 def test_data_that_is_the_same_in_each_epoch_and_another_in_each_process_is_not_called_augmentation():

@@ -48,9 +48,11 @@ def test_another_batch_comes_first_since_all_else_follows_from_it():
 
 
 def test_what_is_to_be_ignored_is_no_difference():
-    other = steady(unkept={"Stopwatch": "1"})
+    other = steady(untracked={"Stopwatch": "1"})
     assert (
-        first_difference(steady(unkept={"Stopwatch": "2"}), [other], ignore=frozenset({"unkept/Stopwatch"}))
+        first_difference(
+            steady(untracked={"Stopwatch": "2"}), [other], ignore=frozenset({"untracked/Stopwatch"})
+        )
         is None
     )
 
@@ -58,12 +60,12 @@ def test_what_is_to_be_ignored_is_no_difference():
 def test_what_stands_beside_the_training_and_is_never_twice_the_same_is_unsteady():
     clocks = [
         attempt(
-            step(1, state={"model/w": value, "kept/clock": value}, unkept={"Stopwatch": value}),
+            step(1, state={"model/w": value, "registered/clock": value}, untracked={"Stopwatch": value}),
             end=step(1, state={"metrics/seconds": value}),
         )
         for value in "ab"
     ]
-    assert unsteady(*clocks) == {"kept/clock", "unkept/Stopwatch", "metrics/seconds"}
+    assert unsteady(*clocks) == {"registered/clock", "untracked/Stopwatch", "metrics/seconds"}
     found = first_difference(clocks[0], [clocks[1]], ignore=unsteady(*clocks))
     assert found is not None and found.names == ("model/w",)
 
@@ -107,10 +109,10 @@ def test_an_attempt_that_was_killed_before_it_began_has_no_trace(tmp_path: Path)
 
 
 def test_over_ranks_losses_stand_in_the_order_of_the_shards_and_clocks_are_left_out():
-    two = attempt(step(1, loss=["a", "b"], state={"model/w": "w", "kept/clock": "1"}))
+    two = attempt(step(1, loss=["a", "b"], state={"model/w": "w", "registered/clock": "1"}))
     two.begin[0]["world_size"] = 2
     two.steps[1][1] = step(1, loss=["c", "d"])
-    one = attempt(step(1, loss=["a", "b", "c", "d"], state={"model/w": "w", "kept/clock": "2"}))
+    one = attempt(step(1, loss=["a", "b", "c", "d"], state={"model/w": "w", "registered/clock": "2"}))
     assert first_difference(over_ranks(one), [over_ranks(two)]) is None
     two.steps[1][1]["loss"] = ["d", "c"]
     found = first_difference(over_ranks(one), [over_ranks(two)])

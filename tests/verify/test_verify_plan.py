@@ -30,8 +30,8 @@ def test_kills_come_in_the_order_of_their_steps_and_each_kind_about_as_often(see
     counts = [sum(kill.kind == kind for kill in made) for kind in KINDS]
     assert max(counts) - min(counts) <= 1
     for kill in made:
-        word, *_ = kill.words.split()
-        assert word == kill.kind and kill.said
+        word, *_ = kill.interrupt.split()
+        assert word == kill.kind and kill.text
 
 
 @given(st.integers(0, 999), st.integers(1, 5))

@@ -63,11 +63,13 @@ def test_what_a_training_is_too_short_for_is_said_and_is_no_doubt():
 
 
 def test_what_was_not_compared_is_said():
-    once = Scenario("uninterrupted, twice", "2", 2, 0, 20, "identical", True, not_compared=("kept/clock",))
-    assert "as a clock does: kept/clock" in text(Proof((once, KILLED)))
+    once = Scenario(
+        "uninterrupted, twice", "2", 2, 0, 20, "identical", True, not_compared=("registered/clock",)
+    )
+    assert "as a clock does: registered/clock" in text(Proof((once, KILLED)))
 
 
 def test_rounding_that_cannot_be_judged_is_not_called_a_proof_of_everything():
     note = Finding("rounding-not-judged", Severity.NOTE, "apart", why="sums", fix="fp64")
     worlds = Scenario("stopped, other processes", "1→2", 2, 0, 20, "not judged: …", True, note)
-    assert text(Proof((ONCE, worlds))).endswith("proved, but for what was not judged")
+    assert text(Proof((ONCE, worlds))).endswith("proved, except for the parts that were not judged")

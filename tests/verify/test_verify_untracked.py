@@ -9,8 +9,8 @@ from rankup.verify.untracked import changing, never_restored, renewed
 
 
 def training(first: int = 1, last: int = 6, offset: int = 0, **other: object) -> AttemptTrace:
-    steps = (step(n, unkept={"StepLR": f"s-{n - offset}", "Teacher": "t"}) for n in range(first, last + 1))
-    begin = {"unkept": {"StepLR": f"s-{first - 1 - offset}", "Teacher": "t"}}
+    steps = (step(n, untracked={"StepLR": f"s-{n - offset}", "Teacher": "t"}) for n in range(first, last + 1))
+    begin = {"untracked": {"StepLR": f"s-{first - 1 - offset}", "Teacher": "t"}}
     return attempt(*steps, resumed_at=first - 1, begin=begin, **other)  # type: ignore[arg-type]
 
 
@@ -26,13 +26,15 @@ def test_what_comes_back_after_a_resume_is_saved_by_something_else():
 
 
 def test_what_only_the_code_after_the_loop_changes_is_named():
-    end = step(6, unkept={"StepLR": "s-6", "Teacher": "other"})
+    end = step(6, untracked={"StepLR": "s-6", "Teacher": "other"})
     assert changing(training(exit=end)) == ["StepLR", "Teacher"]
 
 
 def test_what_every_epoch_begins_anew_is_no_state_that_is_lost():
-    epochs = [{"epoch": n, "unkept": {"StepLR": f"s-{3 * n}", "Meter": "0", "Teacher": "t"}} for n in (0, 1)]
-    steps = (step(n, unkept={"StepLR": f"s-{n}", "Meter": f"m-{n}", "Teacher": "t"}) for n in range(1, 7))
-    begin = {"unkept": {"StepLR": "s-0", "Meter": "0", "Teacher": "t"}}
+    epochs = [
+        {"epoch": n, "untracked": {"StepLR": f"s-{3 * n}", "Meter": "0", "Teacher": "t"}} for n in (0, 1)
+    ]
+    steps = (step(n, untracked={"StepLR": f"s-{n}", "Meter": f"m-{n}", "Teacher": "t"}) for n in range(1, 7))
+    begin = {"untracked": {"StepLR": "s-0", "Meter": "0", "Teacher": "t"}}
     assert renewed(attempt(*steps, begin=begin, epochs=epochs)) == ["Meter"]
     assert renewed(training(epochs=epochs[:1])) == []

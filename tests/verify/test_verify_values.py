@@ -40,8 +40,8 @@ def test_other_numbers_of_processes_are_judged_by_the_largest_difference(
     ("differences", "difference", "verdict"),
     [
         ([], None, "identical"),
-        ([apart(1e-17)], None, "differs: first 0/model/w in the end"),
-        ([apart(None, "0.1", "0/optimizer/groups/w/lr")], None, "differs: first 0/optimizer/groups/w/lr in the end"),
+        ([apart(1e-17)], None, "differs: first 0/model/w at the end"),
+        ([apart(None, "0.1", "0/optimizer/groups/w/lr")], None, "differs: first 0/optimizer/groups/w/lr at the end"),
         ([], Difference(1, 0, 3, 0, ("the loss", "model/w")), "differs: first the loss, model/w at step 3"),
     ],
 )  # fmt: skip

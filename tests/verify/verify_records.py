@@ -20,7 +20,7 @@ def step(number: int, **other: Any) -> Record:
         "loss": [float(number).hex()],
         "random": f"random-{number}",
         "state": {"model/w": f"w-{number}", "optimizer/w/exp_avg": f"m-{number}", "metrics/m": "none"},
-        "unkept": {},
+        "untracked": {},
     }
     return {**record, **other}
 

@@ -27,6 +27,8 @@ def plan(arguments):
         first, *arguments = arguments
         if first == "-u":
             unbuffered = True
+        elif first == "-B":
+            continue  # multiprocessing says with it what the environment says
         elif first in ("-m", "-c"):
             return (first[1:], arguments[0], arguments[1:], unbuffered) if arguments else None
         else:

@@ -24,12 +24,16 @@ def start_server(folder: Path, host: str, enter: Sequence[str] = ()) -> subproce
     left_out = ("PYTHON", "OMP_NUM", "TORCH_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     server = (sys.executable, HERE / "server.py", folder / f"socket-{host}", folder / "python")
-    # OpenBLAS starts threads at its import otherwise.
+    own = {
+        "OPENBLAS_NUM_THREADS": "1",  # it starts threads at its import otherwise
+        "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",  # large pages: a fork has fewer of them to copy
+        "ROOM": "." * 50_000,
+    }
     return subprocess.Popen(
         [*enter, *server, "." * 5_000],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**environment, "OPENBLAS_NUM_THREADS": "1", "ROOM": "." * 50_000},
+        env={**environment, **own},
     )
 
 

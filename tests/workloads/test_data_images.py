@@ -118,7 +118,7 @@ def test_labels_of_another_set_are_refused(tmp_path):
 
 def test_labels_that_the_network_does_not_know_are_refused(tmp_path):
     fill(tmp_path, train=11)
-    with pytest.raises(RankupError, match="labels from 0 to 10; 0 to 9 were expected"):
+    with pytest.raises(RankupError, match="labels from 0 to 10; expected 0 to 9"):
         load_images(str(tmp_path), train=True)
 
 

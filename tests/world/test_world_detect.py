@@ -184,13 +184,13 @@ REFUSED = {
         {**SLURM_STEP, "SLURM_STEP_NODELIST": "n[1-3]"},
         ["_NODELIST is 'n[1-3]'", "SLURM_STEP_NUM_NODES is '2'"]),
     "a malformed node list": ({**SLURM_STEP, "SLURM_STEP_NODELIST": "n[1-"}, ["host list is malformed"]),
-    "not a number": ({**TORCHRUN, "RANK": "one"}, ["RANK is 'one'", "not a whole number"]),
+    "not a number": ({**TORCHRUN, "RANK": "one"}, ["RANK is 'one'", "must be a whole number"]),
     "negative": (mv2(-1, 4, 0, 2), ["MV2_COMM_WORLD_RANK is '-1'"]),
     "a step that is no number": ({**SLURM_STEP, "SLURM_STEP_ID": "x"}, ["SLURM_STEP_ID is 'x'"]),
     "a size is missing": ({"OMPI_COMM_WORLD_RANK": "0"}, ["OMPI_COMM_WORLD_SIZE is not set"]),
     "PALS without any size": (
         {**pals(0, 2, 0, 2, 0), "PMI_SIZE": ""}, ["PMI_SIZE or PALS_SIZE is not set"]),
-    "uneven nodes and no list of hosts": (ompi(0, 3, 0, 2), ["does not tell which node"]),
+    "uneven nodes and no list of hosts": (ompi(0, 3, 0, 2), ["does not tell on which node"]),
     "a stale RANK beside Open MPI": (
         {**ompi(1, 2, 1, 2), "RANK": "0"}, ["RANK is 0", "OMPI_COMM_WORLD_RANK is 1"]),
     "a stale WORLD_SIZE beside srun": (

@@ -17,7 +17,7 @@ from rankup.errors import RankupError
 from rankup.resolve.resolve import resolve
 from rankup.resolve.resolved import Resolved
 from rankup.run.interrupts import Interrupts
-from rankup.script.python_environment import FACTS, Environment, render
+from rankup.script.env_build import FACTS, Environment, render
 from rankup.sites.site import Site
 
 JOB_TIME = "1h"  # the longest part is the download of torch and CUDA's libraries: minutes

@@ -16,9 +16,12 @@
 | ``workload_job`` | from these options to a job that trains a workload |
 | ``target_parser`` | a script or a workload with its own options inside another command |
 | ``resume_options`` | ``--resume``, and the last lines of a run |
+| ``unfinished`` | the run that ``--resume`` names, or that ``--name`` finds unfinished |
 | ``run_argument`` | how a run is named on the command line, printed and followed |
 | ``ignore_option`` | ``--ignore`` of findings |
 | ``interactive`` | ``rankup submit --interactive`` |
 | ``env_build`` | the building of ``rankup env create`` |
+| ``study_jobs`` | the job of each run of a study |
+| ``prediction_modes`` | ``rankup predict``: from measurements, a simulation, links |
 | ``site_survey`` | the facts that ``rankup sites new`` reads |
 """

@@ -15,7 +15,7 @@ from rankup.cli.output import console
 from rankup.cli.run_argument import follow_to_end
 from rankup.core import shell
 from rankup.errors import RankupError
-from rankup.script.python_environment import FACTS, Environment, render
+from rankup.script.env_build import FACTS, Environment, render
 
 # The site's name and the job's flags; None if the environment is built here.
 Job = tuple[str, Mapping[str, Any]] | None

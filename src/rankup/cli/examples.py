@@ -83,6 +83,30 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "five repeats, for a narrow range",
         ),
     ),
+    "report": (
+        (
+            "rankup report runs/mnist-cnn/scale-20260301-101500",
+            "a study: report/report.html in its directory",
+        ),
+        ("rankup report bert", "the latest run named bert"),
+        ("rankup report --out compare runs/bert/*", "all runs of a name, side by side"),
+    ),
+    "predict": (
+        ("rankup predict runs/mnist-cnn/scale-1 --to 4x8", "from a study: 4 nodes with 8 devices each"),
+        (
+            'rankup predict --points "1:348.6 4:1226 8:2633 16:5115" --gpus-per-node 8 --to 32',
+            "from samples/s on 1, 4, 8 and 16 GPUs",
+        ),
+        (
+            "rankup predict curve.csv --gpus-per-node 4 --to 16,32 --samples 115e6 --deadline 24h",
+            "the smallest size that is in time, and the cheapest",
+        ),
+        ("rankup predict --measure-links --out links.json", "time all-reduces here"),
+        (
+            "rankup predict --simulate --workload resnet50-mnist --compute 0.12 --gpus-per-node 4 --node-mtbf 20000",
+            "up to 1,024 GPUs of a machine that fails now and then",
+        ),
+    ),
     "sites": (
         ("rankup sites list", "all profiles"),
         ("rankup sites new mycluster", "write a profile of this cluster"),

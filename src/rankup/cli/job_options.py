@@ -17,15 +17,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Any, get_origin
 
 import typer
 
 from rankup.cli.options import resume_variables
 from rankup.cli.shared_options import Command, given, parameter, taking
 from rankup.errors import RankupError
-from rankup.spec.flag import TIME_LIMIT, WHAT, Flag, process_count
-from rankup.spec.job_values import DURATIONS
+from rankup.spec.flag import TIME_LIMIT, WHAT, Flag
+from rankup.spec.job_values import COUNTS
 from rankup.spec.jobspec import JobSpec
 
 # Options end at the script: everything after it is the script's.
@@ -42,7 +42,6 @@ RESUME_WITH = parameter(
         rich_help_panel=TIME_LIMIT,
     ),
 )
-_TEXTS = (*DURATIONS, "mem", "nproc_per_node")  # numbers that are written in words: 90m, 32G, auto
 
 
 def job_options(of: str) -> Callable[[Command], Command]:
@@ -76,7 +75,7 @@ def _fields(of: str) -> Iterator[inspect.Parameter]:
     for key, field in JobSpec.model_fields.items():
         for flag in field.metadata:
             if isinstance(flag, Flag) and of in flag.of:
-                kind = _kind(key, field.annotation)
+                kind = _kind(field.annotation)
                 names = flag.names
                 if kind is bool and not names:
                     word = key.replace("_", "-")
@@ -91,16 +90,14 @@ def _fields(of: str) -> Iterator[inspect.Parameter]:
                 yield parameter(key, kind | None, option)
 
 
-def _kind(key: str, annotation: Any) -> Any:
-    """What typer makes of the words on a command line: str, int, float, bool, Path or list[str]."""
-    if key in _TEXTS:
-        return str
+def _kind(annotation: Any) -> Any:
+    """What typer makes of the words on a command line: str, bool, Path or list[str].
+
+    Numbers stay text here: ``JobSpec`` reads them, so that what is wrong with them stands among the other findings.
+    """
     if get_origin(annotation) in (tuple, dict):
         return list[str]
-    if annotation in (bool, int, float, Path):
-        return annotation
-    kinds = [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in get_args(annotation)]
-    return int if int in kinds else str
+    return annotation if annotation in (bool, Path) else str
 
 
 def flags_from(context: typer.Context, *, but: str = "") -> dict[str, Any]:
@@ -112,9 +109,10 @@ def flags_from(context: typer.Context, *, but: str = "") -> dict[str, Any]:
     for key, value in context.params.items():
         if key in JobSpec.model_fields and key not in ("command", but) and given(context, key):
             flags[key] = tuple(v for v in value if v != "") if isinstance(value, (list, tuple)) else value
-    if "nproc_per_node" in flags and isinstance(flags["nproc_per_node"], str):
-        count = process_count(flags.pop("nproc_per_node"))
-        flags |= {} if count is None else {"nproc_per_node": count}
+            if key in COUNTS and str(value).isdecimal():
+                flags[key] = int(value)
+    if flags.get("nproc_per_node") == "auto":
+        del flags["nproc_per_node"]
     if "env" in flags:
         flags |= _variables(flags.pop("env"))
     if chosen := resume_variables(context.params.get("resume_with")):

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rankup.cli.output import console
-from rankup.core.resume_with import VARIABLE, check_choice
+from rankup.core.resume_with import VARIABLE
 
 
 def _speak(chosen: bool) -> bool:
@@ -22,5 +22,4 @@ JsonOption = Annotated[
 
 def resume_variables(choice: str | None) -> dict[str, str]:
     """The environment that tells the ranks of ``--resume-with``; empty without the option."""
-    check_choice(choice, "--resume-with")
     return {} if choice is None else {VARIABLE: choice}

@@ -12,7 +12,9 @@ import typer
 from rankup.batch.follow import Follower, JobLog
 from rankup.batch.status import RunStatus
 from rankup.batch.store import SubmittedRun, find
+from rankup.cli.output.console import shown
 from rankup.cli.output.rank_lines import LineView
+from rankup.core.progress import newest_step
 from rankup.errors import RankupError
 from rankup.run.interrupts import Interrupts
 from rankup.snapshots.layout import MANIFEST, entries, trainings
@@ -25,12 +27,6 @@ TargetArgument = Annotated[
 ]
 RunsRootOption = Annotated[Path, typer.Option(metavar="DIR", help="directory of the run directories")]
 RUNS_ROOT = Path("runs")
-
-
-def shown(path: Path) -> str:
-    """A path as it can be typed here: relative if it is below the current directory."""
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def place(path: Path, runs_root: Path) -> Path:
@@ -46,7 +42,9 @@ def as_dict(job: SubmittedRun, standing: RunStatus) -> dict[str, Any]:
     """A run for ``--json``."""
     names = {"run": str(job.run.path), "name": job.spec.name, "site": job.site, "scheduler": job.scheduler}
     tasks = {index: task.as_dict() for index, task in standing.tasks.items()}
-    one = {} if job.task is None else {"task": job.task}
+    one: dict[str, Any] = {} if job.task is None else {"task": job.task}
+    if job.task is None and not tasks:
+        one["progress"] = newest_step(job.run)
     return {**names, **one, "jobs": job.ids(), **standing.as_dict(), **({"tasks": tasks} if tasks else {})}
 
 

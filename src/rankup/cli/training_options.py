@@ -61,10 +61,8 @@ _OPTIONS: dict[str, tuple[str, str, str]] = {
 _NAMES = {"settings": ("--set",), "fused": ("--fused/--no-fused",)}
 
 
-def _declared() -> Iterator[inspect.Parameter]:
-    what = f"{', '.join(WORKLOADS)}, module:Class of your own, or the job.toml of such a training"
-    # Without a default: it has to be given.
-    yield parameter("workload", str, typer.Argument(help=what), inspect.Parameter.empty)
+def training_fields() -> Iterator[inspect.Parameter]:
+    """The options alone, without the workload."""
     kinds = get_type_hints(TrainOptions)
     defaults = {field.name: field.default for field in fields(TrainOptions)}
     for key, (group, help_text, metavar) in _OPTIONS.items():
@@ -74,6 +72,13 @@ def _declared() -> Iterator[inspect.Parameter]:
         option = typer.Option(*names, help=help_text, metavar=metavar or None, rich_help_panel=group)
         yield parameter(key, kind, option, None if several else defaults[key])
     yield from some_job_options("run", "threads", "name", "runs_root")
+
+
+def _declared() -> Iterator[inspect.Parameter]:
+    what = f"{', '.join(WORKLOADS)}, module:Class of your own, or the job.toml of such a training"
+    # Without a default: it has to be given.
+    yield parameter("workload", str, typer.Argument(help=what), inspect.Parameter.empty)
+    yield from training_fields()
 
 
 training_options = taking(_declared())

@@ -41,7 +41,8 @@ def workload_job(training: TrainOptions, flags: Mapping[str, Any], file: Path | 
     row = STRATEGIES.get(training.strategy)  # none of "auto"
     if nproc is None and row is not None and row.one_process:
         nproc = 1  # the strategy uses all GPUs from one process, or one GPU
-    if nproc is not None and "global_batch" in training.given and training.global_batch < nproc:
+    # Other values of nproc are refused with the other mistakes of the job.
+    if isinstance(nproc, int) and "global_batch" in training.given and training.global_batch < nproc:
         raise RankupError(
             "global-batch-too-small",
             f"--global-batch must be at least the number of processes, {nproc}; got {training.global_batch}",

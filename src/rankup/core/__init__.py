@@ -7,6 +7,7 @@
 | ``columns`` | tables as columns of plain text |
 | ``units`` | durations, sizes and counts: parsed, and printed for people and schedulers |
 | ``hostlist`` | SLURM's short notation for host names: ``rack[1-2]n[3-4]`` |
+| ``endpoint`` | the address and port where several nodes meet |
 | ``arrays`` | the indices of a job array, and lists of numbers |
 | ``share`` | n things divided evenly among m |
 | ``shell`` | the only place that starts processes |
@@ -14,6 +15,7 @@
 | ``toml_file`` | TOML files: read with errors that name the line, and written |
 | ``rundir`` | the run directory ``runs/<name>/<id>/``: what lies where |
 | ``records`` | records: one JSON object per line |
+| ``progress`` | a step record in words, for bars, logs and ``rankup status`` |
 | ``tail`` | follows a file that another process appends to |
 | ``resume_with`` | the values of ``--resume-with`` |
 """

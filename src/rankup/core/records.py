@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -37,6 +37,20 @@ class RecordWriter:
 def read_records(path: Path, kind: str | None = None) -> list[dict[str, Any]]:
     """All whole records of ``path`` (of one kind); no file is no records, a line cut by a crash is passed over."""
     return list(_parse(path, kind)) if path.exists() else []
+
+
+def newest_records(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of ``records`` (of a training, with its ``begin`` records) that a later attempt did not train again.
+
+    An attempt that resumes at step 40 trains step 41 again: what the attempts before wrote of it is left out.
+    """
+    kept: list[dict[str, Any]] = []
+    for record in records:
+        if record.get("kind") == "begin":
+            at, name = record.get("global_step", 0), record.get("training")
+            kept = [one for one in kept if one.get("training") != name or one.get("global_step", 0) <= at]
+        kept.append(record)
+    return kept
 
 
 def _parse(path: Path, kind: str | None) -> Iterator[dict[str, Any]]:

@@ -16,11 +16,11 @@ def load(target: str) -> object:
 
 
 def target_of(kind: str, name: str, table: Mapping[str, str]) -> str:
-    """What ``name`` stands for in ``table``, or an error that lists what there is."""
+    """The import target of ``name`` in ``table``, or an error that lists the known names."""
     if name not in table:
         raise RankupError(
             f"unknown-{kind}",
-            f"there is no {kind} called {name!r}{did_you_mean(name, table)}",
+            f"unknown {kind} {name!r}{did_you_mean(name, table)}",
             hint=f"one of: {', '.join(table)}",
         )
     return table[name]

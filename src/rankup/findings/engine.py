@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from rankup.errors import RankupError
@@ -29,25 +29,24 @@ def collect(
     """
     found: list[Finding] = []
     for name, source in sources.items():
-        if name not in ignore:
-            found += [finding for finding in _found(source, facts) if finding.code not in ignore]
+        if name in ignore:
+            continue
+        try:
+            for finding in source(facts):
+                found += [finding] if finding.code not in ignore else []
+        except FactMissing:
+            continue
+        except RankupError as error:  # a check that other code calls as well, and that raises
+            found += findings_of(error)
     return in_order(found)
 
 
 def first(sources: Mapping[str, Source[Facts]], facts: Facts) -> Finding | None:
     """The first finding of the first source that has one: for a diagnosis, whose sources exclude each other."""
-    return next((finding for source in sources.values() for finding in _found(source, facts)), None)
+    found = (collect({name: source}, facts) for name, source in sources.items())
+    return next((findings[0] for findings in found if findings), None)
 
 
 def fails(findings: Iterable[Finding]) -> bool:
     """Whether a command must end with exit code 1: for errors that are sure, and for nothing else."""
     return any(f.severity is Severity.ERROR and f.confidence is Confidence.SURE for f in findings)
-
-
-def _found(source: Source[Facts], facts: Facts) -> Iterator[Finding]:
-    try:
-        yield from source(facts)
-    except FactMissing:
-        return
-    except RankupError as error:  # a check that other code calls as well, and that raises
-        yield from findings_of(error)

@@ -11,7 +11,7 @@ from rankup.findings.text import count, finding_lines, text_lines
 
 
 class FindingsError(RankupError):
-    """Findings that keep a command from going on. As an error it is the most severe of them.
+    """Findings that stop a command. As an error it is the most severe of them.
 
     ``conclusion`` says in a few words what was not done, and how to do it all the same.
     """

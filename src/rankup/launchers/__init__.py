@@ -3,7 +3,7 @@
 In reading order: ``base`` (what is to be started, and bash that launchers share), then one file each: ``single``,
 ``torchrun``, ``srun``, ``mpirun``.
 
-``LAUNCHERS`` start one node's ranks here and now, each a pure function from a ``Launch`` to tokens; ``SCRIPTED`` start
+``LAUNCHERS`` start one node's ranks here and now, each a pure function from a ``JobSpec`` to tokens; ``SCRIPTED`` start
 all ranks from a job's script, each a pure function from a ``Start`` to bash.
 """
 

@@ -1,36 +1,19 @@
-"""What a launcher is asked to start: on one node now (``Launch``), or by a job's script (``Start``)."""
+"""What a launcher starts: one node's share of a ``JobSpec`` now, or all ranks from a job's script (``Start``)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from rankup.core import shell
 from rankup.core.registry import lookup
 from rankup.launchers import LAUNCHERS
+from rankup.spec.jobspec import JobSpec
 
-
-@dataclass(frozen=True)
-class Launch:
-    """One node's share of a job.
-
-    ``command`` is what each rank executes, ``nproc`` how many of them this node holds. ``endpoint`` is the host and
-    port of node 0 where there are several nodes, ``run_id`` a name that all of them share.
-    """
-
-    command: tuple[str, ...]
-    python: str
-    nproc: int = 1
-    nnodes: int = 1
-    node_rank: int = 0
-    max_restarts: int = 0
-    endpoint: tuple[str, int] | None = None
-    run_id: str = ""
-
-
-Launcher = Callable[[Launch], list[str]]
+# The tokens that start one node's ranks: of a job, in a run of this id, with these words before each rank's command.
+Launcher = Callable[[JobSpec, str, Sequence[str]], list[str]]
 
 
 def launcher_named(name: str) -> Launcher:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from rankup.launchers.base import Launch, Start, whole_command
+from collections.abc import Sequence
+
+from rankup.launchers.base import Start, whole_command
+from rankup.spec.jobspec import JobSpec
 
 
-def tokens(launch: Launch) -> list[str]:
-    return list(launch.command)
+def tokens(spec: JobSpec, run_id: str, guard: Sequence[str]) -> list[str]:
+    return [*guard, *spec.rank_command]
 
 
 def lines(start: Start) -> list[str]:

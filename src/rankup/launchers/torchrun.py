@@ -2,50 +2,48 @@
 
 from __future__ import annotations
 
-from rankup.launchers.base import Launch, Start, code, path_code
+from collections.abc import Sequence
+
+from rankup.launchers.base import Start, code, path_code
+from rankup.spec.jobspec import JobSpec
 
 # With it each start of the ranks has a store of its own. Without it torch 2.13 hands a restarted group the store of the
 # one before, where it finds the addresses of the dead and waits for them; and it tells a node that joins later none.
 OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
-def tokens(launch: Launch) -> list[str]:
-    return [
-        launch.python,
-        "-m",
-        "torch.distributed.run",
-        f"--nnodes={launch.nnodes}",
-        f"--nproc_per_node={launch.nproc}",
-        f"--max_restarts={launch.max_restarts}",
-        *_rendezvous(launch),
-        "--no_python",
-        *launch.command,
-    ]
-
-
-def _rendezvous(launch: Launch) -> list[str]:
-    if launch.endpoint is None:
+def tokens(spec: JobSpec, run_id: str, guard: Sequence[str]) -> list[str]:
+    head = spec.node_rank == 0
+    if spec.endpoint is None:
         # Without an address torchrun asks the resolver for this host's name, which laptops and containers lack.
-        return ["--standalone", "--local_addr=127.0.0.1"]
-    host, port = launch.endpoint
-    if launch.max_restarts == 0:
+        rendezvous = ["--standalone", "--local_addr=127.0.0.1"]
+    elif spec.max_restarts == 0:
         # Static: node ranks are as given, so rank 0 is on the host that everyone was told.
-        return [
-            f"--node_rank={launch.node_rank}",
+        rendezvous = [
+            f"--node_rank={spec.node_rank}",
             "--rdzv_backend=static",
-            f"--rdzv_id={launch.run_id}",
-            f"--master_addr={host}",
-            f"--master_port={port}",
+            f"--rdzv_id={run_id}",
+            f"--master_addr={spec.endpoint.host}",
+            f"--master_port={spec.endpoint.port}",
         ]
-    # Only the dynamic rendezvous can form the group again after a failure; it orders nodes by arrival.
-    head = launch.node_rank == 0
-    endpoint = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    else:
+        # Only the dynamic rendezvous can form the group again after a failure; it orders nodes by arrival.
+        rendezvous = [
+            "--rdzv_backend=c10d",
+            f"--rdzv_id={run_id}",
+            f"--rdzv_endpoint={spec.endpoint}",
+            f"--rdzv_conf=is_host={int(head)}",
+            *([f"--local_addr={spec.endpoint.host}"] if head else []),
+        ]
     return [
-        "--rdzv_backend=c10d",
-        f"--rdzv_id={launch.run_id}",
-        f"--rdzv_endpoint={endpoint}",
-        f"--rdzv_conf=is_host={int(head)}",
-        *([f"--local_addr={host}"] if head else []),
+        *(spec.python, "-m", "torch.distributed.run"),
+        f"--nnodes={spec.nodes}",
+        f"--nproc_per_node={spec.nproc_per_node}",
+        f"--max_restarts={spec.max_restarts}",
+        *rendezvous,
+        "--no_python",
+        *guard,
+        *spec.rank_command,
     ]
 
 

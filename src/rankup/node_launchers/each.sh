@@ -18,7 +18,7 @@ end_agents() {
   code=1
   [ -z "$ending" ] || return
   ending=$SECONDS now=$(date +%s)
-  # Near the time limit only until this script goes on without them.
+  # Near the time limit only until this script continues without them.
   left=$((END - STOP_BEFORE / 8 - 2 - now))
   grace=$((now >= END || left > 35 ? 35 : left > 1 ? left : 1))
   echo "$grace" >"$RUN/agents.end"

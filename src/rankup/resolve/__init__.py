@@ -4,12 +4,10 @@
 |---|---|
 | ``resolve`` | ``resolve``: the first source that sets a value decides |
 | ``here`` | the same for ``rankup run``, ``train``, ``verify`` and ``scale``, on this machine |
-| ``layers`` | values and their origins: a later layer replaces the values of an earlier one |
+| ``layers`` | values and their origins: a later layer replaces the values of an earlier one; derived values |
 | ``resolved`` | ``Resolved``: the job, its site, and the origin of each value |
 | ``job_toml`` | ``job.toml``: a job as a file, read and written |
-| ``defaults`` | default values derived from other fields of the job |
 | ``checks`` | all that is wrong with a job, at once |
-| ``facts`` | what findings about a job are judged by: job, site, environment |
 | ``site_limits`` | whether the site can run the job: nodes, launchers, required options |
 | ``program`` | whether the script or program exists, what it imports, and what it was built for |
 | ``advice`` | findings about a valid job that may still fail |

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from rankup.findings.engine import Source, collect
 from rankup.findings.finding import Confidence, Finding, Severity
-from rankup.resolve.facts import JobFacts
 from rankup.resolve.program import architecture, environment_version, imports_rankup
 from rankup.resolve.resolved import Resolved
 
@@ -16,15 +15,14 @@ _OLDEST_PYTHON = (3, 10)
 _NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 
 
-def advise(resolved: Resolved, *, ignore: Collection[str] = ()) -> list[Finding]:
+def advise(job: Resolved, *, ignore: Collection[str] = ()) -> list[Finding]:
     """What is found about a job, most severe first, without the codes to ``ignore``."""
-    facts = JobFacts(resolved.spec, resolved.site, resolved.origin, {})
-    return collect(ADVICE, facts, ignore=ignore)
+    return collect(ADVICE, job, ignore=ignore)
 
 
-def _old_python(facts: JobFacts) -> Iterator[Finding]:
+def _old_python(job: Resolved) -> Iterator[Finding]:
     """The site's modules, or the virtual environment, bring a Python that cannot import rankup."""
-    spec, site = facts.spec, facts.site
+    spec, site = job.spec, job.site
     if spec.conda or spec.container or not imports_rankup(spec.command, spec.folder):
         return
     version = environment_version(Path(spec.venv)) if spec.venv else site.python if spec.modules else ""
@@ -40,8 +38,8 @@ def _old_python(facts: JobFacts) -> Iterator[Finding]:
         )
 
 
-def _container_without_rankup(facts: JobFacts) -> Iterator[Finding]:
-    spec = facts.spec
+def _container_without_rankup(job: Resolved) -> Iterator[Finding]:
+    spec = job.spec
     bound = any("rankup" in bind for bind in spec.binds) or "PYTHONPATH" in spec.env or spec.venv
     if spec.container and not bound and imports_rankup(spec.command, spec.folder):
         package = Path(__file__).parent.parent
@@ -56,14 +54,14 @@ def _container_without_rankup(facts: JobFacts) -> Iterator[Finding]:
         )
 
 
-def _missing_venv(facts: JobFacts) -> Iterator[Finding]:
-    if facts.spec.venv and not facts.spec.container:  # in a container it may be the image's
-        yield from _missing("venv", facts.spec.venv, "bin/activate")
+def _missing_venv(job: Resolved) -> Iterator[Finding]:
+    if job.spec.venv and not job.spec.container:  # in a container it may be the image's
+        yield from _missing("venv", job.spec.venv, "bin/activate")
 
 
-def _missing_container(facts: JobFacts) -> Iterator[Finding]:
-    if facts.spec.container:
-        yield from _missing("container", facts.spec.container)
+def _missing_container(job: Resolved) -> Iterator[Finding]:
+    if job.spec.container:
+        yield from _missing("container", job.spec.container)
 
 
 def _missing(key: str, text: str, *parts: str) -> Iterator[Finding]:
@@ -80,8 +78,8 @@ def _missing(key: str, text: str, *parts: str) -> Iterator[Finding]:
         )
 
 
-def _other_architecture(facts: JobFacts) -> Iterator[Finding]:
-    spec, node = facts.spec, facts.site.node
+def _other_architecture(job: Resolved) -> Iterator[Finding]:
+    spec, node = job.spec, job.site.node
     if not (spec.venv and node.login_arch and node.arch) or spec.container or node.login_arch == node.arch:
         return
     if architecture(Path(spec.venv, "bin", "python")) == node.login_arch:
@@ -95,10 +93,10 @@ def _other_architecture(facts: JobFacts) -> Iterator[Finding]:
         )
 
 
-def _node_local(facts: JobFacts) -> Iterator[Finding]:
-    if facts.site.scheduler == "local":
+def _node_local(job: Resolved) -> Iterator[Finding]:
+    if job.site.scheduler == "local":
         return
-    for what, path in (("the job's directory", facts.spec.folder), ("--runs-root", facts.spec.runs_root)):
+    for what, path in (("the job's directory", job.spec.folder), ("--runs-root", job.spec.runs_root)):
         if any(path.is_relative_to(place) for place in _NODE_LOCAL):
             yield Finding(
                 "node-local-path",
@@ -111,8 +109,8 @@ def _node_local(facts: JobFacts) -> Iterator[Finding]:
             )
 
 
-def _half_filled_nodes(facts: JobFacts) -> Iterator[Finding]:
-    spec, site = facts.spec, facts.site
+def _half_filled_nodes(job: Resolved) -> Iterator[Finding]:
+    spec, site = job.spec, job.site
     if site.fill_node and spec.nodes > 1 and 0 < spec.gpus_per_node < site.node.gpus:
         yield Finding(
             "half-filled-nodes",
@@ -125,8 +123,8 @@ def _half_filled_nodes(facts: JobFacts) -> Iterator[Finding]:
         )
 
 
-def _few_cores(facts: JobFacts) -> Iterator[Finding]:
-    spec, node = facts.spec, facts.site.node
+def _few_cores(job: Resolved) -> Iterator[Finding]:
+    spec, node = job.spec, job.site.node
     if spec.gpus_per_node and spec.cpus_per_task is None and node.cpus and not spec.exclusive:
         share = max(1, node.cpus // max(node.gpus, spec.nproc_per_node))
         yield Finding(
@@ -139,8 +137,8 @@ def _few_cores(facts: JobFacts) -> Iterator[Finding]:
         )
 
 
-def _no_time(facts: JobFacts) -> Iterator[Finding]:
-    if facts.spec.time is None and facts.site.scheduler != "local":
+def _no_time(job: Resolved) -> Iterator[Finding]:
+    if job.spec.time is None and job.site.scheduler != "local":
         yield Finding(
             "no-time",
             Severity.NOTE,
@@ -152,7 +150,7 @@ def _no_time(facts: JobFacts) -> Iterator[Finding]:
 
 
 # Each source is called what its findings are called: `--ignore CODE` takes these names.
-ADVICE: Mapping[str, Source[JobFacts]] = {
+ADVICE: Mapping[str, Source[Resolved]] = {
     "python-too-old": _old_python,
     "container-without-rankup": _container_without_rankup,
     "missing-venv": _missing_venv,

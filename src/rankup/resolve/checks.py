@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
 
+from rankup.core.resume_with import CHOICES
+from rankup.core.resume_with import VARIABLE as RESUME_WITH
+from rankup.findings.engine import FactMissing, Source
 from rankup.findings.finding import Finding, Severity
-from rankup.resolve.facts import PartialJob
 from rankup.resolve.layers import Layer, plain
-from rankup.resolve.resolved import FLAG
+from rankup.resolve.resolved import FLAG, Resolved
 from rankup.spec.jobspec import JobSpec, contradictions
 from rankup.spec.validation import describe_errors, flag, invalid
 
@@ -66,4 +69,51 @@ def _invalid(key: str, why: str, hint: str, values: Layer, command: str) -> Find
     origin = values.get(key, (None, "env"))[1]
     name = flag(key, command.removeprefix("rankup ")) if origin == FLAG else key
     code = f"bad-{key.partition('.')[0].replace('_', '-')}"
-    return Finding(code, Severity.ERROR, invalid(name, why), place=origin, fix=hint)
+    place = "" if origin == FLAG else origin  # the message names the flag
+    return Finding(code, Severity.ERROR, invalid(name, why), place=place, fix=hint)
+
+
+def _variables(job: Resolved) -> Iterator[Finding]:
+    """A secret's value is taken from the environment of the command, so it must be set there."""
+    for name in job.spec.secrets:
+        if name not in job.env:
+            yield Finding(
+                "unset-secret",
+                Severity.ERROR,
+                f"the variable {name} is to be passed to the job, but is not set here",
+                place=f"--env {name}",
+                fix=f"export {name}=… first; or --env {name}=VALUE, if it is not secret",
+            )
+    choice = job.spec.env.get(RESUME_WITH, CHOICES[0])
+    if choice not in CHOICES:
+        yield Finding(
+            "bad-resume-with",
+            Severity.ERROR,
+            f"--resume-with must be new (the script's settings) or old (the saved ones), got {choice!r}",
+        )
+
+
+VARIABLES: Mapping[str, Source[Resolved]] = {"unset-secret": _variables}
+
+
+class PartialJob(JobSpec):
+    """A job whose other values are well formed. To read one of those that are not raises ``FactMissing``."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], missing: Collection[str]) -> PartialJob:
+        """``values`` (by the keys of ``JobSpec``) without the ``missing`` ones, which have no valid value."""
+        stand_ins = {"command": ("true",), "name": "job", "folder": "/"}
+        known = {key: value for key, value in values.items() if key not in missing}
+        job = cls.model_validate({**stand_ins, **known})
+        for key in missing:
+            job.__dict__.pop(key, None)
+        return job
+
+    @model_validator(mode="after")
+    def _consistent(self) -> PartialJob:
+        return self  # its stand-ins contradict nothing that the user wrote
+
+    def __getattr__(self, name: str) -> Any:
+        if name in JobSpec.model_fields:
+            raise FactMissing(name)
+        return super().__getattr__(name)  # type: ignore[misc]  # pydantic hides it from type checkers

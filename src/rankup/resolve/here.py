@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +18,12 @@ from rankup.core.resume_with import VARIABLE as RESUME_WITH
 from rankup.findings.engine import Source, collect
 from rankup.findings.error import raise_errors
 from rankup.findings.finding import Finding, Severity
-from rankup.resolve.checks import checked_spec
-from rankup.resolve.defaults import fill_defaults
-from rankup.resolve.facts import JobFacts
+from rankup.resolve.checks import VARIABLES, checked_spec
 from rankup.resolve.job_toml import check_job_file
-from rankup.resolve.layers import (
-    Layer,
-    file_layer,
-    in_order,
-    layer,
-    one_of_each,
-    our_defaults,
-    undecided,
-)
+from rankup.resolve.layers import OUR_DEFAULTS, Layer, file_layer, fill_defaults, layer, merge, origins
 from rankup.resolve.program import has_module, nearest_script
 from rankup.resolve.resolved import FLAG, Resolved
-from rankup.resolve.site_limits import SECRETS
 from rankup.sites.site import Site
-from rankup.spec.jobspec import JobSpec
 from rankup.world.devices import count_gpus
 
 # No cluster's profile: this machine, machines by hand, or the allocation that we are in.
@@ -88,13 +77,12 @@ def resolve_here(
 
 def changed(job: Resolved, **flags: Any) -> Resolved:
     """``job`` with other values; what nobody asked for follows from them."""
-    keys = [key for key in in_order(job.spec) if job.asked(key)]
-    values = {key: (_value(job.spec, key), job.origin[key]) for key in keys if key in job.origin}
+    values = {
+        key: (job.spec.env[key[4:]] if key.startswith("env.") else getattr(job.spec, key), origin)
+        for key, origin in job.origin.items()
+        if job.asked(key)
+    }
     return _resolve(values | layer(flags, FLAG), os.environ, job.spec.folder, [], set())
-
-
-def _value(spec: JobSpec, key: str) -> Any:
-    return spec.env[key[4:]] if key.startswith("env.") else getattr(spec, key)
 
 
 def _resolve(
@@ -104,18 +92,15 @@ def _resolve(
     asked["folder"] = (folder / inside, said)
     notes = _not_done(asked)
     asked.pop("launcher", None)  # several processes of a run here are torchrun's
-    values = our_defaults() | asked
-    one_of_each(values)
-    found += _processes(values, env)
-    values |= fill_defaults({key: value for key, (value, _) in values.items()}, undecided(values), HERE)
-    if values["python"][1] != FLAG:
-        values["python"] = _python(values)
+    values = merge(OUR_DEFAULTS, asked)
+    found += _decide_here(values, env)
+    fill_defaults(values, HERE)
     spec = checked_spec(
         values, command="rankup run", where="rankup run", asked={*asked} - wrong, wrong=wrong, found=found
     )
-    raise_errors([*found, *collect({**SECRETS, **_PROGRAM}, JobFacts.of(spec, HERE, values, env))])
-    keys = [k for k in in_order(spec) if k in _OURS or values[k][1] != "default"]
-    return Resolved(spec, HERE, {key: values[key][1] for key in keys}, notes)
+    job = Resolved(spec, HERE, origins(values), notes, env)
+    raise_errors([*found, *collect({**VARIABLES, **_STARTS}, job)])
+    return replace(job, origin={k: o for k, o in job.origin.items() if k in _OURS or o != "default"})
 
 
 def _not_done(asked: Layer) -> tuple[str, ...]:
@@ -131,10 +116,14 @@ def _not_done(asked: Layer) -> tuple[str, ...]:
     )
 
 
-def _processes(values: Layer, env: Mapping[str, str]) -> Iterator[Finding]:
-    """One process for each GPU that the job asks for, else that is visible; one if there is none. In place."""
-    gpus, given = values["gpus_per_node"][0], values["nproc_per_node"]
-    if given[1] == "default" and isinstance(gpus, int):
+def _decide_here(values: Layer, env: Mapping[str, str]) -> Iterator[Finding]:
+    """In place: what this machine decides, processes and Python.
+
+    One process for each GPU that the job asks for, else for each that is visible; one without GPUs. The Python of the
+    job's virtual environment, else the one that runs rankup: what a site says of it is true on that site alone.
+    """
+    gpus, nproc = values["gpus_per_node"][0], values["nproc_per_node"]
+    if nproc[1] == "default" and isinstance(gpus, int):
         job_env = {key[4:]: str(value) for key, (value, _) in values.items() if key.startswith("env.")}
         visible = count_gpus({**env, **job_env})
         if gpus > visible:
@@ -146,53 +135,48 @@ def _processes(values: Layer, env: Mapping[str, str]) -> Iterator[Finding]:
                 fix="rankup submit takes it to a cluster; --nproc-per-node N runs N processes on what is here",
             )
         values["nproc_per_node"] = (max(1, gpus or visible), "derived")
-    elif isinstance(gpus, int) and isinstance(given[0], int) and given[0] > gpus:
+    elif isinstance(gpus, int) and isinstance(nproc[0], int) and nproc[0] > gpus:
         values["gpus_per_node"] = (0, "default")  # processes that share GPUs, or have none
 
-
-def _python(values: Layer) -> tuple[str, str]:
-    """The job's virtual environment's, else the one that runs rankup: what a site said of it holds there alone."""
     venv = os.path.expandvars(str(values["venv"][0]))
-    if venv and not values["container"][0]:
-        return str(values["folder"][0] / Path(venv).expanduser() / "bin" / "python"), "derived"
-    python, origin = values["python"]
-    if (
-        origin in ("this Python", "default")
-        or values["modules"][0]
-        or values["conda"][0]
-        or values["container"][0]
-    ):
-        return sys.executable, "derived"
-    return python, origin
+    others = any(values[key][0] for key in ("modules", "conda", "container"))
+    origin = values["python"][1]
+    if origin != FLAG and venv and not values["container"][0]:
+        python = values["folder"][0] / Path(venv).expanduser() / "bin" / "python"
+        values["python"] = (str(python), "derived")
+    elif origin != FLAG and (others or origin in ("this Python", "default")):
+        values["python"] = (sys.executable, "derived")
 
 
-def _folder(facts: JobFacts) -> Iterator[Finding]:
-    if not facts.spec.folder.is_dir():
+def _program(job: Resolved) -> Iterator[Finding]:
+    """The folder, and in it the script, the program or the module."""
+    spec = job.spec
+    first, *rest = spec.command
+    path = spec.folder / first
+    if not spec.folder.is_dir():
         yield Finding(
             "no-such-folder",
             Severity.ERROR,
-            f"the job runs in {str(facts.spec.folder)!r}, which does not exist",
-            place=facts.origin["folder"],
+            f"the job runs in {str(spec.folder)!r}, which does not exist",
+            place=job.origin["folder"],
             fix="name the script: rankup run [--resume RUN] script.py …",
         )
-
-
-def _script(facts: JobFacts) -> Iterator[Finding]:
-    spec = facts.spec
-    first = spec.command[0]
-    path = spec.folder / first
-    search = spec.env.get("PATH", facts.env.get("PATH"))
-    if first == "-m" or not spec.folder.is_dir():
-        return
-    is_there = path.exists() if spec.is_python else shutil.which(path if "/" in first else first, path=search)
-    if not is_there and (spec.is_python or not path.is_file()):
-        yield Finding(
-            "script-not-found",
-            Severity.ERROR,
-            f"there is no script {first!r}{nearest_script(Path(first), spec.folder)}",
-            place=f"looked in {path.parent}",
-        )
-    elif not is_there:
+    elif first == "-m" and not rest:
+        usage = "rankup run -m package.module"
+        yield Finding("no-script", Severity.ERROR, "-m requires the name of a module", fix=usage)
+    elif first == "-m":
+        if spec.python == sys.executable and not has_module(rest[0], [str(spec.folder), *sys.path]):
+            message = f"module not found: {rest[0]!r}"
+            yield Finding("module-not-found", Severity.ERROR, message, place=str(spec.folder))
+    elif spec.is_python and not path.exists():
+        yield _script_not_found(spec.folder, first)
+    elif not spec.is_python:
+        search = spec.env.get("PATH", job.env.get("PATH"))
+        if shutil.which(path if "/" in first else first, path=search):
+            return
+        if not path.is_file():
+            yield _script_not_found(spec.folder, first)
+            return
         yield Finding(
             "script-not-executable",
             Severity.ERROR,
@@ -201,20 +185,13 @@ def _script(facts: JobFacts) -> Iterator[Finding]:
         )
 
 
-def _module(facts: JobFacts) -> Iterator[Finding]:
-    spec = facts.spec
-    if spec.command[0] != "-m":
-        return
-    if len(spec.command) == 1:
-        usage = "rankup run -m package.module"
-        yield Finding("no-script", Severity.ERROR, "-m requires the name of a module", fix=usage)
-    elif spec.python == sys.executable and not has_module(spec.command[1], [str(spec.folder), *sys.path]):
-        message = f"there is no module {spec.command[1]!r} here"
-        yield Finding("module-not-found", Severity.ERROR, message, place=str(spec.folder))
+def _script_not_found(folder: Path, script: str) -> Finding:
+    message = f"script not found: {script!r}{nearest_script(Path(script), folder)}"
+    return Finding("script-not-found", Severity.ERROR, message, place=f"looked in {(folder / script).parent}")
 
 
-def _torch(facts: JobFacts) -> Iterator[Finding]:
-    spec = facts.spec
+def _torch(job: Resolved) -> Iterator[Finding]:
+    spec = job.spec
     if (
         spec.launcher == "torchrun"
         and spec.python == sys.executable
@@ -230,9 +207,32 @@ def _torch(facts: JobFacts) -> Iterator[Finding]:
         )
 
 
-_PROGRAM: Mapping[str, Source[JobFacts]] = {
-    "no-such-folder": _folder,
-    "script-not-found": _script,
-    "module-not-found": _module,
+def _machines(job: Resolved) -> Iterator[Finding]:
+    """Machines by hand: each needs to know how many there are, which of them it is, and where node 0 is."""
+    spec = job.spec
+    given = {
+        "--nnodes": job.asked("nodes"),
+        "--node-rank": job.asked("node_rank"),
+        "--rdzv-endpoint": bool(spec.rdzv_endpoint),
+    }
+    by_hand = job.origin["nodes"] == FLAG or job.asked("node_rank") or spec.rdzv_endpoint
+    if not by_hand or (spec.nodes == 1 and spec.node_rank == 0):
+        return
+    if missing := [flag for flag, there in given.items() if not there]:
+        yield Finding(
+            "incomplete-nodes",
+            Severity.ERROR,
+            f"machines started by hand also require {' and '.join(missing)}",
+            fix="on each machine: rankup run --nnodes 2 --node-rank 0|1 --rdzv-endpoint HOST:PORT script.py, "
+            "with the HOST of node rank 0",
+        )
+    elif spec.node_rank >= spec.nodes:
+        message = f"--node-rank must be less than --nnodes ({spec.nodes}), got {spec.node_rank}"
+        yield Finding("bad-node-rank", Severity.ERROR, message)
+
+
+_STARTS: Mapping[str, Source[Resolved]] = {
+    "script-not-found": _program,
     "torch-missing": _torch,
+    "incomplete-nodes": _machines,
 }

@@ -18,34 +18,34 @@ from pathlib import Path
 from rankup.core.nearest import nearest
 from rankup.findings.engine import Source
 from rankup.findings.finding import Finding, Severity
-from rankup.resolve.facts import JobFacts
+from rankup.resolve.resolved import Resolved
 from rankup.spec.jobspec import JobSpec
 
 # e_machine in the header of an ELF file → uname -m.
 _MACHINES = {0x3E: "x86_64", 0xB7: "aarch64", 0x15: "ppc64le"}
 
 
-def _script(facts: JobFacts) -> Iterator[Finding]:
+def _script(job: Resolved) -> Iterator[Finding]:
     """A script that does not exist, or a program that nothing could bring."""
-    spec = facts.spec
+    spec = job.spec
     first = spec.command[0]
     path = spec.folder / first
     if first == "-m" or path.exists() or (Path(first).is_absolute() and spec.container):
         return
     is_program = "/" not in first and path.suffix != ".py"
-    if is_program and (_brings_programs(spec) or shutil.which(first, path=facts.env.get("PATH", ""))):
+    if is_program and (_brings_programs(spec) or shutil.which(first, path=job.env.get("PATH", ""))):
         return
     yield Finding(
         "script-not-found",
         Severity.ERROR,
-        f"there is no script {first!r}{nearest_script(Path(first), spec.folder)}",
+        f"script not found: {first!r}{nearest_script(Path(first), spec.folder)}",
         place=f"looked in {path.parent}",
     )
 
 
-def _module(facts: JobFacts) -> Iterator[Finding]:
+def _module(job: Resolved) -> Iterator[Finding]:
     """A module that this Python does not find, if this Python runs the job."""
-    spec = facts.spec
+    spec = job.spec
     if spec.command[0] != "-m":
         return
     if len(spec.command) == 1:
@@ -56,22 +56,22 @@ def _module(facts: JobFacts) -> Iterator[Finding]:
             fix="rankup submit -m package.module",
         )
     elif spec.python == sys.executable and not (
-        _brings_programs(spec) or spec.env.keys() & {"PYTHONPATH"} or "PYTHONPATH" in facts.env
+        _brings_programs(spec) or spec.env.keys() & {"PYTHONPATH"} or "PYTHONPATH" in job.env
     ):
         module = spec.command[1]
         if not has_module(module, [str(spec.folder), *sys.path]):
             yield Finding(
                 "module-not-found",
                 Severity.ERROR,
-                f"there is no module {module!r}",
+                f"module not found: {module!r}",
                 place=f"looked in {spec.folder} and in {spec.python}",
                 fix="--venv, --conda, --module or --container, if the job's environment has it",
             )
 
 
-def _text(facts: JobFacts) -> Iterator[Finding]:
+def _text(job: Resolved) -> Iterator[Finding]:
     """A script and a job.toml are UTF-8; ``rankup run`` takes any bytes."""
-    spec = facts.spec
+    spec = job.spec
     paths = (str(spec.folder), str(spec.runs_root))
     for text in (*spec.command, *spec.env.values(), *spec.pre, spec.python, *paths):
         if any(0xD800 <= ord(c) < 0xE000 for c in text):
@@ -83,7 +83,7 @@ def _text(facts: JobFacts) -> Iterator[Finding]:
             )
 
 
-PROGRAM: Mapping[str, Source[JobFacts]] = {
+PROGRAM: Mapping[str, Source[Resolved]] = {
     "script-not-found": _script,
     "module-not-found": _module,
     "bad-text": _text,

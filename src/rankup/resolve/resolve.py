@@ -1,6 +1,7 @@
 """From flags, a job.toml, a site and defaults to one job: the first of them that says something decides.
 
-A site's conditional defaults (``when.gpu``) win over its plain ones. What nobody said is derived (``defaults.py``).
+A site's conditional defaults (``when.gpu``) win over its plain ones. Values that nobody gave are derived from
+the others (``fill_defaults``).
 """
 
 from __future__ import annotations
@@ -14,14 +15,12 @@ from rankup.findings.engine import collect
 from rankup.findings.error import FindingsError, findings_of, raise_errors
 from rankup.findings.finding import Finding
 from rankup.resolve.advice import ADVICE
-from rankup.resolve.checks import checked_spec
-from rankup.resolve.defaults import fill_defaults
-from rankup.resolve.facts import JobFacts
+from rankup.resolve.checks import VARIABLES, checked_spec
 from rankup.resolve.job_toml import check_job_file
-from rankup.resolve.layers import Layer, file_layer, in_order, layer, one_of_each, our_defaults, undecided
+from rankup.resolve.layers import OUR_DEFAULTS, Layer, file_layer, fill_defaults, layer, merge, origins
 from rankup.resolve.program import PROGRAM
 from rankup.resolve.resolved import FLAG, Resolved
-from rankup.resolve.site_limits import SECRETS, SITE_LIMITS
+from rankup.resolve.site_limits import SITE_LIMITS
 from rankup.sites.lookup import choose_site
 from rankup.sites.site import Site
 from rankup.spec.jobspec import BY_HAND
@@ -61,20 +60,17 @@ def resolve(
     inside, said = asked.get("folder", ("", "current directory"))
     asked["folder"] = (folder / inside, said)
     values = _over_site(chosen or _UNKNOWN_SITE, asked)
-    one_of_each(values)
-    shape = {key: value for key, (value, _) in values.items()}
-    values |= fill_defaults(shape, undecided(values), chosen or _UNKNOWN_SITE)
+    fill_defaults(values, chosen or _UNKNOWN_SITE)
     where = f"site {chosen.name}" if chosen else ""
     spec = checked_spec(
         values, command="rankup submit", where=where, asked={*asked} - wrong, wrong=wrong, found=found
     )
-    facts = JobFacts.of(spec, chosen or _UNKNOWN_SITE, values, env)
-    found += collect({**PROGRAM, **SECRETS, **(SITE_LIMITS if chosen else {})}, facts)
+    origin = {"site": why} | {key: said for key, said in origins(values).items() if key not in BY_HAND}
+    job = Resolved(spec, chosen or _UNKNOWN_SITE, origin, env=env)
+    found += collect({**PROGRAM, **VARIABLES, **(SITE_LIMITS if chosen else {})}, job)
     if found or chosen is None:
-        advice = collect(ADVICE, facts, ignore=ignore) if chosen else []
-        raise FindingsError([*found, *advice])
-    origin = {"site": why} | {key: values[key][1] for key in in_order(spec) if key not in BY_HAND}
-    return Resolved(spec, chosen, origin)
+        raise FindingsError([*found, *(collect(ADVICE, job, ignore=ignore) if chosen else [])])
+    return job
 
 
 def check_defaults(site: Site) -> None:
@@ -86,11 +82,9 @@ def check_defaults(site: Site) -> None:
         for nodes in (1,) if site.scheduler == "local" else (1, 2):
             shape = {"command": ("true",), "folder": Path("/"), "gpus_per_node": gpus, "nodes": nodes}
             values = _over_site(site, layer(shape, "trial"))
-            values |= fill_defaults(
-                {key: value for key, (value, _) in values.items()}, undecided(values), site
-            )
+            fill_defaults(values, site)
             spec = checked_spec(values, command="rankup submit", where=where, asked=shape, found=found)
-            found += collect(SITE_LIMITS, JobFacts.of(spec, site, values, {}))
+            found += collect(SITE_LIMITS, Resolved(spec, site, origins(values)))
     raise_errors(found)
 
 
@@ -107,7 +101,7 @@ def _site_of(
 
 def _over_site(site: Site, asked: Layer) -> Layer:
     """What was ``asked`` for over the site's defaults over ours."""
-    values = our_defaults() | layer(site.defaults, f"site {site.name}")
+    values = OUR_DEFAULTS | layer(site.defaults, f"site {site.name}")
     shape = values | asked
     conditions = (
         "gpu" if _count(shape["gpus_per_node"][0]) else "cpu",
@@ -115,7 +109,7 @@ def _over_site(site: Site, asked: Layer) -> Layer:
     )
     for condition in conditions:
         values |= layer(site.when.get(condition, {}), f"site {site.name}, when.{condition}")  # type: ignore[call-overload]
-    return values | asked
+    return merge(values, asked)
 
 
 def _by_this_python(command: tuple[str, ...]) -> tuple[str, ...]:
@@ -124,5 +118,5 @@ def _by_this_python(command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _count(value: Any) -> int:
-    """A number to decide by; what is none is refused by ``JobSpec``."""
+    """A number to decide by; ``JobSpec`` refuses any other value."""
     return value if isinstance(value, int) else 0

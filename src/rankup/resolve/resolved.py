@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
@@ -23,13 +23,15 @@ class Resolved:
     """A job at a site. ``origin`` says in words where each value came from.
 
     Its keys are those of ``JobSpec``, ``env.NAME`` for each variable, and ``site``. The site of ``rankup run`` has no
-    name; ``notes`` are what a job asks for and a run here does not do, in words.
+    name. ``notes`` say what the job asks for and a run here does not do. ``env`` is the environment in which the
+    command was given. While findings are collected, ``spec`` may be a ``PartialJob``.
     """
 
     spec: JobSpec
     site: Site
     origin: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def asked(self, key: str) -> bool:
         """Whether somebody asked for this value."""

@@ -3,21 +3,19 @@
 | module | what |
 |---|---|
 | ``execute`` | ``execute``: runs a job |
-| ``view`` | who looks on while a job runs |
+| ``view`` | who looks on while a job runs, and the copy of it in ``logs/job.log`` |
 | ``allocation`` | the nodes that a scheduler has given |
 | ``agents`` | one ``rankup run`` per node of an allocation |
-| ``endpoint`` | the address and port where the nodes of an allocation meet |
+| ``endpoint`` | the port where the nodes of an allocation meet |
 | ``handshake`` | nodes started by hand find each other and compare settings |
 | ``disagreement`` | what differs between nodes, as an error for each of them |
 | ``node`` | this node's processes: started, watched, ended |
-| ``environment`` | the environment of the ranks |
+| ``environment`` | the environment of the ranks, and the line that says what starts on this node |
 | ``rank`` | wraps each rank: its output goes to its own log file |
 | ``separate_models`` | warns if several processes each train a model of their own |
 | ``terminal`` | a single process on the terminal, so that a debugger works |
 | ``interrupts`` | SIGINT, SIGTERM and SIGHUP, as a question that the watching loop asks |
-| ``header`` | the line that says what starts on this node |
 | ``logs`` | the ranks' log files, followed line by line |
-| ``job_log`` | ``logs/job.log``: a copy of what the terminal showed |
 | ``failure`` | which rank failed first, and why |
 | ``outcome`` | how an attempt ended: result, files, error |
 | ``process_cleanup`` | finds and kills all processes of a run |

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rankup.core.endpoint import Endpoint
 from rankup.core.hostlist import expand, expand_counts
 from rankup.errors import RankupError
-from rankup.run.endpoint import TO_BE_CHOSEN
 from rankup.world import World
 from rankup.world.address import route_to
 
@@ -39,7 +39,7 @@ class Allocation:
         """
         here = self.inside and len(self.hosts) > 1
         host = route_to(self.hosts[1]) if here else self.hosts[0]
-        return f"[{host}]:{TO_BE_CHOSEN}" if ":" in host else f"{host}:{TO_BE_CHOSEN}"
+        return str(Endpoint(host, 0))
 
 
 def detect_allocation(

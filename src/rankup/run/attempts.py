@@ -19,14 +19,15 @@ import psutil
 from rankup.core.files import locked
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
+from rankup.resolve.resolved import Resolved
 from rankup.run.failure import ATTEMPT
+from rankup.run.job_files import write_job_files
 from rankup.run.markers import RESET_MARKERS, Markers, read_markers
 from rankup.schedulers.local.process import elsewhere, find
 from rankup.snapshots.layout import Entry, entries, trainings
-from rankup.spec.jobspec import JobSpec
 
 ATTEMPTS = "attempts"
-# What an attempt leaves and the next one must not find; snapshots, records and logs go on.
+# What an attempt leaves and the next one must not find; snapshots, records and logs are kept.
 _OF_ONE_ATTEMPT = (*RESET_MARKERS, "error.json", "listening", "init-file")
 
 
@@ -71,8 +72,9 @@ def newest_snapshot(run: RunDir) -> Entry | None:
         return None
 
 
-def begin_attempt(spec: JobSpec, resume: Path | None) -> RunDir:
+def begin_attempt(job: Resolved, resume: Path | None) -> RunDir:
     """The directory of a new run, or ``resume``, that of one, ready for another attempt; the attempt is noted in it."""
+    spec = job.spec
     run = RunDir.create(spec.runs_root, spec.name) if resume is None else RunDir(resume.absolute())
     try:
         with locked(run.path / ATTEMPTS):
@@ -80,20 +82,17 @@ def begin_attempt(spec: JobSpec, resume: Path | None) -> RunDir:
                 _check_over(run)
                 _clear(run)
             _note(run)
+            write_job_files(job, run)
     except OSError as error:
         if resume is None:
             shutil.rmtree(run.path, ignore_errors=True)
-        raise unwritable_error(run, error) from error
+        raise RankupError(
+            "unwritable-directory",
+            f"cannot write to the run directory: {error.strerror}",
+            context=str(run.path),
+            hint="make room there, or choose another place: --runs-root DIR",
+        ) from error
     return run
-
-
-def unwritable_error(run: RunDir, error: OSError) -> RankupError:
-    return RankupError(
-        "unwritable-directory",
-        f"cannot write to the run directory: {error.strerror}",
-        context=str(run.path),
-        hint="make room there, or choose another place: --runs-root DIR",
-    )
 
 
 def _check_over(run: RunDir) -> None:

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from rankup.core.endpoint import Endpoint
 from rankup.errors import RankupError
 from rankup.findings.engine import Source
 from rankup.findings.finding import Finding, Severity
@@ -22,23 +23,19 @@ class NodeInfo:
     torch: str = ""
 
 
-def endpoint_text(endpoint: tuple[str, int]) -> str:
-    return f"[{endpoint[0]}]:{endpoint[1]}" if ":" in endpoint[0] else f"{endpoint[0]}:{endpoint[1]}"
-
-
-def cannot_bind(endpoint: tuple[str, int], error: OSError, here: str) -> RankupError:
-    where = endpoint_text(endpoint)
+def cannot_bind(endpoint: Endpoint, error: OSError, here: str) -> RankupError:
+    where = str(endpoint)
     if error.errno == errno.EADDRINUSE:
         return RankupError(
             "endpoint-in-use",
-            f"port {endpoint[1]} is in use on this machine",
+            f"port {endpoint.port} is in use on this machine",
             context=f"--rdzv-endpoint {where}",
             hint="is another --node-rank 0 running here? Otherwise choose another port, on all nodes",
         )
     if error.errno == errno.EADDRNOTAVAIL:
         return RankupError(
             "endpoint-not-here",
-            f"this machine ({here}) has no address {endpoint[0]!r}, but was started with --node-rank 0",
+            f"this machine ({here}) has no address {endpoint.host!r}, but was started with --node-rank 0",
             context=f"--rdzv-endpoint {where}",
             hint="--node-rank 0 belongs on the machine that the endpoint names",
         )

@@ -1,4 +1,4 @@
-"""What the processes of a run find in their environment."""
+"""The environment of a run's processes, and the line that says what starts in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rankup.core.rundir import RUN_DIR_VARIABLE, RunDir
 from rankup.launchers.torchrun import OWN_STORE
-from rankup.run.process_cleanup import MARK
+from rankup.run.process_cleanup import MARK, new_process_mark
 from rankup.run.separate_models import with_torch_hook
 from rankup.spec.jobspec import JobSpec
 from rankup.spec.variables import WORLD_OF_ONE, variables
@@ -26,9 +26,7 @@ _LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 INIT_FILE = "RANKUP_INIT_FILE"
 
 
-def for_processes(
-    base: Mapping[str, str], spec: JobSpec, endpoint: tuple[str, int] | None, run: RunDir, mark: str
-) -> dict[str, str]:
+def for_processes(base: Mapping[str, str], spec: JobSpec, run: RunDir) -> dict[str, str]:
     """The environment of this node's launcher, which its ranks inherit."""
     env = {k: v for k, v in base.items() if k not in IDENTITY and not k.startswith("TORCHELASTIC_")}
     env |= spec.env
@@ -38,12 +36,17 @@ def for_processes(
             "VIRTUAL_ENV": str(bin_folder.parent),
             "PATH": f"{bin_folder}{os.pathsep}{env.get('PATH', '')}",
         }
-    env |= {RUN_DIR_VARIABLE: str(run.path), MARK: mark, INIT_FILE: str(run.path / "init-file")}
-    threads = threads_of(spec, env)
-    if threads is not None:
-        env["OMP_NUM_THREADS"] = str(threads)
+    env |= {
+        RUN_DIR_VARIABLE: str(run.path),
+        MARK: new_process_mark(base),
+        INIT_FILE: str(run.path / "init-file"),
+    }
+    if spec.threads is not None or "OMP_NUM_THREADS" not in env:  # else the user has set it
+        cores = spec.cpus_per_task or max(1, len(cpu_affinity()) // spec.nproc_per_node)
+        env["OMP_NUM_THREADS"] = str(spec.threads or cores)
     gpus = count_gpus(env) if spec.world_size > 1 else 0
-    interface = gloo_interface(endpoint) or ""
+    # gloo asks the resolver otherwise, which often says 127.0.1.1.
+    interface = _LOOPBACK if spec.endpoint is None else interface_of(route_to(spec.endpoint.host)) or ""
     for name, value in variables(spec, gpus=gpus, interface={"GLOO_SOCKET_IFNAME": interface}).items():
         env.setdefault(name, value)
     if spec.world_size > 1:
@@ -52,29 +55,24 @@ def for_processes(
         env |= OWN_STORE
     if spec.launcher == "single":
         # A plain torchrun-style script reads these, and expects a world of one.
-        env |= {**WORLD_OF_ONE, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+        with hold_port() as probe:
+            env |= {**WORLD_OF_ONE, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
         if "SLURM_JOB_ID" not in env:
             # And one that was written for srun these. Not SLURM_NTASKS: by it Lightning believes that srun started it.
             env |= {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "NODE_RANK": "0"}
     return env
 
 
-def threads_of(spec: JobSpec, env: Mapping[str, str]) -> int | None:
-    """Threads per process: as asked for, else cores / processes; None where the user has set OMP_NUM_THREADS."""
-    if spec.threads is not None:
-        return spec.threads
-    if "OMP_NUM_THREADS" in {**env, **spec.env}:
-        return None
-    return spec.cpus_per_task or max(1, len(cpu_affinity()) // spec.nproc_per_node)
+def header(spec: JobSpec, env: Mapping[str, str]) -> str:
+    """What starts on this node in ``env``, in a line: ``2 processes on 2 GPUs, 4 threads each``."""
+    gpus, cores = count_gpus(env), len(cpu_affinity())
+    devices = _count(gpus, "GPU") if gpus else f"the CPU ({_count(cores, 'core')})"
+    node = f"node {spec.node_rank} of {spec.nodes}: " if spec.nodes > 1 else ""
+    each = " each" if spec.nproc_per_node > 1 else ""
+    threads = _count(env["OMP_NUM_THREADS"], "thread")
+    return f"{node}{_count(spec.nproc_per_node, 'process')} on {devices}, {threads}{each}"
 
 
-def gloo_interface(endpoint: tuple[str, int] | None) -> str | None:
-    """The network interface that gloo should use: it asks the resolver otherwise, which often says 127.0.1.1."""
-    if endpoint is None:
-        return _LOOPBACK
-    return interface_of(route_to(endpoint[0]))
-
-
-def _free_port() -> int:
-    with hold_port() as probe:
-        return int(probe.getsockname()[1])
+def _count(number: int | str, noun: str) -> str:
+    plural = noun + ("es" if noun.endswith("s") else "s")
+    return f"{number} {noun if str(number) == '1' else plural}"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import shutil
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,23 +16,21 @@ from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.findings.text import text_lines
 from rankup.resolve.resolved import FLAG, Resolved
-from rankup.run import handshake
-from rankup.run.agents import run_agents
 from rankup.run.allocation import Allocation, detect_allocation
-from rankup.run.attempts import begin_attempt, unwritable_error
-from rankup.run.disagreement import NodeInfo
-from rankup.run.endpoint import agreed_endpoint, given_endpoint
-from rankup.run.header import header
+from rankup.run.attempts import begin_attempt
+from rankup.run.endpoint import with_port
+from rankup.run.environment import for_processes, header
 from rankup.run.interrupts import Interrupted, Interrupts
-from rankup.run.job_files import write_job_files
-from rankup.run.job_log import recorded
 from rankup.run.node import run_node
 from rankup.run.outcome import Result, of_agents, of_node, write_outcome
-from rankup.run.view import SilentView, View
-
-Begun = Callable[[RunDir, str], None]
+from rankup.run.view import SilentView, View, recorded
+from rankup.spec.jobspec import JobSpec
 
 __all__ = ["Result", "SilentView", "View", "execute"]
+
+
+def _silently(run: RunDir, said: str) -> None:
+    pass
 
 
 def execute(
@@ -44,7 +41,7 @@ def execute(
     resume: Path | None = None,
     terminal: bool = False,
     debug: bool = False,
-    begun: Begun | None = None,
+    begun: Callable[[RunDir, str], None] = _silently,
 ) -> Result:
     """Run ``job`` to its end and say how it ended; no process of it is left.
 
@@ -58,20 +55,40 @@ def execute(
     """
     started = time.monotonic()
     allocation = _allocation(job)
-    endpoint = None if allocation else given_endpoint(job, agent=run_dir is not None)
     make_folder(job.spec.runs_root, purpose="runs directory")
     with Interrupts() as interrupts:
-        how = _Execution(view, interrupts, started, run_dir, resume, terminal, debug, begun or _silently)
         if allocation is not None:
-            return how.on_allocation(job, allocation)
-        if endpoint is None:
-            return how.on_this_machine(job)
-        spec = job.spec
-        met = agreed_endpoint(
-            endpoint, spec.node_rank, run_dir, spec.rdzv_timeout, lambda: interrupts.first is not None
-        )
-        with met as endpoint:
-            return how.as_one_node(job, endpoint)
+            from rankup.run.agents import run_agents
+
+            hosts = len(allocation.hosts)
+            spec = job.spec.model_copy(update={"nodes": hosts, "launcher": "torchrun"})
+            origin = job.origin["nodes"] if job.asked("nodes") else "allocation"
+            job = replace(job, spec=spec, origin={**job.origin, "nodes": origin})
+            run = begin_attempt(job, resume)
+            begun(run, f"{hosts} nodes of the allocation")
+            with recorded(view, run) as view:
+                code = run_agents(job, allocation, run, interrupts, view)
+            return of_agents(allocation, run, code, interrupts, time.monotonic() - started)
+
+        agent = run_dir is not None
+        with with_port(job.spec, run_dir, interrupts) as spec:
+            here = RunDir(run_dir.absolute()) if run_dir is not None else None
+            if here is None and spec.node_rank == 0:
+                here = begin_attempt(job, resume)
+            try:
+                run = _meet(spec, here, interrupts, view) if spec.endpoint or here is None else here
+            except Interrupted as interrupted:
+                code = 128 + interrupted.signum
+                write_outcome(here, "failed", {"outcome": "failed", "exit_code": code})
+                return Result(code, here or RunDir(spec.runs_root), None, None, time.monotonic() - started)
+            except RankupError as error:
+                write_outcome(here, "failed", {"outcome": "failed", **error.as_dict()})
+                raise
+            env = for_processes(os.environ, spec, run)
+            begun(run, header(spec, env))
+            with recorded(view, None if agent or spec.node_rank else run) as view:
+                ended = run_node(spec, run, env, interrupts, view, terminal=terminal, debug=debug)
+            return of_node(spec, run, ended, interrupts, time.monotonic() - started, agent=agent)
 
 
 def _allocation(job: Resolved) -> Allocation | None:
@@ -80,6 +97,13 @@ def _allocation(job: Resolved) -> Allocation | None:
     if job.asked("nodes") and (job.origin["nodes"] == FLAG or spec.nodes == 1 or spec.rdzv_endpoint):
         return None
     allocation = detect_allocation(os.environ)
+    if allocation is None and spec.nodes > 1:
+        raise RankupError(
+            "no-allocation",
+            f"the job asks for {spec.nodes} nodes, and this is not the shell of an allocation",
+            context=job.origin["nodes"],
+            hint="--nnodes 1 runs on this machine alone; rankup submit takes it to a cluster",
+        )
     if allocation is None or not allocation.needs_fan_out:
         return None
     if job.asked("nodes") and spec.nodes != len(allocation.hosts):
@@ -92,97 +116,30 @@ def _allocation(job: Resolved) -> Allocation | None:
     return allocation
 
 
-@dataclass(frozen=True)
-class _Execution:
-    """What one call of ``execute`` has: who looks on, who interrupts, which run directory."""
+def _meet(spec: JobSpec, run: RunDir | None, interrupts: Interrupts, view: View) -> RunDir:
+    """The directory of the run, after the nodes have met: so that what does not fit together is found.
 
-    view: View
-    interrupts: Interrupts
-    started: float
-    run_dir: Path | None
-    resume: Path | None
-    terminal: bool
-    debug: bool
-    begun: Begun
+    ``run`` is None on a node that gets the run from node 0.
+    """
+    from rankup.run import handshake
+    from rankup.run.disagreement import NodeInfo
 
-    def on_this_machine(self, job: Resolved) -> Result:
-        run = self._begin(job)
-        self.begun(run, header(job.spec))
-        with recorded(self.view, run) as view:
-            return self._node(job, None, run, run.path.name, view)
-
-    def on_allocation(self, job: Resolved, allocation: Allocation) -> Result:
-        spec = job.spec.model_copy(update={"nodes": len(allocation.hosts), "launcher": "torchrun"})
-        origin = {**job.origin, "nodes": job.origin["nodes"] if job.asked("nodes") else "allocation"}
-        job = replace(job, spec=spec, origin=origin)
-        run = self._begin(job)
-        self.begun(run, f"{len(allocation.hosts)} nodes of the allocation")
-        with recorded(self.view, run) as view:
-            code = run_agents(job, allocation, run, self.interrupts, view)
-        return of_agents(allocation, run, code, self.interrupts, self._seconds())
-
-    def as_one_node(self, job: Resolved, endpoint: tuple[str, int]) -> Result:
-        """By hand, or started by the fan-out: the nodes meet first, so that what does not fit together is said."""
-        spec = job.spec
-        me = NodeInfo(
-            spec.node_rank, spec.nodes, spec.nproc_per_node, socket.gethostname(), _version_of("torch")
+    assert spec.endpoint is not None  # of several nodes, as `resolve_here` requires it
+    torch = _version_of("torch")
+    me = NodeInfo(spec.node_rank, spec.nodes, spec.nproc_per_node, socket.gethostname(), torch)
+    note = partial(view.line, None, "err")
+    if run is not None and spec.node_rank == 0:
+        agreement = handshake.host(
+            me, spec.endpoint, run.path.name, spec.rdzv_timeout, note, interrupts.check
         )
-        note = partial(self.view.line, None, "err")
-        run = RunDir(self.run_dir.absolute()) if self.run_dir is not None else None
-        if spec.node_rank == 0 and run is None:
-            run = self._begin(job)
-        try:
-            if run is not None and spec.node_rank == 0:
-                agreement = handshake.host(
-                    me, endpoint, run.path.name, spec.rdzv_timeout, note, self.interrupts.check
-                )
-            else:
-                agreement = handshake.join(me, endpoint, spec.rdzv_timeout, note, self.interrupts.check)
-        except Interrupted as interrupted:
-            code = 128 + interrupted.signum
-            write_outcome(run, "failed", {"outcome": "failed", "exit_code": code})
-            return Result(code, run or RunDir(spec.runs_root), None, None, self._seconds())
-        except RankupError as error:
-            write_outcome(run, "failed", {"outcome": "failed", **error.as_dict()})
-            raise
-        for line in text_lines(agreement.findings):
-            note(line)
-        if run is None:
-            run = _shared_or_own(spec.runs_root / spec.name / agreement.run_id)
-        self.begun(run, header(spec))
-        heads = spec.node_rank == 0 and self.run_dir is None
-        with recorded(self.view, run if heads else None) as view:
-            return self._node(job, endpoint, run, agreement.run_id, view)
-
-    def _node(
-        self, job: Resolved, endpoint: tuple[str, int] | None, run: RunDir, run_id: str, view: View
-    ) -> Result:
-        ended = run_node(
-            job.spec, endpoint, run, run_id, self.interrupts, view, terminal=self.terminal, debug=self.debug
-        )
-        agent = self.run_dir is not None
-        return of_node(job.spec, run, ended, self.interrupts, self._seconds(), agent=agent)
-
-    def _begin(self, job: Resolved) -> RunDir:
-        run = begin_attempt(job.spec, self.resume)
-        try:
-            write_job_files(job, run)
-        except OSError as error:
-            if self.resume is None:
-                shutil.rmtree(run.path, ignore_errors=True)
-            raise unwritable_error(run, error) from error
+    else:
+        agreement = handshake.join(me, spec.endpoint, spec.rdzv_timeout, note, interrupts.check)
+    for line in text_lines(agreement.findings):
+        note(line)
+    if run is not None:
         return run
-
-    def _seconds(self) -> float:
-        return time.monotonic() - self.started
-
-
-def _silently(run: RunDir, said: str) -> None:
-    pass
-
-
-def _shared_or_own(path: Path) -> RunDir:
-    """Node 0's run directory where the file system is shared, one of the same name elsewhere."""
+    # Node 0's run directory if the file system is shared, else one of the same name.
+    path = spec.runs_root / spec.name / agreement.run_id
     for part in (path, path / "logs", path / "records"):
         make_folder(part, mode=0o700, purpose="run directory")
     return RunDir(path)

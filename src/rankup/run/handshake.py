@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from rankup.core.endpoint import Endpoint
 from rankup.errors import RankupError
 from rankup.findings.engine import collect
 from rankup.findings.error import FindingsError
@@ -26,7 +27,6 @@ from rankup.run.disagreement import (
     Meeting,
     NodeInfo,
     cannot_bind,
-    endpoint_text,
     node_lost,
     nodes_missing,
 )
@@ -59,7 +59,7 @@ class Agreement:
 
 def host(
     me: NodeInfo,
-    endpoint: tuple[str, int],
+    endpoint: Endpoint,
     run_id: str,
     timeout: float,
     note: Note,
@@ -67,7 +67,7 @@ def host(
 ) -> Agreement:
     """Node 0's side. ``check`` is called while waiting and may raise."""
     deadline = time.monotonic() + timeout
-    where = endpoint_text(endpoint)
+    where = str(endpoint)
     joined: dict[int, NodeInfo] = {0: me}
     lines: dict[int, socket.socket] = {}  # node rank → the connection that it waits at
     with ExitStack() as stack:
@@ -108,7 +108,7 @@ def host(
 
 
 def join(
-    me: NodeInfo, endpoint: tuple[str, int], timeout: float, note: Note, check: Callable[[], None]
+    me: NodeInfo, endpoint: Endpoint, timeout: float, note: Note, check: Callable[[], None]
 ) -> Agreement:
     """Every other node's side."""
     deadline = time.monotonic() + timeout
@@ -119,18 +119,18 @@ def join(
         answer = _ask(me, endpoint, time.monotonic() + timeout + _PATIENCE, check)
         if answer is not None:
             return _understood(answer)
-        waiting.remind(f"waiting for node 0 at {endpoint_text(endpoint)}")
+        waiting.remind(f"waiting for node 0 at {endpoint}")
         time.sleep(0.2)
     raise RankupError(
         "nodes-missing",
-        f"node 0 did not answer at {endpoint_text(endpoint)} within {timeout:g} s",
+        f"node 0 did not answer at {endpoint} within {timeout:g} s",
         context=f"this is node {me.node_rank} of {me.nnodes}, on {me.host}",
         hint="start --node-rank 0 on that machine, and check that no firewall closes the port",
         exit_code=1,
     )
 
 
-def _listen(me: NodeInfo, endpoint: tuple[str, int], check: Callable[[], None]) -> socket.socket:
+def _listen(me: NodeInfo, endpoint: Endpoint, check: Callable[[], None]) -> socket.socket:
     family, kind, _, _, address = _addresses(endpoint)[0]
     listener = socket.socket(family, kind)
     try:
@@ -194,7 +194,7 @@ def _hung_up(line: socket.socket) -> bool:
 
 
 def _ask(
-    me: NodeInfo, endpoint: tuple[str, int], deadline: float, check: Callable[[], None]
+    me: NodeInfo, endpoint: Endpoint, deadline: float, check: Callable[[], None]
 ) -> dict[str, Any] | None:
     _addresses(endpoint)  # a name that does not exist is an error now, not a reason to wait
     try:
@@ -211,13 +211,13 @@ def _understood(answer: dict[str, Any]) -> Agreement:
     return Agreement.from_dict(answer["agreement"])
 
 
-def _addresses(endpoint: tuple[str, int]) -> list[Any]:
+def _addresses(endpoint: Endpoint) -> list[Any]:
     try:
         return socket.getaddrinfo(*endpoint, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
         raise RankupError(
             "unknown-host",
-            f"there is no host {endpoint[0]!r}: {error.strerror}",
+            f"there is no host {endpoint.host!r}: {error.strerror}",
             context="--rdzv-endpoint",
             hint="give the machine's address instead of its name",
         ) from error

@@ -10,7 +10,7 @@ _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
-    """A signal ended what was going on before any process was started."""
+    """A signal came before any process was started."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signal.Signals(signum).name)

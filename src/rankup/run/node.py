@@ -17,20 +17,20 @@ from typing import IO
 
 from rankup.core import shell
 from rankup.core.rundir import RunDir
-from rankup.launchers.base import Launch, launcher_named
-from rankup.run import rank as rank_guard
+from rankup.launchers.base import launcher_named
 from rankup.run import separate_models
-from rankup.run.environment import INIT_FILE, for_processes
+from rankup.run.environment import INIT_FILE
 from rankup.run.failure import Exit, Logs, first_failure, left_early
 from rankup.run.interrupts import Interrupts
 from rankup.run.logs import Output
-from rankup.run.process_cleanup import kill_processes, new_process_mark
+from rankup.run.process_cleanup import MARK, kill_processes
 from rankup.run.terminal import TerminalOutput
 from rankup.run.view import View
 from rankup.spec.jobspec import JobSpec
 
+_GUARD = Path(__file__).with_name("rank.py")
 POLL = 0.05  # seconds
-# How long ranks may go on after one of them has failed, or after an interrupt: enough for a handler to write
+# How long ranks may run after one of them has failed, or after an interrupt: enough for a handler to write
 # a few words, and well under the ten seconds after which people press Ctrl-C again.
 GRACE = 2.0
 # How long ranks that listen may take to save, before whoever sent us SIGTERM loses patience: SLURM waits 30 seconds.
@@ -55,44 +55,46 @@ class NodeOutcome:
 
 def run_node(
     spec: JobSpec,
-    endpoint: tuple[str, int] | None,
     run: RunDir,
-    run_id: str,
+    env: Mapping[str, str],
     interrupts: Interrupts,
     view: View,
     *,
     terminal: bool,
     debug: bool,
 ) -> NodeOutcome:
-    """Run this node's share to its end; nothing of it is alive afterwards. Several nodes meet at ``endpoint``."""
-    mark = new_process_mark(os.environ)
-    env = for_processes(os.environ, spec, endpoint, run, mark)
-    on_terminal = terminal and spec.launcher == "single"
+    """Run this node's share in ``env`` (see ``for_processes``) to its end; nothing of it is alive afterwards."""
     suffix = f"-node-{spec.node_rank}" if spec.nodes > 1 else ""
     log = run.logs / f"torchrun{suffix}.err"
-    events = run.logs / f"events{suffix}.jsonl"
     output: Output | TerminalOutput
     spare = None
-    if on_terminal:
+    if terminal and spec.launcher == "single":
         output = TerminalOutput(run.logs)
         process = output.start(spec.rank_command, env, spec.folder)
     else:
         # On this machine's own disk; a rank makes it that needs it.
         spare = Path(tempfile.gettempdir(), f"rankup-{secrets.token_hex(8)}")
-        output = Output(
-            run.logs,
-            events,
-            view,
-            spare=spare,
-            alone=spec.world_size == 1,
-            chatter=log if debug else None,
-        )
-        process = _start(spec, endpoint, run, run_id, events, spare, log, env)
-    watch = _Watch(process, output, interrupts, spec, mark)
+        events = run.logs / f"events{suffix}.jsonl"
+        alone = spec.world_size == 1
+        output = Output(run.logs, events, view, spare=spare, alone=alone, chatter=log if debug else None)
+        guard = (sys.executable, "-I", "-S", *map(str, (_GUARD, run.logs, events, spare)))
+        with _opened(log) as chatter:
+            process = shell.start(
+                launcher_named(spec.launcher)(spec, run.path.name, guard),
+                env=env,
+                cwd=spec.folder,
+                stdin=None if spec.launcher == "single" else shell.DEVNULL,
+                stdout=chatter,
+                stderr=chatter,
+                # A session of its own: the terminal's Ctrl-C then reaches us alone, and we pass it on once.
+                new_session=True,
+                die_with_parent=True,
+            )
+    watch = _Watch(process, output, interrupts, spec, env[MARK])
     try:
         code = watch.until_end(run, view)
     finally:
-        kill_processes(mark)
+        kill_processes(env[MARK])
         process.wait()
         output.finish()
         with contextlib.suppress(OSError):
@@ -102,51 +104,6 @@ def run_node(
     failure = first_failure(output.exits, logs)
     early = left_early(output.exits, failure, logs) if failure else []
     return NodeOutcome(code, failure, output.restarts, log, logs, early)
-
-
-def _start(
-    spec: JobSpec,
-    endpoint: tuple[str, int] | None,
-    run: RunDir,
-    run_id: str,
-    events: Path,
-    spare: Path,
-    log: Path,
-    env: Mapping[str, str],
-) -> shell.Process[bytes]:
-    guard = (
-        sys.executable,
-        "-I",
-        "-S",
-        str(Path(rank_guard.__file__)),
-        str(run.logs),
-        str(events),
-        str(spare),
-    )
-    launch = Launch(
-        command=(*guard, *spec.rank_command),
-        python=spec.python,
-        nproc=spec.nproc_per_node,
-        nnodes=spec.nodes,
-        node_rank=spec.node_rank,
-        max_restarts=spec.max_restarts,
-        endpoint=endpoint,
-        run_id=run_id,
-    )
-    tokens = launcher_named(spec.launcher)(launch)
-    with _opened(log) as chatter:
-        # A session of its own: the terminal's Ctrl-C then reaches us alone, and we pass it on once.
-        stdin = None if spec.launcher == "single" else shell.DEVNULL
-        return shell.start(
-            tokens,
-            env=env,
-            cwd=spec.folder,
-            stdin=stdin,
-            stdout=chatter,
-            stderr=chatter,
-            new_session=True,
-            die_with_parent=True,
-        )
 
 
 def _opened(log: Path) -> IO[bytes]:

@@ -22,7 +22,7 @@ import sys
 import time
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# As much as a pipe may hold: a process that the command has left behind may go on writing for ever.
+# As much as a pipe may hold: a process that the command has left behind may never stop writing.
 LAST = 1 << 20
 
 

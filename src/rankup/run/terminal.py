@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from rankup.core import shell
 from rankup.run.failure import Exit
-from rankup.run.job_log import open_log
+from rankup.run.view import open_log
 
 
 class TerminalOutput:

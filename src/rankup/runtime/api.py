@@ -26,25 +26,26 @@ from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.runtime.argument_types import check_types
 from rankup.runtime.checkpointing import state, stop
+from rankup.runtime.checkpointing.check_settings import ResumeSettings
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
 from rankup.runtime.checkpointing.frozen import Frozen
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.registered import as_stateful
-from rankup.runtime.checkpointing.registered_state import METER
-from rankup.runtime.checkpointing.resume_settings import ResumeSettings
+from rankup.runtime.checkpointing.registered_state import METER, RECORDS
 from rankup.runtime.checkpointing.save_model import save_model
 from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.checkpointing.training_folder import check_name
 from rankup.runtime.context import RunContext
+from rankup.runtime.data.batches import Batch, DataFeed
 from rankup.runtime.data.feeds import Data, LoaderOptions
 from rankup.runtime.data.loader_options import check_main_guard
-from rankup.runtime.data.loaders import Batch, DataFeed
 from rankup.runtime.device import choose_device, same_bits_everywhere
 from rankup.runtime.distributed.gather import gather, row_numbers
 from rankup.runtime.distributed.groups import start_groups
 from rankup.runtime.distributed.reduce import Number, reduce_mean, reduce_sum
 from rankup.runtime.distributed.replicas import Replicas
 from rankup.runtime.distributed.sections import one_first, shared_first
+from rankup.runtime.loggers.base import logger_names
 from rankup.runtime.loop import body_checks
 from rankup.runtime.loop.accumulation import PendingGradients
 from rankup.runtime.loop.epochs import Epoch, loop
@@ -77,6 +78,7 @@ def init(
     exact: str = "same-world",
     virtual_shards: int = 4,
     snapshots: Snapshots | None = None,
+    log: str = "",
     timeout: timedelta = timedelta(minutes=10),
 ) -> Run:
     """Find out who this process is and meet the others; on any launcher or none.
@@ -88,7 +90,8 @@ def init(
     too, up to ``virtual_shards`` of them (docs/explanation/exactness.md). ``timeout`` is for one collective.
     ``snapshots`` says when to save, where there is a run directory: every ten minutes, at the end, and when told to
     stop. Several trainings of one process (folds, learning rates) are told apart by their order, or by ``name``: each
-    resumes from its own snapshots.
+    resumes from its own snapshots. ``log``: where else the numbers of ``run.log`` go, on rank 0: ``"csv"``,
+    ``"tensorboard"``, ``"wandb"``, ``"mlflow"``, or several with commas between them.
 
     Raises RankupError for a contradictory environment, an unreachable rendezvous, or an unknown name.
     """
@@ -105,10 +108,12 @@ def init(
             "exact": (exact, (str,), '"any-world"'),
             "virtual_shards": (virtual_shards, (int,), "4"),
             "snapshots": (snapshots, (Snapshots, optional), 'rankup.Snapshots(every="10m")'),
+            "log": (log, (str,), '"csv,tensorboard"'),
             "timeout": (timeout, (timedelta,), "datetime.timedelta(minutes=10)"),
         },
     )
     check_name(name)
+    loggers = logger_names(log)
     check_main_guard()
     world = World.detect(os.environ)
     place = choose_device(world, device)
@@ -121,7 +126,9 @@ def init(
     groups = start_groups(world, place, timeout)
     seed_everything(seed)
     folder = RunDir.from_environment()
-    context = RunContext(world, place, computing, chosen, seed, groups.control, name=name, directory=folder)
+    context = RunContext(
+        world, place, computing, chosen, seed, groups.control, name=name, directory=folder, loggers=loggers
+    )
     return Run(context, snapshots, stop.watch(folder, world.rank, groups.control), groups.patient)
 
 
@@ -149,7 +156,6 @@ class Run:
         #: Rank, local_rank, world_size, …, of this process.
         self.world = context.world
         self.device = context.device
-        self.seed = context.seed
         #: The run directory under ``rankup run`` and ``rankup submit``, else None.
         self.directory = context.directory
         #: The name of the strategy in force: ``"ddp"``.
@@ -158,7 +164,8 @@ class Run:
         self.values = context.values
         #: Means over batches and ranks, which are in the snapshots.
         self.meter = Meter(self)
-        context.registered[METER] = self.meter
+        context.registered |= {METER: self.meter, RECORDS: context.records}
+        self._best_by = (snapshots or Snapshots()).keep.metric
         if (scaler := context.gradients.scaler) is not None:
             self.register(loss_scale=scaler)
 
@@ -347,6 +354,22 @@ class Run:
             self._preparation.test_data(dataset, global_batch, options, loader)
         )
 
+    def log(self, *, over_ranks: bool = False, **numbers: float | torch.Tensor) -> None:
+        """Numbers to show: in the progress, the records, ``rankup status`` and the loggers of ``rankup.init(log=…)``.
+
+        Call it in the loop's body for a step, or after the inner loop for an epoch. They are rank 0's numbers, and
+        cost no wait for the device; with ``over_ranks`` their means over all ranks, weighed by samples: a collective,
+        in the loop's body. A number that ``Retention(metric=…)`` names is in the snapshots as well.
+        """
+        if over_ranks:
+            numbers = {
+                name: self.mean(value) if isinstance(value, torch.Tensor) else self.mean(float(value))
+                for name, value in numbers.items()
+            }
+        self._context.records.log(numbers)
+        if self._best_by in numbers:
+            self._context.metrics[self._best_by] = float(numbers[self._best_by])
+
     def save(self) -> None:
         """Save a snapshot now, and return when it is durable; for a loop that is left before its last epoch, which
         saves by itself. Where ``state_dict`` may be taken. A collective.
@@ -365,10 +388,17 @@ class Run:
         save_model(self._context, Path(path), model)
 
     @property
-    def batch(self) -> Batch | None:
-        """What the loop's body has now; None outside of a loop. ``last``: whether the optimizer steps after it;
-        ``total``: samples of the whole step, over all ranks."""
-        return self._context.batch
+    def batch(self) -> Batch:
+        """What the loop's body has now.
+
+        ``samples``: those that this rank answers for, to count, so that a sum over ranks is right (0 on a dummy batch,
+        and on all ranks but one if they work on the same batch). ``total``: samples of the whole step, over all ranks.
+        ``last``: whether the optimizer steps after it. Raises RankupError outside of a loop.
+        """
+        batch = self._context.batch
+        if batch is None:
+            raise RankupError("no-batch", "run.batch exists in the body of a loop only", exit_code=1)
+        return batch if self._context.plan.reports else batch._replace(samples=0)
 
     @property
     def global_step(self) -> int:
@@ -380,20 +410,12 @@ class Run:
         """The norm of the gradient before clipping, at the last step that clipped."""
         return self._context.gradients.norm
 
-    @property
-    def samples(self) -> int:
-        """Samples of the batch at hand that this rank answers for: those to count, so that a sum over ranks is right.
-
-        0 on a dummy batch, and on all ranks but one where they work on the same batch.
-        """
-        return self._context.samples
-
     def forward_backward(
         self, model: nn.Module, loss: Callable[[Any, Any], torch.Tensor], x: Any, y: Any
     ) -> tuple[Any, Any]:
         """``loss(model(x), y)`` and its backward under every strategy, also a pipeline, where they are one call.
 
-        (loss, output); (None, None) on ranks whose stage does not see them, which have ``samples`` 0.
+        (loss, output); (None, None) on ranks whose stage does not see them, whose ``run.batch.samples`` is 0.
         """
         return self._context.gradients.forward_backward(self._context.batch, model, loss, x, y)
 
@@ -440,7 +462,7 @@ class Run:
         """The sum over all ranks, on all ranks. A collective: every rank calls it. Number or tensor, type kept.
 
         A rank whose share of a training batch is empty computes on a dummy batch: in the loop's body, add up
-        ``run.samples`` (0 there), or use ``run.mean``, which knows.
+        ``run.batch.samples`` (0 there), or use ``run.mean``, which knows.
         """
         body_checks.check_sum(self._context)
         return reduce_sum(value, self._context.control)
@@ -456,23 +478,18 @@ class Run:
         body_checks.check_sum(self._context)
         return reduce_mean(value, count, self._context.control)
 
-    def main_first(self) -> AbstractContextManager[None]:
-        """``with run.main_first():`` rank 0 runs the body, then all others do."""
-        self._enter("run.main_first")
-        return one_first(self.world.rank == 0, self._patient)
+    def first(self, per: str = "run", *, directory: str | Path | None = None) -> AbstractContextManager[None]:
+        """``with run.first():`` rank 0 runs the body, then all others do; ``per="node"``: one process of each node.
 
-    def node_first(self) -> AbstractContextManager[None]:
-        """``with run.node_first():`` one process of each node runs the body, then all others do."""
-        self._enter("run.node_first")
-        return one_first(self.world.local_rank == 0, self._patient)
-
-    def shared_first(self, directory: str | Path) -> AbstractContextManager[None]:
-        """For downloads to ``directory``: one process in all first where all nodes share it, else one per node.
-
-        Under a file lock, so that two jobs do not fetch at once. The body must look whether the work is done.
+        ``directory``: for downloads to it. One process in all goes first if all nodes share it, else one per node;
+        under a file lock, so that two jobs do not fetch at once. The body must look whether the work is done.
         """
-        self._enter("run.shared_first")
-        return shared_first(Path(directory), self.world, self._patient)
+        self._enter("run.first")
+        if directory is not None:
+            return shared_first(Path(directory), self.world, self._patient)
+        if per not in ("run", "node"):
+            raise RankupError("bad-option", f"run.first({per!r}): per is 'run' or 'node'", exit_code=1)
+        return one_first((self.world.rank if per == "run" else self.world.local_rank) == 0, self._patient)
 
     def _enter(self, what: str) -> None:
         """All ranks are on this line of the script, or it is an error."""
@@ -487,8 +504,8 @@ class Run:
         """
         self._check_between_steps()
         parts = self._state_parts
-        taken = state.collect(self._context, parts, kept=True, gradients=parts.pending.any_here())
-        return {"tensors": taken.tensors, "own": taken.own, "facts": taken.facts}
+        taken = state.collect(self._context, parts, shared=True, gradients=parts.pending.any_here())
+        return {"tensors": taken.tensors, "rank_state": taken.rank_state, "metadata": taken.metadata}
 
     def _check_between_steps(self) -> None:
         """An error if a training cannot go on from the state at hand."""
@@ -503,6 +520,6 @@ class Run:
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Put back what ``state_dict`` gave, after ``prepare`` and ``register`` and before the first step."""
-        run, parts, own = self._context, self._state_parts, saved["own"]
-        state.check(run, parts, saved["facts"])
-        state.restore(run, parts, saved["tensors"], own, own["kept"], saved["facts"])
+        run, parts, rank_state = self._context, self._state_parts, saved["rank_state"]
+        state.check(run, parts, saved["metadata"])
+        state.restore(run, parts, saved["tensors"], rank_state, rank_state["registered"], saved["metadata"])

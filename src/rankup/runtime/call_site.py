@@ -1,4 +1,4 @@
-"""Where in the user's script the program is."""
+"""The line of the user's script that is running."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIBRARIES = (_OURS, str(Path(torch.__file__).parent) + os.sep, str(Path(os.__fil
 
 
 def call_site(frame: FrameType | None = None) -> str:
-    """``train.py:33``: the innermost line, from ``frame`` (the caller's) outwards, that is no library's."""
+    """``train.py:33``: the innermost line that is not in a library, from ``frame`` (the caller's) outwards."""
     innermost = frame = frame or sys._getframe(1)
     at: FrameType | None = frame
     while at is not None:

@@ -12,13 +12,14 @@ from torch.optim import Optimizer
 from rankup.core.rundir import RunDir
 from rankup.runtime.checkpointing.adapters import Stateful
 from rankup.runtime.checkpointing.registered import Values
+from rankup.runtime.data.batches import Batch, DataFeed
 from rankup.runtime.data.feeds import RankContext
-from rankup.runtime.data.loaders import Batch, DataFeed
 from rankup.runtime.distributed import buffers
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.loop.gradients import Gradients
 from rankup.runtime.loop.nan_watch import NanWatch
 from rankup.runtime.loop.precision import Precision
+from rankup.runtime.records.training_records import TrainingRecords
 from rankup.strategies import Strategy
 from rankup.world import World
 
@@ -37,6 +38,7 @@ class RunContext:
         *,
         name: str = "",
         directory: RunDir | None = None,
+        loggers: tuple[str, ...] = (),
     ) -> None:
         self.world = world
         self.device = device
@@ -48,16 +50,17 @@ class RunContext:
         self.directory = directory
         self.plan = strategy.batch_plan(world.rank, world.world_size)
         self.replicas = self.plan.replicas
-        # Where all ranks work on the same batch, its feed is that of one process.
+        # If all ranks work on the same batch, the feed is that of one process.
         self.here = RankContext(self.plan, seed, device, precision, None if self.plan.shared else control)
 
         self.models: list[nn.Module] = []  # as the user made them; what prepare returned may wrap them
         self.optimizers: list[Optimizer] = []
-        self.prepared: list[tuple[nn.Module, Optimizer | None]] = []  # the two, as prepare got them together
+        self.prepared: list[tuple[nn.Module, Optimizer | None]] = []  # each model with its optimizer
         self.feeds: list[DataFeed] = []  # what prepare made, in its order
         self.registered: dict[str, Stateful] = {}
         self.values = Values()  # the simple ones of what was registered
         self.metrics: dict[str, float] = {}
+        self.records = TrainingRecords(world.rank, device, directory, name, loggers)
 
         self.global_step = 0
         self.steps_reached = 0  # one more than global_step from the moment a step's last batch is handed out
@@ -81,11 +84,11 @@ class RunContext:
 
     @property
     def samples(self) -> int:
-        """Samples of the batch at hand that this rank answers for."""
+        """Samples of the current batch that this rank reports."""
         return self.batch.samples if self.batch is not None and self.plan.reports else 0
 
     def settle_buffers(self) -> None:
-        """Make the ranks' BatchNorm statistics one: after an epoch, and before an evaluation."""
+        """Average the ranks' BatchNorm statistics: after an epoch, and before an evaluation."""
         if self.buffers_differ and self.replicas > 1:
             for model in self.models:
                 buffers.restore(buffers.averaged_buffers(model, self.world.world_size))

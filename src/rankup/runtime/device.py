@@ -33,19 +33,19 @@ def choose_device(world: World, wanted: str) -> torch.device:
 
 
 def same_bits_everywhere(device: torch.device) -> None:
-    """From now on kernels that give the same bits on any number of processes."""
+    """From now on use kernels that give the same bits on any number of processes."""
     if device.type == "cpu":
-        # A kernel's sum depends on how many threads it is cut for, and one is what every process has.
+        # A kernel's sum depends on its number of threads, and every process has at least one.
         torch.set_num_threads(1)
     else:
         deterministic_kernels()
 
 
 def deterministic_kernels() -> None:
-    """From now on kernels whose bits are the same in every run; call it before the first matrix product.
+    """From now on use kernels whose bits are the same in every run; call it before the first matrix product.
 
-    Torch warns of an operation that has none. It may be harmless (a pool whose windows do not overlap), and
-    ``rankup verify`` tells by the bits.
+    Torch warns of an operation that has no such kernel. That may be harmless (a pool whose windows do not overlap):
+    ``rankup verify`` compares the bits.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True, warn_only=True)

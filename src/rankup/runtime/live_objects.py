@@ -1,4 +1,4 @@
-"""What is alive in this process, of the types that someone asks for."""
+"""The live objects of this process, by type."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any
 def objects_of(wanted: Callable[[type], bool]) -> list[Any]:
     """All objects of Python classes that are ``wanted``.
 
-    Nobody may hold a list of all objects while other threads run: a tuple that one of them is just making
-    (``tuple(generator)``) must be referred to by nobody else until it is complete, or CPython raises SystemError there.
-    So their types are asked for in one call of a function in C, which lets go of the list before it returns; an object
-    of a Python class refers to its class.
+    There must be no list of all objects while other threads run: if a thread is just making a tuple
+    (``tuple(generator)``), a second reference to it makes CPython raise SystemError there. So one call of a function in
+    C collects the types, and releases the list before it returns; an object of a Python class refers to its class.
     """
     types = set(map(type, chain.from_iterable(map(gc.get_objects, (None,)))))
     chosen = {kind for kind in types if wanted(kind)}

@@ -14,27 +14,27 @@ from rankup.strategies import Strategy
 
 @dataclass(frozen=True)
 class Adaptations:
-    """``channels_last``: convolution weights, and so activations, in that order in memory. ``sync_batchnorm``:
-    statistics over all ranks' shares (GPUs only). ``compile``: by torch.compile, at the first forward."""
+    """``channels_last``: memory format of convolution weights, and so of activations. ``sync_batchnorm``: statistics
+    over all ranks' shares (GPUs only). ``compile``: by torch.compile, at the first forward."""
 
     channels_last: bool = False
     sync_batchnorm: bool = False
     compile: bool = False
 
     def check(self, strategy: Strategy, accumulate: int) -> None:
-        """An error for what SyncBatchNorm does not go with, and would wait in for ever."""
+        """An error for what cannot be used with SyncBatchNorm, which would wait for ever."""
         if not self.sync_batchnorm:
             return
         strategy.check("sync_batchnorm")
         if accumulate > 1:
             raise RankupError(
                 "no-sync-batchnorm",
-                f"SyncBatchNorm does not go with accumulate={accumulate}",
+                f"SyncBatchNorm cannot be used with accumulate={accumulate}",
                 hint="leave it out, or use ddp or fsdp with whole batches",
             )
 
     def apply(self, model: nn.Module, device: torch.device, world_size: int) -> nn.Module:
-        """The adapted model; its parameters stay the same objects, but for their memory format."""
+        """The adapted model; its parameters stay the same objects, with another memory format."""
         if self.channels_last:
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.sync_batchnorm and world_size > 1:

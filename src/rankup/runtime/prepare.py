@@ -1,4 +1,4 @@
-"""Behind ``run.prepare`` and ``run.batches``: a model, its optimizer and its data are brought to this rank."""
+"""``run.prepare`` and ``run.batches``: bring a model, its optimizer and its data to this rank."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from torch.utils.data import IterableDataset
 
 from rankup.errors import RankupError
 from rankup.runtime import seed
-from rankup.runtime.checkpointing.resume_settings import ResumeSettings
+from rankup.runtime.checkpointing.check_settings import ResumeSettings
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batch_size_check import check_shares
+from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.data.feeds import Data, LoaderOptions, make_loader
 from rankup.runtime.data.identity import SameDataCheck
 from rankup.runtime.data.loader_options import check_names
-from rankup.runtime.data.loaders import DataFeed, DatasetFeed, ResidentDataFeed
+from rankup.runtime.data.loaders import DatasetFeed
+from rankup.runtime.data.resident import ResidentDataFeed
 from rankup.runtime.loop.closures import check_closures, share_losses
 from rankup.runtime.loop.optimizer import OptimizerSource, build_optimizer
 from rankup.runtime.loop.several_models import Models, container, each, like, parts_of
@@ -59,7 +61,7 @@ class PrepareArguments(LoaderArguments, total=False):
 
 
 class Preparation:
-    """Of one run: what one call of ``run.prepare`` must know of those before."""
+    """Of one run: what one call of ``run.prepare`` needs to know about earlier ones."""
 
     def __init__(self, run: RunContext, settings: ResumeSettings) -> None:
         self._run = run
@@ -117,7 +119,7 @@ class Preparation:
         *,
         clip: float | None,
     ) -> None:
-        """An error for arguments that contradict each other or the run; nothing has been changed then."""
+        """An error, before anything is changed, for arguments that contradict each other or the run."""
         run, accumulate = self._run, options.parts
         check_names(loader, options.keywords)
         if accumulate < 1:
@@ -176,7 +178,7 @@ class Preparation:
         return make_loader(dataset, run.here, size, options, loader)
 
     def separate_ranks(self) -> None:
-        """The models are alike on all ranks; from now on each draws numbers of its own, so that dropout differs."""
+        """The models are equal on all ranks. From now on each rank draws other numbers, so that dropout differs."""
         run = self._run
         stream = 0 if run.strategy.shared_rng else run.world.rank
         seed.seed_everything(seed.derive(run.seed, "rank", stream))

@@ -1,4 +1,4 @@
-"""Tensors in whatever they come in: batches and outputs of any nesting."""
+"""Tensors in batches and outputs of any nesting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def map_tensors(
     """``value`` with every tensor changed; tuples, lists, mappings and dataclasses keep their type.
 
     Mappings that can be written to are changed in place: outputs and batches of libraries are often mappings with
-    attributes of their own. What is none of these becomes ``other`` of it.
+    attributes of their own. ``other`` is applied to anything else.
     """
     if isinstance(value, torch.Tensor):
         return change(value)

@@ -1,8 +1,8 @@
-"""Seeds: one number from the user, and from it an independent one for every purpose.
+"""Seeds: one number from the user, and an independent one for every purpose, derived from it.
 
-Weights are initialised with the same seed on every rank; then each rank gets a stream of its own (dropout), and so
-does each sample (augmentation), keyed on (seed, epoch, sample), so that neither the number of ranks nor the number
-of loader workers changes what a sample looks like.
+Weights are initialised with the same seed on every rank. Then each rank gets its own stream (dropout), and each sample,
+too (augmentation), keyed on (seed, epoch, sample): neither the number of ranks nor the number of loader workers changes
+a sample.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def seed_everything(seed: int) -> None:
 def rng_state() -> dict[str, Any]:
     """Every global random stream of this process, as tensors and plain values."""
     state: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
-    # To ask a device that is not in use makes a context on it, also for who trains on the CPU.
+    # A call would create a context on the device, also in a training on the CPU.
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         state["cuda"] = torch.cuda.get_rng_state_all()  # of all: dp computes on several
     numpy = sys.modules.get("numpy")

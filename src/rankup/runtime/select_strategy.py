@@ -1,4 +1,4 @@
-"""Which strategy a run gets, from what was asked for and how many processes there are."""
+"""Selects the strategy of a run, from the user's choice and the number of processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def choose_strategy(
 ) -> Strategy:
     """``auto``, a name for scripts, or a strategy that a workload's loop has made; or the one that ``exact`` requires.
 
-    One process has nobody to average, shard or pipeline with: there every strategy but dp is ``none``.
+    With one process there is nothing to average, shard or pipeline: every strategy except dp is ``none``.
     """
     if exact not in EXACT:
         raise RankupError(

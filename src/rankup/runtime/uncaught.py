@@ -1,4 +1,4 @@
-"""How an error that the script does not catch is shown: with the script's own lines, and none of a library's."""
+"""How an uncaught error is shown: with the lines of the script, without those of libraries."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def install_error_display() -> None:
         if not isinstance(error, RankupError):
             previous(kind, error, trace)
             return
-        own = [frame for frame in traceback.extract_tb(trace) if not frame.filename.startswith(LIBRARIES)]
-        lines = ["Traceback (most recent call last):\n", *traceback.format_list(own)]
+        frames = [frame for frame in traceback.extract_tb(trace) if not frame.filename.startswith(LIBRARIES)]
+        lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)]
         lines += traceback.format_exception_only(error)
         sys.stderr.write("".join(lines))  # at once: other ranks write to the same terminal
 

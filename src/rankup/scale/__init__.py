@@ -2,9 +2,10 @@
 
 | module | what |
 |---|---|
-| ``grid`` | which runs, in which order |
-| ``study`` | runs them, one after the other |
-| ``measured`` | what one run did, read from its records |
+| ``plan`` | the grid of a study: its configurations, and the order of their runs |
+| ``journal`` | a study on disk: its plan, and which runs have ended |
+| ``runner`` | runs the trials of a study, here or as jobs, and goes on after an interruption |
+| ``read_run`` | one run, from its records or its output |
 | ``results`` | the results of a study as data: ``results.json`` and back |
 | ``families`` | which configurations are compared with which baseline |
 | ``stats`` | medians, ranges and intervals of few repeats |
@@ -15,7 +16,9 @@
 | ``table`` | the tables, as text |
 | ``summary`` | ``table.txt`` and ``results.json`` |
 | ``machine`` | the machine: CPUs, devices, load |
+| ``report`` | figures, tables and a page of a study or of any runs |
+| ``predict`` | what larger sizes will reach, from results or from a description of the machine |
 | ``published`` | somebody else's table: read, recomputed, judged |
 
-All but ``study``, ``results`` and ``summary`` take data and return data.
+All but ``journal``, ``runner``, ``read_run``, ``results``, ``summary`` and ``report`` take data and return data.
 """

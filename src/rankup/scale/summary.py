@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,8 @@ from rankup.findings.finding import Finding
 from rankup.findings.text import TABLE_WIDTH, text_lines
 from rankup.scale.comparability import judge, refused
 from rankup.scale.families import Family, families
-from rankup.scale.machine import Machine
-from rankup.scale.results import Configuration, Measured, StudyResults, write_results
+from rankup.scale.results import StudyResults, write_results
 from rankup.scale.rows import Ratio, Row, enough, ratio, rows
-from rankup.scale.study import Study
 from rankup.scale.table import heading, notes, ratio_table, time_table
 
 
@@ -83,30 +81,3 @@ def write(report: StudyReport, folder: Path) -> Path:
     path = folder / "results.json"
     write_results(report.study, path, **report.conclusions())
     return path
-
-
-def results_of(study: Study, machine: Machine) -> StudyResults:
-    """The results of runs that differ in nothing but the number of processes."""
-    grouped: dict[int, list[Measured]] = {}
-    for run in study.runs:
-        measured = Measured(
-            repeat=run.turn.repeat,
-            seconds=run.seconds,
-            samples=int(run.summary["samples"]),
-            steps=run.steps,
-            nodes=run.nodes,
-            processes=run.processes,
-            threads=run.threads,
-            strategy=str(run.summary.get("strategy", "none" if run.processes == 1 else "ddp")),
-            device_type=str(run.summary["device_type"]),
-            accuracy=run.accuracy,
-            facts=run.summary,
-            path=str(run.path),
-        )
-        grouped.setdefault(run.turn.processes, []).append(measured)
-    configurations = [Configuration({"nproc": count}, grouped[count]) for count in sorted(grouped)]
-    if study.failure:
-        configurations.append(Configuration({}, (), study.failure.as_dict()))
-    target = str(study.runs[0].summary["name"]) if study.runs else ""
-    repeats = max((run.turn.repeat for run in study.runs), default=0)
-    return StudyResults(target, "strong", configurations, asdict(machine), repeats, load_before=machine.load)

@@ -9,7 +9,7 @@ from typing import Any
 from rankup.findings.engine import Source
 from rankup.findings.finding import Finding, Severity
 from rankup.scale.families import Family
-from rankup.scale.grid import count_of
+from rankup.scale.plan import count_of
 from rankup.scale.results import Configuration, Measured
 
 # What has to be equal, in the order of reading: how people call it, and the fix.

@@ -2,5 +2,5 @@
 
 In reading order: ``render`` (the order of the script, and its settings), ``environment`` (folder, modules, variables),
 ``start`` (what starts the ranks), ``parts/*.sh`` (the functions that are the same in every job); apart from them
-``python_environment`` (a script that builds a Python environment).
+``env_build`` (a script that builds a Python environment).
 """

@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from rankup.core import shell
+from rankup.errors import RankupError
 from rankup.launchers.base import path_code
 from rankup.node_launchers import agents
 from rankup.node_launchers.agents import choose
@@ -34,18 +35,36 @@ def render(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
     """
     choose(spec.fanout, site.scheduler)
     ranks = start(spec, site)
+    fixed = [*_functions(spec, site, run_dir), ranks.end, ranks.fixed]
+    _check_own_functions(spec, "\n".join(line for section in fixed for line in section))
     sections = [
         _head(spec, site, run_dir),
         _settings(spec, site, run_dir),
         ranks.own,
         _main(spec, site, run_dir, ranks.start),
         _HEADING,
-        *_functions(spec, site, run_dir),
-        ranks.end,
-        ranks.fixed,
+        *fixed,
         ['main "$@"'],
     ]
     return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
+
+
+# A definition of a function in bash, and not a call or a definition of another language in a here-document.
+_FUNCTION = re.compile(r"(?:^|[;&|{(])\s*(?:function\s+([\w-]+)|([\w-]+)\s*\(\s*\)\s*[{(\[])", re.MULTILINE)
+
+
+def _check_own_functions(spec: JobSpec, text: str) -> None:
+    """The user's lines run in this shell, so a function of theirs would replace one of ours of the same name."""
+    ours = {"main", *re.findall(r"^ *(\w+)\(\)", text, re.MULTILINE)}
+    for flag, lines in (("--pre", spec.pre), ("--pre-modules", spec.pre_modules)):
+        theirs = ["".join(names) for names in _FUNCTION.findall("\n".join(lines))]
+        if taken := [name for name in theirs if name in ours]:
+            raise RankupError(
+                "function-of-the-script",
+                f"{flag} defines the function {taken[0]!r}, which is a function of the job's own script",
+                context=next(line for line in lines if taken[0] in line),
+                hint="choose another name",
+            )
 
 
 _HEADING = [
@@ -190,7 +209,7 @@ def _base(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
     if run_dir is not None:
         return f"BASE={shell.quote([str(run_dir)])} # the run directory"
     base = shell.quote([f"{spec.folder / spec.runs_root / spec.name}/"])
-    if site.scheduler == "pbs":  # a successor goes on in the run directory of the job before it
+    if site.scheduler == "pbs":  # a successor uses the run directory of the job before it
         base = f"${{RANKUP_RUN:-{base}}}"
     return f"BASE={base} # the run directory is below it, and named after the job's id"
 

@@ -1,7 +1,7 @@
-"""Checksums of tensors, fast enough for every save: all bits count, and where they lie.
+"""Checksums of tensors, fast enough for every save: they depend on all bits and on their positions.
 
-A sum of words would not notice that weights were halved: the same is then added to every exponent, and a power of two
-times that wraps around to nothing. So each word is multiplied by an odd number of its place.
+A plain sum of words does not notice that weights were halved: the same number is subtracted from every exponent, and
+the total wraps around to the same value. So each word is multiplied by an odd number that depends on its position.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 
 from rankup.snapshots.shards import as_bytes
 
-# Words of eight bytes that become one. Odd, as each weight is, and so is the sum of the weights.
+# So many words of eight bytes become one. Odd, like each weight: so the sum of the weights is odd, too.
 _ROW = 1023
 _WEIGHTS = torch.randint(-(2**62), 2**62, (_ROW,), generator=torch.Generator().manual_seed(1)) * 2 + 1
 _ODD = 0x1E3779B97F4A7C15
@@ -24,7 +24,7 @@ def checksum(tensor: torch.Tensor) -> str:
 
 
 def pair(tensor: torch.Tensor) -> torch.Tensor:
-    """A shorter checksum, (2,) int64 on the tensor's device: those of many tensors travel to the CPU together."""
+    """A shorter checksum, (2,) int64 on the tensor's device: those of many tensors go to the CPU in one transfer."""
     sums = row_sums(tensor)
     places = torch.arange(1, len(sums) + 1, device=sums.device) * _ODD
     mixed = sums ^ (sums >> 32)  # else an even number of changes of the highest bit would add up to nothing

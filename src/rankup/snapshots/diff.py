@@ -16,7 +16,7 @@ from rankup.snapshots.snapshot import load_plain
 @dataclass(frozen=True)
 class TensorDifference:
     """``largest`` is the largest absolute difference of a tensor that both have in the same shape and dtype (NaN
-    beside a number counts as infinite); None for anything else, where ``left`` and ``right`` say what there is."""
+    against a number counts as infinite); None for anything else, which ``left`` and ``right`` describe."""
 
     name: str
     left: str
@@ -51,7 +51,7 @@ def compare(left: tuple[Entry, Manifest], right: tuple[Entry, Manifest]) -> list
 
 
 def _largest(a: torch.Tensor, b: torch.Tensor) -> float:
-    """0 where both hold the same numbers: a NaN equals a NaN here, and 0 equals -0."""
+    """0 if both hold the same numbers: a NaN equals a NaN here, and 0 equals -0."""
     if not a.numel() or torch.equal(a, b):
         return 0.0
     wide = torch.complex128 if a.is_complex() else torch.float64

@@ -33,10 +33,10 @@ def make_folder(path: Path) -> None:
 
 
 def write_file(path: Path, pieces: Sequence[bytes | memoryview]) -> tuple[int, str]:
-    """Write a new file and make its content durable; its size in bytes and its SHA-256.
+    """Write a new file and make its content durable. Returns its size in bytes and its SHA-256.
 
-    Hashed is what was in memory, by a second thread: a disk that changes it on the way is found out by the first
-    verification, and hashing takes about as long as writing.
+    A second thread hashes the content in memory, since hashing takes about as long as writing. If the disk stores
+    something else, the first verification finds it.
     """
     blocks = [
         memoryview(piece)[start : start + BLOCK] for piece in pieces for start in range(0, len(piece), BLOCK)
@@ -61,7 +61,7 @@ def write_file(path: Path, pieces: Sequence[bytes | memoryview]) -> tuple[int, s
 
 
 def _write_whole(descriptor: int, block: memoryview) -> None:
-    """A disk that fills up may take a part of a block without a word."""
+    """A disk that fills up may take only a part of a block, without an error."""
     while len(block):
         block = block[os.write(descriptor, block) :]
 
@@ -77,7 +77,7 @@ def sync_folder(path: Path) -> None:
 
 
 def rename(source: Path, target: Path) -> None:
-    """Give a directory another name. Never in the place of another one."""
+    """Give a directory another name; never replace an existing one."""
     _announce("rename", source)
     if target.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
@@ -85,7 +85,7 @@ def rename(source: Path, target: Path) -> None:
 
 
 def update_symlink(link: Path, target: str) -> None:
-    """Let the symbolic link ``link`` point to ``target``: to the old one or to the new one at any moment."""
+    """Let the symbolic link ``link`` point to ``target``. It is replaced atomically: no reader finds it missing."""
     fresh = link.with_name(f"{link.name}.tmp")
     _announce("point", link)
     with contextlib.suppress(FileNotFoundError):
@@ -106,18 +106,18 @@ def remove(path: Path) -> None:
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """What the file system refuses, as the error that a user sees. ``path`` is what the work was about."""
+    """Turn an error of the file system into the error that a user sees. ``path`` is what was to be written."""
     try:
         yield
     except OSError as error:
         where = f"{error.filename or path}: {error.strerror}"
-        kept = "the earlier snapshots are untouched; "
+        unharmed = "the earlier snapshots are untouched; "
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise RankupError(
                 "no-space",
                 "no space left for a snapshot: the disk is full or the quota is exceeded",
                 context=where,
-                hint=kept + "free some space, keep fewer snapshots, or use another directory",
+                hint=unharmed + "free some space, keep fewer snapshots, or use another directory",
                 exit_code=1,
             ) from error
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
@@ -125,13 +125,13 @@ def explained(path: Path) -> Iterator[None]:
                 "unwritable-directory",
                 f"cannot write snapshots to {str(path)!r}",
                 context=where,
-                hint=kept + "use a directory that is writable on every node",
+                hint=unharmed + "use a directory that is writable on every node",
                 exit_code=1,
             ) from error
         raise RankupError(
             "snapshot-not-written",
             f"failed to write a snapshot to {str(path)!r}",
             context=where,
-            hint=kept + "if this happens again, ask the administrators of the file system",
+            hint=unharmed + "if this happens again, ask the administrators of the file system",
             exit_code=1,
         ) from error

@@ -1,4 +1,4 @@
-"""A plain model in a safetensors file: for inference, for other libraries, and to keep when the run is deleted.
+"""The model of a snapshot as a safetensors file: for inference, for other libraries, and for use without the run.
 
 The format is a length, a JSON header and raw bytes (https://huggingface.co/docs/safetensors); it needs no library.
 """
@@ -26,17 +26,17 @@ _DTYPES = {
 
 
 def export(entry: Entry, manifest: Manifest, out: Path, part: str = "model") -> int:
-    """Write the tensors below ``part/`` under their names without it; how many there are.
+    """Write the tensors whose names begin with ``part/``, without that prefix. Returns their number.
 
-    A run names the parts of what it prepared ``0/model``, ``0/optimizer``, ``1/model``, …: ``model`` is the one that is
-    there. Raises RankupError if there is no such part or several, if the format knows no such dtype, or if ``out``
+    A run names the parts of what it prepared ``0/model``, ``0/optimizer``, ``1/model``, …; ``model`` means the only one
+    of these names. Raises RankupError if there is no such part or several, if the format lacks a dtype, or if ``out``
     exists.
     """
     tensors = _below(manifest.tensors, f"{_whole_part(entry, manifest, part)}/")
     if out.exists():
         raise RankupError("file-exists", f"{str(out)!r} already exists", hint="use another name")
     header = _header(tensors, manifest)
-    half = out.with_name(f".{out.name}.half")  # its name is its own only when it is whole
+    half = out.with_name(f".{out.name}.half")  # renamed when it is complete
     try:
         with half.open("wb") as file:
             file.write(struct.pack("<Q", len(header)) + header)
@@ -89,14 +89,14 @@ def _whole_part(entry: Entry, manifest: Manifest, part: str) -> str:
 
 
 def _below(saved: dict[str, SavedTensor], prefix: str) -> dict[str, str]:
-    """The name in the file → the name in the snapshot; wide elements first, which keeps each one aligned."""
+    """The name in the file → the name in the snapshot. Wide elements come first, which keeps all aligned."""
     names = [name for name in saved if name.startswith(prefix)]
     names.sort(key=lambda name: (-dtype_of(saved[name].dtype).itemsize, name))
     return {name.removeprefix(prefix): name for name in names}
 
 
 def _header(tensors: dict[str, str], manifest: Manifest) -> bytes:
-    """Names, dtypes, shapes and places as JSON, padded so that the data begins at a multiple of eight bytes."""
+    """Names, dtypes, shapes and offsets as JSON, padded so that the data begins at a multiple of eight bytes."""
     header: dict[str, object] = {"__metadata__": {"format": "pt", "step": str(manifest.step)}}
     at = 0
     for name, full in tensors.items():

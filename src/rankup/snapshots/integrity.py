@@ -1,4 +1,4 @@
-"""Is a snapshot what was written? Sizes first, then the SHA-256 of every file. No torch here."""
+"""Verifies that a snapshot is what was written: sizes first, then the SHA-256 of every file. No torch here."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rankup.snapshots.layout import MANIFEST
 from rankup.snapshots.manifest import Damaged, Manifest, read_manifest, read_sums
 
 _BLOCK = 4 << 20
-# Gone, or unreadable on the disk itself; EUCLEAN is a file system that knows itself corrupt.
+# Missing, or unreadable on the disk itself; EUCLEAN means that the file system knows that it is corrupt.
 _LOST = {errno.ENOENT, errno.ENOTDIR, errno.EIO, getattr(errno, "EUCLEAN", errno.EIO)}
 
 
 def verify(folder: Path, *, part: int = 0, parts: int = 1) -> Manifest:
     """The manifest of a good snapshot; raises ``Damaged`` with the first thing that is wrong.
 
-    Several ranks share the work: each hashes every ``parts``-th file, and all look at sizes and manifest.
-    Raises RankupError where the snapshot cannot be read at all, or is whole but of another format.
+    Several ranks share the work: each hashes every ``parts``-th file, and all compare sizes and the manifest.
+    Raises RankupError if the snapshot cannot be read at all, or is undamaged but has another format.
     """
     try:
         return _verify(folder, part, parts)
@@ -37,9 +37,9 @@ def verify(folder: Path, *, part: int = 0, parts: int = 1) -> Manifest:
 
 def _verify(folder: Path, part: int, parts: int) -> Manifest:
     if not folder.is_dir():
-        raise Damaged("it is not there")
+        raise Damaged("the directory is missing")
     sums = read_sums(folder)
-    # The manifest before it is parsed: another format is believed only where nothing was damaged.
+    # Before the manifest is parsed: a damaged one must not be reported as another format.
     _compare(folder, MANIFEST, sums.get(MANIFEST, ""))
     manifest = read_manifest(folder)
     if sums.keys() != manifest.files.keys() | {MANIFEST}:

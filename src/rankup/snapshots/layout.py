@@ -1,10 +1,10 @@
-"""Names below a directory of snapshots. A directory listing is the truth; ``latest`` is for people.
+"""Names below a directory of snapshots. The program reads the listing of the directory; ``latest`` is for people.
 
 | name | what |
 |---|---|
-| ``step-N``, ``step-N-2`` | a snapshot; ``-2`` where the same step was saved again, which is the newer one |
-| ``step-N.tmp`` | being written, or deleted; rubbish once its run has ended |
-| ``step-N.damaged``, ``step-N.damaged-2`` | was found damaged, or newer than the one that all nodes could agree on |
+| ``step-N``, ``step-N-2`` | a snapshot; ``-2`` if the same step was saved again: that one is newer |
+| ``step-N.tmp`` | being written, or deleted; useless once its run has ended |
+| ``step-N.damaged``, ``step-N.damaged-2`` | damaged, or newer than the newest that is good on all nodes |
 | ``latest`` | link to the snapshot that was written last |
 | ``.lock`` | held by the run that writes here |
 | ``NAME``, ``training-2`` | of another training of the same process: a directory of the same kind |
@@ -31,7 +31,7 @@ _DAMAGED = re.compile(r"(step-\d+(?:-\d+)?)\.damaged(?:-\d+)?")
 _LEFTOVER = re.compile(r"step-.*\.tmp|latest\.tmp|\.node-.*")
 
 
-def own_file(rank: int) -> str:
+def rank_file(rank: int) -> str:
     return f"rank-{rank}.pt"
 
 
@@ -57,7 +57,7 @@ def entry_name(step: int, attempt: int) -> str:
 
 
 def entries(root: Path) -> list[Entry]:
-    """Every snapshot below ``root``, the newest last; none where there is no such directory. Nothing is verified."""
+    """Every snapshot below ``root``, the newest last; none if there is no such directory. Nothing is verified."""
     if not root.is_dir():
         return []
     named = [(match, path) for path in root.iterdir() if (match := _ENTRY.fullmatch(path.name))]
@@ -65,23 +65,23 @@ def entries(root: Path) -> list[Entry]:
 
 
 def trainings(root: Path) -> list[Path]:
-    """``root`` and the directories below it in which other trainings or stages of the run keep theirs."""
+    """``root`` and the directories below it that hold snapshots of other trainings or stages of the run."""
     inner = (
         sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
         if root.is_dir()
         else []
     )
-    own = [path for path in inner if not path.name.startswith(("step-", "."))]
-    return [root, *(deeper for path in own for deeper in trainings(path))]
+    nested = [path for path in inner if not path.name.startswith(("step-", "."))]
+    return [root, *(deeper for path in nested for deeper in trainings(path))]
 
 
 def damaged(root: Path) -> list[Path]:
-    """What was set aside below ``root``."""
+    """The snapshots below ``root`` that ``set_aside`` has renamed."""
     return sorted(path for path in root.iterdir() if _DAMAGED.fullmatch(path.name)) if root.is_dir() else []
 
 
 def set_aside(entry: Entry) -> Path:
-    """Rename a damaged snapshot, so that nobody takes it for a good one; where it is now."""
+    """Rename a damaged snapshot, so that it is not used. Returns its new path."""
     target, number = entry.path.with_name(f"{entry.name}.damaged"), 1
     while target.exists():
         number += 1
@@ -91,7 +91,7 @@ def set_aside(entry: Entry) -> Path:
 
 
 def clear_leftovers(root: Path) -> None:
-    """Remove what a run that was killed left half written. Only for whoever holds the lock."""
+    """Remove what a killed run has left half written. The caller must hold the lock."""
     for path in list(root.iterdir()):
         if _LEFTOVER.fullmatch(path.name):
             with disk.explained(path):

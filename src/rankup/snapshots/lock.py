@@ -1,4 +1,4 @@
-"""One run at a time: two that saved into one directory would delete each other's snapshots."""
+"""One run at a time per directory: two runs would delete each other's snapshots."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Lock:
         self._descriptor: int | None = None
 
     def take(self, patience: float) -> None:
-        """Wait at most ``patience`` seconds: a process that was killed takes a moment to be gone.
+        """Wait at most ``patience`` seconds for the lock: a process that was killed takes a moment to end.
 
-        Raises RankupError ``directory-in-use``, which says by whom and since when.
+        Raises RankupError ``directory-in-use``, which names the process and the time.
         """
         with disk.explained(self._path):
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        # A data loader's worker that was forked from us must not keep it when we are gone.
+        # A data loader's worker, forked from this process, must not hold the lock after this process has ended.
         os.register_at_fork(after_in_child=lambda: _close(descriptor, self))
         self._descriptor = descriptor
         deadline = time.monotonic() + patience
@@ -52,7 +52,7 @@ class Lock:
         os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()} since {since}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let others have it; harmless where it was never taken."""
+        """Release the lock; harmless if it was never taken."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -73,7 +73,7 @@ class Lock:
 
 
 def _close(descriptor: int, lock: Lock) -> None:
-    """In a forked child: close the copy, if the parent held it at the fork."""
+    """In a forked child: close the copy of the descriptor, if the parent held the lock at the fork."""
     if lock._descriptor == descriptor:
         lock._descriptor = None
         with contextlib.suppress(OSError):

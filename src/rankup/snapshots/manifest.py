@@ -1,4 +1,4 @@
-"""``manifest.json`` and ``SHA256SUMS``: what a snapshot says of itself, and how anybody can check it.
+"""``manifest.json`` and ``SHA256SUMS``: what a snapshot contains, and how to check it.
 
 ``SHA256SUMS`` covers every file of the snapshot, the manifest too, in the format of ``sha256sum -c``. No torch here.
 """
@@ -20,12 +20,12 @@ _SUM = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9._-]+)")
 
 
 class Damaged(Exception):
-    """The snapshot is not what was written; the message says in which way."""
+    """The snapshot is not what was written; the message says what is wrong."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A box of a tensor: ``sizes`` elements from ``offsets`` on, row after row from byte ``at`` of ``file``."""
+    """A box of a tensor: ``sizes`` elements from ``offsets`` on, stored row by row from byte ``at`` of ``file``."""
 
     file: str
     at: int
@@ -35,7 +35,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class SavedTensor:
-    """A whole tensor in parts. ``dtype`` as in torch, without the ``torch.``."""
+    """A whole tensor in parts. ``dtype`` as in torch, without ``torch.``."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -45,7 +45,7 @@ class SavedTensor:
 @dataclass(frozen=True)
 class Manifest:
     """``node`` and ``nodes`` say whose part this is where the directory was not ``shared``; ``saved`` is in epoch
-    seconds; ``files`` holds sizes in bytes; ``facts`` are the run's own."""
+    seconds; ``files`` holds sizes in bytes; ``metadata`` is ``SnapshotState.metadata``."""
 
     format: int
     step: int
@@ -55,7 +55,7 @@ class Manifest:
     node: int
     nodes: int
     versions: dict[str, str]
-    facts: dict[str, Any]
+    metadata: dict[str, Any]
     tensors: dict[str, SavedTensor]
     files: dict[str, int]
 
@@ -77,16 +77,16 @@ class Manifest:
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a snapshot, unverified. Raises ``Damaged``, and RankupError for another format's."""
     try:
-        said = json.loads((folder / MANIFEST).read_bytes())
-        if said["format"] != FORMAT:
+        found = json.loads((folder / MANIFEST).read_bytes())
+        if found["format"] != FORMAT:
             raise RankupError(
                 "other-format",
-                f"the snapshot has format {said['format']}, but this version of rankup reads format {FORMAT}",
-                context=f"{folder} (written with {said.get('versions')})",
+                f"the snapshot has format {found['format']}, but this version of rankup reads format {FORMAT}",
+                context=f"{folder} (written with {found.get('versions')})",
                 hint="use the version of rankup that wrote it",
             )
-        tensors = {name: _tensor(saved) for name, saved in said["tensors"].items()}
-        return Manifest(**{**said, "tensors": tensors})
+        tensors = {name: _tensor(saved) for name, saved in found["tensors"].items()}
+        return Manifest(**{**found, "tensors": tensors})
     except FileNotFoundError:
         raise Damaged(f"{MANIFEST} is missing") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:

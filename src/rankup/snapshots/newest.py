@@ -1,4 +1,4 @@
-"""Which snapshot to resume from: the newest that is whole, on every node that has a directory of its own."""
+"""Which snapshot to resume from: the newest one that is good on every node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAMED = 3
 
 
 def newest(root: Path, peers: Peers, shared: bool) -> Snapshot | None:
-    """A collective. ``latest`` is not even looked at: it may be stale, the listing cannot."""
+    """The newest good snapshot. A collective. ``latest`` is not read, since it may be out of date."""
     leads = peers.leads(shared)
     listings = peers.gather_or_raise(lambda: entries(root) if leads else [])
     candidates = sorted({entry for listing in listings for entry in listing}, reverse=True)
@@ -43,7 +43,7 @@ def newest(root: Path, peers: Peers, shared: bool) -> Snapshot | None:
 
 
 def _examined(path: Path, peers: Peers, shared: bool) -> tuple[Manifest | None, list[str]]:
-    """The manifest where no rank found anything wrong, and what they found. A collective."""
+    """The manifest, None if some rank found damage; and what the ranks found. A collective."""
     world = peers.world
     part, parts = (world.rank, world.world_size) if shared else (world.local_rank, world.local_world_size)
     found: list[Manifest] = []
@@ -63,7 +63,8 @@ def _examined(path: Path, peers: Peers, shared: bool) -> tuple[Manifest | None, 
 
 
 def _check_node(path: Path, manifest: Manifest, world: World) -> None:
-    """A snapshot that each node wrote for itself is of use only where the same ranks read it, unless it is complete."""
+    """An error if this node's part of a snapshot is of no use here: a directory per node serves the same ranks on the
+    same nodes, unless it holds every tensor completely."""
     if manifest.shared or (manifest.node, manifest.nodes, manifest.world_size) == (
         world.node_rank,
         world.num_nodes,
@@ -82,8 +83,8 @@ def _check_node(path: Path, manifest: Manifest, world: World) -> None:
 
 
 def _set_aside(root: Path, refused: Sequence[Entry], peers: Peers, leads: bool) -> None:
-    """Newer ones that were refused; on all nodes, also where they are good: else the next save would find their name
-    taken on some. A directory that cannot be written to is left as it is: nothing will be saved there either."""
+    """Rename the newer snapshots that were refused, on all nodes: if one stayed on some nodes, the next save would find
+    its name taken there. A directory that is not writable stays as it is: nothing will be saved there anyway."""
 
     def rename() -> None:
         for entry in refused if leads else ():

@@ -1,4 +1,4 @@
-"""Ranks that save together: over a gloo group of their own, so that a writer never meets the training's collectives."""
+"""The ranks that save together. They have a gloo group of their own, apart from the training's collectives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Peers:
-    """Made on every rank alike: it forms a group where there are several."""
+    """Made on all ranks: with several, it forms a process group."""
 
     def __init__(self, world: World, timeout: timedelta = timedelta(hours=1)) -> None:
         """``timeout`` is how long a rank may write while the others wait."""
@@ -27,12 +27,12 @@ class Peers:
         self._group = dist.new_group(backend="gloo", timeout=timeout) if world.world_size > 1 else None
 
     def leads(self, shared: bool) -> bool:
-        """Whether this rank makes and renames directories: rank 0, or one on each node where they see several."""
+        """Whether this rank makes and renames directories: rank 0, or one per node without a ``shared`` one."""
         return self.world.rank == 0 if shared else self.world.local_rank == 0
 
     def gather_or_raise(self, make: Callable[[], T]) -> list[T]:
-        """What ``make()`` gives on each rank, by rank. Where it fails on one, the error is raised on all: nobody waits
-        for a rank that has given up."""
+        """The result of ``make()`` on each rank, by rank. If it fails on one rank, the error is raised on all: no rank
+        waits for one that has failed."""
         try:
             mine: tuple[T | None, dict[str, Any] | None] = (make(), None)
         except Exception as error:
@@ -54,7 +54,7 @@ class Peers:
     def shares(self, root: Path) -> bool:
         """Make ``root`` and find out whether all nodes see the same directory there. A collective.
 
-        Raises RankupError where some nodes share it and others do not: two of them would write into one directory.
+        Raises RankupError if some nodes share it and others do not: two of them would write into one directory.
         """
         first = self.world.local_rank == 0
         self.gather_or_raise(lambda: make_folder(root, purpose="snapshots directory") if first else None)

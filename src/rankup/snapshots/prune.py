@@ -1,4 +1,4 @@
-"""Which snapshots stay when a new one is durable."""
+"""Which snapshots to keep once a new one is durable."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rankup.snapshots.manifest import Damaged, read_manifest
 
 @dataclass(frozen=True)
 class Retention:
-    """Which snapshots to keep: the ``last`` ones; the ``best`` ones by the metric ``metric``, where ``mode`` says
-    whether the smallest value ("min") or the largest ("max") is best; and each whose step is a multiple of ``every``.
-    0 turns a rule off. A snapshot that no rule keeps is deleted."""
+    """Which snapshots to keep: the ``last`` ones; the ``best`` ones by ``metric``, of which the smallest value
+    (``mode="min"``) or the largest ("max") is best; and each whose step is a multiple of ``every``. 0 turns a rule off.
+    A snapshot that no rule keeps is deleted."""
 
     last: int = 2
     best: int = 0
@@ -42,27 +42,27 @@ KEEP = Retention()
 
 
 def prune(root: Path, keep: Retention) -> None:
-    """Delete what ``keep`` does not keep, oldest first. One that was set aside is never deleted."""
-    there = entries(root)
-    latest = {entry.step: entry for entry in there}  # a step that was saved again counts once, as it was last
-    stays = set(list(latest.values())[-keep.last :])
+    """Delete what ``keep`` does not keep, oldest first. A damaged one that was renamed is never deleted."""
+    found = entries(root)
+    latest = {entry.step: entry for entry in found}  # a step that was saved twice counts once
+    kept = set(list(latest.values())[-keep.last :])
     if keep.every:
-        stays |= {entry for entry in there if entry.step % keep.every == 0}
+        kept |= {entry for entry in found if entry.step % keep.every == 0}
     if keep.best:
-        valued = [(value, entry) for entry in there if (value := _value(entry, keep)) is not None]
-        stays |= {entry for _, entry in sorted(valued)[: keep.best]}
-    for entry in there:
-        if entry not in stays:
-            # Renamed first: half deleted it must not look like one that is damaged.
+        valued = [(value, entry) for entry in found if (value := _value(entry, keep)) is not None]
+        kept |= {entry for _, entry in sorted(valued)[: keep.best]}
+    for entry in found:
+        if entry not in kept:
+            # Renamed first: while it is half deleted, it must not look like a damaged snapshot.
             doomed = entry.path.with_name(f"{entry.name}.old.tmp")
             disk.rename(entry.path, doomed)
             disk.remove(doomed)
 
 
 def _value(entry: Entry, keep: Retention) -> float | None:
-    """The metric of a snapshot, so that less is better; None where it has none."""
+    """The metric of a snapshot, negated if the largest is best; None if it has none."""
     try:
-        value = read_manifest(entry.path).facts.get("metrics", {}).get(keep.metric)
+        value = read_manifest(entry.path).metadata.get("metrics", {}).get(keep.metric)
     except (Damaged, RankupError):
         return None
     if not isinstance(value, (int, float)) or math.isnan(value):

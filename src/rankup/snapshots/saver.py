@@ -1,10 +1,10 @@
-"""``Saver``: one per run. It holds the directory against other runs, saves beside the training, finds what to resume.
+"""``Saver``: one per run. It locks the directory, saves while the training continues, and finds what to resume from.
 
     saver = Saver(run.directory.path / "snapshots", run.world)
     if found := saver.newest():
-        found.load_tensors(live); own = found.own()
-    saver.save(step, State(tensors=live, own=…, facts=…))       # returns when everything is copied
-    saver.wait()                                                # returns when it is durable
+        found.load_tensors(live); rank_state = found.rank_state()
+    saver.save(step, SnapshotState(live, rank_state=…, metadata=…))   # returns when everything is copied
+    saver.wait()                                                      # returns when it is durable
     saver.close()
 
 All but ``seconds`` are collectives: call them on every rank, in the same order, from one thread.
@@ -43,15 +43,15 @@ class Seconds:
 
 
 _REMEMBERED = 5
-# How long an interpreter that ends waits for what is in flight: peers that are gone must not hold it for ever.
+# How long an interpreter that ends waits for a save in flight: peers that have ended must not block it for ever.
 LAST_WAIT_S = 60.0
 
 
 class Saver:
-    """Saves into ``root/step-N/``. One save is in flight at most: the next one waits for it.
+    """Saves into ``root/step-N/``. At most one save is in flight: the next one waits for it.
 
-    What goes wrong while writing is raised by the next ``save``, ``wait`` or ``newest``, as the same RankupError on
-    all ranks: the training need not end for it. Whatever happens, a snapshot that was durable stays.
+    An error while writing is raised by the next ``save``, ``wait`` or ``newest``, as the same RankupError on all ranks:
+    the training may continue. A snapshot that was durable stays in any case.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class Saver:
         asynchronous: bool = True,
         patience: float = 10.0,
     ) -> None:
-        """Take possession of ``root`` (made if missing). A collective; the default process group exists already where
-        there are several ranks. ``peers`` may serve several savers, one after another: each forms a process group.
-        ``patience`` (seconds) is how long a process that is ending may still hold the directory.
+        """Lock ``root``, which is made if missing. A collective; with several ranks, the default process group must
+        exist. ``peers`` (a process group) may serve several savers, one after another. ``patience`` (seconds): how long
+        to wait for a process that is ending and still holds the lock.
 
         Raises RankupError: ``directory-in-use``, ``unwritable-directory``, ``partly-shared``.
         """
@@ -76,7 +76,7 @@ class Saver:
         self._asynchronous = asynchronous
         self._staging = Staging()
         self._thread: threading.Thread | None = None
-        self._settled: threading.Event | None = None
+        self._copied: threading.Event | None = None
         self._error: Exception | None = None
         self._stalls: list[float] = []
         self._wholes: list[float] = []
@@ -84,27 +84,27 @@ class Saver:
         self._lock = Lock(root)
         self._ending = threading.Lock()
         self._writing = False
-        self._leaving = False  # let go of the directory as soon as nothing is in flight
+        self._leaving = False  # release the directory as soon as nothing is in flight
         self._peers.gather_or_raise(lambda: self._lock.take(patience) if self._leads else None)
         self._peers.gather_or_raise(lambda: clear_leftovers(root) if self._leads else None)
 
     @property
     def _leads(self) -> bool:
-        """Whether this rank is the one that makes and renames directories: rank 0, or one per node."""
+        """Whether this rank makes and renames directories: rank 0, or one per node."""
         return self._peers.leads(self.shared)
 
     def newest(self) -> Snapshot | None:
-        """The newest snapshot that is whole, on all nodes; None where there is none at all.
+        """The newest snapshot that is good on all nodes; None if there is no snapshot.
 
-        Every file's size and SHA-256 is compared, the ranks sharing the work. What is damaged is renamed to
-        ``step-N.damaged`` and never deleted. Raises RankupError: ``other-format``; ``no-good-snapshot`` where there
-        are some and all are damaged.
+        Every file's size and SHA-256 is compared; the ranks share the work. A damaged snapshot is renamed to
+        ``step-N.damaged`` and never deleted. Raises RankupError: ``other-format``; ``no-good-snapshot`` if there are
+        snapshots and all are damaged.
         """
         self.wait()
         return newest.newest(self._root, self._peers, self.shared)
 
     def save(self, step: int, state: SnapshotState) -> None:
-        """Save ``state`` as of ``step``, and return when it is copied, but for ``SnapshotState.lasting``: see
+        """Save ``state`` as of ``step``, and return when it is copied, except ``SnapshotState.stable``: see
         ``wait_staged``. With ``asynchronous=False`` return when it is durable.
 
         A step that was saved before is not touched: the new snapshot is ``step-N-2``, and counts as newer.
@@ -112,23 +112,23 @@ class Saver:
         began = time.perf_counter()
         self.wait()
         staged = self._staging.copy(state, lazily=self._asynchronous)
-        self._settled = staged.settled
+        self._copied = staged.copied
 
         def work() -> None:
             try:
                 write(self._root, step, staged, self._peers, shared=self.shared, keep=self._keep)
                 self._wholes = [*self._wholes, time.perf_counter() - began][-_REMEMBERED:]
-            except Exception as error:  # raised where the training can hear it
+            except Exception as error:  # raised by the next call of the training
                 self._error = error
             finally:
-                staged.settled.set()  # also where nothing came to be written
+                staged.copied.set()  # also if nothing was written
                 with self._ending:
                     self._writing = False
                     if self._leaving:
                         self._lock.release()
 
-        # A daemon: a rank that fails must be able to end while others keep its writer waiting. Any other end waits for
-        # it, also that of a script which has left its loop: without an interpreter the thread would abort the process.
+        # A daemon: a rank that fails must be able to end while its writer waits for other ranks. Any other end waits
+        # for the thread (atexit), since without an interpreter it would abort the process.
         self._thread = threading.Thread(target=work, name="rankup-snapshot", daemon=True)
         self._writing = True
         self._thread.start()
@@ -138,13 +138,13 @@ class Saver:
         self._stalls = [*self._stalls, time.perf_counter() - began][-_REMEMBERED:]
 
     def wait_staged(self) -> None:
-        """Wait until the last ``save`` has copied everything: what was lasting may change afterwards."""
-        if self._settled is not None:
-            self._settled.wait()
-            self._settled = None
+        """Wait until the last ``save`` has copied everything: ``SnapshotState.stable`` may change afterwards."""
+        if self._copied is not None:
+            self._copied.wait()
+            self._copied = None
 
     def wait(self) -> None:
-        """Return when what is in flight is durable on all nodes; raise what went wrong with it."""
+        """Return when the save in flight is durable on all nodes, or raise its error."""
         if self._thread is not None:
             self._thread.join()
             atexit.unregister(self._thread.join)
@@ -155,20 +155,20 @@ class Saver:
 
     @property
     def seconds(self) -> Seconds:
-        """Of this rank's last saves; for deciding whether one more fits before a deadline."""
+        """Of this rank's last saves: to decide whether one more fits before a deadline."""
         return Seconds(max(self._stalls, default=None), max(self._wholes, default=None))
 
     def close(self) -> None:
-        """Wait, and let other runs have the directory."""
+        """Wait, and release the directory."""
         try:
             self.wait()
         finally:
             self._lock.release()
 
     def release(self) -> None:
-        """Let other runs have the directory, without waiting for other ranks: on the way out of a failure.
+        """Release the directory without waiting for other ranks: after a failure.
 
-        What is still being written is written first: then the directory is free.
+        If a save is in flight, the directory is released when it ends.
         """
         with self._ending:
             self._leaving = True

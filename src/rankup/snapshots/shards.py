@@ -1,7 +1,7 @@
-"""Tensors in parts: which part this rank holds, which rank writes it, and how any sharding is read from any other.
+"""Tensors in parts: which part this rank holds, which rank writes it, and how a part is read with any other sharding.
 
-A part is a box of the whole tensor: sizes, and offsets of its first element. A plain tensor is one part, the whole. The
-file format is these boxes as raw bytes, in the machine's byte order, row after row.
+A part is a box of the whole tensor: sizes, and offsets of its first element. A plain tensor is one part. The file holds
+these boxes as raw bytes, row by row, in the machine's byte order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ALIGNMENT = 64  # bytes; so that a file can be mapped and viewed as any dtype
 
 @dataclass(frozen=True)
 class Part:
-    """What a rank holds of a tensor, without its values: they are told to all ranks."""
+    """What a rank holds of a tensor, without its values. All ranks exchange these."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -41,41 +41,41 @@ def part_of(tensor: torch.Tensor) -> Part:
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """This rank's own memory of it."""
+    """This rank's own memory of ``tensor``."""
     piece: torch.Tensor = tensor.to_local() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
     return piece
 
 
 def is_sharded(tensor: torch.Tensor) -> bool:
-    """Whether it is a DTensor. Asked by what it can do: to import the class takes most of a second."""
+    """Whether it is a DTensor. Found by its method, since importing the class takes most of a second."""
     return hasattr(tensor, "__create_chunk_list__")
 
 
 def divide(offers: Mapping[int, Mapping[str, Part]], *, whole: bool) -> dict[int, list[str]]:
-    """Who writes what: rank → names, given what each rank holds. Of several that hold the same part the one writes it
-    that has least to write. A pure function, so that every rank comes to the same answer.
+    """Who writes what: rank → names, given what each rank holds. If several ranks hold the same part, the one with the
+    least to write writes it. A pure function, so that every rank gets the same answer.
 
-    Raises RankupError where ranks disagree about a tensor, or (``whole``) hold only a part of it together.
+    Raises RankupError if ranks disagree about a tensor, or (``whole``) do not hold all of it together.
     """
     holders: dict[tuple[str, Part], list[int]] = {}
     for rank, parts in sorted(offers.items()):
         for name, part in parts.items():
             if math.prod(part.sizes):
                 holders.setdefault((name, part), []).append(rank)
-    _check_alike(offers)
+    _check_shapes(offers)
     if whole:
         _check_whole(holders)
     load = dict.fromkeys(offers, 0)
     mine: dict[int, list[str]] = {rank: [] for rank in offers}
     sizes = {key: math.prod(key[1].sizes) * dtype_of(key[1].dtype).itemsize for key in holders}
-    for key in sorted(holders, key=lambda key: (-sizes[key], key[0], key[1].offsets)):  # as one packs
+    for key in sorted(holders, key=lambda key: (-sizes[key], key[0], key[1].offsets)):  # the largest first
         writer = min(holders[key], key=lambda rank: (load[rank], rank))
         load[writer] += sizes[key]
         mine[writer].append(key[0])
     return mine
 
 
-def _check_alike(offers: Mapping[int, Mapping[str, Part]]) -> None:
+def _check_shapes(offers: Mapping[int, Mapping[str, Part]]) -> None:
     known: dict[str, Part] = {}
     for rank, parts in offers.items():
         for name, part in parts.items():
@@ -118,7 +118,7 @@ def place(parts: Mapping[str, Part], file: str) -> tuple[dict[str, Chunk], list[
 def read_into(tensor: torch.Tensor, saved: SavedTensor, folder: Path, name: str) -> None:
     """Fill what this rank holds of ``tensor`` from the parts that were saved, whatever their sharding.
 
-    Raises RankupError ``scattered-snapshot`` where some of it lies on another node.
+    Raises RankupError ``scattered-snapshot`` if a part of it is on another node.
     """
     part, target, filled = part_of(tensor), local(tensor).detach(), 0
     for chunk in saved.chunks:

@@ -1,4 +1,4 @@
-"""A snapshot that was found good: what it says of itself, and its content put back into a live run."""
+"""A snapshot that was verified: its metadata, and how its content is loaded into a live run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from rankup.errors import RankupError
-from rankup.snapshots.layout import VALUES, own_file
+from rankup.snapshots.layout import VALUES, rank_file
 from rankup.snapshots.manifest import Manifest
 from rankup.snapshots.shards import read_into
 from rankup.snapshots.state import leaves, split
@@ -21,7 +21,7 @@ _NAMED = 3  # how many names an error gives before it says how many more there a
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Made by ``Saver.newest``. Loading needs no other rank: each reads the parts that it needs."""
+    """Made by ``Saver.newest``. Loading is no collective: each rank reads the parts that it needs."""
 
     path: Path
     manifest: Manifest
@@ -37,16 +37,16 @@ class Snapshot:
         return self.manifest.world_size
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """``State.facts``, as it was saved."""
-        return self.manifest.facts
+    def metadata(self) -> dict[str, Any]:
+        """``SnapshotState.metadata``, as it was saved."""
+        return self.manifest.metadata
 
     def load_tensors(self, into: dict[str, Any], *, partial: bool = False) -> None:
-        """Fill ``into``, of the structure of ``State.tensors``: tensors and DTensors in place, in any sharding (the
-        bytes are converted to no other dtype); other values are set in the dicts and lists that hold them.
-        ``partial``: this rank holds some of the state's names only, as a stage of a pipeline does.
+        """Fill ``into``, which has the structure of ``SnapshotState.tensors``: tensors and DTensors in place, in any
+        sharding, without a change of dtype; other values are set in the dicts and lists that hold them. ``partial``:
+        this rank holds only some of the state's names, as a stage of a pipeline does.
 
-        Raises ``RankupError`` where names, shapes or dtypes differ, before anything is changed: ``other-model``.
+        Raises RankupError ``other-model``, before anything is changed, if names, shapes or dtypes differ.
         """
         live, _ = split(into)
         values = load_plain(self.path / VALUES)
@@ -60,7 +60,7 @@ class Snapshot:
                 holder[key] = values[name]
 
     def outline(self) -> dict[str, Any]:
-        """The saved ``State.tensors`` as nested dicts, with tensors on ``meta``: what there is, without its bytes."""
+        """The saved ``SnapshotState.tensors`` as nested dicts, with tensors on ``meta``: names and shapes, no bytes."""
         tree: dict[str, Any] = {}
         meta = {
             name: torch.empty(saved.shape, dtype=getattr(torch, saved.dtype), device="meta")
@@ -74,28 +74,27 @@ class Snapshot:
             inner[last] = value
         return tree
 
-    def first_own(self) -> dict[str, Any]:
-        """``State.own`` of the first rank of those whose part is in this directory."""
-        return load_plain(self.path / own_file(min(self._ranks())))
+    def first_rank_state(self) -> dict[str, Any]:
+        """The ``rank_state`` of the first rank whose part is in this directory."""
+        return load_plain(self.path / rank_file(min(self._ranks())))
 
     def adopted_rank_states(self) -> list[dict[str, Any]]:
-        """Where another number of ranks saved it: ``State.own`` of those ranks that this one takes over. Rank 0 takes
-        all; the first rank of each node those of its node, where nodes have directories of their own."""
+        """If another number of ranks saved it: the ``rank_state`` of each old rank that this one takes over. Rank 0
+        takes all; with a directory per node, the first rank of each node takes those of its node."""
         takes = self.world.rank == 0 if self.manifest.shared else self.world.local_rank == 0
-        return [load_plain(self.path / own_file(rank)) for rank in self._ranks()] if takes else []
+        return [load_plain(self.path / rank_file(rank)) for rank in self._ranks()] if takes else []
 
     def _ranks(self) -> list[int]:
-        """Those whose part is in this directory."""
+        """The ranks whose part is in this directory."""
         return sorted(
             int(m[1]) for name in self.manifest.files if (m := re.fullmatch(r"rank-(\d+)\.pt", name))
         )
 
-    def own(self) -> dict[str, Any] | None:
-        """``State.own`` of this rank; None where the run that saved it had another number of ranks, so that no part
-        of it is this rank's."""
+    def rank_state(self) -> dict[str, Any] | None:
+        """The ``rank_state`` of this rank; None if the run that saved it had another number of ranks."""
         if self.world.world_size != self.world_size:
             return None
-        return load_plain(self.path / own_file(self.world.rank))
+        return load_plain(self.path / rank_file(self.world.rank))
 
     def _compare(
         self, live: dict[str, torch.Tensor], names: set[str], values: dict[str, Any], partial: bool
@@ -121,7 +120,7 @@ class Snapshot:
 
 
 def load_plain(path: Path) -> dict[str, Any]:
-    """A file of ``torch.save``, read without running any code that it may hold."""
+    """A file of ``torch.save``, read without running code that it may contain."""
     try:
         loaded: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # UnpicklingError, and what a zip file can lack

@@ -1,4 +1,4 @@
-"""Copying a state out of the training's way: into buffers that are kept from one save to the next.
+"""Copies a state into buffers, so that the training can continue. The buffers are reused by the next save.
 
 New memory costs more than the copy (a page fault for each 4 KiB), and a GPU copies fast only into pinned memory.
 """
@@ -17,28 +17,28 @@ from rankup.errors import RankupError
 from rankup.snapshots.shards import Part, is_sharded, local, part_of
 from rankup.snapshots.state import SnapshotState, split
 
-# What torch.load(weights_only=True) reads back, but for tensors; found out now and not when it is needed.
+# What torch.load(weights_only=True) can read, besides tensors: an error now is better than one at the resume.
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.Size, torch.dtype, torch.device)
 
 
 @dataclass(frozen=True)
 class Staged:
-    """A state that nobody changes any more, once ``settled`` is set. ``data`` is contiguous and on the CPU; ``facts``
-    are JSON text; ``rest`` is what ``finish`` has to copy still: name, buffer, tensor, its version at the save.
+    """A state that no longer changes once ``copied`` is set. ``data`` is contiguous and on the CPU; ``metadata`` is
+    JSON text; ``rest`` is what ``finish`` still has to copy: name, buffer, tensor, its version at the save.
     """
 
     parts: dict[str, Part]
     data: dict[str, torch.Tensor]
     values: dict[str, Any]
-    own: dict[str, Any]
-    facts: str
+    rank_state: dict[str, Any]
+    metadata: str
     rest: list[tuple[str, torch.Tensor, torch.Tensor, int]] = field(default_factory=list)
-    alike: dict[str, str] = field(default_factory=dict)
-    loose: frozenset[str] = frozenset()
-    settled: threading.Event = field(default_factory=threading.Event)
+    must_match: dict[str, str] = field(default_factory=dict)
+    may_differ: frozenset[str] = frozenset()
+    copied: threading.Event = field(default_factory=threading.Event)
 
     def finish(self) -> None:
-        """Copy the rest, from whatever thread. Raises RankupError where somebody changed it meanwhile."""
+        """Copy the rest, from any thread. Raises RankupError if a tensor has changed in the meantime."""
         try:
             for name, buffer, tensor, version in self.rest:
                 buffer.copy_(tensor)
@@ -51,28 +51,28 @@ class Staged:
                     )
         finally:
             self.rest.clear()
-            self.settled.set()
+            self.copied.set()
 
 
 class Staging:
-    """The buffers. A ``Staged`` is good until the next ``copy``."""
+    """The buffers. A ``Staged`` is valid until the next ``copy``."""
 
     def __init__(self) -> None:
         self._buffers: dict[str, torch.Tensor] = {}
         self._devices: set[torch.device] = set()
 
     def copy(self, state: SnapshotState, *, lazily: bool = False) -> Staged:
-        """Copy everything; when this returns, the live objects may change. ``lazily`` leaves the lasting ones that are
-        on the CPU to ``Staged.finish``: copies from a GPU are queued behind what the training has asked of it.
+        """Copy everything; when this returns, the live objects may change. ``lazily`` leaves stable tensors on
+        the CPU to ``Staged.finish``; copies from a GPU are queued on its stream.
 
-        Raises RankupError ``unsaveable-state``, naming the place, for what no load would accept.
+        Raises RankupError ``unsaveable-state``, with the name, for what no load would accept.
         """
         tensors, values = split(state.tensors)
         parts = {name: part_of(tensor) for name, tensor in tensors.items()}
         later = {
             name
             for name, tensor in tensors.items()
-            if lazily and id(tensor) in state.lasting and tensor.device.type == "cpu"
+            if lazily and id(tensor) in state.stable and tensor.device.type == "cpu"
         }
         rest = [
             (name, self._buffer(name, piece), piece, piece._version)
@@ -83,13 +83,22 @@ class Staging:
             for name, tensor in tensors.items()
         }
         plain = {name: self._plain(value, name) for name, value in values.items()}
-        own = {key: self._plain(value, f"own/{key}") for key, value in state.own.items()}
+        rank_state = {key: self._plain(value, f"rank_state/{key}") for key, value in state.rank_state.items()}
         for device in self._devices:
             torch.cuda.current_stream(device).synchronize()
         self._devices.clear()
-        staged = Staged(parts, data, plain, own, json.dumps(state.facts), rest, state.alike, state.loose)
+        staged = Staged(
+            parts,
+            data,
+            plain,
+            rank_state,
+            json.dumps(state.metadata),
+            rest,
+            state.must_match,
+            state.may_differ,
+        )
         if not rest:
-            staged.settled.set()
+            staged.copied.set()
         return staged
 
     def _buffer(self, name: str, tensor: torch.Tensor) -> torch.Tensor:

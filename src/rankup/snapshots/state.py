@@ -13,27 +13,27 @@ from rankup.errors import RankupError
 
 @dataclass(frozen=True)
 class SnapshotState:
-    """The state of a run at one step. The live objects: a save copies what it needs before it returns.
+    """The state of a run at one step: the live objects. A save copies what it needs before it returns.
 
-    ``tensors``  nested dicts and lists of tensors, DTensors and plain values; a replicated tensor or a value is the
-                 same on every rank that holds it and is written once, a DTensor's shards are written by their ranks.
-                 By convention ``{"model": {name: tensor}, "optimizer": …}`` with global parameter names, so that any
-                 strategy and any world size can read it.
-    ``own``      this rank's alone: generators, BatchNorm statistics in the middle of an epoch. Nested dicts, lists
-                 and tuples of tensors and plain values.
-    ``facts``    JSON, the same on all ranks: epoch, step, seed, world_size, strategy, precision, ``metrics``.
-    ``lasting``  ids of those tensors that nothing changes before ``Saver.wait_staged``: an optimizer's moments,
-                 until it steps. They may be copied beside the training.
-    ``loose``    names of those tensors that need not be equal where several ranks hold them, as all others must.
-    ``alike``    name → text that must be the same on all ranks, or the save fails; ``sha256:…`` is not shown.
+    ``tensors``     nested dicts and lists of tensors, DTensors and plain values. A replicated tensor or a value is the
+                    same on every rank that holds it and is written once; a DTensor's shards are written by their ranks.
+                    By convention ``{"model": {name: tensor}, "optimizer": …}`` with global parameter names, so that any
+                    strategy and any world size can read it.
+    ``rank_state``  of this rank alone: generators, BatchNorm statistics in the middle of an epoch. Nested dicts, lists
+                    and tuples of tensors and plain values.
+    ``metadata``    JSON, the same on all ranks: epoch, step, seed, world_size, strategy, precision, ``metrics``.
+    ``stable``      ids of the tensors that do not change before ``Saver.wait_staged``: an optimizer's moments, until it
+                    steps. They may be copied while the training continues.
+    ``must_match``  name → text that must be the same on all ranks, or the save fails; ``sha256:…`` is not shown.
+    ``may_differ``  names of tensors that may differ between ranks that hold the same part; all others must be equal.
     """
 
     tensors: dict[str, Any]
-    own: dict[str, Any] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
-    lasting: frozenset[int] = frozenset()
-    alike: dict[str, str] = field(default_factory=dict)
-    loose: frozenset[str] = frozenset()
+    rank_state: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    stable: frozenset[int] = frozenset()
+    must_match: dict[str, str] = field(default_factory=dict)
+    may_differ: frozenset[str] = frozenset()
 
 
 Leaf = tuple[str, "dict[Any, Any] | list[Any]", Any]  # its name, what holds it, its key there

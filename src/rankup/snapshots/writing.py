@@ -30,7 +30,7 @@ from rankup.snapshots.layout import (
     VALUES,
     entries,
     entry_name,
-    own_file,
+    rank_file,
     tensor_file,
 )
 from rankup.snapshots.manifest import FORMAT, Chunk, Manifest, SavedTensor, sums_text
@@ -43,19 +43,19 @@ from rankup.world import World
 
 @dataclass(frozen=True)
 class _Offer:
-    """What a rank has to save, for all to know: parts and plain values by name."""
+    """What a rank has to save, sent to all ranks: parts and plain values by name."""
 
     node: int
     attempts: int  # how often the step was saved already
     parts: dict[str, Part]
     values: dict[str, Any]
-    alike: dict[str, str]
-    sums: dict[str, str]  # name → checksum, of what must be equal on all ranks that hold the same part
+    must_match: dict[str, str]
+    sums: dict[str, str]  # name → checksum, which must be equal on all ranks that hold the same part
 
 
 @dataclass(frozen=True)
 class _Written:
-    """What a rank tells of its files: name → (bytes, SHA-256), and where each tensor's part lies."""
+    """The files of a rank: name → (bytes, SHA-256), and where the part of each tensor is."""
 
     files: dict[str, tuple[int, str]]
     chunks: dict[str, Chunk]
@@ -76,9 +76,9 @@ def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, 
         sums = {
             name: checksum(data)
             for name, data in staged.data.items()
-            if world.world_size > 1 and name not in staged.loose
+            if world.world_size > 1 and name not in staged.may_differ
         }
-        return _Offer(world.node_rank, attempts, staged.parts, staged.values, staged.alike, sums)
+        return _Offer(world.node_rank, attempts, staged.parts, staged.values, staged.must_match, sums)
 
     try:
         offers = peers.gather_or_raise(begin)
@@ -88,7 +88,7 @@ def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, 
         def write_files() -> _Written:
             _check_alike(offers)
             _check_replicas(offers, step)
-            # Within `each`: what one node finds wrong is raised on all.
+            # Here, within gather_or_raise: an error of one node is raised on all.
             names = divide({rank: offer.parts for rank, offer in here.items()}, whole=shared)[world.rank]
             return _write_files(folder, staged, names, _united(here) if leads else None, world.rank)
 
@@ -104,13 +104,13 @@ def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, 
         peers.gather_or_raise(commit)
     except BaseException:
         if leads:
-            with contextlib.suppress(OSError):  # what matters is the error that brought us here
+            with contextlib.suppress(OSError):  # the first error is the one to report
                 disk.remove(folder)
         raise
 
 
 def _united(offers: Mapping[int, _Offer]) -> dict[str, Any]:
-    """The plain values of all ranks. Raises RankupError where two disagree."""
+    """The plain values of all ranks. Raises RankupError if two ranks disagree."""
     values: dict[str, Any] = {}
     for rank, offer in offers.items():
         for name, value in offer.values.items():
@@ -125,10 +125,10 @@ def _united(offers: Mapping[int, _Offer]) -> dict[str, Any]:
 
 
 def _check_alike(offers: Sequence[_Offer]) -> None:
-    """Raises RankupError where the ranks' registered things differ: only one rank's would be saved."""
-    for name, first in offers[0].alike.items():
+    """Raises RankupError if the ranks' registered things differ: only one rank's would be saved."""
+    for name, first in offers[0].must_match.items():
         for rank, offer in enumerate(offers):
-            if (other := offer.alike.get(name)) == first:
+            if (other := offer.must_match.get(name)) == first:
                 continue
             shown = "" if first.startswith("sha256:") or other is None else f": {first} and {other}"
             raise RankupError(
@@ -141,12 +141,12 @@ def _check_alike(offers: Sequence[_Offer]) -> None:
 
 
 def _check_replicas(offers: Sequence[_Offer], step: int) -> None:
-    """Raises RankupError where ranks hold different numbers of the same part: the snapshot would be a mixture."""
+    """Raises RankupError if ranks hold different values of the same part: the snapshot would be a mixture."""
     known: dict[tuple[str, Part], tuple[int, str]] = {}
     for rank, offer in enumerate(offers):
-        for name, own in offer.sums.items():
-            first, other = known.setdefault((name, offer.parts[name]), (rank, own))
-            if own != other:
+        for name, mine in offer.sums.items():
+            first, other = known.setdefault((name, offer.parts[name]), (rank, mine))
+            if mine != other:
                 raise RankupError(
                     "replicas-differ",
                     f"{name} differs between rank {first} and rank {rank}: the snapshot of step {step} is not "
@@ -160,8 +160,8 @@ def _check_replicas(offers: Sequence[_Offer], step: int) -> None:
 def _write_files(
     folder: Path, staged: Staged, names: list[str], values: dict[str, Any] | None, rank: int
 ) -> _Written:
-    """This rank's files: its share of the tensors, its own state, and the ``values`` where it leads."""
-    plain = {own_file(rank): staged.own, **({} if values is None else {VALUES: values})}
+    """This rank's files: its share of the tensors, its own state, and on a leading rank the ``values``."""
+    plain = {rank_file(rank): staged.rank_state, **({} if values is None else {VALUES: values})}
     with disk.explained(folder):
         files = {name: disk.write_file(folder / name, [_pickled(content)]) for name, content in plain.items()}
         file = tensor_file(rank)
@@ -202,14 +202,14 @@ def _manifest(
         node=0 if shared else world.node_rank,
         nodes=world.num_nodes,
         versions={"torch": torch.__version__, "python": platform.python_version()},
-        facts=json.loads(staged.facts),
+        metadata=json.loads(staged.metadata),
         tensors=tensors,
         files={name: size for rank in written for name, (size, _) in rank.files.items()},
     )
 
 
 def _commit(folder: Path, name: str, manifest: Manifest, written: Sequence[_Written]) -> None:
-    """From a directory of durable files to a snapshot that a run would resume from."""
+    """Make a directory of durable files a snapshot: manifest and sums, then the rename."""
     sums = {file: digest for rank in written for file, (_, digest) in rank.files.items()}
     _, sums[MANIFEST] = disk.write_file(folder / MANIFEST, [manifest.text().encode()])
     disk.write_file(folder / SUMS, [sums_text(sums).encode()])

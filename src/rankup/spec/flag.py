@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rankup.errors import RankupError
-
 # The groups of a command's help.
 WHAT = "What to run"
 RESOURCES = "Resources"
@@ -30,14 +28,3 @@ class Flag:
 
 
 EVERYWHERE = ("submit", "run")
-
-
-def process_count(text: str) -> int | None:
-    """A number of processes per node; None for ``auto``."""
-    if text == "auto":
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise RankupError(
-            "bad-process-count", f"--nproc-per-node is {text!r}", hint="a number from 1, or auto: one per GPU"
-        )
-    return int(text)

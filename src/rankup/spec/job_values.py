@@ -12,14 +12,14 @@ from rankup.spec.jobspec import JobSpec
 DURATIONS = ("time", "stop_before")
 
 _LISTS = [key for key, field in JobSpec.model_fields.items() if get_origin(field.annotation) is tuple]
-_COUNTS = (
+COUNTS = (
     *("nodes", "gpus_per_node", "nproc_per_node", "cpus_per_task"),
     *("max_restarts", "max_requeues", "sample_gpus", "threads", "node_rank"),
 )
 # What TOML has to hold, and how that is written.
 _KINDS: dict[str, tuple[type, str]] = {
     **dict.fromkeys((*_LISTS, "args"), (list, '["one", "two"]')),
-    **dict.fromkeys(_COUNTS, (int, "2")),
+    **dict.fromkeys(COUNTS, (int, "2")),
     **dict.fromkeys(DURATIONS, (str, '"90m"')),
     **dict.fromkeys(("folder", "runs_root"), (str, '"/scratch/me"')),
     "mem": (str, '"32G"'),

@@ -6,66 +6,37 @@ underscores. The flag is declared beside the field (``Flag``), and nowhere else.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from rankup.core.arrays import parse_array
-from rankup.core.rundir import LONGEST_NAME
-from rankup.core.units import parse_duration, parse_size
-from rankup.findings.engine import FactMissing
+from rankup.core.endpoint import Endpoint
+from rankup.spec.field_types import (
+    Array,
+    BashLines,
+    Command,
+    Count,
+    EndpointText,
+    EnvVariables,
+    Folder,
+    JobIds,
+    Lines,
+    MiB,
+    Plain,
+    PlainTexts,
+    RunName,
+    Seconds,
+    Text,
+    VariableNames,
+    Word,
+)
 from rankup.spec.flag import AROUND, ENVIRONMENT, EVERYWHERE, LAUNCH, RESOURCES, TIME_LIMIT, WHAT, Flag
 
 LAUNCHERS = ("single", "torchrun", "srun", "mpirun")
 FANOUTS = ("auto", "srun", "pbsdsh", "mpiexec", "pbs_tmrsh", "ssh")
 # Fields of machines that are started by hand: in the job.toml of such a run, and nothing to a scheduler.
 BY_HAND = ("node_rank", "rdzv_endpoint", "rdzv_timeout")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_JOB_ID = re.compile(r"\d+(_\d+|\[\d*\])?([.;][\w.-]+)?", re.ASCII)
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# What the job's script itself keeps in its shell while the job's variables are set there.
-OF_THE_SCRIPT = frozenset(
-    {
-        *(
-            "BASE",
-            "CONSEQUENCE",
-            "END",
-            "HOSTS",
-            "INTERFACE",
-            "JOB",
-            "MAX_REQUEUES",
-            "NODES_MAY_SUBMIT",
-            "PLACES",
-            "cores",
-            "RUN",
-            "RUNS",
-            "STOP_BEFORE",
-        ),
-        *("RANKUP_RUN", "RANKUP_RUN_DIR", "RANKUP_SUCCESSOR", "RANKUP_TASK"),
-        *(
-            "address",
-            "called",
-            "i",
-            "log_began",
-            "log_file",
-            "holder",
-            "peer",
-            "port",
-            "python",
-            "terminated",
-        ),
-    }
-)
-
-Seconds = Annotated[
-    int, BeforeValidator(lambda v: parse_duration(v) if isinstance(v, str) else v), Field(gt=0)
-]
-MiB = Annotated[int, BeforeValidator(lambda v: parse_size(v) if isinstance(v, str) else v), Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
 
 
 class JobSpec(BaseModel):
@@ -79,9 +50,9 @@ class JobSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     # What runs: "train.py --lr 1" as tokens; "-m package.module …"; or an executable.
-    command: tuple[str, ...] = Field(min_length=1)
-    name: Annotated[str, Flag(WHAT, "name of the run; default: the script's", of=EVERYWHERE)]
-    folder: Path  # where the command runs: absolute, seen by all nodes
+    command: Command
+    name: Annotated[RunName, Flag(WHAT, "name of the run; default: the script's", of=EVERYWHERE)]
+    folder: Folder  # where the command runs: absolute, seen by all nodes
 
     nodes: Annotated[
         Count,
@@ -110,12 +81,12 @@ class JobSpec(BaseModel):
     time: Annotated[Seconds | None, Flag(RESOURCES, "time limit: 90m, 24h, 1d12h or HH:MM:SS", "TIME")] = None
     # SLURM calls it a partition
     queue: Annotated[
-        str, Flag(RESOURCES, "queue or partition of the job", names=("--queue", "--partition"))
+        Word, Flag(RESOURCES, "queue or partition of the job", names=("--queue", "--partition"))
     ] = ""
-    account: Annotated[str, Flag(RESOURCES, "account to charge")] = ""
+    account: Annotated[Word, Flag(RESOURCES, "account to charge")] = ""
     exclusive: Annotated[bool, Flag(RESOURCES, "allocate whole nodes")] = False
     directives: Annotated[
-        tuple[str, ...],
+        Lines,
         Flag(RESOURCES, "a line for #SBATCH or #PBS; may be repeated", "TEXT", ("--directive",)),
     ] = ()
 
@@ -141,7 +112,7 @@ class JobSpec(BaseModel):
         Flag(LAUNCH, "several machines by hand: number of this one, from 0", "I", of=("run",)),
     ] = 0
     rdzv_endpoint: Annotated[
-        str,
+        EndpointText,
         Flag(
             LAUNCH,
             "several machines by hand: address of node 0 and a free port there",
@@ -162,16 +133,16 @@ class JobSpec(BaseModel):
 
     # The environment of the ranks, in the order in which it is set up
     pre_modules: Annotated[
-        tuple[str, ...], Flag(ENVIRONMENT, "bash to run before modules are loaded; may be repeated", "BASH")
+        Lines, Flag(ENVIRONMENT, "bash to run before modules are loaded; may be repeated", "BASH")
     ] = ()
     module_purge: Annotated[bool, Flag(ENVIRONMENT, "unload all modules first")] = False
     modules: Annotated[
-        tuple[str, ...],
+        PlainTexts,
         Flag(ENVIRONMENT, "module to load, in this order; may be repeated", "MODULE", ("--module",)),
     ] = ()
-    venv: Annotated[str, Flag(ENVIRONMENT, "virtual environment to activate", "DIR")] = ""
-    conda: Annotated[str, Flag(ENVIRONMENT, "conda environment to activate", "NAME|DIR")] = ""
-    container: Annotated[str, Flag(ENVIRONMENT, "Apptainer image to run in", "IMAGE")] = ""
+    venv: Annotated[Plain, Flag(ENVIRONMENT, "virtual environment to activate", "DIR")] = ""
+    conda: Annotated[Plain, Flag(ENVIRONMENT, "conda environment to activate", "NAME|DIR")] = ""
+    container: Annotated[Plain, Flag(ENVIRONMENT, "Apptainer image to run in", "IMAGE")] = ""
     binds: Annotated[
         tuple[str, ...],
         Flag(
@@ -182,16 +153,16 @@ class JobSpec(BaseModel):
         ),
     ] = ()
     env: Annotated[
-        dict[str, str],
+        EnvVariables,
         Flag(
             ENVIRONMENT, "set a variable; NAME passes your own value as a secret; may be repeated", "K=V|NAME"
         ),
     ] = Field(default_factory=dict)
-    secrets: tuple[str, ...] = ()  # names of variables whose values travel in a file of mode 0600: --env NAME
+    secrets: VariableNames = ()  # names of variables whose values travel in a file of mode 0600: --env NAME
     pre: Annotated[
-        tuple[str, ...], Flag(ENVIRONMENT, "bash to run before the command; may be repeated", "BASH")
+        BashLines, Flag(ENVIRONMENT, "bash to run before the command; may be repeated", "BASH")
     ] = ()  # the user's own words
-    python: Annotated[str, Flag(ENVIRONMENT, "Python that runs *.py", "EXE", of=EVERYWHERE)] = "python"
+    python: Annotated[Text, Flag(ENVIRONMENT, "Python that runs *.py", "EXE", of=EVERYWHERE)] = "python"
     threads: Annotated[
         Count | None,
         Flag(ENVIRONMENT, "threads of each process; default: cores / processes", "N", of=EVERYWHERE),
@@ -205,13 +176,13 @@ class JobSpec(BaseModel):
         Seconds | None, Flag(TIME_LIMIT, "request a snapshot so long before the time limit", "TIME")
     ] = None
 
-    mail: Annotated[str, Flag(AROUND, "send mail when the job begins, ends or fails", "ADDRESS")] = ""
+    mail: Annotated[Word, Flag(AROUND, "send mail when the job begins, ends or fails", "ADDRESS")] = ""
     after: Annotated[
-        tuple[str, ...], Flag(AROUND, "start after this job has succeeded; may be repeated", "ID")
+        JobIds, Flag(AROUND, "start after this job has succeeded; may be repeated", "ID")
     ] = ()  # ids of jobs
-    array: Annotated[str, Flag(AROUND, "job array: one task for each index", "0-9[%4]")] = ""
+    array: Annotated[Array, Flag(AROUND, "job array: one task for each index", "0-9[%4]")] = ""
     runs_root: Annotated[
-        Path, Flag(AROUND, "directory of the run directories; default: runs", "DIR", of=EVERYWHERE)
+        Folder, Flag(AROUND, "directory of the run directories; default: runs", "DIR", of=EVERYWHERE)
     ] = Path("runs")
     nccl_debug: Annotated[bool, Flag(AROUND, "let NCCL log what it does (NCCL_DEBUG=INFO)")] = False
     sample_gpus: Annotated[
@@ -244,6 +215,11 @@ class JobSpec(BaseModel):
         return self.nodes * self.nproc_per_node
 
     @property
+    def endpoint(self) -> Endpoint | None:
+        """Where the nodes of a run meet; None for one node."""
+        return Endpoint.parse(self.rdzv_endpoint) if self.rdzv_endpoint and self.nodes > 1 else None
+
+    @property
     def lead(self) -> int:
         """Seconds before the end at which the ranks are asked to save: as said, else 300, or half of a short time."""
         return self.stop_before or min(300, self.time // 2 if self.time else 300)
@@ -266,78 +242,6 @@ class JobSpec(BaseModel):
             return self.nproc_per_node
         return self.cpus_per_node
 
-    @field_validator("name")
-    @classmethod
-    def _plain_name(cls, name: str) -> str:
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} cannot name a run: letters, digits, '.', '_' and '-'")
-        if len(name) > LONGEST_NAME:
-            raise ValueError(f"a run's name has at most {LONGEST_NAME} characters, got {len(name)}")
-        return name
-
-    @field_validator("after")
-    @classmethod
-    def _job_ids(cls, ids: tuple[str, ...]) -> tuple[str, ...]:
-        for ident in ids:
-            if not _JOB_ID.fullmatch(ident):
-                raise ValueError(f"{ident!r} is not the id of a job: use e.g. 4711, 4711_3 or 12.server")
-        return ids
-
-    @field_validator("env")
-    @classmethod
-    def _variables(cls, env: dict[str, str]) -> dict[str, str]:
-        for name in env:
-            _check_variable(name)
-        return env
-
-    @field_validator("secrets")
-    @classmethod
-    def _secret_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        for name in names:
-            _check_variable(name)
-        return names
-
-    @field_validator("directives", "pre", "pre_modules")
-    @classmethod
-    def _one_line(cls, lines: tuple[str, ...]) -> tuple[str, ...]:
-        for line in lines:
-            if "\n" in line or "\r" in line:
-                raise ValueError(f"{line!r} has to be one line")
-        return lines
-
-    @field_validator("command", "env", "pre", "python", "folder", "runs_root")
-    @classmethod
-    def _text(cls, value: Any) -> Any:
-        # No process can be given a null, and bash would end the word there.
-        texts = [*value, *value.values()] if isinstance(value, dict) else value
-        for text in texts if isinstance(texts, (list, tuple)) else [str(texts)]:
-            if "\0" in text:
-                raise ValueError("a null character cannot be passed to a process")
-        return value
-
-    @field_validator("array")
-    @classmethod
-    def _indices(cls, array: str) -> str:
-        parse_array(array)
-        return array
-
-    @field_validator("queue", "account", "mail", "after", "venv", "conda", "container", "modules")
-    @classmethod
-    def _no_control_characters(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        for text in (value,) if isinstance(value, str) else value:
-            if any(ord(c) < 32 for c in text):
-                raise ValueError(f"{text!r} holds a control character")
-        return value
-
-    @field_validator("queue", "account", "mail", "after")
-    @classmethod
-    def _one_word(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        # They stand in directives, which no shell unquotes.
-        for text in (value,) if isinstance(value, str) else value:
-            if re.search(r"[\s#'\"]", text):
-                raise ValueError(f"{text!r} has to be one word without quotes")
-        return value
-
     @model_validator(mode="after")
     def _consistent(self) -> JobSpec:
         if reasons := contradictions(self):
@@ -354,57 +258,23 @@ class ContradictionError(ValueError):
 
 
 def contradictions(job: JobSpec) -> list[str]:
-    """What in a job does not fit together. Of a job with missing values: what the others contradict."""
+    """What in a job does not fit together. A missing value (see ``PartialJob``) contradicts nothing."""
+    values = {**dict.fromkeys(JobSpec.model_fields), **job.__dict__}
+    launcher, nodes, nproc, gpus = (
+        values[k] for k in ("launcher", "nodes", "nproc_per_node", "gpus_per_node")
+    )
+    time, lead, conda = (values[key] for key in ("time", "stop_before", "conda"))
     reasons = []
-    for rule in _RULES:
-        with suppress(FactMissing):
-            reasons.append(rule(job))
-    return [reason for reason in reasons if reason]
-
-
-def _one_process(job: JobSpec) -> str:
-    if job.launcher == "single" and job.world_size > 1:
-        return f"the launcher single starts one process, but the job has {job.world_size}"
-    return ""
-
-
-def _restarts(job: JobSpec) -> str:
-    if job.max_restarts and job.launcher != "torchrun":
-        return f"max_restarts requires the launcher torchrun, and the launcher is {job.launcher}"
-    return ""
-
-
-def _stop_before_end(job: JobSpec) -> str:
-    if job.time and job.stop_before and job.stop_before >= job.time:
-        return f"--stop-before ({job.stop_before} s) must be shorter than --time ({job.time} s)"
-    return ""
-
-
-def _one_environment(job: JobSpec) -> str:
-    if job.conda and job.venv:
-        return "venv and conda are two environments: choose one"
-    if job.conda and job.container:
-        return "a container has its own Python, and not conda's: --conda '' or --container ''"
-    return ""
-
-
-def _gpus_each(job: JobSpec) -> str:
-    if job.gpus_per_node and job.nproc_per_node > job.gpus_per_node:
-        return f"{job.nproc_per_node} processes would share {job.gpus_per_node} GPUs on each node"
-    return ""
-
-
-_RULES: tuple[Callable[[JobSpec], str], ...] = (
-    _one_process,
-    _restarts,
-    _stop_before_end,
-    _one_environment,
-    _gpus_each,
-)
-
-
-def _check_variable(name: str) -> None:
-    if not _VARIABLE.fullmatch(name):
-        raise ValueError(f"{name!r} cannot name a variable")
-    if name in OF_THE_SCRIPT:
-        raise ValueError(f"{name!r} is a variable of the job's own script: choose another name")
+    if launcher == "single" and nodes and nproc and nodes * nproc > 1:
+        reasons.append(f"the launcher single starts one process, but the job has {nodes * nproc}")
+    if values["max_restarts"] and launcher not in ("torchrun", None):
+        reasons.append(f"max_restarts requires the launcher torchrun, and the launcher is {launcher}")
+    if time and lead and lead >= time:
+        reasons.append(f"--stop-before ({lead} s) must be shorter than --time ({time} s)")
+    if conda and values["venv"]:
+        reasons.append("venv and conda are two environments: choose one")
+    elif conda and values["container"]:
+        reasons.append("a container has its own Python, and not conda's: --conda '' or --container ''")
+    if gpus and nproc and nproc > gpus:
+        reasons.append(f"{nproc} processes would share {gpus} GPUs on each node")
+    return reasons

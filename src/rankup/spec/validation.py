@@ -71,6 +71,10 @@ def _describe(first: dict[str, Any]) -> tuple[str, str, str]:
         return key, str(context["error"]), ""
     if first["type"] == "literal_error":
         return key, *_choice(value, context["expected"])
+    if first["type"] in ("int_parsing", "int_from_float"):
+        return key, f"must be a whole number, got {value!r}", ""
+    if first["type"] == "float_parsing":
+        return key, f"must be a number, got {value!r}", ""
     if first["type"] in ("greater_than_equal", "greater_than"):
         least = context.get("ge", context.get("gt", 0) + 1)
         return key, f"must be at least {least}, got {value}", ""

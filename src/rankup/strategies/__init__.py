@@ -1,11 +1,11 @@
 """How one model becomes the model of many processes. One small file per strategy, chosen by name.
 
-Adding one is a file with a class that inherits from ``base.Strategy``, and a row in ``STRATEGIES``. This file loads no
-torch: the command line reads the table, too.
+To add one, write a file with a class that inherits from ``base.Strategy``, and add a row to ``STRATEGIES``. This file
+loads no torch: the command line reads the table, too.
 
 | module | what |
 |---|---|
-| ``base`` | ``Strategy``: the protocol, answered for one process |
+| ``base`` | ``Strategy``: the protocol, with the answers of one process |
 | ``batch_plan`` | how a global batch is divided, and which rank reports |
 | ``none`` | one process |
 | ``ddp`` | a replica on every rank |
@@ -20,6 +20,9 @@ torch: the command line reads the table, too.
 | ``weights`` | gradients weighted if ranks hold different counts |
 | ``buckets`` | the buckets of DDP |
 | ``unused`` | parameters that only a dummy batch has used |
+| ``ordered_sum`` | sums over virtual shards, in the same order on any number of ranks |
+| ``shard_buffers`` | buffers of models that are computed in virtual shards |
+| ``fsdp_parameters`` | the units of an FSDP model, and the parameters of each |
 | ``fsdp_units`` | what the units of FSDP gather and reduce |
 | ``block_order`` | ranks must run the same blocks in the same order |
 | ``clipping`` | the norm of a gradient that is sharded |
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class StrategyRow(NamedTuple):
-    """What can be known of a strategy without torch; ``options`` and ``refuses`` are fields of ``TrainOptions``."""
+    """What is known about a strategy without torch; ``options`` and ``refuses`` are fields of ``TrainOptions``."""
 
     target: str  # package.module:Class
     for_scripts: bool = False  # serves a plain loss.backward() and opt.step(); the others require a workload
@@ -77,7 +80,7 @@ STRATEGIES = {
 }
 #: What ``auto`` is on several processes; on one it is ``none``.
 AUTO = "ddp"
-#: Degrees of exactness, and the strategy that each requires; "" for whichever was chosen.
+#: Degrees of exactness, and the strategy that each requires; "" for any.
 EXACT = {"same-world": "", "any-world": "rankup.strategies.any_world:AnyWorld"}
 
 
@@ -92,7 +95,7 @@ def make_strategy(name: str, **options: Any) -> Strategy:
 
 
 def make_exact_strategy(exact: str, **options: Any) -> Strategy:
-    """The strategy that ``exact``, a name with one of its own, requires."""
+    """The strategy that ``exact`` requires."""
     return _made(EXACT[exact], options)
 
 

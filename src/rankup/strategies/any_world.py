@@ -1,11 +1,11 @@
 """``exact="any-world"``: the same bits on any number of processes, with dropout and BatchNorm too.
 
-A sum of floating-point numbers depends on its order, dropout on who draws, batch statistics on who shares a batch. So
-none of these may depend on the number of processes: each global batch is cut into a fixed number of *virtual shards*,
-and a rank computes its part of them one after another. A shard has its own random numbers, and its own batch
-statistics, from the same beginning; gradients and statistics of all shards are gathered, and every rank adds them up
-in the shards' order: gradients with its last shard's backward, so that a loop may clip them, statistics at the step.
-It costs a copy of the gradients per shard, and a gather where ddp reduces while it computes.
+A sum of floating-point numbers depends on its order, dropout on the rank that draws, batch statistics on the samples of
+a rank's batch. None of these may depend on the number of processes. So each global batch is cut into a fixed number of
+*virtual shards*, and a rank computes its part of them one after another. Each shard has its own random numbers, and
+begins with the same buffers. Gradients and statistics of all shards are gathered, and every rank sums them in the
+shards' order: gradients with the backward of its last shard, so that a loop may clip them, statistics at the step. This
+costs a copy of the gradients per shard, and a gather, while ddp reduces during the backward.
 """
 
 from __future__ import annotations
@@ -14,21 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
 
-from rankup.core.share import share
 from rankup.errors import RankupError
 from rankup.strategies.base import Refusal, Refusals, Strategy
 from rankup.strategies.batch_plan import BatchPlan
+from rankup.strategies.ordered_sum import Gradients, OrderedSum, buckets, flatten, split_like
 from rankup.strategies.replicas import start_equal
-
-# Elements that are gathered at once, so that all shards of a large model need not lie in memory together.
-BUCKET = 8 * 1024 * 1024
-
-Held = dict[int, torch.Tensor]  # id of a parameter → its gradient
-
+from rankup.strategies.shard_buffers import ShardBuffers
+from rankup.strategies.weights import nothing_counted
 
 _WHOLE_BATCH = 'leave accumulate= and exact="any-world" out for a loss over the whole global batch'
 _PARTS = "no process has the outputs of the whole global batch, which is computed in virtual shards"
@@ -36,17 +30,17 @@ _PARTS = "no process has the outputs of the whole global batch, which is compute
 REFUSES: Refusals = {
     "accumulate": Refusal(
         "not-any-world",
-        'accumulate= does not go with exact="any-world"',
+        'accumulate= cannot be used with exact="any-world"',
         "more virtual shards: each is a micro-batch",
     ),
     "sync_batchnorm": Refusal(
         "not-any-world",
-        'sync_batchnorm= does not go with exact="any-world"',
+        'sync_batchnorm= cannot be used with exact="any-world"',
         "leave it out: statistics are those of a virtual shard",
     ),
     "stream": Refusal(
         "not-any-world",
-        'an IterableDataset does not go with exact="any-world"',
+        'an IterableDataset cannot be used with exact="any-world"',
         "a map-style Dataset",
     ),
     "lbfgs": Refusal(
@@ -56,8 +50,8 @@ REFUSES: Refusals = {
     ),
     "per_rank_state": Refusal(
         "not-any-world",
-        'run.register({name}=…, per_rank=True) does not go with exact="any-world": a rank computes one virtual shard '
-        "after another, and would carry what it keeps from one to the next",
+        'run.register({name}=…, per_rank=True) cannot be used with exact="any-world": a rank computes one shard '
+        "after another, and would carry this state from one to the next",
         "leave exact= out for a loop that carries a state of each rank's own",
         exit_code=1,
     ),
@@ -68,8 +62,8 @@ REFUSES: Refusals = {
         "leave it out for a loss over the whole global batch",
         exit_code=1,
     ),
-    # A rank runs the body once for each virtual shard of its own: what all ranks add up there depends on how many they
-    # are, and where they have different numbers of shards, some would wait for ever.
+    # A rank runs the body once for each of its virtual shards: a sum over ranks would depend on their number, and if
+    # ranks have different numbers of shards, some would wait for ever.
     "sum_in_body": Refusal(
         "shard-sum",
         'with exact="any-world" a loop\'s body sees one virtual shard, and run.sum and run.mean would add up some '
@@ -111,17 +105,15 @@ class AnyWorld(Strategy):
                 f"virtual_shards={virtual_shards} leaves nothing for some of {world_size} processes",
                 hint="as many as the most processes that it may ever run on; another number trains another model",
             )
-        self._shards = shards = virtual_shards
-        owned = [range(*share(shards, other, world_size)) for other in range(world_size)]
-        self._own = owned[rank]
-        self._counts = [len(each) for each in owned]
+        self._shards = virtual_shards
         self._models: list[nn.Module] = []
+        self._sum = OrderedSum(virtual_shards, rank, world_size)
+        self._own = self._sum.own
+        self._statistics = ShardBuffers(self._sum, self._models)
         self._may_be_unused: set[int] = set()  # ids of parameters that a shard may leave without a gradient
         # Shard → of each of its backward calls: gradients (None: nothing counted), and how many units they are of.
-        self._held: dict[int, list[tuple[Held | None, float | None]]] = {}
+        self._held: dict[int, list[tuple[Gradients | None, float | None]]] = {}
         self._with_gradient: dict[int, set[int]] = {}  # shard → ids of the parameters that got one
-        self._buffers: dict[int, list[torch.Tensor]] = {}  # shard → buffers after its forward passes
-        self._begun: list[torch.Tensor] = []  # buffers when the step began
         self._shard = 0
         self._counted = True
         self._total = 0
@@ -143,7 +135,7 @@ class AnyWorld(Strategy):
             )
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
-        if len(self._counts) > 1:
+        if self._sum.ranks > 1:
             start_equal(model)
         self._models.append(model)
         if find_unused_parameters:
@@ -158,32 +150,29 @@ class AnyWorld(Strategy):
         if part == self._own.start:
             self._held.clear()
             self._with_gradient.clear()
-            self._buffers.clear()
-            self._begun = [buffer.clone() for buffer in self._all_buffers()]
+            self._statistics.begin()
             self._stepped = False
         else:
-            self._keep_buffers()
+            self._statistics.note(self._shard, counted=self._counted)
         self.abandon_step()
         self._shard, self._counted, self._total = part, counted, total
 
     def abandon_step(self) -> None:
-        """Buffers become what they were when the step began: for the next shard, and where the step is left."""
-        with torch.no_grad():
-            for buffer, begun in zip(self._all_buffers(), self._begun, strict=True):
-                buffer.copy_(begun)
+        """Restore the buffers from the beginning of the step: for the next shard, and if the step is left."""
+        self._statistics.reset()
 
     def backward_part(self, loss: torch.Tensor | None, units: float | None) -> None:
-        """Backward of the shard at hand; None where it holds nothing that counts. With the rank's last shard each
-        gradient becomes the sum of all shards', divided by the sum of their ``units`` per sample, where these are
-        counted: a collective. There may be several in a body, of which each is summed by itself.
+        """Backward of the current shard; None if nothing in it counts. With the rank's last shard each gradient becomes
+        the sum over all shards, divided by the sum of their ``units`` per sample, if these are counted: a collective.
+        A body may call it several times; each call is summed by itself.
         """
         if self._stepped:
             raise _second_step()
-        # What earlier calls brought together stays apart, and what nobody has cleared: this shard's own is summed.
+        # Only this shard's gradient is summed: sums of earlier calls, and what was not cleared, are put aside.
         before = {id(p): p.grad for p in self._parameters() if p.grad is not None}
         for parameter in self._parameters() if before else ():
             parameter.grad = None
-        held: Held | None = None
+        held: Gradients | None = None
         if loss is not None:
             super().backward(loss)
             held = {id(p): p.grad for p in self._parameters() if p.grad is not None}
@@ -192,7 +181,7 @@ class AnyWorld(Strategy):
         for parameter in self._parameters():
             parameter.grad = before.get(id(parameter))
         if self._shard == self._own[-1]:
-            self._bring_together(self._calls() - 1)
+            self._bring_together(len(self._held[self._shard]) - 1)
 
     def _bring_together(self, call: int) -> None:
         """Add all shards' gradients of the step's ``call``-th backward to what there is."""
@@ -201,15 +190,15 @@ class AnyWorld(Strategy):
         held = {shard: self._held[shard][call][0] for shard in self._own}
         factor = self._per_unit({shard: self._held[shard][call][1] for shard in self._own})
         for bucket in buckets(p for p in self._parameters() if p.requires_grad):
-            pieces = {shard: _flat(bucket, held[shard]) for shard in self._own}
-            *gradients, used = _like(bucket, self._in_order(pieces))
-            # Where all have one here, all have one: nobody need wait for the device.
+            pieces = {shard: flatten(bucket, held[shard]) for shard in self._own}
+            *gradients, used = split_like(bucket, self._sum.of(pieces))
+            # If all parameters have one in all shards of this rank, no wait for the device is needed.
             complete = all(found is not None and id(p) in found for found in held.values() for p in bucket)
             used_anywhere = None if complete else used.tolist()
             for index, (parameter, gradient) in enumerate(zip(bucket, gradients, strict=True)):
                 if used_anywhere is not None and used_anywhere[index] == 0:
                     continue
-                # In the parameter's memory order: a fused optimizer goes through both as they lie.
+                # In the parameter's memory format: a fused optimizer reads both in memory order.
                 summed = torch.empty_like(parameter).copy_(gradient)
                 if factor is not None:
                     summed *= factor
@@ -218,7 +207,7 @@ class AnyWorld(Strategy):
             self._held[shard][call] = (None, None)  # its memory is free
 
     def _per_unit(self, units: dict[int, float | None]) -> float | None:
-        """What sums of losses that were divided by the step's samples are multiplied by; None where nobody counts."""
+        """The factor for sums of losses that were divided by the step's samples; None if no units are counted."""
         counted = {
             shard: torch.tensor([n], dtype=torch.float64) for shard, n in units.items() if n is not None
         }
@@ -226,18 +215,13 @@ class AnyWorld(Strategy):
             return None
         if len(counted) < len(units):
             raise _other_calls()
-        total = self._in_order(counted).item()
+        total = self._sum.of(counted).item()
         if total <= 0.0:
-            raise RankupError(
-                "nothing-counted",
-                "count= is 0 on all ranks in this step: the mean over nothing is NaN",
-                hint="leave out samples whose targets are all ignored, or pass a count of at least 1",
-                exit_code=1,
-            )
+            raise nothing_counted()
         return self._total / total
 
     def reduce(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Gradients are together since the last shard's backward; the buffers become one. A collective."""
+        """Gradients were summed at the last shard's backward; now the buffers are united. A collective."""
         if self._stepped:  # the shards computed with the weights from before the first one
             raise _second_step()
         if len({len(self._held.get(shard, ())) for shard in self._own}) > 1:
@@ -253,109 +237,12 @@ class AnyWorld(Strategy):
                         hint="prepare(…, find_unused_parameters=True), if that is meant",
                         exit_code=1,
                     )
-        self._unite_buffers()
-
-    def _unite_buffers(self) -> None:
-        """Batch statistics become the mean over the samples of the step; other buffers those of the first shard."""
-        self._keep_buffers()
-        buffers = list(self._all_buffers())
-        if not buffers:
-            return
-        averaged = {id(buffer) for model in self._models for buffer in batch_statistics(model)}
-        with torch.no_grad():
-            for index, buffer in enumerate(buffers):
-                pieces = {shard: held[index] for shard, held in self._buffers.items()}
-                if id(buffer) in averaged:
-                    weighed = {shard: piece * self._weight(shard) for shard, piece in pieces.items()}
-                    buffer.copy_(self._in_order(weighed))
-                else:
-                    buffer.copy_(next(self._gathered(pieces)))
-        self._buffers.clear()
-
-    # --------------------------------------------------------------- inside
-
-    def _weight(self, shard: int) -> float:
-        """What part of the step's samples it holds."""
-        start, stop = share(self._total, shard, self._shards)
-        return (stop - start) / self._total
-
-    def _all_buffers(self) -> Iterator[torch.Tensor]:
-        for model in self._models:
-            yield from model.buffers()
-
-    def _keep_buffers(self) -> None:
-        """Those of the shard at hand; one without samples has not moved them, and weighs nothing."""
-        source = self._all_buffers() if self._counted else self._begun
-        self._buffers[self._shard] = [buffer.clone() for buffer in source]
+        self._statistics.note(self._shard, counted=self._counted)
+        self._statistics.unite(self._total)
 
     def _parameters(self) -> Iterator[nn.Parameter]:
         for model in self._models:
             yield from model.parameters()
-
-    def _calls(self) -> int:
-        """How many backward calls the shard at hand has had."""
-        return len(self._held.get(self._shard, ()))
-
-    def _in_order(self, pieces: dict[int, torch.Tensor]) -> torch.Tensor:
-        """The sum of all shards' tensors, the first one first: on every rank the same bits."""
-        gathered = self._gathered(pieces)
-        total = next(gathered).clone()
-        for piece in gathered:
-            total += piece
-        return total
-
-    def _gathered(self, pieces: dict[int, torch.Tensor]) -> Iterator[torch.Tensor]:
-        """All shards' tensors in order, from ``pieces``, which are this rank's by shard."""
-        if len(self._counts) == 1:
-            yield from (pieces[shard] for shard in self._own)
-            return
-        one = next(iter(pieces.values()))
-        # Ranks may have one shard more than others: all send equally much.
-        mine = one.new_zeros(max(self._counts), *one.shape)
-        for row, shard in enumerate(self._own):
-            mine[row] = pieces[shard]
-        ranks = [torch.empty_like(mine) for _ in self._counts]
-        dist.all_gather(ranks, mine)
-        for rows, count in zip(ranks, self._counts, strict=True):
-            yield from rows[:count]
-
-
-def batch_statistics(model: nn.Module) -> Iterator[torch.Tensor]:
-    """Running means and variances of every BatchNorm."""
-    for module in model.modules():
-        if isinstance(module, _NormBase):
-            yield from (held for held in (module.running_mean, module.running_var) if held is not None)
-
-
-def buckets(parameters: Iterable[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
-    """In order, of one dtype and device each, and of ``BUCKET`` elements or one parameter."""
-    bucket: list[nn.Parameter] = []
-    for parameter in parameters:
-        alike = not bucket or (parameter.dtype, parameter.device) == (bucket[0].dtype, bucket[0].device)
-        if bucket and (not alike or sum(p.numel() for p in bucket) + parameter.numel() > BUCKET):
-            yield bucket
-            bucket = []
-        bucket.append(parameter)
-    if bucket:
-        yield bucket
-
-
-def _like(bucket: list[nn.Parameter], flat: torch.Tensor) -> list[torch.Tensor]:
-    """``flat`` in pieces of the parameters' shapes; what is left over comes last."""
-    sizes = [parameter.numel() for parameter in bucket]
-    *pieces, rest = torch.split(flat, [*sizes, len(flat) - sum(sizes)])
-    return [piece.view(parameter.shape) for piece, parameter in zip(pieces, bucket, strict=True)] + [rest]
-
-
-def _flat(bucket: list[nn.Parameter], held: Held | None) -> torch.Tensor:
-    """A shard's gradients one after another, then for each parameter whether it has one."""
-    found = [None if held is None else held.get(id(parameter)) for parameter in bucket]
-    pieces = [
-        (torch.zeros_like(parameter) if gradient is None else gradient).reshape(-1)
-        for parameter, gradient in zip(bucket, found, strict=True)
-    ]
-    used = [0.0 if gradient is None else 1.0 for gradient in found]
-    return torch.cat([*pieces, torch.tensor(used, dtype=pieces[0].dtype, device=pieces[0].device)])
 
 
 def _second_step() -> RankupError:

@@ -1,8 +1,7 @@
 """The protocol between a run and its strategy; the answers here are those of one process.
 
-A strategy knows tensors and process groups, never data sets or files. Each differs from one process in a few of these
-members, so each file says only what it does differently. The runtime reads nothing else of a strategy: not its class,
-and its name for display only.
+A strategy knows tensors and process groups, never data sets or files. Each strategy overrides only a few of these
+members. The runtime uses nothing else of a strategy: not its class, and its name only for display.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Feature = Literal[
 
 
 class Refusal(NamedTuple):
-    """A RankupError in waiting. ``message`` may name ``{strategy}`` and what ``Strategy.check`` is told."""
+    """The text of a RankupError. ``message`` may contain ``{strategy}`` and the keywords of ``Strategy.check``."""
 
     code: str
     message: str
@@ -50,7 +49,7 @@ Refusals = Mapping[Feature, Refusal]
 
 NO_SYNC_BATCHNORM = Refusal(
     "no-sync-batchnorm",
-    "SyncBatchNorm does not go with strategy {strategy}",
+    "SyncBatchNorm cannot be used with strategy {strategy}",
     "leave it out, or use ddp or fsdp with whole batches",
 )
 NO_LBFGS = Refusal(
@@ -90,11 +89,11 @@ class Strategy:
     shared_rng: ClassVar[bool] = False
     #: Whether forward and backward are collectives, so that every rank must enter them equally often.
     lockstep: ClassVar[bool] = False
-    #: Whether each rank holds something of every parameter; else its own only, under names that others do not have.
+    #: Whether each rank holds a part of every parameter; else only some, under names that other ranks do not have.
     every_name: ClassVar[bool] = True
-    #: Whether ``strategies/state.py`` knows its state; without, a run neither saves nor resumes.
+    #: Whether ``strategies/state.py`` supports its state; without, a run neither saves nor resumes.
     snapshots: ClassVar[bool] = True
-    #: What cannot be used with it, and the error that says so.
+    #: What cannot be used with it, and the error for it.
     refuses: ClassVar[Refusals] = {}
 
     # ------------------------------------------------------------ before the first step
@@ -115,7 +114,7 @@ class Strategy:
         return BatchPlan(rank, world_size)
 
     def part(self, model: nn.Module) -> nn.Module:
-        """What of ``model`` this rank holds, before anything is moved to the device: all of it, or a stage."""
+        """The part of ``model`` that this rank holds, before it is moved to the device: all of it, or a stage."""
         return model
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
@@ -125,7 +124,7 @@ class Strategy:
     def setup_optimizer(
         self, model: nn.Module, optimizer: Optimizer, clip: float | None
     ) -> tuple[nn.Module, Any]:
-        """The wrapped model and its optimizer, built after ``wrap``, as the loop is to have them."""
+        """The model and its optimizer, built after ``wrap``, as the loop gets them."""
         return model, optimizer
 
     # ------------------------------------------------------------------------- batches
@@ -138,11 +137,11 @@ class Strategy:
         """The loop was left between two pieces of a step."""
 
     def no_sync(self) -> AbstractContextManager[None]:
-        """While inside, gradients gather on their rank: for all micro-batches of a window but the last."""
+        """While inside, gradients accumulate on their rank: for all micro-batches of a step except the last."""
         return nullcontext()
 
     def evaluation_batch(self, wanted: int, samples: Callable[[], int | None], plan: BatchPlan) -> int:
-        """The global batch of an evaluation: ``wanted``, or as few samples more as it takes.
+        """The global batch of an evaluation: ``wanted``, or a few samples more if required.
 
         With ``lockstep`` all ranks get equally many batches; ``samples()`` is the length of the data set, None if that
         is unknown. RankupError if no batch does that.
@@ -157,10 +156,9 @@ class Strategy:
     def set_gradient_scale(self, weight: float) -> None:
         """How much this rank's gradient counts in the mean over ranks, from the next backward on.
 
-        ``n · W / N`` for ``n`` local samples of a global batch of ``N`` on ``W`` ranks makes local means into the
-        global mean; 1 where all hold equally many; 0 makes sure that nothing of this rank's gradient is used, not
-        even a NaN.
-        """
+        ``n · W / N`` for ``n`` local samples of a global batch of ``N`` on ``W`` ranks turns local means into the
+        global mean; it is 1 if all ranks have equally many. With 0 nothing of this rank's gradient is used, not even a
+        NaN."""
 
     def backward(self, loss: torch.Tensor) -> None:
         loss.backward()  # type: ignore[no-untyped-call]
@@ -177,16 +175,16 @@ class Strategy:
         raise NotImplementedError
 
     def reduce(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Before clipping and the step: gradients of all ranks, where backward has not brought them together."""
+        """Before clipping and the step: reduce gradients over ranks, if backward has not done so."""
 
     def check_reduced(self, optimizer: Optimizer, parameters: Iterable[nn.Parameter]) -> None:
-        """Before ``optimizer``, which trains ``parameters``, steps: RankupError ``gradients-not-reduced`` where one of
-        its gradients is this rank's alone, as far as that can be told from here."""
+        """Before a step of ``optimizer``, which trains ``parameters``: RankupError ``gradients-not-reduced`` if one of
+        its gradients was not reduced over ranks, as far as that can be detected."""
 
     def agree(self, overflowed: torch.Tensor) -> None:
-        """Make ``overflowed``, a float scalar that is 1 where this rank's gradients are not finite, the ranks' maximum.
+        """Set ``overflowed`` (a float scalar, 1 if this rank's gradients are not finite) to its maximum over ranks.
 
-        Nothing to do where all ranks hold the same gradients.
+        Not needed if all ranks hold the same gradients.
         """
 
     def clip(self, parameters: Iterable[nn.Parameter], max_norm: float) -> torch.Tensor:
@@ -203,17 +201,17 @@ class Strategy:
         return model.state_dict(keep_vars=True)
 
     def layout(self) -> Any:
-        """How gradients are laid out where they are summed, if a sum's last bit depends on it: plain values, of which
-        those of rank 0 count. None: there is nothing to restore."""
+        """The layout of gradients in reductions, if the last bit of a sum depends on it: plain values; those of rank 0
+        count. None: there is nothing to restore."""
         return None
 
     def restore_layout(self, saved: Any) -> None:
-        """Sum as the process did whose ``layout`` was ``saved``, on as many ranks. A collective."""
+        """Reduce with the layout ``saved``, on as many ranks as it was saved by. A collective."""
 
     def metadata(self) -> dict[str, Any]:
-        """What a snapshot notes of the strategy, beside its name: plain values, under names of its own."""
+        """What a snapshot notes about the strategy, besides its name: plain values."""
         return {}
 
     def check_metadata(self, saved: Mapping[str, Any]) -> None:
-        """RankupError if the training cannot go on from a snapshot whose metadata is ``saved``, also of another
-        strategy."""
+        """RankupError if the training cannot resume from a snapshot with the metadata ``saved``, which may be of
+        another strategy."""

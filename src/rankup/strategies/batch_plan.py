@@ -1,4 +1,4 @@
-"""How a global batch is divided, which part of it is this rank's, and who reports what was computed on it."""
+"""How a global batch is divided, which part belongs to this rank, and which rank reports its results."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class BatchPlan:
         """(number, start, stop) of what this rank computes on at once in a global batch of ``total`` samples: its
         micro-batches, or its parts. A piece may be empty."""
         if self.parts:
-            own = range(*share(self.parts, self.replica, self.replicas))
-            return [(part, *share(total, part, self.parts)) for part in own]
+            mine = range(*share(self.parts, self.replica, self.replicas))
+            return [(part, *share(total, part, self.parts)) for part in mine]
         low, high = share(total, self.replica, self.replicas)
-        own_cuts = (share(high - low, part, micro_batches) for part in range(micro_batches))
-        return [(part, low + start, low + stop) for part, (start, stop) in enumerate(own_cuts)]
+        cuts = (share(high - low, part, micro_batches) for part in range(micro_batches))
+        return [(part, low + start, low + stop) for part, (start, stop) in enumerate(cuts)]
 
 
 def equal_batches(strategy: str, samples: int | None, wanted: int, ranks: int) -> int:

@@ -4,10 +4,10 @@ Under fsdp each block's parameters are gathered when the block runs. If one rank
 gathers of two blocks pair up: garbage in silence if their sizes agree, a hang if not. So every rank looks at its next
 event (a block's forward, its backward, the end of a forward) before the collective that belongs to it.
 
-Ranks keep the same tree of the sequences that all of them went through. Where the tree has one way on, and this rank
-takes it, nothing is communicated. Where it forks, or this rank takes a new way, it asks the others over the store:
-all must take the same one. A rank whose peers do not come to ask (they follow the known way, and wait in a gather) ends
-with an error, and so do they.
+All ranks have the same tree of the sequences of events so far. If the tree has only one next event, and this rank has
+the same, nothing is communicated. If there are several, or this rank has a new one, it asks the others over the store:
+all must have the same event. If its peers do not ask (they follow the known sequence, and wait in a gather), all ranks
+end with an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rankup.errors import RankupError
 
 #: How long a rank waits for its peers at a fork; shorter than the timeout of the collective that these may wait in.
 PATIENCE_S = 60.0
-# Sequences that never repeat are compared every time, and not remembered without end.
+# The tree has a limit: sequences that never repeat are compared every time.
 LARGEST_TREE = 20_000
 
 _counter = itertools.count()
@@ -52,7 +52,7 @@ class BlockOrder:
         self._node = self._tree
 
     def next(self, event: str) -> None:
-        """RankupError ``fsdp-uneven-blocks`` if this rank goes another way than the others."""
+        """RankupError ``fsdp-uneven-blocks`` if this rank has another event than the others."""
         known = self._node
         if not (len(known) == 1 and event in known):
             self._ask(event)

@@ -1,13 +1,13 @@
 """The buckets of a DDP model: which gradients are summed over ranks together, and where each lies among them.
 
-With more than two ranks a ring's order of summation depends on an element's position in its bucket, so the layout
-decides about the last bit. DDP begins with a layout by the order of the parameters, notes in which order gradients
-become ready in the first backward that is reduced, and lays its buckets out anew in that order, rank 0's, once. A
-process that resumes would begin with the first layout again. So the order is noted here as well, it is part of the
-state, and a resumed process gives DDP a reducer that is laid out in that order from the beginning.
+With more than two ranks a ring's order of summation depends on an element's position in its bucket, so the last bit
+depends on the layout. DDP begins with the order of the parameters. In the first backward that is reduced it notes the
+order in which gradients become ready, and rebuilds its buckets once, in rank 0's order. A process that resumes would
+begin with the first layout again. So the order is also noted here and saved in the state, and a resumed process builds
+DDP's reducer with that order from the beginning.
 
-DDP also knows only the parameters that required a gradient when it was made. The gradient of a parameter that is
-unfrozen later would not be reduced, silently: the reducer is then made anew, for what is trained now.
+DDP also reduces only the parameters that required a gradient when it was made. The gradient of a parameter that is
+unfrozen later would silently not be reduced: then the reducer is rebuilt for the parameters that are trained now.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch.utils.hooks import RemovableHandle
 
 from rankup.errors import RankupError
 
-# What of DDP is not public, and needed to make its reducer anew. All of it is there in torch 2.6 to 2.13.
+# Private members of DDP that are needed to rebuild its reducer. torch 2.6 to 2.13 have all of them.
 _OF_DDP = ("_build_params_for_reducer", "_build_debug_param_to_name_mapping", "_ddp_init_helper")
 _OF_REDUCER = ("_remove_autograd_hooks", "_push_all_rebuilt_params", "_rebuild_buckets")
 
@@ -48,7 +48,7 @@ class Buckets:
         self._begin(ddp)
 
     def __call__(self, ddp: DistributedDataParallel, args: Any) -> None:
-        """Before each forward pass of DDP's, which is where it lays its buckets out anew."""
+        """Before each forward pass of DDP, in which it rebuilds its buckets."""
         if not torch.is_grad_enabled():
             return
         self._calls += 1
@@ -90,7 +90,7 @@ class Buckets:
         return {"order": order, "left": self._left - bool(self._ready)} if order else None
 
     def restore(self, ddp: DistributedDataParallel, saved: dict[str, Any] | None) -> None:
-        """Go on with the layout ``saved``, which is the same on all ranks. A collective."""
+        """Use the layout ``saved``, which is the same on all ranks. A collective."""
         self._follow(ddp)
         if saved == self.layout:
             return
@@ -106,7 +106,7 @@ class Buckets:
     # --------------------------------------------------------------- inside
 
     def _begin(self, ddp: DistributedDataParallel) -> None:
-        """With a fresh reducer: note the order of the next backward that is reduced."""
+        """With a new reducer: note the order of the next backward that is reduced."""
         trained = _trained(ddp.module)
         self._trained = [id(parameter) for parameter in trained]
         self.reduced = frozenset(self._trained)

@@ -1,4 +1,4 @@
-"""A model whose call goes through a wrapper (DDP), and which stays the user's own object in everything else.
+"""A model whose calls go through a wrapper (DDP), while it stays the user's own object otherwise.
 
 ``DistributedDataParallel(model)`` is another object: its parameters have other names, ``model.temperature`` is missing,
 ``model.temperature = 2`` is set where no forward pass sees it, and a call of the original trains without the others.

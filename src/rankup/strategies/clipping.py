@@ -14,8 +14,8 @@ def clip_gradients(
 ) -> torch.Tensor:
     """Scale gradients in place so that their 2-norm is ``max_norm`` at most; the norm before, a scalar tensor.
 
-    The norm of a sharded gradient (a DTensor) is that of its whole: left as it is, each rank would clip by a norm of
-    its own. ``over_ranks``: ranks hold different parameters, and the norm is that of all of them.
+    The norm of a sharded gradient (a DTensor) is that of the whole gradient: otherwise each rank would clip by another
+    norm. ``over_ranks``: ranks hold different parameters, and the norm is that of all of them.
     """
     parameters = list(parameters)
     nothing = torch.zeros((), device=parameters[0].device if parameters else None)

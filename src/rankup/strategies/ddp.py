@@ -1,10 +1,10 @@
 """``ddp``: a replica on every rank, gradients averaged while the backward pass runs (torch's own DDP).
 
-Three things differ from a bare ``DistributedDataParallel(model)``, both for exactness:
+Three things differ from a bare ``DistributedDataParallel(model)``, all for exactness:
 
-- Gradients are weighed where ranks hold different numbers of samples. DDP divides by the world size, which gives the
-  mean over the global batch only where all hold equally many. On the other steps (the last one of an epoch, mostly)
-  each parameter's gradient is scaled on its way into DDP's buckets. Equal steps are DDP and nothing else.
+- Gradients are weighted if ranks hold different numbers of samples. DDP divides by the world size, which gives the mean
+  over the global batch only if all hold equally many. In other steps (the last one of an epoch, mostly) each
+  parameter's gradient is scaled before it enters DDP's buckets. With equal shares it is plain DDP.
 - A resumed process reduces in the layout of the process before, and a parameter that is unfrozen later is reduced
   (``buckets.py``).
 - Buffers are not broadcast from rank 0 in every forward. That would be a collective inside evaluation, where ranks
@@ -147,7 +147,7 @@ class DDP(Strategy):
                 )
 
     def _refuse_unknown(self, parameter: nn.Parameter) -> None:
-        """A gradient that no reducer knows; that of a model which is not ours is not our business."""
+        """An error for a gradient that no reducer handles, if its parameter belongs to a model of the run."""
         for model in self._frozen:
             for name, other in model.named_parameters():
                 if other is parameter:

@@ -1,7 +1,7 @@
-"""``deepspeed``: DeepSpeed's engine with ZeRO stage 1 (optimizer state is sharded), where it is installed.
+"""``deepspeed``: DeepSpeed's engine with ZeRO stage 1 (optimizer state is sharded), if it is installed.
 
-It owns backward, clipping and the step, so these go through it. Its own micro-batches and precisions stay off: rankup
-cuts the batches and autocast computes. It steps on copies of the weights in fp32. Snapshots are not for it.
+The engine does backward, clipping and the step. Its own micro-batches and precisions are off: rankup cuts the batches,
+and autocast sets the precision. It steps on copies of the weights in fp32. It does not support snapshots.
 """
 
 from __future__ import annotations

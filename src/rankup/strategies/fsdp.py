@@ -4,10 +4,10 @@ The blocks of the model (the entries of its outermost ``Sequential`` and ``Modul
 a time when they compute, and let go again. ``shard_size`` makes it hybrid: sharded over so many neighbouring ranks (a
 node's, mostly), replicated over the groups of them.
 
-What differs from a bare ``fully_shard(model)``, for exactness: ranks start from rank 0's parameters, which it does not
-see to; gradients are weighed where shares differ, as under ddp, on their way into the reduction. Parameters are
-gathered in fp32 and autocast does what it does under every strategy: a mixed-precision policy of FSDP's own would
-compute norms and biases in bf16 too, another model than ddp's.
+What differs from a bare ``fully_shard(model)``, for exactness: ranks start from rank 0's parameters; gradients are
+weighted before the reduction if shares differ, as under ddp. Parameters are gathered in fp32, and autocast works as
+under every strategy: FSDP's own mixed-precision policy would compute norms and biases in bf16, too, which is another
+model than ddp's.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class FSDP(Strategy):
             parameter.data = parameter.data.contiguous()  # it shards no other memory format
         mesh = self._mesh(device)
         self._units = self._units or Units(counts=lambda: self._weighed.weight != 0.0)
-        # Which parameters are used is known after the forward only: what may be passed over is gathered with the root.
+        # Only after the forward is it known which parameters are used: blocks that may be skipped belong to the root.
         chosen = certain_blocks(model) if find_unused_parameters else blocks(model)
         described = self._units.describe(model, chosen, join_unused=find_unused_parameters)
         for module in (*chosen, model):

@@ -1,16 +1,16 @@
-"""What a model's FSDP units do, watched: that ranks gather and reduce the same, in the same order.
+"""Checks that all ranks gather and reduce the same FSDP units, in the same order.
 
 A unit is a module that FSDP gathers by itself: each block, and the root with the rest. Hooks around FSDP's own report
-each unit's forward and backward to ``BlockOrder`` before the collective that FSDP is about to do. A reduction takes the
-parameters that have a gradient, so these must be the same on all ranks, too. With ``find_unused_parameters`` that is
-seen to: a parameter without a gradient on this rank joins the reduction with zeros, and one without a gradient on all
-ranks ends without one, as in one process (an optimizer passes over it: no momentum, no weight decay).
+each unit's forward and backward to ``BlockOrder``, before FSDP's collective. A reduction takes the parameters that have
+a gradient, so these must be the same on all ranks, too. With ``find_unused_parameters`` a parameter without a gradient
+on this rank joins the reduction with zeros, and one without a gradient on all ranks ends without one, as in one process
+(an optimizer skips it: no momentum, no weight decay).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -21,40 +21,8 @@ from torch.utils._pytree import tree_leaves
 
 from rankup.errors import RankupError
 from rankup.strategies.block_order import BlockOrder
+from rankup.strategies.fsdp_parameters import Slot, Unit, clear, describe
 from rankup.strategies.groups import strategy_group
-
-
-@dataclass(eq=False)
-class _Slot:
-    """One parameter, and where it lies: whole in its module while it is gathered, this rank's shard otherwise."""
-
-    name: str
-    module: nn.Module
-    attribute: str
-    shard: nn.Parameter | None = None
-    whole: nn.Parameter | None = None  # the same object in every gather
-    noted: bool = False  # whether ``used`` is seen to
-    used: bool = False  # has had a gradient on this rank since the last reduction
-    had_gradient: bool = False  # its shard, when this backward began
-
-    @property
-    def missing(self) -> bool:
-        return self.whole is not None and self.whole.requires_grad and self.whole.grad is None
-
-
-@dataclass(eq=False)
-class _Unit:
-    name: str
-    module: nn.Module
-    root: _Unit | None  # None: it is the root
-    slots: list[_Slot] = field(default_factory=list)
-    units: list[_Unit] = field(default_factory=list)  # of a root: all of its model, itself last
-    join_unused: bool = False
-    reduced: int = -1  # the backward in which it was
-
-    @property
-    def top(self) -> _Unit:
-        return self.root or self
 
 
 class Units:
@@ -66,28 +34,17 @@ class Units:
         self._backward = BlockOrder()
         self._inside = False  # a root's forward
         self._task = -1  # autograd's number of the backward that runs
-        self._touched: list[_Unit] = []  # roots with a part in it
-        self._slots: list[_Slot] = []
-        self._roots: list[_Unit] = []
+        self._touched: list[Unit] = []  # roots with a part in it
+        self._slots: list[Slot] = []
+        self._roots: list[Unit] = []
         self.no_sync = False
 
-    def describe(self, model: nn.Module, blocks: list[nn.Module], *, join_unused: bool) -> _Unit:
+    def describe(self, model: nn.Module, blocks: list[nn.Module], *, join_unused: bool) -> Unit:
         """The units of ``model``, before it is sharded."""
-        names = {id(module): name for name, module in model.named_modules()}
         number = f"model {len(self._roots)}" if self._roots else "the model"
-        root = _Unit(number, model, None, join_unused=join_unused)
-        root.units = [_Unit(names[id(block)], block, root, join_unused=join_unused) for block in blocks]
-        root.units.append(root)
-        taken: set[int] = set()
-        for unit in root.units:
-            for prefix, module in unit.module.named_modules(prefix=names[id(unit.module)]):
-                for attribute, parameter in module.named_parameters(recurse=False):
-                    if id(parameter) not in taken:
-                        taken.add(id(parameter))
-                        unit.slots.append(_Slot(f"{prefix}.{attribute}".lstrip("."), module, attribute))
-        return root
+        return describe(number, model, blocks, join_unused=join_unused)
 
-    def watch(self, root: _Unit) -> None:
+    def watch(self, root: Unit) -> None:
         """Hooks around FSDP's own, which are there now."""
         self._roots.append(root)
         for unit in root.units:
@@ -105,7 +62,7 @@ class Units:
 
     # ------------------------------------------------------------- forward
 
-    def _enters(self, unit: _Unit) -> Any:
+    def _enters(self, unit: Unit) -> Any:
         def hook(module: nn.Module, args: Any) -> None:
             if _task() != -1:  # computed again for a backward
                 self._backward_event(unit, f"the forward of {unit.name}, again")
@@ -119,7 +76,7 @@ class Units:
 
         return _eager(hook)
 
-    def _gathered(self, unit: _Unit) -> Any:
+    def _gathered(self, unit: Unit) -> Any:
         def hook(module: nn.Module, args: Any, kwargs: Any) -> None:
             for slot in unit.slots:
                 if slot.whole is None:
@@ -135,7 +92,7 @@ class Units:
 
         return _eager(hook)
 
-    def _leaves(self, unit: _Unit) -> Any:
+    def _leaves(self, unit: Unit) -> Any:
         def hook(module: nn.Module, args: Any, output: Any) -> None:
             if torch.is_grad_enabled():
                 seen = [-1]  # one event for each forward, whichever of its outputs comes first
@@ -163,7 +120,7 @@ class Units:
 
     # ------------------------------------------------------------- backward
 
-    def _backward_event(self, unit: _Unit, event: str) -> None:
+    def _backward_event(self, unit: Unit, event: str) -> None:
         task = _task()
         if task != self._task:
             self._task = task
@@ -177,17 +134,17 @@ class Units:
             self._touched.append(unit.top)
         self._backward.next(event)
 
-    def _before_reduction(self, unit: _Unit) -> None:
+    def _before_reduction(self, unit: Unit) -> None:
         if self.no_sync:
             return
         unit.reduced = _task()
-        missing = self._completed(unit)
+        missing = unit.complete()
         self._backward_event(unit, f"the reduction of {unit.name}{_without(missing)}")
 
     def _ends(self) -> None:
         left = [unit for root in self._touched for unit in root.units if unit.reduced != self._task]
         touched, self._task = self._touched, -1
-        missing = [] if self.no_sync else [name for unit in left for name in self._completed(unit)]
+        missing = [] if self.no_sync else [name for unit in left for name in unit.complete()]
         self._backward.next(f"the end of the backward{_without(missing)}")
         joined = [root for root in touched if root.join_unused]
         if joined and not self.no_sync:
@@ -197,23 +154,13 @@ class Units:
             unused = [slot for slot, count in zip(slots, used.tolist(), strict=True) if not count]
             for slot in slots:
                 slot.used = False
-            Variable._execution_engine.queue_callback(lambda: _clear(unused))  # after FSDP's
+            Variable._execution_engine.queue_callback(lambda: clear(unused))  # after FSDP's
 
-    def _notes(self, slot: _Slot) -> Callable[[torch.Tensor], None]:
+    def _notes(self, slot: Slot) -> Callable[[torch.Tensor], None]:
         def hook(parameter: torch.Tensor) -> None:
             slot.used |= self._counts()
 
         return hook
-
-    def _completed(self, unit: _Unit) -> list[str]:
-        """Names of the parameters that this rank leaves out of the unit's reduction; none if all are to join it."""
-        missing = [slot for slot in unit.slots if slot.missing]
-        if not unit.join_unused:
-            return [slot.name for slot in missing]
-        for slot in missing:
-            assert slot.whole is not None
-            slot.whole.grad = torch.zeros_like(slot.whole)
-        return []
 
     def check_reduced(self) -> None:
         """Before an optimizer's step: RankupError if a gradient never went through a reduction."""
@@ -232,12 +179,6 @@ def _let_go(module: Any, args: Any, output: Any) -> None:
     """After a forward without gradients: FSDP would keep the root gathered, and not see what changes its shards."""
     if not torch.is_grad_enabled():
         module.reshard()
-
-
-def _clear(unused: list[_Slot]) -> None:
-    for slot in unused:
-        if slot.shard is not None and not slot.had_gradient:
-            slot.shard.grad = None
 
 
 def _eager(hook: Callable[..., None]) -> Any:

@@ -1,8 +1,8 @@
-"""Parameter groups that a script adds in the middle of a training: they come back with its state.
+"""Parameter groups that a script adds in the middle of a training: they are restored with its state.
 
-A script that unfreezes a layer in its third epoch calls ``opt.add_param_group`` there, and not when it is started again
-in its fourth. Started again *in* its third it repeats the call, which is then passed over.
-"""
+A script that unfreezes a layer in its third epoch calls ``opt.add_param_group`` there. Resumed in its fourth epoch it
+does not call it, so the group is restored here. Resumed *in* its third epoch it repeats the call, which is then
+ignored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add_missing_groups(
     """Add the groups that the optimizer of ``saved`` had been given after it was built. ``tensors``: what this rank
     holds, by name.
 
-    RankupError ``other-optimizer`` where it trains something else.
+    RankupError ``other-optimizer`` if it trains other parameters.
     """
     there: dict[str, int] | None = saved.get("places")
     if there is None:  # tensors alone
@@ -54,12 +54,12 @@ def add_missing_groups(
 
 
 def _blank(value: Any) -> Any:
-    """What can be loaded into: tensors of a state that is only outlined have no content."""
+    """A value to load into: the tensors of an outline have no content."""
     return torch.zeros(value.shape, dtype=value.dtype) if isinstance(value, torch.Tensor) else value
 
 
 def _pass_over_once(optimizer: Optimizer, restored: set[int]) -> None:
-    """Let the script add again what has come back already."""
+    """Ignore, once, a call that adds a group which was already restored."""
     add = optimizer.add_param_group
 
     def add_param_group(group: dict[str, Any]) -> None:

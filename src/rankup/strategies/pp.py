@@ -1,8 +1,8 @@
 """``pp``: pipeline parallelism, the model cut into stages, one per rank (torch's ``pipelining``, schedule 1F1B).
 
 Every rank takes the same batch: the first stage reads its inputs, the last one its targets and the loss. A batch is cut
-into equal micro-batches that travel one behind another; each stage alternates one forward with one backward, so that it
-holds few activations. Forward and backward are therefore one call, ``Pipeline.forward_backward``.
+into equal micro-batches that follow one another; each stage alternates one forward with one backward, so that it holds
+few activations. So forward and backward are one call, ``Pipeline.forward_backward``.
 
 Stages come from the workload (``pipeline_stages(model, n)``); each takes one tensor and gives one, and the last one's
 output is the model's.
@@ -196,8 +196,8 @@ class Pipeline(nn.Module):
     def _shapes(self, x: torch.Tensor, training: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """What this stage takes and gives for a micro-batch like ``x``.
 
-        Asked here by a forward that leaves no trace. Left to itself the schedule asks with uninitialised memory, and
-        BatchNorm would keep the statistics of that.
+        Found by a forward without side effects. The schedule by itself would use uninitialised memory, and BatchNorm
+        would keep the statistics of that.
         """
         rank, stages = dist.get_rank(), dist.get_world_size()
         told: list[Any] = [None]

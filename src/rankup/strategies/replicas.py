@@ -1,4 +1,4 @@
-"""How ranks start from one model, whatever each has drawn."""
+"""All ranks start from the same model, whatever random numbers each has drawn."""
 
 from __future__ import annotations
 

@@ -103,8 +103,8 @@ def load_state(
 ) -> None:
     """Put back a state, of this strategy or of another. Collective where tensors are laid out anew.
 
-    RankupError where names or shapes are another model's, before anything is changed. Names that this rank does not
-    hold (another stage's) are passed over if another rank has them.
+    RankupError, before anything is changed, if names or shapes belong to another model. Names that this rank does not
+    hold (another stage's) are skipped if another rank has them.
     """
     tensors = strategy.tensors(model)
     _check(strategy, tensors, saved["model"])
@@ -146,8 +146,8 @@ def _check(strategy: Strategy, tensors: Mapping[str, torch.Tensor], saved: Mappi
 
 
 def _field(field: str, value: Any, parameter: torch.Tensor, group: Mapping[str, Any]) -> Any:
-    """Where torch's optimizers want it: with the parameter, but for the counter of steps, which kernels alone that
-    keep it on the device have there (``Optimizer.load_state_dict`` goes by the same rule)."""
+    """On the device where torch's optimizers need it: that of the parameter. The counter of steps is there only for
+    kernels that keep it on the device (``Optimizer.load_state_dict`` has the same rule)."""
     if isinstance(value, Mapping):
         if LENGTH in value:
             return [_field(field, value[str(index)], parameter, group) for index in range(value[LENGTH])]
@@ -159,7 +159,7 @@ def _field(field: str, value: Any, parameter: torch.Tensor, group: Mapping[str, 
         return whole(value).to(parameter.device if on_device else "cpu").clone()
     if value.shape == parameter.shape:
         laid_out = _laid_out(value, parameter)
-        # In the parameter's memory order: a fused optimizer goes through both as they lie.
+        # In the parameter's memory format: a fused optimizer reads both in memory order.
         return torch.empty_like(parameter, dtype=value.dtype).copy_(laid_out)
     return whole(value).to(parameter.device).clone()
 

@@ -1,7 +1,7 @@
-"""Parameters that a dummy batch alone has used: they end a step without a gradient, as in one process.
+"""Parameters that only a dummy batch has used: they end a step without a gradient, as in one process.
 
-A rank without samples computes on a dummy batch, whose gradients count nothing. DDP takes what it used for used
-all the same, and gives it a gradient of zeros: Adam would go on by its momentum, and AdamW decay the weight.
+A rank without samples computes on a dummy batch, whose gradients count nothing. DDP still counts its parameters as
+used, and gives them a gradient of zeros: Adam would continue by its momentum, and AdamW would decay the weight.
 """
 
 from __future__ import annotations

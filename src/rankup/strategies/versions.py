@@ -1,4 +1,4 @@
-"""What older versions of torch cannot do, each said once, before it fails in the dark."""
+"""Clear errors for what older versions of torch cannot do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 
 
 def require_torch(version: tuple[int, int], what: str, why: str) -> None:
-    """RankupError where torch is older than ``version``, which ``what`` needs."""
+    """RankupError if torch is older than ``version``, which ``what`` requires."""
     if version > TORCH:
         raise RankupError(
             "torch-too-old",

@@ -1,4 +1,4 @@
-"""Gradients weighed on their way into ``.grad``, where a strategy's reduction takes them up."""
+"""Gradients are weighted before they are added to ``.grad``, from which a strategy reduces them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any
 import torch
 from torch.autograd.graph import get_gradient_edge
 
+from rankup.errors import RankupError
+
 
 class GradientWeights:
     """Scales what a backward pass adds to a parameter's ``.grad``, whole, before it is reduced.
 
-    A hook on the parameter would scale what ``torch.autograd.grad`` returns, too: a penalty or a perturbation that is
-    computed from it would depend on how many samples this rank holds. So the node is hooked that accumulates.
+    A hook on the parameter would also scale what ``torch.autograd.grad`` returns: a penalty or a perturbation that is
+    computed from it would depend on the number of this rank's samples. So the hook is on the accumulating node.
     """
 
     def __init__(self) -> None:
@@ -25,7 +27,7 @@ class GradientWeights:
         return len(self._nodes)
 
     def add(self, parameter: torch.Tensor) -> None:
-        """Weigh its gradients from now on; nothing where that is so already."""
+        """Weight its gradients from now on; calling it again has no effect."""
         if parameter.requires_grad and id(parameter) not in self._nodes:
             node = get_gradient_edge(parameter).node
             self._nodes[id(parameter)] = (parameter, node, node.register_prehook(self._scaled))
@@ -45,3 +47,12 @@ class GradientWeights:
         if self.weight == 0.0:
             return torch.zeros_like(gradient)  # not a product: 0 × inf is NaN
         return gradient * self.weight
+
+
+def nothing_counted() -> RankupError:
+    return RankupError(
+        "nothing-counted",
+        "count= is 0 on all ranks in this step: the mean over nothing is NaN",
+        hint="leave out samples whose targets are all ignored, or pass a count of at least 1",
+        exit_code=1,
+    )

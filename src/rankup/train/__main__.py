@@ -16,6 +16,7 @@ from rankup.errors import RankupError
 from rankup.runtime.api import init
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.device import deterministic_kernels
+from rankup.train.breakdown import breakdown
 from rankup.train.loop import train
 from rankup.train.options import TrainOptions
 from rankup.train.parallel import strategy_for
@@ -25,9 +26,9 @@ from rankup.train.workload import defaults_of, make_workload
 
 
 def work(options: TrainOptions) -> None:
-    """Everything that one rank does."""
-    torch.set_flush_denormal(True)  # denormals slow CPUs down a hundredfold, and mean nothing in training
-    sys.path.insert(0, str(Path.cwd()))  # a user's own workload lives beside where they stand
+    """Train as one rank."""
+    torch.set_flush_denormal(True)  # denormals make CPUs a hundred times slower; training does not need them
+    sys.path.insert(0, str(Path.cwd()))  # a user's own workload may be in the current directory
     workload = make_workload(options.workload, options.settings)
     options = options.with_defaults(defaults_of(workload))
     run = init(
@@ -38,11 +39,15 @@ def work(options: TrainOptions) -> None:
         exact=options.exact,
         virtual_shards=options.virtual_shards,
         snapshots=Snapshots(every=options.snapshot_every),
+        log=options.log,
     )
     if options.deterministic:
         deterministic_kernels()
-    if said := describe_rate(options):
-        run.print(said)
+    if line := describe_rate(options):
+        run.print(line)
+    if options.breakdown:
+        breakdown(run, workload, options)
+        return
     report = TrainingReport(run, options, workload)
     train(run, workload, options, report)
     if options.save_model:
@@ -51,7 +56,7 @@ def work(options: TrainOptions) -> None:
 
 
 def main() -> None:
-    """A RankupError has no traceback here either: it is left for the command line, which says it once."""
+    """Run one rank. A RankupError is written to the run directory, and the command line prints it once."""
     try:
         work(TrainOptions.from_json(sys.argv[1]))
     except RankupError as error:
@@ -63,7 +68,7 @@ def main() -> None:
         else:
             sys.stderr.write(f"error: {error}\n")
             sys.stderr.flush()
-        os._exit(error.exit_code)  # the other ranks may sit in a collective: leave without one
+        os._exit(error.exit_code)  # the other ranks may wait in a collective: exit without one
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""Early stop: training ends when the model is as good as asked for, and not by one lucky epoch."""
+"""Early stop: training ends when the test accuracy has reached the target in several epochs in a row."""
 
 from __future__ import annotations
 
 
 class EarlyStop:
-    """Reached when the test accuracy was ``target`` or better in ``patience`` epochs in a row; never without a target.
+    """Reached when the test accuracy was at least ``target`` in ``patience`` epochs in a row; never without a target.
 
-    The accuracy is that of all ranks, so all of them stop at the same epoch. Its state belongs to the run's, so that a
-    resume in the middle of a row goes on counting.
+    The accuracy is that of all ranks, so all ranks stop at the same epoch. The count is registered, so a resume
+    continues it.
     """
 
     def __init__(self, target: float | None, patience: int) -> None:

@@ -1,4 +1,4 @@
-"""The loop. Everything that makes it run on many processes is in the library's calls; there is no private path."""
+"""The loop of ``rankup train``. It runs on many processes by the library's public calls alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rankup.train.workload import Data, Workload, ready_data
 
 
 def train(run: Run, workload: Workload, options: TrainOptions, report: TrainingReport) -> None:
-    """Train and evaluate ``options.epochs`` times, or until the target is met."""
+    """Train and evaluate ``options.epochs`` times, or until the target is reached."""
     train_set, test_set = ready_data(run, workload, options.data)
     model, optimizer, data = run.prepare(
         workload.model(),
@@ -38,26 +38,26 @@ def train(run: Run, workload: Workload, options: TrainOptions, report: TrainingR
         run.register(warmup=warmup)
 
     for epoch in run.epochs(options.epochs, data):
-        # Here, not at the end of the epoch: a run that is resumed may have reached it before.
+        # Check at the start of an epoch: a resumed run may have reached the target before.
         if early_stop.reached:
             if options.snapshot_every != "off":
                 run.save()
             break
         model.train()
-        report.epoch_begins(epoch)
         for x, y in epoch:
             loss, output = run.forward_backward(model, workload.loss, x, y)
             if run.step(optimizer) and warmup is not None:
                 warmup.step()
             measure(run, workload, loss, output, y)
-            report.step()
-            if options.dry_run and run.batch is not None and run.batch.last:
+            if loss is not None:
+                run.log(loss=loss)
+            report.step(epoch)
+            if options.dry_run and run.batch.last:
                 break
-        trained = EvaluationResult.of(run.meter.means())  # waits for the device: the clock may be read
-        report.epoch_trained(trained)
+        trained = EvaluationResult.of(run.meter.means())
         tested = evaluate(run, model, workload, test_set, options)
         early_stop.epoch_ended(tested.accuracy)
-        report.epoch_ends(trained, tested, target_reached=early_stop.reached)
+        report.epoch_ends(epoch, trained, tested, target_reached=early_stop.reached)
         schedule.step()
         if options.dry_run:
             break
@@ -67,7 +67,7 @@ def train(run: Run, workload: Workload, options: TrainOptions, report: TrainingR
 def evaluate(
     run: Run, model: nn.Module, workload: Workload, test_set: Data, options: TrainOptions
 ) -> EvaluationResult:
-    """Each test sample once, over all ranks."""
+    """Evaluate each test sample once, over all ranks."""
     model.eval()
     for x, y in run.batches(test_set, global_batch=options.test_batch):
         output = model(x)

@@ -12,7 +12,7 @@ from rankup.train.workload import Workload
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """Over all ranks: mean loss, share of right answers in [0, 1], and the samples that were counted."""
+    """Over all ranks: the mean loss, the share of right answers in [0, 1], and the number of samples."""
 
     loss: float
     accuracy: float
@@ -24,7 +24,7 @@ class EvaluationResult:
 
 
 def measure(run: Run, workload: Workload, loss: Any, output: Any, target: Any) -> None:
-    """Add a batch to ``run.meter``. ``loss`` is its mean; nothing is added where another rank answers for the batch."""
-    if run.samples:
+    """Add a batch to ``run.meter``. ``loss`` is its mean. If another rank counts the batch, nothing is added."""
+    if run.batch.samples:
         run.meter.add(loss=loss)
         run.meter.add(accuracy=workload.correct(output, target), reduction="sum")

@@ -1,4 +1,4 @@
-"""The optimizers that a flag names; fused where torch has a fused kernel for it: one pass over the parameters."""
+"""The optimizers of ``--optimizer``. They use torch's fused kernel if there is one: one pass over all parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rankup.train.rates import learning_rate
 
 
 def optimizer_for(options: TrainOptions) -> Callable[[list[nn.Parameter]], Optimizer]:
-    """A function of the parameters, as ``run.prepare`` wants it."""
+    """A function of the parameters, for ``run.prepare``."""
     rate = learning_rate(options)
     if options.optimizer == "adam":
         return lambda parameters: Adam(

@@ -1,4 +1,4 @@
-"""What ``rankup train`` was asked for, as one plain object that crosses from the command line to every rank."""
+"""The options of ``rankup train``, as one plain object that the command line passes to every rank."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rankup.strategies import AUTO, EXACT, STRATEGIES, StrategyRow
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """``workload`` is an import target ``module:Class``; ``name`` what people call it. Batches in samples.
+    """``workload``: an import target ``module:Class``. ``name``: its name in messages. Batches are in samples.
 
-    ``given`` are the fields that somebody asked for, ``from_workload`` those that the workload's defaults have set.
+    ``given``: the fields that the user has set. ``from_workload``: the fields that the workload's defaults have set.
     """
 
     workload: str
@@ -55,9 +55,9 @@ class TrainOptions:
     snapshot_every: str = "10m"
     log_interval: int = 0
     dry_run: bool = False
+    breakdown: bool = False  # time the parts of a step instead of training
     save_model: str | None = None
-    log: str | None = None
-    bar: bool = False  # whether someone draws a progress bar from the records, so that no lines are needed
+    log: str = ""
     settings: dict[str, str] = field(default_factory=dict)
     given: list[str] = field(default_factory=list)
     from_workload: list[str] = field(default_factory=list)
@@ -86,7 +86,7 @@ class TrainOptions:
             self.lr_rule == "none" or (self.base_batch or 0) >= 1,
             "--base-batch",
             self.base_batch,
-            f"the global batch that --lr was chosen for, which --lr-rule {self.lr_rule} starts from",
+            f"the global batch for which --lr was chosen; --lr-rule {self.lr_rule} needs it",
         )
         self._check_strategy()
         _require(self.exact in EXACT, "--exact", self.exact, " or ".join(EXACT))
@@ -98,25 +98,24 @@ class TrainOptions:
             "for any-world",
         )
         _require(self.device in DEVICES, "--device", self.device, " or ".join(DEVICES))
-        _require(self.log in (None, "tensorboard"), "--log", self.log, "tensorboard")
         if self.save_model is not None:
             _check_writable(Path(self.save_model))
 
     @classmethod
     def asked(cls, workload: str, name: str, options: Mapping[str, Any]) -> TrainOptions:
-        """With ``options`` as somebody asked for them: no workload's default replaces these."""
+        """Options that the user has set: no workload's default replaces them."""
         return cls(workload, name, given=sorted(options), **options)
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> TrainOptions:
-        """These options, with the workload's ``defaults`` where nothing was asked for.
+        """These options, with the workload's ``defaults`` for fields that the user has not set.
 
-        What belongs to the workload's optimizer is no default for another one: it is left out there.
+        If the user chooses another optimizer, the defaults for the workload's optimizer are left out.
         """
         if unknown := sorted(set(defaults) - set(DEFAULTS)):
             raise RankupError(
                 "bad-workload-defaults",
                 f"defaults() of {self.workload} names {', '.join(unknown)}",
-                hint=f"a workload may have defaults for {', '.join(DEFAULTS)}",
+                hint=f"allowed are {', '.join(DEFAULTS)}",
             )
         theirs = {name: value for name, value in defaults.items() if name not in self.given}
         if "optimizer" in self.given and self.optimizer != defaults.get("optimizer", self.optimizer):
@@ -130,12 +129,12 @@ class TrainOptions:
                 "for --optimizer sgd",
             )
         _require(
-            not made.nesterov or made.momentum > 0, "--nesterov", "without momentum", "for SGD with some"
+            not made.nesterov or made.momentum > 0, "--nesterov", "without momentum", "used with --momentum"
         )
         return made
 
     def _check_strategy(self) -> None:
-        """The name, and that no option is given to a strategy that would ignore it."""
+        """Check the name, and that the strategy uses all given options."""
         names = ("auto", *STRATEGIES)
         _require(self.strategy in names, "--strategy", self.strategy, " or ".join(names))
         for option in STRATEGY_OPTIONS:
@@ -169,12 +168,12 @@ OPTIMIZERS = ("adam", "adadelta", "sgd")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp64")
 LR_RULES = ("none", "linear", "sqrt")
 DEVICES = ("auto", "cpu", "cuda")
-# Those that belong to one strategy, and those that not every strategy can be used with.
+# Options of one strategy only, and options that some strategies do not support.
 STRATEGY_OPTIONS = sorted(
     {option for row in STRATEGIES.values() for option in row.options}
     | {refused.partition("=")[0] for row in STRATEGIES.values() for refused in row.refuses}
 )
-# What a workload may have defaults of its own for, and which of them mean something for one optimizer alone.
+# The fields for which a workload may have defaults, and those among them that depend on the optimizer.
 OF_THE_OPTIMIZER = ("lr", "momentum", "weight_decay", "nesterov")
 DEFAULTS = (
     *("data", "epochs", "global_batch", "test_batch", "precision", "optimizer", *OF_THE_OPTIMIZER),
@@ -183,7 +182,7 @@ DEFAULTS = (
 
 
 def _takes(row: StrategyRow, option: str, value: object) -> bool:
-    """Whether a strategy can be used with this value, which is not the default."""
+    """Whether the strategy supports this value, which is not the default."""
     special = any(option in other.options for other in STRATEGIES.values())
     if special and option not in row.options:
         return False
@@ -196,10 +195,10 @@ def _require(right: bool, flag: str, value: object, allowed: str) -> None:
 
 
 def _check_writable(path: Path) -> None:
-    """Before hours of training, not after."""
+    """Find this out before hours of training."""
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise RankupError(
             "unwritable-model",
             f"cannot write --save-model {path}",
-            hint="a file in a directory that exists",
+            hint="use a file name in an existing directory",
         )

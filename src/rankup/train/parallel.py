@@ -1,4 +1,4 @@
-"""From ``--strategy`` and a workload to the strategy: some need a member that not every workload has."""
+"""Makes the strategy for ``--strategy`` and a workload. Some strategies need a member that not every workload has."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rankup.train.workload import Workload
 
 
 def strategy_for(options: TrainOptions, workload: Workload) -> Strategy:
-    """The strategy that ``options`` ask for; RankupError where ``workload`` cannot be trained with it."""
-    name = AUTO if options.strategy == "auto" else options.strategy  # one process makes none of it
+    """The strategy of ``options``. Raises RankupError if ``workload`` does not support it."""
+    name = AUTO if options.strategy == "auto" else options.strategy  # with one process it becomes ``none``
     row = STRATEGIES[name]
     members = {argument: _member(workload, member, options) for argument, member in row.members.items()}
     return make_strategy(name, **{option: getattr(options, option) for option in row.options}, **members)
@@ -25,7 +25,7 @@ def _member(workload: Workload, member: str, options: TrainOptions) -> Callable[
         raise RankupError(
             "strategy-not-supported",
             f"the strategy {options.strategy} cannot train {options.name}: the workload has no {member}",
-            hint=f"another strategy, or a member {member} (docs/reference/strategies.md)",
+            hint=f"choose another strategy, or write the member {member} (docs/reference/strategies.md)",
         )
     made: Callable[..., Any] = found
     return made

@@ -1,4 +1,4 @@
-"""The learning rate of another global batch, where a rule is asked for, and its warm-up. Nothing changes by itself."""
+"""The learning rate for the global batch, if ``--lr-rule`` is given, and its warm-up. The default changes nothing."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rankup.train.options import TrainOptions
 
 
 def learning_rate(options: TrainOptions) -> float:
-    """``--lr`` as ``--lr-rule`` scales it from ``--base-batch`` to ``--global-batch``.
+    """``--lr``, scaled by ``--lr-rule`` from ``--base-batch`` to ``--global-batch``.
 
-    ``linear`` keeps the change per sample for SGD (Goyal et al. 2017), ``sqrt`` the noise of a step, for Adam and its
-    kin (Malladi et al. 2022). ``none`` is ``--lr``, whatever the batch.
+    ``linear`` keeps the change per sample, for SGD (Goyal et al. 2017). ``sqrt`` keeps the noise of a step, for Adam
+    and similar optimizers (Malladi et al. 2022). ``none`` does not scale.
     """
     if options.lr_rule == "none" or options.base_batch is None:
         return options.lr
@@ -23,20 +23,20 @@ def learning_rate(options: TrainOptions) -> float:
 
 
 def describe_rate(options: TrainOptions) -> str:
-    """What the rule did, in a line; empty where there is none."""
-    said = []
+    """One line about the rule and the warm-up; "" without them."""
+    parts = []
     if options.lr_rule != "none":
-        said.append(
+        parts.append(
             f"learning rate {options.lr:g} → {learning_rate(options):g} "
             f"({options.lr_rule}, global batch {options.base_batch} → {options.global_batch})"
         )
     if options.warmup:
-        said.append(f"warm-up over {options.warmup} steps")
-    return ", ".join(said)
+        parts.append(f"warm-up over {options.warmup} steps")
+    return ", ".join(parts)
 
 
 def warmup_for(options: TrainOptions, optimizer: Optimizer) -> LinearLR | None:
-    """Steps after each optimizer step; from 1/warmup of the rate to all of it. None where not asked for."""
-    if options.warmup < 2:  # the first step of a warm-up of one has the whole rate
+    """A schedule that steps after each optimizer step, from 1/warmup of the rate to all of it. None without one."""
+    if options.warmup < 2:  # with a warm-up of one step, the first step has the whole rate
         return None
     return LinearLR(optimizer, start_factor=1 / options.warmup, total_iters=options.warmup - 1)

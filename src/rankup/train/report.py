@@ -1,12 +1,10 @@
-"""What a training says of itself: records for programs, plain lines for logs; rank 0 alone speaks.
+"""Prints a line per epoch and a summary, on rank 0 only.
 
-A progress bar is not drawn here: the process that started the ranks draws it, from the records
-(``cli/output/progress.py``), so that it looks the same for one process and for many.
+The loop reports steps, progress and time left (``runtime/records``).
 """
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import asdict
 from typing import Any
@@ -21,14 +19,11 @@ from rankup.train.metrics import EvaluationResult
 from rankup.train.options import TrainOptions
 from rankup.train.workload import Workload, note_on, unit_of
 
-PROGRESS_EVERY_S = 0.5
-LINE_EVERY_S = 10.0
-
 
 class TrainingReport:
-    """Times are wall-clock seconds; ``samples`` are those really seen, summed over ranks, not batches × sizes.
+    """Times are wall-clock seconds. ``samples`` are those that were really trained, summed over ranks.
 
-    What a workload has to say of its data (``data_note``) stands wherever a result does.
+    Every result carries the workload's ``data_note``.
     """
 
     def __init__(self, run: Run, options: TrainOptions, workload: Workload) -> None:
@@ -36,138 +31,71 @@ class TrainingReport:
         self._options = options
         self._unit = unit_of(workload)
         self._note = note_on(workload, options.data)
-        folder = run.directory.records if run.directory and run.is_main else None
-        self._progress = RecordWriter(folder / "steps.jsonl") if folder else None
-        self._epochs = RecordWriter(folder / "epochs.jsonl") if folder else None
-        self._board = _board(run, options)
         self._began = time.perf_counter()
-        self._before = 0.0  # seconds of the attempts before, up to the snapshot that this one began with
+        self._before = 0.0  # seconds of earlier attempts, up to the snapshot of the resume
         self._train_seconds = 0.0
         self._samples = 0
-        self._epoch_samples, self._epoch_before = 0, 0.0  # of this epoch; seconds of the attempts before
-        self._epoch_began: float | None = None  # None while no epoch is trained
-        self._steps_done = 0
         self._last: dict[str, Any] = {}
         run.register(report=self)
 
-    #: Wall-clock times: no two trainings have the same.
+    #: It holds times, so ``rankup verify`` does not compare it.
     timed = True
 
     def state_dict(self) -> dict[str, Any]:
-        """So that what it says is of the whole training, over all attempts: samples, and the seconds they took."""
+        """Samples and seconds over all attempts, so that the summary is that of the whole training."""
         return {
             "seconds": self._seconds(),
             "train_seconds": self._train_seconds,
             "samples": self._samples,
-            "global_step": self._steps_done,
             "last": dict(self._last),
-            "epoch_seconds": self._epoch_elapsed(),
-            "epoch_samples": self._epoch_samples,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._before = state_dict.get("seconds", 0.0)
+        self._before = state_dict["seconds"]
         self._train_seconds = state_dict["train_seconds"]
         self._samples = state_dict["samples"]
-        self._steps_done = state_dict["global_step"]
         self._last = dict(state_dict["last"])
-        self._epoch_before = state_dict.get("epoch_seconds", 0.0)
-        self._epoch_samples = state_dict.get("epoch_samples", 0)
 
     def _seconds(self) -> float:
         return self._before + time.perf_counter() - self._began
 
-    def _epoch_elapsed(self) -> float:
-        """Seconds of this epoch's training, over all attempts."""
-        running = 0.0 if self._epoch_began is None else time.perf_counter() - self._epoch_began
-        return self._epoch_before + running
-
-    def epoch_begins(self, epoch: Epoch) -> None:
-        self._epoch = epoch.index
-        self._steps = len(epoch)
-        self._step = self._first = epoch.done
-        if epoch.done == 0:
-            self._epoch_samples, self._epoch_before = 0, 0.0
-        self._epoch_began = self._spoke = self._lined = time.perf_counter()
-
-    def step(self) -> None:
-        """After each micro-batch; it costs a clock reading, and waits for the device only when there is news."""
-        batch = self._run.batch
-        assert batch is not None
-        if not batch.last:
-            return
-        self._step += 1
-        self._epoch_samples += batch.total
-        self._steps_done += 1
-        now = time.perf_counter()
+    def step(self, epoch: Epoch) -> None:
+        """Called after each micro-batch. Prints a line every ``log_interval`` steps, which waits for the device."""
         interval = self._options.log_interval
-        asked = interval > 0 and self._step % interval == 0
-        # Under pp rank 0 sees no loss: the epoch's line is all.
-        seen = self._run.is_main and bool(self._run.meter.names)
-        if not seen or not (asked or now - self._spoke >= PROGRESS_EVERY_S):
+        step = epoch.done  # the current batch's step counts as done
+        if not interval or step % interval or not self._run.batch.last or not self._run.is_main:
             return
-        self._spoke = now
-        here = EvaluationResult.of(self._run.meter.here())  # rank 0's: near enough for a moving number
-        elapsed = self._epoch_elapsed()
-        pace = self._epoch_samples / elapsed
-        fields = {
-            "epoch": self._epoch + 1,
-            "epochs": self._options.epochs,
-            "step": self._step,
-            "steps": self._steps,
-            "loss": here.loss,
-            "accuracy": here.accuracy,
-            "samples": self._epoch_samples,
-            "samples_per_s": pace,
-        }
-        if self._progress:
-            self._progress.write("step", **fields)
-        if self._board:
-            self._board.add_scalar("train/loss", here.loss, self._steps_done)
-        if asked or (now - self._lined >= LINE_EVERY_S and not self._options.bar):
-            self._lined = now
-            ours = elapsed - self._epoch_before  # an attempt before may have run on other machines
-            left = (self._steps - self._step) * ours / (self._step - self._first)
-            self._run.print(
-                f"epoch {self._epoch + 1}/{self._options.epochs}  step {self._step}/{self._steps}  "
-                f"loss {here.loss:.4f}  accuracy {here.accuracy:.2%}  {rate(pace)} {self._unit}/s  "
-                f"left {duration(left)}{self._noted()}"
-            )
-
-    def epoch_trained(self, trained: EvaluationResult) -> None:
-        """The training part of the epoch is over, on the device too."""
-        self._epoch_seconds = self._epoch_elapsed()
-        # A stop request in the evaluation saves the state as it was before: this runs again then.
-        self._epoch_began, self._epoch_before = None, self._epoch_seconds
-        self._train_seconds += self._epoch_seconds
-        self._samples += trained.samples
+        if not self._run.meter.names:  # under pp rank 0 has no loss
+            return
+        here = EvaluationResult.of(self._run.meter.here())  # rank 0's values are enough here
+        samples = epoch.samples + self._run.batch.total
+        self._run.print(
+            f"epoch {epoch.index + 1}/{self._options.epochs}  step {step}/{len(epoch)}  loss {here.loss:.4f}  "
+            f"accuracy {here.accuracy:.2%}  {rate(samples / epoch.seconds)} {self._unit}/s{self._noted()}"
+        )
 
     def epoch_ends(
-        self, trained: EvaluationResult, tested: EvaluationResult, *, target_reached: bool
+        self, epoch: Epoch, trained: EvaluationResult, tested: EvaluationResult, *, target_reached: bool
     ) -> None:
-        pace = trained.samples / self._epoch_seconds
+        pace = trained.samples / epoch.seconds
+        self._train_seconds += epoch.seconds
+        self._samples += trained.samples
         self._last = {
-            "epoch": self._epoch + 1,
-            "epochs": self._options.epochs,
-            "steps": self._step,
-            "train_loss": trained.loss,
-            "train_accuracy": trained.accuracy,
+            "epoch": epoch.index + 1,
             "train_samples": trained.samples,
             "test_loss": tested.loss,
             "test_accuracy": tested.accuracy,
             "test_samples": tested.samples,
-            "train_seconds": self._epoch_seconds,
-            "samples_per_s": pace,
             "target_reached": target_reached,
-            "data_note": self._note,
         }
-        if self._epochs:
-            self._epochs.write("epoch", **self._last)
-        if self._board:
-            for name in ("train_loss", "test_loss", "test_accuracy"):
-                self._board.add_scalar("epoch/" + name, self._last[name], self._epoch + 1)
+        self._run.log(
+            train_loss=trained.loss,
+            train_accuracy=trained.accuracy,
+            test_loss=tested.loss,
+            test_accuracy=tested.accuracy,
+        )
         self._run.print(
-            f"epoch {self._epoch + 1}/{self._options.epochs}  loss {trained.loss:.4f}  "
+            f"epoch {epoch.index + 1}/{self._options.epochs}  loss {trained.loss:.4f}  "
             f"test loss {tested.loss:.4f}  test accuracy {tested.accuracy:.2%} of {tested.samples}  "
             f"{rate(pace)} {self._unit}/s{self._noted()}"
         )
@@ -176,13 +104,13 @@ class TrainingReport:
         return f"  [{self._note}]" if self._note else ""
 
     def ends(self) -> dict[str, Any]:
-        """The summary: a record, and the lines that end the log."""
+        """Write the summary: a record, and the last lines of the log. Returns it."""
         world = self._run.world
         summary = {
             **{
                 k: v
                 for k, v in asdict(self._options).items()
-                if k not in ("save_model", "log", "log_interval", "bar", "given")
+                if k not in ("save_model", "log", "log_interval", "given")
             },
             "strategy": self._run.strategy,
             "world_size": world.world_size,
@@ -203,13 +131,9 @@ class TrainingReport:
             "test_loss": self._last["test_loss"],
             "test_accuracy": self._last["test_accuracy"],
         }
-        if self._epochs:
-            self._epochs.write("summary", **summary)
-            self._epochs.close()
-        if self._progress:
-            self._progress.close()
-        if self._board:
-            self._board.close()
+        if self._run.directory is not None and self._run.is_main:
+            with RecordWriter(self._run.directory.records / "epochs.jsonl") as records:
+                records.write("summary", **summary)
         nodes = f"{world.num_nodes} node{'s' if world.num_nodes > 1 else ''}"
         devices = f"{world.world_size} × {summary['device']}, {nodes}, {summary['threads']} threads each"
         self._run.print(
@@ -226,7 +150,7 @@ class TrainingReport:
 
 
 def _recipe(options: TrainOptions) -> str:
-    """The optimizer and its numbers; ``(workload)`` behind those that nobody asked for."""
+    """The optimizer and its settings; ``(workload)`` after those that the workload's defaults have set."""
     values = {"optimizer": options.optimizer, "lr": f"lr {options.lr:g}"}
     if options.optimizer == "sgd":
         values["momentum"] = f"momentum {options.momentum:g}"
@@ -246,23 +170,13 @@ def _recipe(options: TrainOptions) -> str:
 
 
 def _ending(options: TrainOptions, *, target_reached: bool) -> str:
-    """How an early stop went; nothing where none was asked for."""
+    """A line about the target accuracy; "" without one."""
     if options.target_accuracy is None:
         return ""
     epochs = f"{options.patience} epochs in a row" if options.patience > 1 else "one epoch"
-    met = "met" if target_reached else "not met"
-    return f"\ntarget     {options.target_accuracy:.2%} in {epochs}: {met}"
+    reached = "reached" if target_reached else "not reached"
+    return f"\ntarget     {options.target_accuracy:.2%} in {epochs}: {reached}"
 
 
 def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-
-
-def _board(run: Run, options: TrainOptions) -> Any:
-    """TensorBoard's writer, where asked for; its package is checked before the ranks start."""
-    if options.log != "tensorboard" or not run.is_main:
-        return None
-    from torch.utils.tensorboard import SummaryWriter
-
-    folder = run.directory.path / "tensorboard" if run.directory else os.path.join("runs", "tensorboard")  # noqa: PTH118
-    return SummaryWriter(str(folder))

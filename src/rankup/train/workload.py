@@ -1,10 +1,9 @@
-"""What a workload is: the few members that the loop calls. Any class with them works, built-in or yours.
+"""A workload: the members that the training loop calls. Any class that has them works, built-in or your own.
 
-rankup train mnist-cnn                    a built-in one, from ``rankup.workloads.WORKLOADS``
-rankup train my_module:MyWorkload         yours: a class that is called with the ``--set`` options
+rankup train mnist-cnn                    a built-in workload, from ``rankup.workloads.WORKLOADS``
+rankup train my_module:MyWorkload         your own: a class that is called with the ``--set`` options
 
-Four members every workload has (``Workload``); what else it may have is in the protocols below it, one for each thing
-that a workload can do.
+Every workload has the four members of ``Workload``. The protocols below it are optional.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Data = Dataset[Any] | ResidentData
 class Workload(Protocol):
     """Model, data, loss and metric of one example. ``source`` is the value of ``--data``.
 
-    May have a ``unit``, what its samples are called: "images" makes the speed images/s.
+    It may have a ``unit``, the name of its samples: with "images" the speed is printed in images/s.
     """
 
     def model(self) -> nn.Module:
@@ -50,27 +49,27 @@ class Workload(Protocol):
 
 @runtime_checkable
 class Fetches(Protocol):
-    """A workload whose data may have to be downloaded. All three, or none."""
+    """A workload whose data may have to be downloaded. Define all three members, or none."""
 
     def present(self, source: str) -> bool:
-        """Whether the data can be read on this host without fetching anything."""
+        """Whether the data can be read on this host without a download."""
         ...
 
     def home(self, source: str) -> Path:
-        """The directory that ``obtain`` fills; asked only where a host lacks the data."""
+        """The directory that ``obtain`` fills. It is called only if a host lacks the data."""
         ...
 
     def obtain(self, source: str) -> None:
-        """Fetch what is missing to ``home``. One process per node, or in all where nodes share it, goes first."""
+        """Fetch missing files to ``home``. One process per node calls it first, or one of all if the nodes share it."""
         ...
 
 
 @runtime_checkable
 class HasDefaults(Protocol):
-    """A workload that knows how it is best trained."""
+    """A workload with default values for the options of ``rankup train``."""
 
     def defaults(self) -> Mapping[str, Any]:
-        """Values for ``rankup train``'s options where a flag is not given: ``{"optimizer": "sgd", "lr": 0.1}``.
+        """Values for options that are not given: ``{"optimizer": "sgd", "lr": 0.1}``.
 
         ``rankup.train.options.DEFAULTS`` lists the names.
         """
@@ -79,10 +78,10 @@ class HasDefaults(Protocol):
 
 @runtime_checkable
 class NotesData(Protocol):
-    """A workload with data that its results must not be read without."""
+    """A workload whose results need a note about the data."""
 
     def data_note(self, source: str) -> str:
-        """A few words, shown wherever a result is ("synthetic stand-in"); empty where there is nothing to say."""
+        """A short text that is printed with every result ("synthetic stand-in"), or ""."""
         ...
 
 
@@ -91,19 +90,19 @@ FETCHING = ("present", "home", "obtain")
 
 
 def make_workload(target: str, settings: dict[str, str]) -> Workload:
-    """``package.module:Class`` called with ``settings``; errors name what is missing or unknown."""
+    """Call ``package.module:Class`` with ``settings``. Errors name missing members and unknown settings."""
     try:
         made = load(target)(**settings)  # type: ignore[operator]
     except (ImportError, AttributeError) as error:
         raise RankupError(
             "workload-not-found",
             f"cannot import the workload {target!r}: {error}",
-            hint="module:Class, importable from the current directory or PYTHONPATH",
+            hint="use module:Class; the module must be importable from the current directory or PYTHONPATH",
         ) from error
     except (TypeError, ValueError) as error:
-        said = ", ".join(f"{key}={value}" for key, value in settings.items())
+        given = ", ".join(f"{key}={value}" for key, value in settings.items())
         raise RankupError(
-            "bad-setting", f"{target} does not take {said or 'no settings'}: {error}"
+            "bad-setting", f"{target} does not accept {given or 'a call without settings'}: {error}"
         ) from error
     missing = _missing(made, MEMBERS)
     if len(_missing(made, FETCHING)) < len(FETCHING):
@@ -112,7 +111,7 @@ def make_workload(target: str, settings: dict[str, str]) -> Workload:
         raise RankupError(
             "not-a-workload",
             f"{target} lacks {', '.join(missing)}",
-            hint="a workload has model, datasets, loss and correct; present, home and obtain go together",
+            hint="a workload has model, datasets, loss and correct; define all of present, home and obtain, or none",
         )
     return made  # type: ignore[no-any-return]
 
@@ -134,10 +133,9 @@ def note_on(workload: Workload, source: str) -> str:
 
 
 def ready_data(run: Run, workload: Workload, source: str) -> tuple[Data, Data]:
-    """Training and test data, fetched first where a host lacks them. A collective."""
-    if isinstance(workload, Fetches) and run.sum(
-        int(not workload.present(source))
-    ):  # all ranks enter, or none
-        with run.shared_first(workload.home(source)):
+    """Training and test data, fetched first if a host lacks them. A collective."""
+    # The sum makes all ranks enter, or none.
+    if isinstance(workload, Fetches) and run.sum(int(not workload.present(source))):
+        with run.first(directory=workload.home(source)):
             workload.obtain(source)
     return workload.datasets(source)

@@ -1,4 +1,4 @@
-"""Does a training that is killed and resumed give the same model? Bit for bit; and if not, since when and why.
+"""Does a training that is killed and resumed give the same model, bit for bit? If not: the first difference, and why.
 
 | module | what |
 |---|---|
@@ -11,7 +11,7 @@
 | ``evidence`` | what the traces show, for the diagnosis |
 | ``causes`` | the causes of a difference, each a source of findings |
 | ``diagnosis`` | the most likely cause of a difference |
-| ``untracked`` | state that is in no snapshot |
+| ``untracked`` | state that no snapshot holds |
 | ``values`` | how far two final snapshots are apart |
 | ``worlds`` | compares trainings on different numbers of processes |
 | ``table`` | what ``rankup verify`` prints |

@@ -1,4 +1,4 @@
-"""One attempt: a run of its own, traced, which ends by itself, is asked to stop, or is killed where it froze."""
+"""One attempt: a traced run that ends by itself, is asked to stop, or freezes and is killed."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from rankup.resolve.resolved import Resolved
 from rankup.run.execute import Result, View, execute
 from rankup.verify.trace_reader import FROZEN, AttemptTrace, read_attempt
 
-# Snapshots that are due at the end alone: what trains uninterrupted is not to be changed by saving, either.
+# Save at the end only: saving must not change the uninterrupted training.
 AT_THE_END = f"{10**9} steps"
-STOPPED = 75  # the code of a run that has saved and ended before its training did
+STOPPED = 75  # the exit code of a run that saved and ended before its training was done
 
 
 class AttemptView(Protocol):
-    """Who looks on; told before and after each attempt."""
+    """Shows progress: it is called before and after each attempt."""
 
     def begins(self, what: str, processes: int) -> None: ...
 
-    def ended(self, said: str) -> None: ...
+    def ended(self, how: str) -> None: ...
 
 
 @dataclass(frozen=True)
 class AttemptSpec:
-    """What an attempt is for. ``saves``: the steps after which it saves, besides the end; ``interrupt`` in the words of
-    ``verify.plan``; ``steps``: train to the end of this step, None: to the end."""
+    """Describes one attempt. ``saves``: the steps after which it saves, besides the end. ``interrupt``: the value of
+    RANKUP_INTERRUPT. ``steps``: train to the end of this step; None: to the end of the training."""
 
     what: str
     processes: int
@@ -47,8 +47,8 @@ class AttemptSpec:
 
 @dataclass(frozen=True)
 class AttemptEnd:
-    """``attempt``: what it has traced, None if nothing; ``killed``: by verify; ``stopped``: by somebody else, so that
-    another attempt has to go on."""
+    """``attempt``: its trace, or None. ``killed``: verify killed it. ``stopped``: why something else stopped it, so
+    that another attempt must continue."""
 
     attempt: AttemptTrace | None
     killed: bool = False
@@ -73,9 +73,9 @@ class Attempts:
         self.count = 0
 
     def run(self, ask: AttemptSpec) -> AttemptEnd:
-        """Run it until it ends, in one way or another.
+        """Run one attempt until it ends.
 
-        Raises RankupError where it failed by itself, where it traced no step, and where a signal ended it.
+        Raises RankupError if it fails by itself, if it traces no step, or if a signal ends it.
         """
         self.count += 1
         trace = self.folder / f"trace-{self.count:02d}"
@@ -118,7 +118,7 @@ class Attempts:
             raise RankupError(
                 "interrupted",
                 f"ended by {signal.Signals(number).name} in attempt {self.count}: {ask.what}",
-                hint=f"nothing is proved; what was traced until then is in {self.folder}",
+                hint=f"nothing is proved; the traces are in {self.folder}",
                 exit_code=128 + number,
             )
         if result.code in (0, STOPPED) or killed:
@@ -133,16 +133,16 @@ class Attempts:
         )
 
     def _stopped(self, result: Result, ask: AttemptSpec, attempt: AttemptTrace) -> str:
-        """Why it was stopped, where verify has not asked for that; "" if it came to its end."""
+        """Why the attempt was stopped although verify did not ask for it; "" if it reached its end."""
         if result.code == 0 or (ask.steps is not None and attempt.final_step >= ask.steps):
             if attempt.ended:
                 return ""
             raise RankupError(
                 "no-end",
-                f"attempt {self.count} ({ask.what}) ended without the end of its Python interpreter",
+                f"attempt {self.count} ({ask.what}): a Python interpreter did not end normally",
                 context=str(result.run.logs),
-                hint="os._exit() in the script, or a process that something killed: the state that it ended with "
-                "cannot be compared",
+                hint="the final state is unknown, so verify cannot compare it: remove os._exit() from the script, or "
+                "find out what killed the process",
                 exit_code=1,
             )
         details = result.run.path / "outcome.json"
@@ -152,7 +152,7 @@ class Attempts:
                 "interrupted",
                 f"a signal that verify did not send stopped attempt {self.count}: {ask.what}",
                 context=str(result.run.logs),
-                hint="nothing is proved: run verify once more, and leave its processes alone",
+                hint="nothing is proved: run verify again, and send no signals to its processes",
                 exit_code=1,
             )
         return str(asked)
@@ -163,14 +163,14 @@ def _hint(error: RankupError | None) -> str:
         return ""
     if any(name in error.message for name in ("NameError", "UnboundLocalError")):
         return (
-            "a resume may begin right after the last step of an epoch: the code after the inner loop then runs before "
-            "its body ever did. Set what it uses before the inner loop, or take it from run.meter or run.metrics"
+            "a resume may begin right after the last step of an epoch: then the code after the inner loop runs before "
+            "the loop's body. Set its variables before the inner loop, or use run.meter or run.metrics"
         )
     return error.hint
 
 
 class Killer:
-    """A view that shows nothing, and sends SIGKILL to every process of the attempt when one of them has frozen."""
+    """A view that shows nothing. When a process of the attempt has frozen, it sends SIGKILL to all of them."""
 
     def __init__(self, frozen: Path) -> None:
         self._frozen = frozen
@@ -189,6 +189,6 @@ class Killer:
 
 
 def _groups(run: RunDir) -> list[int]:
-    """The process groups of the ranks: each has one of its own, with its loader workers."""
+    """The process groups of the ranks. Each rank has its own group, with its loader workers."""
     events = read_records(run.logs / "events.jsonl")
     return [event["pid"] for event in events if event["event"] == "start"]

@@ -1,6 +1,6 @@
-"""The causes of a difference between two trainings. Each is a source of findings over a ``Comparison``.
+"""The causes of a difference between two trainings. Each cause is a source of findings over a ``Comparison``.
 
-Causes exclude each other: the first of a table that applies is the answer, and the last always applies.
+The first cause of a table that applies is the answer. The last one always applies.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from rankup.verify.evidence import (
     suspects,
     weights_restored,
 )
-from rankup.verify.first_difference import LOSS, RANDOM, UNKEPT, Difference
+from rankup.verify.first_difference import LOSS, RANDOM, UNTRACKED, Difference
 from rankup.verify.trace_reader import AttemptTrace
 
-# Of the samples that differ, how many must be found at other steps for the order to be what differs.
+# If at least this part of the samples that differ occurs at other steps, the order is what differs.
 FOUND_AGAIN = 0.5
 NAMED = 3
 COUNT_STEPS = (
-    "what decides the end begins anew after a resume: count with run.global_step, or with the epoch's index; "
-    "run.register(bad=0) before the loop and run.values.bad in it, for what waits for an improvement"
+    "the variable that decides the end starts again after a resume: count with run.global_step or the epoch's index; "
+    "to count epochs without improvement, use run.register(bad=0) before the loop and run.values.bad in it"
 )
 
 
@@ -36,7 +36,7 @@ COUNT_STEPS = (
 class Comparison:
     """An uninterrupted training and another one that differs from it: a repetition, or one that was ``resumed``.
 
-    ``repeat`` is a second uninterrupted training beside them, if there is one.
+    ``repeat`` is a second uninterrupted training, if there is one.
     """
 
     reference: AttemptTrace
@@ -54,7 +54,7 @@ class Comparison:
 
     @property
     def after_resume(self) -> str:
-        """The evidence, and how far the training had come since its resume."""
+        """The evidence, and the number of steps since the resume."""
         text = f"{self.evidence}; it is step {self.difference.step - self.other.resumed_at} after the resume"
         if whole := weights_restored(self.reference, self.other):
             text += f"; right after the resume all {whole} tensors of the model were equal"
@@ -72,10 +72,10 @@ def _saving(c: Comparison) -> Iterator[Finding]:
     if c.other.resumed_at == 0:
         yield c.found(
             "saving-changes-training",
-            "taking a snapshot changes the training, or it is non-deterministic now and then",
+            "taking a snapshot changes the training, or the training is sometimes non-deterministic",
             f"{c.evidence}; this attempt had not resumed yet",
-            "a state_dict that draws random numbers or changes its object does so, and so does a file that an earlier "
-            "attempt has left; run verify once more, to see whether uninterrupted runs stay equal",
+            "look for a state_dict that draws random numbers or changes its object, and for a file that an earlier "
+            "attempt has left; run verify again, to see whether uninterrupted runs stay equal",
         )
 
 
@@ -88,13 +88,14 @@ def _epoch_end(c: Comparison) -> Iterator[Finding]:
         yield c.found(
             "other-end",
             "an epoch ends after another number of steps",
-            f"{c.evidence}; the uninterrupted run is at (epoch, step) {_positions(expected)} then{c.suspects()}",
+            f"{c.evidence}; the uninterrupted run is at (epoch, step) {_positions(expected)} at this point"
+            f"{c.suspects()}",
             COUNT_STEPS,
         )
 
 
 def _inputs(c: Comparison) -> Iterator[Finding]:
-    """The samples differ: the same ones in another order, or other ones."""
+    """The samples differ: they come in another order, or they are other samples."""
     if not c.difference.inputs_differ:
         return
     step, rank, evidence = c.difference.step, c.difference.rank, c.evidence
@@ -109,33 +110,33 @@ def _inputs(c: Comparison) -> Iterator[Finding]:
         yield c.found(
             "other-order",
             "the samples come in another order",
-            f"{evidence}; {again} of the {len(strange)} that the reference did not see at this step, it saw at others",
-            "the data set must give the same sample for the same index each time: sort what it lists, and shuffle "
-            "nothing in it (prepare(…, shuffle=True) does)",
+            f"{evidence}; {again} of the {len(strange)} samples that differ occur at other steps of the reference",
+            "the data set must return the same sample for the same index each time: sort the files that it lists, and "
+            "do not shuffle in it (prepare(…, shuffle=True) does)",
         )
     elif not c.resumed and same_in_each_epoch(c.reference) and not set(seen) & known:
         ranks = " and on each rank" if c.reference.world_size > 1 else ""
         yield c.found(
             "unseeded-data",
-            f"the data is made anew in each process: it differs between attempts{ranks}",
-            f"{evidence}; within one run every epoch has the same samples, so nothing augments them",
-            "make the data after rankup.init(seed=…), or from a generator with a fixed seed; it must not depend on the "
-            "rank, the process, the time, or what an earlier attempt has written",
+            f"each process makes other data: it differs between attempts{ranks}",
+            f"{evidence}; within one run every epoch has the same samples, so this is not augmentation",
+            "make the data after rankup.init(seed=…), or from a generator with a fixed seed; the data must not depend "
+            "on the rank, the process, the time, or on files of an earlier attempt",
         )
     elif c.resumed:
         yield c.found(
             "data-begins-anew",
-            "the samples depend on something that begins anew after a resume",
-            f"{evidence}; uninterrupted runs see the same samples; after the resume {len(strange)} of {len(seen)} are "
-            "others",
-            "a data set must give the same sample for the same index, however often it was asked: count nothing in it, "
-            "and draw from Python's, NumPy's or torch's global generator in __getitem__ (rankup seeds them per sample)",
+            "the samples depend on a variable that starts again after a resume",
+            f"{evidence}; uninterrupted runs see the same samples; after the resume {len(strange)} of {len(seen)} "
+            "differ",
+            "a data set must return the same sample for the same index each time: count nothing in it, and draw from "
+            "Python's, NumPy's or torch's global generator in __getitem__ (rankup seeds them per sample)",
         )
     else:
         yield c.found(
             "unseeded-augmentation",
-            "samples that are never the same: augmentation draws from an unseeded generator, or depends on the time",
-            f"{evidence}; of {len(seen)} samples {len(strange)} are others, and {again} of these are at another step",
+            "samples differ in every run: augmentation draws from an unseeded generator, or depends on the time",
+            f"{evidence}; of {len(seen)} samples {len(strange)} differ, and {again} of these occur at another step",
             "draw from Python's, NumPy's or torch's global generator in __getitem__ (rankup seeds them per sample), or "
             "from the SampleRandom that a transform of ResidentData gets; seed nothing from the time",
         )
@@ -146,34 +147,34 @@ def _seeds(c: Comparison) -> Iterator[Finding]:
         yield c.found(
             "unseeded-random",
             "the script seeds the generators itself, with another number each time",
-            f"{c.evidence}; the samples are the same and the states of the global generators are not",
-            "leave seeding to rankup.init(seed=…): it seeds Python, NumPy and torch, on all ranks",
+            f"{c.evidence}; the samples are the same, but the states of the global generators differ",
+            "let rankup.init(seed=…) seed the generators: it seeds Python, NumPy and torch, on all ranks",
         )
 
 
 def _not_deterministic(c: Comparison) -> Iterator[Finding]:
     place = (
-        "the loss differs already: the forward pass, or random numbers in it"
+        "the loss differs, so the cause is in the forward pass, or in random numbers in it"
         if c.difference.first == LOSS
-        else "the loss is the same and the state after it is not: the backward pass or the optimizer"
+        else "the loss is the same, so the cause is in the backward pass or the optimizer"
     )
     yield c.found(
         "not-deterministic",
         "a non-deterministic kernel, or a number that differs in each run",
         f"{c.evidence}; the samples are the same, and so are the global generators; {place}",
-        "draw from the global generators, which rankup seeds and saves; use neither os.urandom nor the time, no order "
-        "of a set of strings, and no file that an earlier run has left; for kernels: --deterministic, or "
+        "draw from the global generators, which rankup seeds and saves; do not use os.urandom, the time, the order of "
+        "a set of strings, or files of an earlier run; for kernels use --deterministic, or "
         "torch.use_deterministic_algorithms(True) in a script",
     )
 
 
 def _unregistered(c: Comparison) -> Iterator[Finding]:
-    names = [name.removeprefix(UNKEPT) for name in c.difference.names if name.startswith(UNKEPT)]
+    names = [name.removeprefix(UNTRACKED) for name in c.difference.names if name.startswith(UNTRACKED)]
     if lost := not_restored(c.reference, c.other) or names:
         listed = ", ".join(map(held, lost[:NAMED]))
         yield c.found(
             "state-not-in-snapshot",
-            f"state that is not in the snapshot: {listed}",
+            f"some state is not in the snapshot: {listed}",
             f"{c.after_resume}; {listed} has a state, and is not registered",
             how_to_register(lost),
         )
@@ -183,11 +184,11 @@ def _pending_gradients(c: Comparison) -> Iterator[Finding]:
     if kept_open := gradients_pending(c.reference, c.other):
         yield c.found(
             "pending-gradients",
-            "gradients that were accumulated by hand when the snapshot was taken, and are not in it",
-            f"{c.after_resume}; at step {kept_open}, after which the snapshot was taken, gradients remained and the "
+            "the script accumulates gradients by hand, and the snapshot does not hold them",
+            f"{c.after_resume}; the snapshot was taken after step {kept_open}; gradients remained then, and the "
             "optimizer had not stepped",
-            "prepare(…, accumulate=N) with run.backward(loss) and run.step(opt): snapshots are then taken after whole "
-            "windows only",
+            "use prepare(…, accumulate=N) with run.backward(loss) and run.step(opt): then snapshots are taken only "
+            "after the optimizer's step",
         )
 
 
@@ -195,10 +196,10 @@ def _reduction_order(c: Comparison) -> Iterator[Finding]:
     if last_digits_only(c.reference, c.other, c.difference):
         yield c.found(
             "reduction-order",
-            "the sums over the ranks are taken in another order after a resume",
+            "the order of the sums over the ranks changes after a resume",
             f"{c.after_resume}; there are {c.reference.world_size} processes, the loss of that step is the same, and "
             "the weights differ in their last digits only",
-            "nothing in the script does this: report it, with the versions of torch and of rankup; "
+            "the script is not the cause: report this, with the versions of torch and of rankup; "
             'exact="any-world" sums in a fixed order',
         )
 
@@ -208,21 +209,21 @@ def _not_brought_back(c: Comparison) -> Iterator[Finding]:
         listed = ", ".join(lost[:NAMED])
         yield c.found(
             "state-not-in-snapshot",
-            f"state that a resume does not bring back: {listed}",
+            f"a resume does not restore some state: {listed}",
             f"{c.after_resume}; right after the resume {listed} differed from the saved state",
-            "what changes a model, its optimizer or what is registered between init and the loop must not run again "
-            "after a resume; a load_state_dict must bring back all that state_dict gave",
+            "code between init and the loop must not change a model, its optimizer or a registered object again after "
+            "a resume; load_state_dict must restore everything that state_dict returns",
         )
 
 
 def _unsaved_variable(c: Comparison) -> Iterator[Finding]:
     yield c.found(
         "unsaved-variable",
-        "the training depends on something that begins anew after a resume: a plain variable, a tensor, or a "
-        "generator of the script's own",
+        "the training depends on a variable of the script that starts again after a resume: a number, a tensor, or a "
+        "generator",
         c.after_resume + c.suspects(),
-        "run.register(best=0.0) before the loop and run.values.best in it, for numbers; run.register(name=thing) for "
-        "lists, dicts, tensors, generators and anything with a state_dict; count steps with run.global_step",
+        "for numbers, use run.register(best=0.0) before the loop and run.values.best in it; for lists, dicts, tensors, "
+        "generators and objects with a state_dict, run.register(name=thing); count steps with run.global_step",
     )
 
 
@@ -276,7 +277,7 @@ def where(difference: Difference) -> str:
 def what(difference: Difference) -> str:
     """The first names that differ, and how many more there are."""
     names = [
-        f"{held(name.removeprefix(UNKEPT))} (not registered)" if name.startswith(UNKEPT) else name
+        f"{held(name.removeprefix(UNTRACKED))} (not registered)" if name.startswith(UNTRACKED) else name
         for name in difference.names
     ]
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""

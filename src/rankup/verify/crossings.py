@@ -1,4 +1,4 @@
-"""What the interruptions of a training crossed, read from its traces, and what they did not."""
+"""What the interruptions of a training crossed and did not cross, read from its traces."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ WORDS = {
 
 
 def offered(course: Course) -> list[str]:
-    """What there is to cross in this training."""
+    """What can be crossed in this training."""
     kinds = course.kinds()
     names = {"epoch": bool(course.late), "off-grid": course.steps > 1, "end": True}
     return [name for name in WORDS if names.get(name, name in kinds)]
 
 
 def crossed(attempts: Sequence[AttemptTrace], *, to_the_end: bool) -> list[str]:
-    """``attempts`` are those of one training, in order; ``to_the_end``: no stop was asked for before."""
+    """``attempts``: those of one training, in order. ``to_the_end``: the plan has no earlier end."""
     found = {attempt.frozen for attempt in attempts} - {"step"}
     if any(attempt.resumed_at and attempt.resumed_epoch for attempt in attempts):
         found.add("epoch")
@@ -40,10 +40,10 @@ def crossed(attempts: Sequence[AttemptTrace], *, to_the_end: bool) -> list[str]:
 
 
 def too_short(course: Course) -> str:
-    """What a longer training would have shown besides; "" if nothing."""
+    """What only a longer training would show; "" if nothing."""
     if not course.later:
         return (
-            "this training has one epoch: whether a later epoch goes on as it should (schedules, code after an epoch) "
-            "is not shown"
+            "this training has one epoch, so it does not show whether a later epoch resumes correctly (schedules, code "
+            "after an epoch)"
         )
     return "" if course.late else "this training is too short for a resume in its second epoch"

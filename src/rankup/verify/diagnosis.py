@@ -1,4 +1,4 @@
-"""What a difference most likely comes from, judged by the evidence in the traces. It takes data and returns data."""
+"""The most likely cause of a difference, judged by the evidence in the traces. It takes data and returns data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rankup.verify.trace_reader import AttemptTrace
 
 
 def of_reference(reference: AttemptTrace, again: AttemptTrace, difference: Difference) -> Finding:
-    """Two uninterrupted trainings differ from each other: nothing of it is the snapshots' fault."""
+    """Two uninterrupted trainings differ from each other, so snapshots are not the cause."""
     return _first(REPEAT_CAUSES, Comparison(reference, again, difference, resumed=False))
 
 
@@ -41,18 +41,18 @@ def _first(causes: Mapping[str, Source[Comparison]], comparison: Comparison) -> 
 def of_end(
     reference: AttemptTrace, other: AttemptTrace, again: AttemptTrace | None = None, *, repeated: bool = False
 ) -> Finding:
-    """It trains another number of steps."""
-    resumed = f", resumed at step {other.resumed_at}," if not repeated else ", uninterrupted as well,"
+    """The other training has another number of steps."""
+    resumed = f", resumed at step {other.resumed_at}," if not repeated else ", also uninterrupted,"
     return Finding(
         "other-end",
         Severity.ERROR,
         f"the training ends after step {other.final_step} instead of {reference.final_step}",
         place=f"after step {min(other.final_step, reference.final_step)}",
-        why=f"the uninterrupted training ends after step {reference.final_step}; this one{resumed} after step "
-        f"{other.final_step}, and all steps that both have trained are equal{suspects(reference, other, again)}",
+        why=f"the uninterrupted training ends after step {reference.final_step}; this one{resumed} ends after step "
+        f"{other.final_step}; all steps that both have trained are equal{suspects(reference, other, again)}",
         fix=COUNT_STEPS
         if not repeated
-        else "the end depends on the time, on a file or on unseeded random numbers",
+        else "the end must not depend on the time, on a file or on unseeded random numbers",
         confidence=Confidence.LIKELY,
     )
 
@@ -64,7 +64,6 @@ def of_untracked(reference: AttemptTrace, names: list[str]) -> Finding:
         "unregistered-state",
         Severity.ERROR,
         f"{listed} {'has' if len(names) == 1 else 'have'} state that changes and is not registered",
-        why="it is not the same at the beginning and at the end of the uninterrupted training, it is in no snapshot, "
-        "and no resume was seen to bring it back: a resume begins it anew",
+        why="it changes during the uninterrupted training, it is not in a snapshot, and no resume restored it",
         fix=how_to_register(names),
     )

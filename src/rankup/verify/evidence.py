@@ -1,4 +1,4 @@
-"""What the traces of an uninterrupted and an interrupted training show, for ``diagnosis`` to judge by."""
+"""What the traces of an uninterrupted and an interrupted training show: the evidence for ``causes``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from rankup.verify.first_difference import LOSS, Difference
 from rankup.verify.trace_reader import AttemptTrace, Record
 
 _SUSPECTS = 5
-# Sums that are taken in another order differ by less than this, relative to all weights; a lost state by more.
+# Sums in another order differ by less than this, relative to all weights; a lost state differs by more.
 LAST_DIGITS = 1e-6
-# With so many ranks the order of a sum can depend on where an element lies in a buffer.
+# From this number of ranks on, the order of a sum can depend on the position of an element in a buffer.
 RANKS_OF_A_RING = 3
 
 
 def same_in_each_epoch(attempt: AttemptTrace) -> bool:
-    """Whether two epochs have the same samples, over all ranks; not known of one epoch."""
+    """Whether two epochs have the same samples, over all ranks; False with one epoch."""
     rows: dict[int, set[str]] = {}
     for ranks in attempt.steps.values():
         for record in ranks.values():
@@ -28,7 +28,7 @@ def all_rows(attempt: AttemptTrace) -> set[str]:
 
 
 def weights_restored(reference: AttemptTrace, attempt: AttemptTrace) -> int:
-    """How many tensors of the model the resume brought back as the reference had them; 0 where one is not so."""
+    """The number of tensors of the model if the resume restored all of them; 0 if one differs."""
     pair = _at_resume(reference, attempt)
     if pair is None:
         return 0
@@ -37,17 +37,17 @@ def weights_restored(reference: AttemptTrace, attempt: AttemptTrace) -> int:
 
 
 def not_restored(reference: AttemptTrace, attempt: AttemptTrace) -> list[str]:
-    """What nobody keeps and was not as the reference had it when the attempt went on."""
+    """Names of unregistered state that differed from the reference at the resume."""
     pair = _at_resume(reference, attempt)
     if pair is None:
         return []
     before, after = pair
-    return [name for name, was in before["unkept"].items() if after["unkept"].get(name, was) != was]
+    return [name for name, was in before["untracked"].items() if after["untracked"].get(name, was) != was]
 
 
 def saved_but_other(reference: AttemptTrace, attempt: AttemptTrace) -> list[str]:
-    """What a snapshot should hold and is not as the reference had it when the attempt went on. Metrics and such may be
-    set anew by the code after an epoch."""
+    """Names of state that a snapshot holds and that differed from the reference at the resume. The code after an epoch
+    may set metrics again."""
     pair = _at_resume(reference, attempt)
     if pair is None:
         return []
@@ -56,7 +56,7 @@ def saved_but_other(reference: AttemptTrace, attempt: AttemptTrace) -> list[str]
 
 
 def gradients_pending(reference: AttemptTrace, attempt: AttemptTrace) -> int:
-    """The step of the snapshot if gradients remained after it and no weight had changed in it; else 0."""
+    """The step of the snapshot, if gradients remained after it and it changed no weight; else 0."""
     at = reference.steps.get(attempt.resumed_at, {}).get(0)
     before = reference.steps.get(attempt.resumed_at - 1, {}).get(0)
     if at is None or before is None or not at.get("pending"):
@@ -66,7 +66,7 @@ def gradients_pending(reference: AttemptTrace, attempt: AttemptTrace) -> int:
 
 
 def last_digits_only(reference: AttemptTrace, attempt: AttemptTrace, difference: Difference) -> bool:
-    """Whether it is what another order of summation leaves, in the first step after a resume."""
+    """Whether the difference is that of another order of summation, in the first step after a resume."""
     if reference.world_size < RANKS_OF_A_RING or difference.step != attempt.resumed_at + 1:
         return False
     if difference.first == LOSS or difference.at_end or saved_but_other(reference, attempt):
@@ -78,8 +78,8 @@ def last_digits_only(reference: AttemptTrace, attempt: AttemptTrace, difference:
 
 
 def suspects(reference: AttemptTrace, attempt: AttemptTrace, again: AttemptTrace | None) -> str:
-    """Plain variables of the script that were other ones when the attempt went on, in a clause; "" if there are none.
-    What two uninterrupted trainings have different, as a clock, is no suspect."""
+    """A clause that names plain variables of the script that differed at the resume; "" if there are none. Variables
+    that differ between two uninterrupted trainings, such as a clock, are left out."""
     pair = _at_resume(reference, attempt)
     if pair is None:
         return ""
@@ -91,7 +91,7 @@ def suspects(reference: AttemptTrace, attempt: AttemptTrace, again: AttemptTrace
     if not names:
         return ""
     listed = ", ".join(names[:_SUSPECTS])
-    return f"; plain variables that begin anew after a resume: {listed}"
+    return f"; plain variables that start again after a resume: {listed}"
 
 
 def _at_resume(reference: AttemptTrace, attempt: AttemptTrace) -> tuple[Record, Record] | None:

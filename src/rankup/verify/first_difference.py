@@ -1,4 +1,4 @@
-"""Two trainings step by step: the first thing that differs, by hashes."""
+"""Compares two trainings step by step, by hashes: the first difference."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, replace
 
 from rankup.verify.trace_reader import AttemptTrace, Record
 
-# What a step depended on, then what came of it: the first of these that differs says the most.
-INPUTS, LOSS, UNKEPT, RANDOM = "the batch", "the loss", "unkept/", "the generators"
-# What may hold a clock, and is not what is trained.
-ASIDE = ("kept/", "metrics/", UNKEPT)
+# The inputs of a step, then its results: the first of these that differs tells most about the cause.
+INPUTS, LOSS, UNTRACKED, RANDOM = "the batch", "the loss", "untracked/", "the generators"
+# State that is not trained, and may hold a clock.
+ASIDE = ("registered/", "metrics/", UNTRACKED)
 
 
 @dataclass(frozen=True)
 class Difference:
     """The first step that differs, and all names that differ then, in the order of ``INPUTS``, ``LOSS``, the state's.
 
-    ``attempt`` counts from 1 within its scenario; ``resumed_at`` is the step that it went on from, 0 for none;
-    ``at_end``: all steps are equal, and what the code after them left is not.
+    ``attempt`` counts from 1 within its scenario. ``resumed_at`` is the step of its resume, 0 for none. ``at_end``: all
+    steps are equal, but the state after the code that follows them is not.
     """
 
     attempt: int
@@ -41,7 +41,7 @@ class Difference:
 def first_difference(
     reference: AttemptTrace, attempts: Sequence[AttemptTrace], *, ignore: frozenset[str] = frozenset()
 ) -> Difference | None:
-    """Of all attempts, each step that the reference has trained too; None where all are equal, bit for bit."""
+    """The first difference in a step that the reference has trained too; None if all are equal, bit for bit."""
     for number, attempt in enumerate(attempts, start=1):
         for step, rank, mine, theirs in pairs(reference, attempt):
             if names := [name for name in differing(mine, theirs) if name not in ignore]:
@@ -51,7 +51,7 @@ def first_difference(
                 )
         for mine, theirs, rank in _ends(reference, attempt):
             if mine["step"] != theirs["step"]:
-                continue  # ``other_end`` tells
+                continue  # ``other_end`` reports this
             if names := [name for name in differing(mine, theirs) if name not in ignore]:
                 return Difference(number, attempt.resumed_at, theirs["step"], rank, tuple(names), at_end=True)
     return None
@@ -74,8 +74,8 @@ def _ends(reference: AttemptTrace, attempt: AttemptTrace) -> Iterator[tuple[Reco
 
 
 def over_ranks(attempt: AttemptTrace) -> AttemptTrace:
-    """What does not depend on how many ranks there were, of a training by virtual shards: the losses in the shards'
-    order, and the state, which is the same on all ranks."""
+    """The part of an any-world trace that does not depend on the number of ranks: the losses in the shards' order, and
+    the state, which is the same on all ranks."""
     steps = {
         step: {0: _over_ranks(ranks)}
         for step, ranks in attempt.steps.items()
@@ -88,12 +88,20 @@ def over_ranks(attempt: AttemptTrace) -> AttemptTrace:
 def _over_ranks(ranks: dict[int, Record]) -> Record:
     state = {name: value for name, value in ranks[0]["state"].items() if not name.startswith(ASIDE)}
     losses = [loss for rank in sorted(ranks) for loss in ranks[rank].get("loss", ())]
-    return {**ranks[0], "batch": "", "rows": [], "loss": losses, "state": state, "unkept": {}, "random": ""}
+    return {
+        **ranks[0],
+        "batch": "",
+        "rows": [],
+        "loss": losses,
+        "state": state,
+        "untracked": {},
+        "random": "",
+    }
 
 
 def unsteady(reference: AttemptTrace, again: AttemptTrace) -> frozenset[str]:
-    """What stands beside the training and differs between two uninterrupted ones, as a clock does: it says nothing. If
-    the training went by it, weights would differ as well."""
+    """Names of state that is not trained and differs between two uninterrupted trainings, such as a clock. It proves
+    nothing: if the training depended on it, weights would differ as well."""
     both = [(mine, theirs) for _, _, mine, theirs in pairs(reference, again)]
     both += [(mine, theirs) for mine, theirs, _ in _ends(reference, again)]
     names = {name for mine, theirs in both for name in differing(mine, theirs)}
@@ -109,16 +117,16 @@ def pairs(reference: AttemptTrace, attempt: AttemptTrace) -> Iterator[tuple[int,
 
 
 def compared(reference: AttemptTrace, attempts: Sequence[AttemptTrace]) -> int:
-    """How many steps were compared; one that was trained again after a kill counts again."""
+    """How many steps were compared. A step that was trained again after a kill counts again."""
     return sum(len({step for step, *_ in pairs(reference, attempt)}) for attempt in attempts)
 
 
 def differing(mine: Record, theirs: Record) -> list[str]:
-    """Names of what differs between two records of one step."""
+    """The names that differ between two records of one step."""
     names = [INPUTS] if mine.get("batch") != theirs.get("batch") else []
     names += [LOSS] if mine.get("loss") != theirs.get("loss") else []
     names += _keys(mine["state"], theirs["state"])
-    names += [UNKEPT + name for name in _keys(mine["unkept"], theirs["unkept"])]
+    names += [UNTRACKED + name for name in _keys(mine["untracked"], theirs["untracked"])]
     return names + ([RANDOM] if mine.get("random") != theirs.get("random") else [])
 
 
@@ -128,8 +136,8 @@ def _keys(mine: dict[str, str], theirs: dict[str, str]) -> list[str]:
 
 
 def same_samples(reference: AttemptTrace, attempt: AttemptTrace) -> bool:
-    """Whether each step saw the same samples over all ranks, however many there were. A step whose samples are unknown
-    says nothing."""
+    """Whether each step saw the same samples over all ranks, on any number of ranks. Steps without known samples are
+    skipped."""
     for step in reference.steps.keys() & attempt.steps.keys():
         mine, theirs = (_samples(each.steps[step]) for each in (reference, attempt))
         if mine and theirs and mine != theirs:

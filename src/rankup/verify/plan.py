@@ -1,7 +1,7 @@
-"""Where a run is interrupted, and where it saves: at random, from a seed, and so that every crossing takes place.
+"""Where a run is interrupted, and where it saves: at random, from a seed, and so that everything is crossed.
 
-The words are those of ``runtime/tracing/fault_injection.py``. The uninterrupted training tells what there is to cross:
-its steps, its epochs, its evaluations.
+The uninterrupted training shows what can be crossed: its steps, its epochs, its evaluations. An interruption is written
+as a value of RANKUP_INTERRUPT (``runtime/tracing/fault_injection.py``).
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from random import Random
 
 from rankup.verify.trace_reader import AttemptTrace
 
-# In the order of what they find: with few kills the first ones are taken.
+# The kinds that find most come first: with few kills only these are used.
 KINDS = ("step", "behind", "evaluation", "save", "moment")
-# Changes on disk that the shortest save makes, or fewer: the kill falls into the save that was meant.
+# At most as many changes on disk as the shortest save makes, so that the kill falls into the chosen save.
 CHANGES_PER_SAVE = 12
 _MOST_SAVES = 3
 
 
 @dataclass(frozen=True)
 class Course:
-    """What an uninterrupted training consists of. ``epoch_ends``: the steps after which the code after an epoch ran;
-    ``evaluations``: (after which step, how many batches); ``later``: the steps of all epochs but the first of each
+    """What an uninterrupted training consists of. ``epoch_ends``: the steps after which the code after an epoch ran.
+    ``evaluations``: (after which step, how many batches). ``later``: the steps of all epochs except the first of each
     training."""
 
     steps: int
@@ -52,11 +52,11 @@ class Course:
 
     @property
     def late(self) -> list[int]:
-        """The steps after which a kill can follow a save in the same epoch, and this is not the first one."""
+        """The steps after which a kill can follow a save in the same epoch, if that epoch is not the first one."""
         return [step for step in range(2, self.steps) if {step - 1, step} <= self.later]
 
     def kinds(self) -> list[str]:
-        """The kinds of kill that it offers."""
+        """The kinds of kill that are possible in this training."""
         missing = {"behind"} if not self.epoch_ends else set()
         missing |= {"evaluation"} if not self.evaluations else set()
         return [kind for kind in KINDS if kind not in missing] if self.steps > 1 else []
@@ -64,18 +64,19 @@ class Course:
 
 @dataclass(frozen=True)
 class Kill:
-    """``words`` for the run, ``said`` for people; ``saves``: the steps after which the attempt saves."""
+    """``interrupt``: the value of RANKUP_INTERRUPT. ``text``: the same for people. ``saves``: the steps after which the
+    attempt saves."""
 
     kind: str
     step: int
-    words: str
-    said: str
+    interrupt: str
+    text: str
     saves: tuple[int, ...] = field(default=())
 
 
 def choose_kills(random: Random, course: Course, kills: int) -> list[Kill]:
-    """In the order of their steps, so that each attempt gets to its kill. The first of kind ``step`` comes as late as
-    in the second epoch if there is one: what resumes after it begins there."""
+    """In the order of their steps, so that each attempt reaches its kill. The first kill of kind ``step`` is in the
+    second epoch or a later one, if there is one, so that a resume begins there."""
     kinds: list[str] = course.kinds()[:kills]
     while len(kinds) < kills and course.steps > 1:
         kinds += random.sample(course.kinds(), min(kills - len(kinds), len(course.kinds())))
@@ -94,20 +95,20 @@ def choose_kills(random: Random, course: Course, kills: int) -> list[Kill]:
 
 
 def last_saves(random: Random, course: Course, kills: Sequence[Kill]) -> tuple[int, ...]:
-    """Of the attempt that trains to the end."""
+    """The saves of the attempt that trains to the end."""
     saved = max((step for kill in kills for step in kill.saves), default=0)
     return _some(random, list(range(saved + 1, course.steps)))
 
 
 def choose_stops(random: Random, steps: int, worlds: int) -> list[int]:
-    """The step after which each number of processes but the last stops: increasing, each before the last step."""
+    """The steps after which all numbers of processes except the last stop: increasing, each before the last step."""
     return sorted(random.sample(range(1, steps), worlds - 1))
 
 
 def _target(random: Random, kind: str, course: Course, *, late: bool) -> int:
     last = course.steps - 1
     if kind == "behind":
-        # Not the last one, if it can be: training that goes on afterwards shows more.
+        # Avoid the last epoch if possible: training that continues afterwards shows more.
         return random.choice([step for step in course.epoch_ends if step < course.steps] or course.epoch_ends)
     if kind == "evaluation":
         steps = [step for step, _ in course.evaluations]
@@ -115,15 +116,15 @@ def _target(random: Random, kind: str, course: Course, *, late: bool) -> int:
     if late and course.late:
         return random.choice(course.late)
     if kind == "moment":
-        last = max(1, last - 1)  # the training must not end before its time has come
+        last = max(1, last - 1)  # the training must not end before the moment of the kill
     return random.randint(min(2, last), last)
 
 
 def _saves(
     random: Random, kind: str, saved: int, step: int, course: Course, *, late: bool
 ) -> tuple[int, ...]:
-    """Steps after ``saved`` at which an attempt saves that is killed about ``step``: none of them ``step`` itself, so
-    that the kill does not fall on a save, but for the kinds that need one there."""
+    """Steps after ``saved`` at which an attempt saves that is killed about ``step``. Only the kinds that need it save
+    at ``step`` itself; for the others the kill must not fall on a save."""
     if kind == "save":
         return (step,)
     before = _some(
@@ -140,17 +141,17 @@ def _kill(random: Random, kind: str, step: int, saves: tuple[int, ...], course: 
     rank = random.randrange(course.processes)
     if kind == "save":
         change = random.randint(1, CHANGES_PER_SAVE)
-        said = f"before change {change} on disk of the save after step {step}"
-        return Kill(kind, step, f"save {change} 0", said, saves)
+        text = f"before change {change} on disk of the save after step {step}"
+        return Kill(kind, step, f"save {change} 0", text, saves)
     if kind == "behind":
-        said = f"in the code after the epoch that ends with step {step}"
-        return Kill(kind, step, f"behind {step} {rank}", said, saves)
+        text = f"in the code after the epoch that ends with step {step}"
+        return Kill(kind, step, f"behind {step} {rank}", text, saves)
     if kind == "evaluation":
         batch = random.randint(1, max(count for at, count in course.evaluations if at == step))
-        said = f"after batch {batch} of the evaluation after step {step}"
-        return Kill(kind, step, f"evaluation {step} {rank} {batch}", said, saves)
+        text = f"after batch {batch} of the evaluation after step {step}"
+        return Kill(kind, step, f"evaluation {step} {rank} {batch}", text, saves)
     if kind == "moment":
         seconds = random.uniform(0, course.step_s)
-        said = f"{seconds * 1000:.0f} ms after step {step}"
-        return Kill(kind, step, f"moment {step} {rank} {seconds:.4f}", said, saves)
+        text = f"{seconds * 1000:.0f} ms after step {step}"
+        return Kill(kind, step, f"moment {step} {rank} {seconds:.4f}", text, saves)
     return Kill(kind, step, f"step {step} {rank}", f"after step {step}", saves)

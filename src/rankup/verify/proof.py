@@ -1,4 +1,4 @@
-"""The proof: an uninterrupted training, twice; one that is killed and resumed; one on other numbers of processes."""
+"""The proof: train uninterrupted, twice; train with kills and resumes; train on other numbers of processes; compare."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankup.verify.causes import held
 from rankup.verify.crossings import WORDS, crossed, offered, too_short
 from rankup.verify.diagnosis import of_end, of_reference, of_resume, of_untracked
 from rankup.verify.first_difference import (
-    UNKEPT,
+    UNTRACKED,
     compared,
     first_difference,
     other_end,
@@ -27,14 +27,14 @@ from rankup.verify.untracked import never_restored, renewed
 from rankup.verify.values import Distance, distance
 from rankup.verify.worlds import judge_any_world, judge_worlds
 
-# How often an attempt that somebody else has stopped is followed by another one.
+# How many attempts may follow one that was stopped from outside.
 FURTHER_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
 class VerifyPlan:
-    """``steps`` None: to the training's end. ``kills`` None: one of each kind that the training offers. ``worlds``:
-    numbers of processes, one after another; empty: no such scenario. ``seed`` chooses where to interrupt."""
+    """``steps`` None: to the training's end. ``kills`` None: one of each possible kind. ``worlds``: the numbers of
+    processes, one after another; empty: leave this scenario out. ``seed`` chooses where to interrupt."""
 
     processes: int
     kills: int | None = None
@@ -45,7 +45,7 @@ class VerifyPlan:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One row: what was done, and what the comparison with the uninterrupted training says of it."""
+    """One row: what was done, and the result of the comparison with the uninterrupted training."""
 
     what: str
     processes: str
@@ -56,14 +56,14 @@ class Scenario:
     same: bool  # no difference was found
     finding: Finding | None = None
     distance: Distance | None = None
-    not_compared: tuple[str, ...] = ()  # differs without any interruption, as a clock does
-    tried: tuple[str, ...] = ()  # the interruptions, in words
+    not_compared: tuple[str, ...] = ()  # state that differs without an interruption, such as a clock
+    tried: tuple[str, ...] = ()  # the interruptions, as text
 
 
 @dataclass(frozen=True)
 class Proof:
-    """All scenarios; what their interruptions crossed, and what of this training they did not (words of
-    ``crossings``); ``notes``: what only a longer training would show, and what is not compared."""
+    """All scenarios, and what their interruptions crossed and did not cross (texts of ``crossings``). ``notes``: what
+    only a longer training would show, and what is not compared."""
 
     scenarios: tuple[Scenario, ...]
     crossed: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class Proof:
 
     @property
     def findings(self) -> list[Finding]:
-        """Those of all scenarios, most severe first; the place of each begins with its scenario."""
+        """The findings of all scenarios, most severe first. The place of each begins with its scenario."""
         return in_order(
             replace(s.finding, place=", ".join(filter(None, (s.what, s.finding.place))))
             for s in self.scenarios
@@ -90,9 +90,9 @@ class Proof:
 
 
 def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
-    """Run all scenarios; the later ones say nothing where two uninterrupted trainings differ, and are left out.
+    """Run all scenarios. If two uninterrupted trainings differ, the later scenarios prove nothing and are left out.
 
-    Raises RankupError where an attempt fails by itself, and where one is stopped that was not to be.
+    Raises RankupError if an attempt fails by itself, or is stopped from outside.
     """
     first, again = (
         _uninterrupted(attempts, plan, what) for what in ("uninterrupted", "uninterrupted, once more")
@@ -100,7 +100,7 @@ def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
     ignore = unsteady(first, again)
     scenarios = [_reference(first, again, plan, ignore)]
     if resets := renewed(first):
-        ignore |= {UNKEPT + name for name in resets}
+        ignore |= {UNTRACKED + name for name in resets}
     course = Course.of(first)
     wanted = offered(course)
     if not scenarios[0].same:
@@ -125,8 +125,8 @@ def _notes(course: Course, wanted: list[str], resets: list[str]) -> list[str]:
     notes = [too_short(course)] if "epoch" not in wanted else []
     if resets:
         notes.append(
-            f"not compared, since every epoch begins it anew: {', '.join(map(held, resets))}. It is not registered: in "
-            "the epoch of a resume it counts the steps after the resume only"
+            f"not compared, because it starts again in every epoch: {', '.join(map(held, resets))}. It is not "
+            "registered: in the epoch of a resume it counts only the steps after the resume"
         )
     return notes
 
@@ -135,8 +135,8 @@ def _uninterrupted(attempts: Attempts, plan: VerifyPlan, what: str) -> AttemptTr
     snapshots = attempts.folder / f"snapshots-of-{what.replace(', ', '-').replace(' ', '-')}"
     ended = attempts.run(AttemptSpec(what, plan.processes, snapshots, plan.steps))
     if ended.stopped:
-        raise _not_ended(f"the training that was not to be interrupted was stopped ({ended.stopped})")
-    assert ended.attempt is not None  # only a killed one may be
+        raise _not_ended(f"the uninterrupted training was stopped ({ended.stopped})")
+    assert ended.attempt is not None  # only a killed attempt may have no trace
     return ended.attempt
 
 
@@ -144,7 +144,7 @@ def _not_ended(message: str) -> RankupError:
     return RankupError(
         "not-ended",
         message,
-        hint="a training that does not come to its end proves nothing: run verify where nothing stops it",
+        hint="a training that does not reach its end proves nothing: run verify where nothing stops it",
         exit_code=1,
     )
 
@@ -177,7 +177,7 @@ def _killed(
     random: Random,
     ignore: frozenset[str],
 ) -> tuple[Scenario, list[AttemptTrace]]:
-    """Kill, resume, and so on; then once to the end."""
+    """Kill and resume, several times; then train to the end."""
     course = Course.of(reference)
     count = len(course.kinds()) if plan.kills is None else plan.kills
     kills = choose_kills(random, course, count)
@@ -187,14 +187,14 @@ def _killed(
     ended = False
     for kill in kills:
         ask = AttemptSpec(
-            f"to be killed {kill.said}", plan.processes, snapshots, plan.steps, kill.saves, kill.words
+            f"to be killed {kill.text}", plan.processes, snapshots, plan.steps, kill.saves, kill.interrupt
         )
         end = attempts.run(ask)
         if end.killed:
-            tried.append(kill.said)
+            tried.append(kill.text)
         if end.attempt is not None:
             made.append(end.attempt)
-        if not end.killed and not end.stopped:  # it ended before the kill's time came
+        if not end.killed and not end.stopped:  # it ended before the kill
             ended = True
             break
     if not ended:
@@ -217,7 +217,7 @@ def _killed(
 def _to_the_end(
     attempts: Attempts, plan: VerifyPlan, processes: int, snapshots: Path, saves: tuple[int, ...] = ()
 ) -> list[AttemptTrace]:
-    """One attempt, or several if somebody stops them."""
+    """One attempt, or several if they are stopped from outside."""
     made: list[AttemptTrace] = []
     for _ in range(1 + FURTHER_ATTEMPTS):
         end = attempts.run(AttemptSpec("to its end", processes, snapshots, plan.steps, saves))
@@ -244,12 +244,12 @@ def _what_differs(
 def _other_worlds(
     attempts: Attempts, plan: VerifyPlan, reference: AttemptTrace, random: Random, python: str
 ) -> Scenario:
-    """Stop after a step by chance, go on with the next number of processes, and compare what they end with."""
+    """Stop after a random step, continue with the next number of processes, and compare the final states."""
     if reference.last < len(plan.worlds):
         raise RankupError(
             "too-few-steps",
-            f"{reference.last} steps cannot be shared by {len(plan.worlds)} numbers of processes",
-            hint="more --steps, or a shorter --world",
+            f"{reference.last} steps are too few for {len(plan.worlds)} numbers of processes",
+            hint="use more --steps, or a shorter --world",
         )
     snapshots = attempts.folder / "snapshots-of-other-worlds"
     made = []

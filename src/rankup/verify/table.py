@@ -1,4 +1,4 @@
-"""What ``rankup verify`` prints: a line per scenario, and under it what is wrong, by what evidence, and the cure."""
+"""What ``rankup verify`` prints: a line per scenario, then each finding with its evidence and its fix."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LEFT = ("what", "verdict")
 
 
 def text(proof: Proof) -> str:
-    """The table, what was tried and crossed, the findings, and the last word."""
+    """The table, what was tried and crossed, the findings, and the verdict."""
     cells = [
         (s.what, s.processes, str(s.attempts), str(s.kills), str(s.steps_compared), s.verdict)
         for s in proof.scenarios
     ]
     lines = aligned([_HEADINGS, *cells], right=[n for n, name in enumerate(_HEADINGS) if name not in _LEFT])
-    tried = [said for scenario in proof.scenarios for said in scenario.tried]
+    tried = [kill for scenario in proof.scenarios for kill in scenario.tried]
     for label, names in (("tried", tried), ("crossed", proof.crossed), ("not crossed", proof.not_crossed)):
         if names and (proof.crossed or tried):
             lines += ["", *_wrapped(f"{label}: {'; '.join(names)}")]
@@ -31,12 +31,12 @@ def text(proof: Proof) -> str:
         lines += [
             "",
             *_wrapped(
-                f"note: not compared, since uninterrupted runs differ in it, as a clock does: {', '.join(names)}"
+                f"note: not compared, because uninterrupted runs differ in it, as a clock does: {', '.join(names)}"
             ),
         ]
     for note in proof.notes:
         lines += ["", *_wrapped(f"note: {note}")]
-    return "\n".join([*lines, "", _last_word(proof)])
+    return "\n".join([*lines, "", _verdict(proof)])
 
 
 def as_dict(proof: Proof, folder: str) -> dict[str, Any]:
@@ -60,11 +60,11 @@ def as_dict(proof: Proof, folder: str) -> dict[str, Any]:
     }
 
 
-def _wrapped(said: str) -> list[str]:
-    return wrap(said, TABLE_WIDTH, subsequent_indent="  ", break_long_words=False)
+def _wrapped(line: str) -> list[str]:
+    return wrap(line, TABLE_WIDTH, subsequent_indent="  ", break_long_words=False)
 
 
-def _last_word(proof: Proof) -> str:
+def _verdict(proof: Proof) -> str:
     scenarios = proof.scenarios
     if not proof.same:
         return "differs: this training is not the same when it is interrupted or repeated"
@@ -72,9 +72,9 @@ def _last_word(proof: Proof) -> str:
         steps = max(s.steps_compared for s in scenarios)
         return f"no difference found in {steps} steps; not proved, see what was not crossed"
     if any(s.finding is not None and s.finding.severity is Severity.NOTE for s in scenarios):
-        return "proved, but for what was not judged"
+        return "proved, except for the parts that were not judged"
     return (
         "proved: the same model, bit for bit"
         if all(s.verdict == "identical" for s in scenarios)
-        else "proved: the same model, but for the rounding of other numbers of processes"
+        else "proved: the same model, except for rounding on other numbers of processes"
     )

@@ -1,4 +1,4 @@
-"""What the ranks of one attempt have traced (``runtime/tracing/trace.py`` writes it)."""
+"""Reads the traces of one attempt's ranks (``runtime/tracing/trace.py`` writes them)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ FROZEN = "frozen"  # the file that a rank leaves before it freezes (``runtime/tr
 
 @dataclass(frozen=True)
 class AttemptTrace:
-    """From one start of a run to its end, however it ended. Records by rank; steps count over all attempts, from 1."""
+    """The trace of one attempt, by rank. Steps count over all attempts, from 1."""
 
     folder: Path
     begin: dict[int, Record]
     steps: dict[int, dict[int, Record]]  # step → rank → record
-    end: dict[int, Record]  # of the last loop, however it ended; empty where an interruption ended it
-    exit: dict[int, Record] = field(
-        default_factory=dict
-    )  # as the interpreter ended; empty where it did not end well
-    epochs: tuple[Record, ...] = ()  # of rank 0, as is what follows
+    end: dict[int, Record]  # the end of the last loop; empty if the attempt was interrupted
+    # The end of the interpreter; empty if it did not end normally.
+    exit: dict[int, Record] = field(default_factory=dict)
+    epochs: tuple[Record, ...] = ()  # of rank 0, like the next fields
     behind: tuple[Record, ...] = ()
     frozen: str = ""  # the kind of interruption that froze it
 
@@ -34,39 +33,39 @@ class AttemptTrace:
 
     @property
     def any_world(self) -> bool:
-        """Whether it is to be the same, bit for bit, on any number of processes."""
+        """Whether the training must be the same, bit for bit, on any number of processes."""
         return bool(self.begin[0].get("exact") == "any-world")
 
     @property
     def resumed_at(self) -> int:
-        """The step of the snapshot that it went on from; 0 where it began anew."""
+        """The step of the snapshot from which the attempt resumed; 0 if it started without one."""
         return int(self.begin[0]["step"])
 
     @property
     def last(self) -> int:
-        """The last step that all ranks have traced; where it went on from if there is none."""
+        """The last step that all ranks have traced; without one, the step of the resume."""
         whole = (step for step, ranks in self.steps.items() if len(ranks) == self.world_size)
         return max(whole, default=self.resumed_at)
 
     @property
     def ended(self) -> bool:
-        """Whether every rank's interpreter came to its own end."""
+        """Whether every rank's interpreter ended normally."""
         return len(self.exit) == self.world_size
 
     @property
     def final_step(self) -> int:
-        """The last step of all; one that a break left counts, too."""
+        """The last step of all, including one that a ``break`` left."""
         ends = [*self.end.values(), *self.exit.values()]
         return max([self.last, *(int(record["step"]) for record in ends)])
 
     @property
     def resumed_epoch(self) -> int:
-        """The epoch that it went on in, from 0."""
+        """The epoch in which the attempt resumed, from 0."""
         return max((int(epoch) for epoch, _ in self.begin[0].get("at", ())), default=0)
 
 
 def read_attempt(folder: Path) -> AttemptTrace | None:
-    """None where the attempt ended before its first step could begin on rank 0."""
+    """None if the attempt ended before its first step began on rank 0."""
     begin: dict[int, Record] = {}
     steps: dict[int, dict[int, Record]] = {}
     ends: dict[str, dict[int, Record]] = {"end": {}, "exit": {}}
@@ -80,7 +79,9 @@ def read_attempt(folder: Path) -> AttemptTrace | None:
         for record in read_records(path):
             kind = record["kind"]
             if kind == "begin" and not trained:
-                begin[rank] = record  # a training that an earlier attempt has finished begins at its end
+                begin[rank] = (
+                    record  # several: a training that an earlier attempt has finished also writes one
+                )
             elif kind == "step":
                 trained = True
                 steps.setdefault(record["step"], {})[rank] = record

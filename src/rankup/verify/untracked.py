@@ -1,41 +1,41 @@
-"""State that no snapshot holds, judged by what an uninterrupted training and the resumed ones show of it."""
+"""State that no snapshot holds, found in the traces of an uninterrupted training and the resumed ones."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankup.verify.first_difference import UNKEPT
+from rankup.verify.first_difference import UNTRACKED
 from rankup.verify.trace_reader import AttemptTrace, Record
 
 
 def never_restored(
     reference: AttemptTrace, attempts: Sequence[AttemptTrace], ignore: frozenset[str] = frozenset()
 ) -> list[str]:
-    """What changes during ``reference``, is not registered, and was not seen to come back after a resume of one of
-    ``attempts``. What did come back is saved by something else, or follows from what is saved."""
+    """Names of state that changes during ``reference``, is not registered, and that no resume of ``attempts`` restored.
+    State that was restored is saved by something else, or derived from saved state."""
     return [
         name
         for name in changing(reference)
-        if UNKEPT + name not in ignore
+        if UNTRACKED + name not in ignore
         and not any(_came_back(name, reference, attempt) for attempt in attempts)
     ]
 
 
 def changing(reference: AttemptTrace) -> list[str]:
-    """Names of what has not the same state from its first record to its last."""
+    """Names of state that changes between the first record and the last."""
     values: dict[str, set[str]] = {}
     for record in _records(reference):
-        for name, value in record["unkept"].items():
+        for name, value in record["untracked"].items():
             values.setdefault(name, set()).add(value)
     return [name for name, seen in values.items() if len(seen) > 1]
 
 
 def renewed(reference: AttemptTrace) -> list[str]:
-    """What has the same state at the beginning of every epoch, of two or more: a mean that is reset. A resume in the
-    middle of an epoch shortens it, and leaves the training alone."""
+    """Names of state that is the same at the beginning of every epoch (of two or more), such as a mean that is reset. A
+    resume in the middle of an epoch changes it, but not the training."""
     if len(reference.epochs) < 2:
         return []
-    first, *others = (record["unkept"] for record in reference.epochs)
+    first, *others = (record["untracked"] for record in reference.epochs)
     return [
         name
         for name in changing(reference)
@@ -44,14 +44,14 @@ def renewed(reference: AttemptTrace) -> list[str]:
 
 
 def _came_back(name: str, reference: AttemptTrace, attempt: AttemptTrace) -> bool:
-    """Whether it had changed when the attempt went on, and is as the reference has it one step later."""
+    """Whether the state had changed before the resume, and equals that of the reference one step later."""
     before = reference.steps.get(attempt.resumed_at, {}).get(0)
     mine = reference.steps.get(attempt.resumed_at + 1, {}).get(0)
     theirs = attempt.steps.get(attempt.resumed_at + 1, {}).get(0)
     if before is None or mine is None or theirs is None or 0 not in reference.begin:
         return False
-    moved = before["unkept"].get(name) != reference.begin[0]["unkept"].get(name)
-    return moved and name in theirs["unkept"] and theirs["unkept"][name] == mine["unkept"].get(name)
+    moved = before["untracked"].get(name) != reference.begin[0]["untracked"].get(name)
+    return moved and name in theirs["untracked"] and theirs["untracked"][name] == mine["untracked"].get(name)
 
 
 def _records(attempt: AttemptTrace) -> list[Record]:

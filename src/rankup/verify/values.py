@@ -1,4 +1,4 @@
-"""How far two final snapshots are apart: ``rankup snapshots diff``, in a process of its own, since it needs torch."""
+"""The distance of two final snapshots, by ``rankup snapshots diff`` in a process of its own, because it needs torch."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ FP64_TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Distance:
-    """``largest`` absolute difference of any tensor, and the tensor that has it; ``double``: of fp64 ones alone.
-
-    ``unequal``: what differs and is no tensor, or not the same kind of one: there is no distance.
+    """``largest``: the largest absolute difference of a tensor; ``tensor``: its name. ``double``: all tensors that
+    differ are fp64. ``unequal``: the name of a difference without a distance (no tensor, or another shape or dtype).
     """
 
     largest: float = 0.0
@@ -28,7 +27,7 @@ class Distance:
 
     @property
     def within(self) -> bool:
-        """Whether it is what fp64's rounding leaves between numbers of processes."""
+        """Whether rounding in fp64 explains it, on another number of processes."""
         return not self.unequal and self.double and self.largest <= FP64_TOLERANCE
 
 
@@ -48,7 +47,7 @@ def distance(left: Path, right: Path, python: str) -> Distance:
 
 
 def judge(differences: Sequence[Mapping[str, Any]]) -> Distance:
-    """From the records of ``rankup snapshots diff --json``."""
+    """The distance from the records of ``rankup snapshots diff --json``."""
     for one in differences:
         if one["largest"] is None:
             return Distance(unequal=one["name"])

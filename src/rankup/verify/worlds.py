@@ -1,4 +1,4 @@
-"""Two trainings on other numbers of processes: what their distance and their samples say."""
+"""Judges two trainings on different numbers of processes, by their distance and their samples."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from rankup.verify.values import FP64_TOLERANCE, Distance
 
 
 def judge_any_world(apart: Distance, difference: Difference | None) -> tuple[str, bool, Finding | None]:
-    """(verdict, proved?, what is wrong) of a training that promises the same bits: nothing is near enough."""
+    """(verdict, proved?, finding) for any-world, which promises the same bits: there is no tolerance."""
     if difference is None and apart == Distance():
         return "identical", True, None
-    first = f"first {apart.tensor or apart.unequal} in the end"
+    first = f"first {apart.tensor or apart.unequal} at the end"
     if difference is not None:
         first = f"first {what(difference)} at step {difference.step}"
     return (
@@ -22,15 +22,15 @@ def judge_any_world(apart: Distance, difference: Difference | None) -> tuple[str
             "other-model",
             Severity.ERROR,
             f"another number of processes trains another model, {first}",
-            why='with exact="any-world" every step is to be the same, bit for bit',
-            fix="what the script computes from the rank or the number of processes, or draws outside of the steps, "
-            "does that; so do processes on unlike devices",
+            why='with exact="any-world" every step must be the same, bit for bit',
+            fix="the script must not use the rank or the number of processes in its computation, and must not draw "
+            "random numbers outside of the steps; all devices must be of one kind",
         ),
     )
 
 
 def judge_worlds(apart: Distance, same: bool) -> tuple[str, bool, Finding | None]:
-    """(verdict, proved?, what is wrong): equal, or as near as fp64 rounds; in other precisions only the distance."""
+    """(verdict, proved?, finding): equal, or within fp64's tolerance; other precisions are not judged."""
     if not same:
         return (
             "differs",
@@ -40,7 +40,7 @@ def judge_worlds(apart: Distance, same: bool) -> tuple[str, bool, Finding | None
                 Severity.ERROR,
                 "another number of processes trains on other samples",
                 why="at some step the samples of all ranks together are not those of the uninterrupted training",
-                fix="the data must not look at the rank or at the number of processes: rankup shards it",
+                fix="the data set must not depend on the rank or the number of processes: rankup shards it",
             ),
         )
     if apart.unequal:
@@ -51,37 +51,37 @@ def judge_worlds(apart: Distance, same: bool) -> tuple[str, bool, Finding | None
                 "other-options",
                 Severity.ERROR,
                 f"another number of processes ends with another {apart.unequal}",
-                why="it is no number that rounding could change",
-                fix="nothing that the optimizer goes by may depend on the number of processes",
+                why="rounding does not change this value",
+                fix="no option of the optimizer may depend on the number of processes",
             ),
         )
     if apart.largest == 0:
         return "identical", True, None
-    said = f"largest difference {apart.largest:.1e} ({apart.tensor})"
+    largest = f"largest difference {apart.largest:.1e} ({apart.tensor})"
     if apart.within:
-        return f"within {FP64_TOLERANCE:g}: {said}", True, None
+        return f"within {FP64_TOLERANCE:g}: {largest}", True, None
     if not apart.double:
         return (
-            f"not judged: {said}",
+            f"not judged: {largest}",
             True,
             Finding(
                 "rounding-not-judged",
                 Severity.NOTE,
-                f"on another number of processes the weights end {apart.largest:.1e} apart; whether that is rounding "
-                "cannot be told in this precision",
-                why="sums over other parts of a batch round in another way, and an optimizer amplifies it",
-                fix="--precision fp64 without dropout and BatchNorm tells: there it is 1e-9 or less",
+                f"on another number of processes the final weights differ by {apart.largest:.1e}; in this precision "
+                "that may be rounding",
+                why="sums over other parts of a batch are rounded differently, and an optimizer amplifies this",
+                fix="use --precision fp64 without dropout and BatchNorm: there rounding is at most 1e-9",
             ),
         )
     return (
-        f"differs: {said}",
+        f"differs: {largest}",
         False,
         Finding(
             "other-model",
             Severity.ERROR,
-            f"another number of processes trains another model: {apart.tensor} ends {apart.largest:.1e} apart",
-            why="the samples of each step are the same, and in fp64 rounding leaves 1e-9 or less",
-            fix="dropout's masks and BatchNorm's statistics depend on how a batch is shared out; so does what the "
-            "script computes from the rank or the number of processes",
+            f"another number of processes trains another model: {apart.tensor} differs by {apart.largest:.1e}",
+            why="the samples of each step are the same, and in fp64 rounding is at most 1e-9",
+            fix="turn off dropout and BatchNorm, which depend on how a batch is divided; do not use the rank or the "
+            "number of processes in the computation",
         ),
     )

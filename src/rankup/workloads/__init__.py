@@ -1,4 +1,4 @@
-"""The built-in examples. Each is a model, its data, its loss and its metric; ``rankup.train`` trains them.
+"""The built-in workloads. Each has a model, data, a loss and a metric; ``rankup.train`` trains them.
 
 | module | what |
 |---|---|

@@ -1,4 +1,4 @@
-"""Dropout whose masks are made of random bytes: on the CPU a draw per element costs more than a small layer does."""
+"""Dropout with masks from random bytes: on the CPU one draw per element costs more than a small layer."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from torch.nn import functional as F
 
 
 class ByteDropout(nn.Module):
-    """``nn.Dropout(p)`` for a ``p`` that is a whole number of 256ths: an element is dropped if its byte is below.
+    """``nn.Dropout(p)`` for a ``p`` that is a whole number of 256ths: an element is dropped if its byte is below 256 p.
 
-    Same probability and scaling; other random numbers than ``nn.Dropout`` draws, from the same generator. On a GPU it
-    is ``F.dropout``.
+    Probability and scaling are the same as in ``nn.Dropout``. The random numbers differ, but come from the same
+    generator. On a GPU it is ``F.dropout``.
     """
 
     def __init__(self, p: float) -> None:
@@ -26,7 +26,7 @@ class ByteDropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.p)
-        # Eight elements a draw. Not random_(): it leaves the sign bit of every word, and so of every eighth byte, 0.
+        # One draw for eight elements. random_() would not do: it leaves the sign bit of every word 0.
         words = torch.randint(-(2**63), 2**63 - 1, (-(-x.numel() // 8),), dtype=torch.int64)
         kept = words.view(torch.uint8)[: x.numel()].view(x.shape) >= self._below
         return x * kept.to(x.dtype).mul_(1 / (1 - self.p))

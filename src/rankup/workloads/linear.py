@@ -1,7 +1,7 @@
-"""``linear``: one layer that learns a known line; an epoch takes an instant. For trying out snapshots and restarts.
+"""``linear``: one layer that learns a known line in very short epochs. For trying out snapshots and restarts.
 
-The targets are a fixed linear function of the inputs plus a little noise, so the loss can fall, from about 30 to the
-noise's variance, and every step of it is in the records. A prediction is right when it is off by less than 0.5.
+The targets are a fixed linear function of the inputs plus a little noise, so the loss falls from about 30 to the
+variance of the noise. A prediction is right if its error is less than 0.5.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CLOSE = 0.5
 
 
 class Linear:
-    """``--set samples=N``: for training, and a quarter as many for test."""
+    """``--set samples=N``: N samples for training, and a quarter as many for test."""
 
     def __init__(self, samples: str = "2048") -> None:
         self._samples = whole("samples", samples, at_least=4)
@@ -60,7 +60,7 @@ class Linear:
 
 
 def _points(count: int, seed: int) -> ResidentData:
-    """Inputs (count, INPUTS) and targets (count, 1), the same for everyone."""
+    """Inputs (count, INPUTS) and targets (count, 1), the same in every process."""
     line = torch.linspace(-2, 2, INPUTS)[:, None]
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(count, INPUTS, generator=generator)

@@ -1,9 +1,9 @@
-"""``mnist-cnn``: the small convolutional network that every PyTorch tutorial begins with.
+"""``mnist-cnn``: the small convolutional network of most PyTorch tutorials.
 
 Two 3×3 convolutions (32 and 64 channels), max-pool, dropout 0.25, dense 128, dropout 0.5, dense 10, log-softmax; the
-negative log-likelihood is its loss. Three things are done for speed, and make it no other network: images lie in
-channels-last order, which convolutions and the pool prefer; the pool comes before the second ReLU (max and ReLU
-commute, and there is a quarter left to rectify); and dropout draws bytes (``dropout.py``).
+loss is the negative log-likelihood. Three changes make it faster without changing the network: images are in
+channels-last order, which is faster for convolutions and the pool; the pool comes before the second ReLU (max and ReLU
+commute, and only a quarter of the values is left); dropout draws bytes (``dropout.py``).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _classes(net: Any, x: torch.Tensor) -> torch.Tensor:
     return F.log_softmax(net.dense2(x), dim=1)
 
 
-# The forward pass in parts, each with the layers that it uses: what a pipeline can be cut into.
+# The forward pass in parts, each with its layers. Pipeline stages consist of these parts.
 PARTS = (
     (_edges, ("conv1",)),
     (_shapes, ("conv2",)),
@@ -133,22 +133,22 @@ class MnistCnn:
         if n > len(PARTS):
             raise RankupError(
                 "too-many-stages",
-                f"mnist-cnn can be cut into {len(PARTS)} stages, not into {n}",
-                hint=f"--nproc-per-node {len(PARTS)} or fewer",
+                f"mnist-cnn has at most {len(PARTS)} stages, not {n}",
+                hint=f"use at most {len(PARTS)} processes: --nproc-per-node {len(PARTS)}",
             )
         cuts = [len(PARTS) * i // n for i in range(n + 1)]
         return [Stage(model, first, end) for first, end in pairwise(cuts)]
 
 
 def normalised(columns: Columns, random: SampleRandom) -> Columns:
-    """uint8 (n, 28, 28) → float32 (n, 1, 28, 28) of about mean 0 and deviation 1; labels as they are."""
+    """uint8 (n, 28, 28) → float32 (n, 1, 28, 28) of about mean 0 and deviation 1; labels unchanged."""
     pixels, labels = columns
     scaled = pixels.to(torch.float32).mul_(1 / (255 * STD)).sub_(MEAN / STD)
     return scaled.unsqueeze(1), labels
 
 
 def shifted(columns: Columns, random: SampleRandom) -> Columns:
-    """Each image moved by up to two pixels in both directions, then normalised; the same for a sample everywhere."""
+    """Move each image by up to two pixels in both directions, then normalise. A sample always moves the same way."""
     pixels, labels = columns
     count, height, width = pixels.shape
     move = random.integers(0, 5, width=2)

@@ -1,8 +1,8 @@
 """ResNet-50 (He et al. 2015) for images of any size and number of channels.
 
-The 1.5 variant that everyone trains: a bottleneck's stride sits on its 3×3 convolution. Its last normalisation begins
-at zero, so that every block begins as the identity: that is what lets large batches train (Goyal et al. 2017).
-Parameters are called as in torchvision, so that weights can be exchanged.
+The usual variant 1.5: a bottleneck's stride is in its 3×3 convolution. Its last normalisation starts at zero, so every
+block starts as the identity, which large batches need (Goyal et al. 2017). Parameters have the names of torchvision, so
+weights can be exchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""``resnet50-mnist``: a network that is too large for its task, and so a good one to learn distribution with.
+"""``resnet50-mnist``: a network that is too large for its task, for learning about distributed training.
 
-ResNet-50, 23.5 million parameters, on grey images of 28×28: the gradients that ranks exchange weigh 94 MB a step, and
-the global batch is large. ``--set model=torchvision.models:resnet50`` (or timm's) trains that one in place of ours.
+ResNet-50, 23.5 million parameters, on grey images of 28×28: ranks exchange gradients of 94 MB per step, and the global
+batch is large. ``--set model=torchvision.models:resnet50`` (or timm's) trains that model instead.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Resnet50Mnist:
 
 
 class InColour(nn.Module):
-    """A network for colour images, fed with grey ones: (n, 1, h, w) → what ``network`` makes of (n, 3, h, w)."""
+    """A network for colour images with grey input: (n, 1, h, w) → the output of ``network`` for (n, 3, h, w)."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class InColour(nn.Module):
 
 
 def borrowed(target: str) -> nn.Module:
-    """The model that ``module:function`` makes when called with ``num_classes``, as torchvision's and timm's are."""
+    """The model that ``module:function`` returns for ``num_classes``, like the functions of torchvision and timm."""
     if ":" not in target:
         raise RankupError(
             "bad-setting", f"invalid --set model={target}", hint="use --set model=MODULE:FUNCTION"
@@ -92,11 +92,11 @@ def borrowed(target: str) -> nn.Module:
         raise RankupError(
             "model-not-found",
             f"--set model={target}: cannot import it: {error}",
-            hint="a function of an installed package that takes num_classes: torchvision.models:resnet50",
+            hint="use a function of an installed package that takes num_classes: torchvision.models:resnet50",
         ) from error
     if not isinstance(made, nn.Module):
         raise RankupError(
-            "model-not-found", f"{target} made a {type(made).__name__}, which is not a torch.nn.Module"
+            "model-not-found", f"{target} returned a {type(made).__name__}, not a torch.nn.Module"
         )
     first = next((module for module in made.modules() if isinstance(module, nn.Conv2d)), None)
     return InColour(made) if first is not None and first.in_channels == 3 else made

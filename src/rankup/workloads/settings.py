@@ -1,4 +1,4 @@
-"""What ``--set KEY=VALUE`` gives a workload is text; here it becomes a value, or one clear error."""
+"""Converts the text of ``--set KEY=VALUE`` to a value, or raises one clear error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def switch(name: str, value: str) -> bool:
 
 
 def whole(name: str, value: str, at_least: int = 1) -> int:
-    """A whole number of ``at_least`` or more."""
+    """A whole number, at least ``at_least``."""
     if not value.isdecimal() or int(value) < at_least:
         raise _bad(name, value, f"a whole number, {at_least} or more")
     return int(value)

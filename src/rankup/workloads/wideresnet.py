@@ -1,7 +1,7 @@
 """Wide residual networks (Zagoruyko and Komodakis 2016) for images of 32×32: WRN-28-10 is ``WideResNet(28, 10)``.
 
-Normalisation and ReLU come before each convolution; a block's first pair also feeds the shortcut where the number of
-channels changes.
+Normalisation and ReLU come before each convolution. If the number of channels changes, the shortcut also uses the
+output of a block's first normalisation and ReLU.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""``wideresnet-cifar100``: WideResNet on CIFAR-100 by SGD with momentum, the tutorial for training to a target.
+"""``wideresnet-cifar100``: WideResNet on CIFAR-100 by SGD with momentum; an example of training to a target accuracy.
 
 rankup train wideresnet-cifar100 --target-accuracy 0.75 --patience 2 --precision bf16
 
-The images stay uint8 on the device; flips and shifted crops are made there, a batch at a time, from random numbers that
-belong to the sample, so that they are the same on any number of processes.
+The images stay uint8 on the device. Flips and shifted crops are made there, a batch at a time. Their random numbers
+depend on the sample, so they are the same on any number of processes.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from rankup.workloads.data.synthetic import SYNTHETIC, synthetic_images
 from rankup.workloads.settings import share, switch, whole
 from rankup.workloads.wideresnet import WideResNet
 
-# Of CIFAR-100's training pixels in [0, 1], for red, green and blue.
+# Mean and standard deviation of CIFAR-100's training pixels in [0, 1], for red, green and blue.
 MEAN, STD = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
-PAD = 4  # pixels that a crop may be shifted by, in each direction
+PAD = 4  # the largest shift of a crop in each direction, in pixels
 
 
 class WideresnetCifar100:
     """``--data cifar100 | synthetic | DIR``; ``--set depth=28 width=10 dropout=0 augment=on images=50000``.
 
-    ``images`` is the size of the synthetic stand-in: so many for training, and a fifth for test.
+    ``images`` is the number of synthetic training images; for test there are a fifth as many.
     """
 
     unit = "images"
@@ -107,7 +107,7 @@ class WideresnetCifar100:
 
 
 def normalised(columns: Columns, random: SampleRandom) -> Columns:
-    """uint8 (n, 3, 32, 32) → float32 of about mean 0 and deviation 1 per channel; labels as they are."""
+    """uint8 (n, 3, 32, 32) → float32 of about mean 0 and deviation 1 per channel; labels unchanged."""
     pixels, labels = columns
     scale, shift = _scale_and_shift(pixels.device)
     return pixels.float().mul_(scale).sub_(shift), labels
@@ -115,14 +115,14 @@ def normalised(columns: Columns, random: SampleRandom) -> Columns:
 
 @cache
 def _scale_and_shift(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """(3, 1, 1) each. Made once: a copy to a GPU waits until all that was asked of it is done."""
+    """(3, 1, 1) each. They are made once, because a copy to a GPU waits for all earlier work on it."""
     scale = torch.tensor([1 / (255 * std) for std in STD], device=device)
     shift = torch.tensor([mean / std for mean, std in zip(MEAN, STD, strict=True)], device=device)
     return scale[:, None, None], shift[:, None, None]
 
 
 def augmented(columns: Columns, random: SampleRandom) -> Columns:
-    """Half of the images mirrored, each moved by up to 4 pixels over a black border, then normalised."""
+    """Mirror half of the images, move each by up to 4 pixels over a black border, then normalise."""
     pixels, labels = columns
     count, _, height, width = pixels.shape
     device = pixels.device

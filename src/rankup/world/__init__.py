@@ -1,11 +1,11 @@
-"""Who this process is: ``World``, read from the environment by pure functions; one small file per environment.
+"""Which process this is: ``World``, read from the environment by pure functions; one small file per launcher.
 
 | module | what |
 |---|---|
 | ``world`` | ``World``: rank, world size, hosts, launcher, and where each value came from |
-| ``job`` | ``SchedulerJob``: what the scheduler knows of the job around a process |
-| ``scheduler`` | which scheduler's job a process is in |
-| ``detection`` | the order in which environments are asked; the first that answers wins |
+| ``job`` | ``SchedulerJob``: what the scheduler knows of the job in which a process runs |
+| ``scheduler`` | finds the scheduler's job in which a process runs |
+| ``detection`` | the order in which launchers are tried; the first that is found wins |
 | ``variables`` | reads variables: whole numbers with clear errors, and the origin of each field |
 | ``torchrun`` | torchrun (TorchElastic) |
 | ``slurm`` | SLURM: the job, and the step of ``srun`` |
@@ -13,12 +13,12 @@
 | ``pals`` | PALS, the mpiexec of HPE Cray machines |
 | ``mvapich`` | MVAPICH2's mpirun_rsh and mpiexec |
 | ``hydra`` | Hydra, the mpiexec of MPICH and Intel MPI |
-| ``mpi`` | which node this is, for launchers that only count processes |
+| ``mpi`` | finds the node of a process, for launchers that only number processes |
 | ``pbs`` | PBS: the job, and the agents that ``pbsdsh`` starts |
 | ``env`` | RANK and WORLD_SIZE set by hand |
 | ``address`` | addresses: the one that routes to a peer, its network interface, and where ranks meet |
 | ``ports`` | a free port, held until its user has ended |
-| ``devices`` | accelerators and CPUs of this process, without torch |
+| ``devices`` | the GPUs and CPUs of this process, without torch |
 """
 
 from __future__ import annotations

@@ -16,33 +16,33 @@ from rankup.world.variables import whole_number
 from rankup.world.world import World
 
 _SIOCGIFADDR = 0x8915
-# What all ranks of one mpirun share, and no other mpirun has: Open MPI's PMIx, older Open MPI, PALS.
+# The same on all ranks of one mpirun, and different for any other: Open MPI's PMIx, older Open MPI, PALS.
 _MPI_JOB = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PALS_APID")
-_CANDIDATES = 4  # ports: other jobs on the head may have come to the same one
+_CANDIDATES = 4  # ports: another job on rank 0's host may derive the same one
 
 
 def route_to(host: str) -> str:
-    """The address of this machine from which packets to ``host`` leave. Sends none. Raises ``unknown-host``.
+    """The address of this machine from which packets to ``host`` leave. Sends nothing. Raises ``unknown-host``.
 
-    A machine has many addresses, and its own name may resolve to 127.0.1.1; a peer can reach this one.
+    A machine has many addresses, and its own name may resolve to 127.0.1.1. A peer can reach the returned one.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as probe:
-            probe.connect(address)  # of a datagram socket: asks the routing table, no more
+            probe.connect(address)  # on a datagram socket this only asks the routing table
             return str(probe.getsockname()[0])
     except (OSError, UnicodeError) as error:
         raise RankupError(
             "unknown-host",
-            f"no route leads to {host!r}: {error}",
+            f"no route to {host!r}: {error}",
             context=f"on {socket.gethostname()}",
-            hint="check the name (getent hosts NAME), or export MASTER_ADDR as an address in numbers",
+            hint="check the name (getent hosts NAME), or export MASTER_ADDR as a numeric address",
             exit_code=1,
         ) from None
 
 
 def interface_of(address: str) -> str | None:
-    """The interface whose first IPv4 address is ``address``; None where there is none, and off Linux."""
+    """The interface whose first IPv4 address is ``address``; None without one, and on other systems than Linux."""
     if sys.platform != "linux":
         return None
     import fcntl
@@ -61,9 +61,9 @@ def interface_of(address: str) -> str | None:
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where rank 0 listens and all others meet it; the same on every rank, without a message.
+    """Host and ports where rank 0 listens and the others connect. Every rank derives the same, without a message.
 
-    With a ``mark``, which no other start has, the port is the first of ``ports`` that rank 0 finds free.
+    With a ``mark``, which is unique to this start, the port is the first of ``ports`` that rank 0 finds free.
     """
 
     host: str
@@ -76,10 +76,10 @@ class Meeting:
 
 
 def rendezvous(world: World, env: Mapping[str, str] = os.environ) -> Meeting:
-    """The host is MASTER_ADDR, else the first of ``world.hosts``, else 127.0.0.1 where there is one node.
+    """The host is MASTER_ADDR, else the first of ``world.hosts``, else 127.0.0.1 on one node.
 
-    The port is MASTER_PORT, else one of a few that are derived from what all ranks of this start share. Raises
-    ``no-rendezvous`` where they share nothing, and says what to export.
+    The port is MASTER_PORT, else one of a few that are derived from values that all ranks of this start share. Raises
+    ``no-rendezvous`` if they share none, and tells what to export.
     """
     host = _host(world, env)
     if env.get("MASTER_PORT", "").strip():
@@ -95,7 +95,7 @@ def _host(world: World, env: Mapping[str, str]) -> str:
         return world.hosts[0]
     if world.world_size == world.local_world_size:
         return "127.0.0.1"
-    raise _nowhere(world, "MASTER_ADDR", "no variable tells which host is the first")
+    raise _nowhere(world, "MASTER_ADDR", "no variable names the first host")
 
 
 def _given_port(env: Mapping[str, str]) -> int:
@@ -103,8 +103,7 @@ def _given_port(env: Mapping[str, str]) -> int:
     if not 0 < port < 65536:
         raise RankupError(
             "bad-port",
-            f"MASTER_PORT is {port}, which is not a valid port",
-            context="ports go from 1 to 65535",
+            f"MASTER_PORT is {port}, but must be from 1 to 65535",
             hint=f"unset MASTER_PORT, or export one from {FIRST_PORT} to {LAST_PORT}",
         )
     return port
@@ -116,11 +115,10 @@ def _derived_port(mark: str, index: int) -> int:
 
 
 def _shared(world: World, env: Mapping[str, str]) -> list[str]:
-    """What tells this start of this job from any other, and is the same on all its ranks."""
+    """Values that identify this start of this job, and are the same on all its ranks."""
     if world.launcher == "srun":
         return [world.job_id or "", env.get("SLURM_STEP_ID", ""), str(world.restart)]
-    # An MPI's own mark before the scheduler's: ranks that were started by ssh have no variables of the
-    # scheduler.
+    # The MPI's own id comes before the scheduler's: ranks that were started by ssh have no variables of the scheduler.
     mark = next((env[name] for name in _MPI_JOB if env.get(name)), None)
     if mark is not None:
         return [mark]
@@ -134,7 +132,7 @@ def _shared(world: World, env: Mapping[str, str]) -> list[str]:
 def _nowhere(world: World, name: str, why: str) -> RankupError:
     return RankupError(
         "no-rendezvous",
-        f"the {world.world_size} ranks do not know where to meet: {name} is not set, and {why}",
+        f"the {world.world_size} ranks have no host and port to meet at: {name} is not set, and {why}",
         context=f"launcher {world.launcher}, rank {world.rank}, {world.num_nodes} nodes",
         hint="export MASTER_ADDR=FIRST_HOST MASTER_PORT=29400 for all ranks"
         " (Open MPI: mpirun -x MASTER_ADDR -x MASTER_PORT)",

@@ -1,4 +1,4 @@
-"""The order in which environments are asked who this process is. The first that knows wins."""
+"""The order in which launchers are tried. The first whose variables are found wins."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from rankup.world.world import World
 
 ORDER: tuple[Callable[[Mapping[str, str]], World | None], ...] = (
     # Innermost first: a launcher inside another inherits the outer one's variables, never the reverse.
-    torchrun.detect,  # its agents are started by srun or mpirun, whose ranks are those of the agents
+    torchrun.detect,  # srun or mpirun may start its agents; then their ranks are those of the agents
     openmpi.detect,  # mpirun starts its daemons by srun: SLURM's ranks are those of the daemons
-    pals.detect,  # before Hydra, since it sets PMI_RANK too
-    mvapich.detect,  # likewise: its mpiexec is a Hydra
-    hydra.detect,  # may run inside a SLURM step, as Open MPI does
-    slurm.detect,  # formed ranks itself, if none of the above did
-    pbs.detect,  # an agent of pbsdsh: what starts in it may have any of the above
-    exported.detect,  # last of all: scripts export RANK and MASTER_ADDR beside every launcher
+    pals.detect,  # before Hydra, because it sets PMI_RANK too
+    mvapich.detect,  # before Hydra, because its mpiexec is a Hydra
+    hydra.detect,  # may run inside a SLURM step, like Open MPI
+    slurm.detect,  # srun formed the ranks, if none of the launchers above did
+    pbs.detect,  # an agent of pbsdsh: a process that it starts may have a launcher from above
+    exported.detect,  # last, because scripts export RANK and MASTER_ADDR under every launcher
 )
 
-# What scripts export by hand; left over from somewhere else it would mislead the script or torch.
+# Variables that scripts export. One that is left over from another command would mislead the script or torch.
 _EXPORTED = (
     ("RANK", "rank"),
     ("WORLD_SIZE", "world_size"),
@@ -34,7 +34,7 @@ _EXPORTED = (
 
 
 def detect(env: Mapping[str, str]) -> World:
-    """Who this process is; see ``World.detect``."""
+    """The World of this process; see ``World.detect``."""
     world = next(filter(None, (ask(env) for ask in ORDER)), None) or _alone(env)
     read = Variables(env)
     read.sources.update(world.sources)
@@ -71,6 +71,6 @@ def _refuse_stale(env: Mapping[str, str], name: str, field: str, world: World) -
     raise RankupError(
         "contradictory-environment",
         message,
-        context=f"while reading who this process is (launcher: {world.launcher})",
+        context=f"while reading rank and sizes of this process (launcher: {world.launcher})",
         hint=hint,
     )

@@ -1,4 +1,4 @@
-"""What this process may compute on, found without torch: accelerators, and the CPUs it is bound to."""
+"""The devices of this process, found without torch: GPUs, and the CPUs it is bound to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MIG_LINE = re.compile(r"\s+MIG .*\(UUID: (MIG-[^)]+)\)")
 
 @dataclass(frozen=True)
 class Gpu:
-    """One line of ``nvidia-smi -L``, with the UUIDs of the MIG instances that it is cut into."""
+    """One GPU of ``nvidia-smi -L``, with the UUIDs of its MIG instances."""
 
     index: int
     name: str
@@ -36,10 +36,10 @@ def parse_nvidia_smi(text: str) -> list[Gpu]:
 
 
 def visible_gpus(installed: Sequence[Gpu], visible: str | None) -> list[str]:
-    """The devices that CUDA shows for a CUDA_VISIBLE_DEVICES of ``visible`` (None: unset), in its order.
+    """The devices that CUDA shows if CUDA_VISIBLE_DEVICES is ``visible`` (None: unset), in its order.
 
-    Entries are indices or beginnings of UUIDs. As in CUDA, the first that names no device ends the list (so
-    -1 and the empty text hide all), and one device named twice hides all too.
+    Entries are indices or beginnings of UUIDs. As in CUDA, the first entry that names no device ends the list (so
+    -1 and the empty text hide all), and a device that is named twice hides all too.
     """
     if visible is None:
         return [str(gpu.index) for gpu in installed]
@@ -65,7 +65,7 @@ def _device_named(entry: str, installed: Sequence[Gpu]) -> str | None:
 def listed_amd_gpus(env: Mapping[str, str]) -> list[str]:
     """The entries of HIP_VISIBLE_DEVICES, else of ROCR_VISIBLE_DEVICES, up to the first that names no device.
 
-    HIP's list chooses among what ROCR's leaves over, so it decides where both are set.
+    HIP's list chooses among the devices of ROCR's list, so it decides if both are set.
     """
     for name in ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
         if name in env:
@@ -76,10 +76,10 @@ def listed_amd_gpus(env: Mapping[str, str]) -> list[str]:
 
 
 def find_gpus(env: Mapping[str, str] = os.environ) -> list[str]:
-    """The accelerators that a process with this environment sees, as their indices or UUIDs.
+    """The GPUs that a process with this environment sees, as their indices or UUIDs.
 
-    NVIDIA's are those that ``nvidia-smi`` lists; where there is no nvidia-smi, AMD's are taken from the
-    variables that schedulers set for them.
+    NVIDIA's GPUs are those that ``nvidia-smi`` lists. Without nvidia-smi, AMD's are read from the variables
+    that schedulers set for them.
     """
     listing = run(["nvidia-smi", "-L"], timeout=30)
     if listing.code == 0:
@@ -88,17 +88,17 @@ def find_gpus(env: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def count_gpus(env: Mapping[str, str] = os.environ) -> int:
-    """How many accelerators a process with this environment sees."""
+    """How many GPUs a process with this environment sees."""
     return len(find_gpus(env))
 
 
 def device_of(local_rank: int, gpus: int) -> str:
-    """``cuda:1``, or ``cpu`` without GPUs. Who sees a single GPU uses that one, whatever its rank."""
+    """``cuda:1``, or ``cpu`` without GPUs. A process that sees a single GPU uses it, on any rank."""
     return f"cuda:{local_rank % gpus}" if gpus else "cpu"
 
 
 def cpu_affinity() -> list[int]:
-    """The CPUs that this process may run on; all of them where the system (macOS) does not tell."""
+    """The CPUs on which this process may run; all of them if the system does not tell (macOS)."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))

@@ -1,4 +1,4 @@
-"""RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set by hand, or by a launcher that has no other marks."""
+"""RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set by hand, or by a launcher that is not recognised otherwise."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ def detect(env: Mapping[str, str]) -> World | None:
         return None
     read = Variables(env)
     rank, world_size = read.number("rank", "RANK"), read.number("world_size", "WORLD_SIZE")
-    if (
-        world_size == 1 or env["MASTER_ADDR"] in _LOOPBACK
-    ):  # one node: there the local numbers are the global ones
+    # On one node the local numbers are the global ones.
+    if world_size == 1 or env["MASTER_ADDR"] in _LOOPBACK:
         read.sources.update(local_rank="RANK", local_world_size="WORLD_SIZE")
         local_rank = read.number("local_rank", "LOCAL_RANK", default=rank)
         local_world_size = read.number("local_world_size", "LOCAL_WORLD_SIZE", default=world_size)
@@ -36,12 +35,12 @@ def detect(env: Mapping[str, str]) -> World | None:
 
 
 def _local(read: Variables, field: str, name: str) -> int:
-    """With several nodes nobody can guess it, and a wrong guess is a wrong device."""
+    """Required with several nodes, because a wrong guess would select a wrong device."""
     if not read.first(name):
         raise RankupError(
             "incomplete-environment",
-            f"{name} is not set, so that this process cannot tell which device of its node is its own",
+            f"{name} is not set, so this process does not know which device of its node to use",
             context=", ".join(f"{trigger}={read.env[trigger]}" for trigger in _TRIGGERS),
-            hint="export LOCAL_RANK and LOCAL_WORLD_SIZE too, or start the processes by torchrun",
+            hint="export LOCAL_RANK and LOCAL_WORLD_SIZE too, or start the processes with torchrun",
         )
     return read.number(field, name)

@@ -1,4 +1,4 @@
-"""What the scheduler knows of the job around a process, whoever formed the ranks."""
+"""The scheduler's job in which a process runs, with any launcher."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 class SchedulerJob:
     """A job's id, how often it was requeued, and its hosts, each once, in the scheduler's order.
 
-    All of it is empty outside any scheduler. ``node_name`` is the scheduler's name of the node that this
-    process runs on. ``sources`` maps ``job_id``, ``restart`` and ``hosts`` to the variables they came from.
+    Without a scheduler all fields are empty. ``node_name`` is the scheduler's name of this process's node.
+    ``sources`` maps ``job_id``, ``restart`` and ``hosts`` to the variables they came from.
     """
 
     id: str | None = None

@@ -1,4 +1,4 @@
-"""What the launchers that only count processes leave open: which node this is, and how many there are."""
+"""Finds the node of a process and the number of nodes, for launchers that only number processes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def world_of(
 ) -> World:  # fmt: skip
     """The World of a process whose ranks are known.
 
-    What its launcher knows of the nodes goes first (``num_nodes`` is 0 and the others are None where it knows
-    nothing), then the scheduler's list of hosts, then arithmetic.
+    The node comes from the launcher (``num_nodes`` 0 and None mean unknown), else from the scheduler's list of hosts,
+    else from arithmetic.
     """
     read.check_below("rank", rank, "world_size", world_size)
     read.check_below("local_rank", local_rank, "local_world_size", local_world_size)
     around = detect_job(read.env)
     num_nodes = num_nodes or _count_nodes(read, world_size, local_world_size, node_rank, around)
-    # More or fewer hosts in the job than nodes in this world: nobody says which of them are ours.
+    # If the job has more or fewer hosts than this world has nodes, it is unknown which of them belong to it.
     hosts = around.hosts if len(around.hosts) == num_nodes else ()
     if node_rank is None:
         node_rank = 0
@@ -47,7 +47,7 @@ def world_of(
 def _count_nodes(
     read: Variables, world_size: int, local_world_size: int, node_rank: int | None, job: SchedulerJob
 ) -> int:
-    """As many as it takes if all hold as many processes as this one, at most the hosts of the job."""
+    """The number of nodes if all hold as many processes as this one, at most the hosts of the job."""
     even, rest = divmod(world_size, local_world_size)
     if rest or (job.hosts and even > len(job.hosts)):
         if not job.hosts:
@@ -61,7 +61,7 @@ def _count_nodes(
 def _node_of(
     read: Variables, rank: int, world_size: int, local_rank: int, local_world_size: int, num_nodes: int
 ) -> int:
-    """The node by arithmetic: ranks fill node after node, which is the usual way, or go round the nodes."""
+    """The node by arithmetic: ranks fill node after node (the usual order), or go round the nodes."""
     if world_size == num_nodes * local_world_size:
         read.sources["node_rank"] = _both(read, "rank", "local_world_size")
         if rank % local_world_size == local_rank:
@@ -78,8 +78,8 @@ def _both(read: Variables, field: str, other: str) -> str:
 def _uneven(read: Variables, world_size: int, local_world_size: int) -> RankupError:
     return RankupError(
         "unknown-node-rank",
-        "the environment does not tell which node this process is on",
+        "the environment does not tell on which node this process runs",
         context=f"{read.sources['world_size']} is {world_size}, "
         f"{read.sources['local_world_size']} is {local_world_size}",
-        hint="start as many processes on every node (Open MPI: --map-by ppr:N:node), or use torchrun",
+        hint="start the same number of processes on every node (Open MPI: --map-by ppr:N:node), or use torchrun",
     )

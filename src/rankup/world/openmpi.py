@@ -20,7 +20,7 @@ def detect(env: Mapping[str, str]) -> World | None:
     world_size = read.number("world_size", "OMPI_COMM_WORLD_SIZE")
     local_rank = read.number("local_rank", "OMPI_COMM_WORLD_LOCAL_RANK")
     local_world_size = read.number("local_world_size", "OMPI_COMM_WORLD_LOCAL_SIZE")
-    # Open MPI 4: the nodes that got processes, wherever mpirun itself runs.
+    # Open MPI 4 counts the nodes that have processes; the node of mpirun itself may not be one of them.
     num_nodes = read.number("num_nodes", "OMPI_MCA_orte_num_nodes", default=0)
     host = read.first("PMIX_HOSTNAME")
     return world_of(

@@ -1,6 +1,6 @@
-"""PBS (OpenPBS, PBS Pro, Torque): the job around a process, and the agents that ``pbsdsh`` starts.
+"""PBS (OpenPBS, PBS Pro, Torque): the job in which a process runs, and the agents that ``pbsdsh`` starts.
 
-PBS forms no ranks. Its nodefile has one line per MPI process, so a host may stand there several times.
+PBS forms no ranks. Its nodefile has one line per MPI process, so it may list a host several times.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rankup.world.world import World
 
 
 def job(env: Mapping[str, str]) -> SchedulerJob | None:
-    """The job that PBS_JOBID names, or None. PBS marks no rerun, so ``restart`` is 0."""
+    """The job that PBS_JOBID names, or None. PBS does not count reruns, so ``restart`` is 0."""
     if not env.get("PBS_JOBID"):
         return None
     hosts = _nodefile(env.get("PBS_NODEFILE", ""))
@@ -23,9 +23,9 @@ def job(env: Mapping[str, str]) -> SchedulerJob | None:
 
 
 def detect(env: Mapping[str, str]) -> World | None:
-    """An agent of pbsdsh, which knows its node and nothing else: it gets none of the batch script's exports.
+    """An agent of pbsdsh. It knows only its node, because it gets no variable that the batch script exports.
 
-    Its ranks are those of a single process, and ``num_nodes`` is a lower bound unless Torque tells it.
+    Its ranks are those of a single process, and ``num_nodes`` is a lower bound unless Torque sets it.
     """
     read = Variables(env)
     # The batch script has PBS_NODENUM too, but also a nodefile.
@@ -42,7 +42,7 @@ def detect(env: Mapping[str, str]) -> World | None:
 
 
 def _nodefile(path: str) -> tuple[str, ...]:
-    """The hosts in first-seen order, so that the first is the head; () where the file cannot be read here."""
+    """The hosts in the order of their first line, so that the first is the head; () if the file cannot be read here."""
     try:
         lines = Path(path).read_text(encoding="utf-8", errors="replace").split() if path else []
     except OSError:

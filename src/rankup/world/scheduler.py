@@ -1,4 +1,4 @@
-"""Which scheduler's job a process is in."""
+"""Finds the scheduler's job in which a process runs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""SLURM: the job around a process, and the step that ``srun`` started it in.
+"""SLURM: the job in which a process runs, and the step in which ``srun`` started it.
 
-A batch shell holds SLURM_NTASKS, SLURM_PROCID=0 and SLURM_NODEID=0 although nobody started tasks there. So a
-process has ranks only inside a real step, and then only the step's own (STEP_*) sizes count, since a step
-may be smaller than its job.
+A batch shell has SLURM_NTASKS, SLURM_PROCID=0 and SLURM_NODEID=0 although no tasks were started there. So a
+process has ranks only inside a real step. There only the step's own sizes (STEP_*) count, because a step may
+be smaller than its job.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from rankup.world.job import SchedulerJob
 from rankup.world.variables import Variables, whole_number
 from rankup.world.world import World
 
-# SLURM numbers what srun did not start from the top of 32 bits: salloc's interactive step (4294967290), the
-# batch script (…291), the external step of an ssh login (…292), a step not yet numbered (…293).
+# SLURM gives steps that srun did not start the highest numbers of 32 bits: salloc's interactive step (4294967290),
+# the batch script (…291), the external step of an ssh login (…292), a step without a number yet (…293).
 _FIRST_SPECIAL_STEP = 0xFFFFFFF0
 _SHELLS = ("bash", "sh", "zsh", "tcsh", "csh", "fish")
 
@@ -71,7 +71,7 @@ def in_step(env: Mapping[str, str]) -> bool:
     if name is None or env[name] in ("batch", "extern", "interactive"):
         return False
     step = whole_number(env, name)
-    # `srun -n4 --pty bash` is a shell to work in: what is typed there runs once, not four times. A step
+    # `srun -n4 --pty bash` is an interactive shell: a command typed there runs once, not four times. A step
     # started from that shell inherits the other two variables, but its number is not 0.
     typed = step == 0 and env.get("SLURM_JOB_NAME") in _SHELLS and "SLURM_PTY_PORT" in env
     return step < _FIRST_SPECIAL_STEP and not typed
@@ -82,5 +82,5 @@ def _disagrees(env: Mapping[str, str], name: str, other: str) -> RankupError:
         "contradictory-environment",
         f"{name} is {env.get(name, '')!r}, but {other} is {env[other]!r}: not the same number of nodes",
         context=f"in step {env.get('SLURM_JOB_ID')}.{env.get('SLURM_STEP_ID')}",
-        hint=f"set neither of them by hand: unset {name} {other}, and let srun set them",
+        hint=f"do not set them by hand: unset {name} {other}, and let srun set them",
     )

@@ -1,4 +1,4 @@
-"""torchrun (TorchElastic): its agents give every worker the whole truth."""
+"""torchrun (TorchElastic): its agents give every worker all values."""
 
 from __future__ import annotations
 

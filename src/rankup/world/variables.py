@@ -1,4 +1,4 @@
-"""Reading an environment: whole numbers with clear errors, and a note of where each field came from."""
+"""Reads variables of an environment: whole numbers with clear errors, and the origin of each field."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rankup.errors import RankupError
 
 
 class Variables:
-    """An environment and, in ``sources``, what was read from it: field → variable. Empty means unset."""
+    """An environment, and in ``sources`` the origin of each field: field → variable. Empty variables count as unset."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self.env = env
@@ -19,7 +19,7 @@ class Variables:
         return next((name for name in names if self.env.get(name, "").strip()), None)
 
     def number(self, field: str, *names: str, default: int | None = None) -> int:
-        """The whole number in the first of ``names`` that is set; without a default one has to be."""
+        """The whole number in the first of ``names`` that is set. Without a default one of them must be set."""
         name = self.first(*names)
         if name is not None:
             self.sources[field] = name
@@ -29,19 +29,19 @@ class Variables:
                 "incomplete-environment",
                 f"{' or '.join(names)} is not set, although other variables of the same launcher are",
                 context=_reading(field),
-                hint="pass the launcher's whole environment on to the process",
+                hint="pass all variables of the launcher to the process",
             )
         return default
 
     def check_below(self, field: str, value: int, size_field: str, size: int) -> None:
-        """A rank is below its size, or the two variables contradict each other."""
+        """Raise an error if a rank is not below its size: the two variables contradict each other."""
         if value >= size:
-            raise self._contradiction(field, value, size_field, size, "it has to be below")
+            raise self._contradiction(field, value, size_field, size, "the first must be below the second")
 
     def check_at_most(self, field: str, value: int, size_field: str, size: int) -> None:
-        """A part is no larger than the whole, or the two variables contradict each other."""
+        """Raise an error if a part is larger than the whole: the two variables contradict each other."""
         if value > size:
-            raise self._contradiction(field, value, size_field, size, "it must not be larger")
+            raise self._contradiction(field, value, size_field, size, "the first must not be larger")
 
     def _contradiction(self, field: str, value: int, other: str, other_value: int, why: str) -> RankupError:
         name, other_name = self.sources.get(field, field), self.sources.get(other, other)
@@ -50,7 +50,7 @@ class Variables:
             f"{name} is {value}, but {other_name} is {other_value}: {why}",
             context=_reading(field),
             hint=f"one of them is left over from an earlier command: unset {name.replace(',', '')}"
-            f" {other_name.replace(',', '')}, and start the processes anew",
+            f" {other_name.replace(',', '')}, and start the processes again",
         )
 
 
@@ -60,8 +60,8 @@ def whole_number(env: Mapping[str, str], name: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise RankupError(
             "not-a-number",
-            f"{name} is {env[name]!r}, which is not a whole number from 0 on",
-            context="while reading from the environment who this process is",
+            f"{name} is {env[name]!r}, but must be a whole number, at least 0",
+            context="while reading rank and sizes of this process from the environment",
             hint=f"unset {name}, or let the launcher set it",
         )
     return int(text)

@@ -1,4 +1,4 @@
-"""``World``: who this process is among all the processes of its run."""
+"""``World``: which process this is among all processes of its run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rankup.core.registry import load
 class World:
     """Rank, sizes, nodes and job of one process. Ranks count from zero and are below their sizes.
 
-    ``hosts`` are the names of the nodes in the order of their node ranks, () where the environment does not
-    tell. ``launcher`` is who formed the ranks: torchrun, openmpi, pals, mvapich, hydra, srun, pbsdsh (an
-    agent that knows its node alone), env (somebody set RANK and its like) or none (a single process).
+    ``hosts`` are the names of the nodes in the order of their node ranks, or () if the environment does not
+    tell them. ``launcher`` formed the ranks: torchrun, openmpi, pals, mvapich, hydra, srun, pbsdsh (an agent
+    that knows only its node), env (RANK and the like were set by hand) or none (a single process).
     ``job_id`` is the scheduler's, ``123_4`` for a task of a SLURM array. ``restart`` counts how often the
-    job was requeued plus how often torchrun restarted its workers. ``sources`` says for each field which
+    job was requeued plus how often torchrun restarted its workers. ``sources`` names for each field the
     variables it came from.
     """
 
@@ -35,11 +35,11 @@ class World:
 
     @classmethod
     def detect(cls, env: Mapping[str, str] = os.environ) -> World:
-        """Who the process with the environment ``env`` is.
+        """The World of the process with the environment ``env``.
 
-        Reads ``env`` alone, and on PBS the file that PBS_NODEFILE names. Raises ``RankupError`` where
-        variables contradict each other, naming them with their values.
+        Reads only ``env``, and on PBS the file that PBS_NODEFILE names. Raises ``RankupError`` if variables
+        contradict each other, and names them with their values.
         """
-        # By its name: it imports World.
+        # Loaded by name, because it imports World.
         detect: Callable[[Mapping[str, str]], World] = load("rankup.world.detection:detect")  # type: ignore[assignment]
         return detect(env)

@@ -182,14 +182,14 @@ choose_rendezvous() {
 # still listen on it.
 hold_port() { # PYTHON
   exec "$1" - "$$" 2>/dev/null <<'END_OF_PYTHON'
-"""A port that no other job on this host gets: bound, and held until whoever needs it has ended.
+"""A port that no other job on this host gets: it is bound, and held until its user has ended.
 
-Two jobs that work out a port from their numbers may come to the same one, and so may two that look for a free one at
-the same time. A port that is bound cannot be bound by another job; a server that sets SO_REUSEADDR, as torch's store
-does, can listen on it all the same.
+Two jobs that derive a port from their ids may get the same one. So may two jobs that look for a free port at the same
+time. If a port is bound, another job cannot bind it; but a server that sets SO_REUSEADDR, like torch's store, can still
+listen on it.
 
-Job scripts hold this file's text, and run it with any Python 3 of the node: standard library alone, no newer syntax.
-``python ports.py PID`` prints the port, and holds it while PID is its parent.
+Job scripts contain this file's text, and run it with any Python 3 of the node: use the standard library and old syntax
+only. ``python ports.py PID`` prints the port, and holds it while PID is its parent.
 """
 
 import os
@@ -198,22 +198,22 @@ import socket
 import sys
 import time
 
-# Below 32768, where Linux begins to lend ports to anyone who connects to somewhere.
+# Below 32768: from there on Linux assigns ports to outgoing connections.
 FIRST_PORT, LAST_PORT = 15000, 32767
 _TRIES = 100
 
 
 def hold_port() -> socket.socket:
-    """A socket with a port of its own on all of this host's addresses; closing it lets go. Raises ``OSError``."""
+    """A socket with its own port on all addresses of this host. Closing it releases the port. Raises ``OSError``."""
     tries = random.SystemRandom().sample(range(FIRST_PORT, LAST_PORT + 1), _TRIES)
-    for port in [*tries, 0]:  # 0: any that is free
+    for port in [*tries, 0]:  # 0: any free port
         holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             holder.bind(("", port))
         except OSError:
             holder.close()
             continue
-        # Only now: with it before, two holders could have the same port, since neither of them listens.
+        # Set this after the bind: before it, two holders could bind the same port, because neither of them listens.
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         return holder
     raise OSError("no port is free")
@@ -403,7 +403,7 @@ end_attempt() {
     0,"done",* | 0,*,) finish "done" 0 ;;
     *)
       if [ -n "${lost:-}" ] && [ -z "$terminated" ]; then
-        : # it goes on below, from what it has saved by itself
+        : # it is requeued below, and resumes from what it has saved by itself
       elif [ -z "$called" ]; then
         [ -n "$terminated" ] || { first_failure; finish failed "$code"; }
         # Cancelled, preempted, or a node has failed: only the scheduler knows which, and whether it starts the job again.
@@ -422,9 +422,9 @@ end_attempt() {
     rm -f "$RUN/no_progress"
   fi
   if [ -n "$terminated" ] || grep -qs '^user ' "$RUN/STOP"; then
-    say "saved; \`rankup resume\` goes on from there"
+    say "saved; \`rankup resume\` continues from there"
   elif [ "$requeues" -ge "$MAX_REQUEUES" ]; then
-    say "it was requeued $requeues times, and no more than that is allowed: \`rankup resume\` goes on"
+    say "it was requeued $requeues times, and no more than that is allowed: \`rankup resume\` continues it"
   elif [ "$without" -ge 2 ]; then
     why="two attempts in a row have met the time limit and saved nothing: the next one would begin from nothing again"
     echo "$why" >"$RUN/why"
@@ -437,7 +437,7 @@ end_attempt() {
     echo requeue >"$RUN/outcome"
     requeued=yes
     say "requeue $((requeues + 1)) of $MAX_REQUEUES"
-    requeue || say "the scheduler refused to requeue: \`rankup resume\` goes on"
+    requeue || say "the scheduler refused to requeue: \`rankup resume\` continues it"
   fi
   finish requeue 75
 }

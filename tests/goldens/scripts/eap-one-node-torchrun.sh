@@ -353,7 +353,7 @@ end_attempt() {
     0,"done",* | 0,*,) finish "done" 0 ;;
     *)
       if [ -n "${lost:-}" ] && [ -z "$terminated" ]; then
-        : # it goes on below, from what it has saved by itself
+        : # it is requeued below, and resumes from what it has saved by itself
       elif [ -z "$called" ]; then
         [ -n "$terminated" ] || { first_failure; finish failed "$code"; }
         # Cancelled, preempted, or a node has failed: only the scheduler knows which, and whether it starts the job again.
@@ -372,9 +372,9 @@ end_attempt() {
     rm -f "$RUN/no_progress"
   fi
   if [ -n "$terminated" ] || grep -qs '^user ' "$RUN/STOP"; then
-    say "saved; \`rankup resume\` goes on from there"
+    say "saved; \`rankup resume\` continues from there"
   elif [ "$requeues" -ge "$MAX_REQUEUES" ]; then
-    say "it was requeued $requeues times, and no more than that is allowed: \`rankup resume\` goes on"
+    say "it was requeued $requeues times, and no more than that is allowed: \`rankup resume\` continues it"
   elif [ "$without" -ge 2 ]; then
     why="two attempts in a row have met the time limit and saved nothing: the next one would begin from nothing again"
     echo "$why" >"$RUN/why"
@@ -387,7 +387,7 @@ end_attempt() {
     echo requeue >"$RUN/outcome"
     requeued=yes
     say "requeue $((requeues + 1)) of $MAX_REQUEUES"
-    requeue || say "the scheduler refused to requeue: \`rankup resume\` goes on"
+    requeue || say "the scheduler refused to requeue: \`rankup resume\` continues it"
   fi
   finish requeue 75
 }

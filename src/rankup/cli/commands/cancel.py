@@ -10,7 +10,8 @@ from rankup.batch.cancel import cancel, save_and_stop
 from rankup.batch.store import SubmittedRun, all_runs, find
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
-from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption, shown
+from rankup.cli.output.console import shown
+from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption
 from rankup.core.units import duration
 from rankup.errors import RankupError
 

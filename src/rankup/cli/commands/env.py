@@ -14,7 +14,7 @@ from rankup.batch.env_create import modules_of, needs_job
 from rankup.cli.env_build import build, show_plan
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
-from rankup.script.python_environment import Environment
+from rankup.script.env_build import Environment
 from rankup.sites.lookup import choose_site
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Build Python environments for jobs.")

@@ -10,8 +10,9 @@ from rankup.batch.follow import JobLog
 from rankup.batch.store import find
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
+from rankup.cli.output.console import shown
 from rankup.cli.output.rank_lines import LineView
-from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, follow_to_end, shown
+from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, follow_to_end
 from rankup.errors import RankupError
 from rankup.run.markers import read_markers
 

@@ -13,7 +13,8 @@ from rankup.batch.store import LocalRun, find
 from rankup.cli.job_options import RESUME_WITH, flags_from, some_job_options
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
-from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption, follow_to_end, shown
+from rankup.cli.output.console import shown
+from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption, follow_to_end
 from rankup.cli.shared_options import taking
 from rankup.errors import RankupError
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +12,12 @@ import typer
 from rankup.cli.job_options import SCRIPT_LAST, command_or_file, flags_from, job_options
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
+from rankup.cli.output.console import shown
 from rankup.cli.output.rank_lines import LineView
-from rankup.cli.resume_options import RunCommand, ask_about_namesake, end_lines, run_to_resume
-from rankup.cli.run_argument import shown
+from rankup.cli.resume_options import RunCommand, end_lines
 from rankup.core.rundir import RunDir
 from rankup.resolve.here import resolve_here
-from rankup.run.execute import Result, execute
+from rankup.run.execute import Result, View, execute
 from rankup.spec.flag import WHAT
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -43,8 +44,12 @@ def run(
     head = run_dir is None and not flags.get("node_rank")  # the others get the run from node 0
     before = None
     if resume is not None and (head or not command):
+        from rankup.cli.unfinished import run_to_resume
+
         before = run_to_resume(resume, flags, command)
     elif head and "name" in flags:
+        from rankup.cli.unfinished import ask_about_namesake
+
         before = ask_about_namesake(flags)
     if before is not None:
         file = before / "job.toml"
@@ -59,15 +64,22 @@ def run(
         if not quiet:
             console.say(f"rankup: {said}; {shown(run.path)}")
 
-    result = execute(
-        job,
-        LineView(to_stderr=as_json),
-        run_dir=run_dir,
-        resume=before,
-        terminal=sys.stdin.isatty() and sys.stdout.isatty() and not as_json,
-        debug=console.debugging(),
-        begun=begun,
-    )
+    on_terminal = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
+    with ExitStack() as stack:
+        view: View = LineView(to_stderr=as_json)
+        if on_terminal and head and job.spec.world_size > 1:
+            from rankup.cli.output.progress import BarView
+
+            view = stack.enter_context(BarView(plain=False))
+        result = execute(
+            job,
+            view,
+            run_dir=run_dir,
+            resume=before,
+            terminal=on_terminal,
+            debug=console.debugging(),
+            begun=begun,
+        )
     if as_json:
         console.print_json(_as_dict(result))  # the error is in it
     elif result.error is not None:

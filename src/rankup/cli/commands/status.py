@@ -11,14 +11,16 @@ from rankup.batch.status import RunStatus
 from rankup.batch.store import SubmittedRun, all_runs, find
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
+from rankup.cli.output.console import shown
 from rankup.cli.output.table import Cell, print_table
-from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, shown
+from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict
+from rankup.core.progress import newest_step, progress_numbers, progress_place
 from rankup.core.units import duration
 from rankup.schedulers.base import JobState
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 _RECENT = 10
-_HEAD = ("job", "name", "state", "time", "nodes or reason", "run directory")
+_HEAD = ("job", "name", "state", "time", "nodes or reason", "run directory", "progress")
 _COLOURS = {JobState.RUNNING: "green", JobState.PENDING: "yellow", JobState.FAILED: "red"}
 
 
@@ -47,7 +49,11 @@ def status(
     elif target:
         print("\n".join(_details(*runs[0])))
     elif runs:
-        print_table(_HEAD, [_row(*run) for run in runs], fold=("name", "nodes or reason", "run directory"))
+        rows = [_row(*run) for run in runs]
+        head: tuple[str, ...] = _HEAD
+        if not any(row[-1] for row in rows):  # no run tells of its steps
+            head, rows = _HEAD[:-1], [row[:-1] for row in rows]
+        print_table(head, rows, fold=("name", "nodes or reason", "run directory", "progress"))
     else:
         print(f"no runs in {runs_root}")
     for error in silent:
@@ -59,7 +65,8 @@ def status(
 def _row(job: SubmittedRun, s: RunStatus) -> tuple[Cell, ...]:
     ident = "local" if job.scheduler == "run" else s.id
     state: Cell = (s.word, _COLOURS[s.state]) if s.state in _COLOURS else s.word
-    return ident, job.spec.name, state, _time(s), _where_or_why(s), shown(job.run.path)
+    progress = "" if s.state.ended else _progress(job, s)
+    return ident, job.spec.name, state, _time(s), _where_or_why(s), shown(job.run.path), progress
 
 
 def _details(job: SubmittedRun, standing: RunStatus) -> list[str]:
@@ -71,6 +78,7 @@ def _details(job: SubmittedRun, standing: RunStatus) -> list[str]:
         "queue": standing.queue,
         "nodes": standing.nodes,
         "time": _time(standing),
+        "progress": _progress(job, standing),
         "attempts": str(traces.attempts or ""),
         "requeues": f"{traces.requeues} of {job.spec.max_requeues}" if traces.requeues else "",
         "exit code": "" if standing.code is None else str(standing.code),
@@ -81,6 +89,15 @@ def _details(job: SubmittedRun, standing: RunStatus) -> list[str]:
     for index, task in standing.tasks.items():
         lines.append(f"  task {index:<10}{task.word}" + (f": {task.reason}" if task.reason else ""))
     return lines
+
+
+def _progress(job: SubmittedRun, standing: RunStatus) -> str:
+    """Of a run that goes on: where it is, and the time left; of one that has ended: where it came to."""
+    if job.task is not None or job.tasks() or (step := newest_step(job.run)) is None:
+        return ""
+    if standing.state.ended:
+        step = {**step, "left": None}
+    return f"{progress_place(step)}  {progress_numbers(step)}"
 
 
 def _where_or_why(standing: RunStatus) -> str:

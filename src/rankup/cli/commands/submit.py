@@ -15,7 +15,8 @@ from rankup.cli.interactive import become_a_shell
 from rankup.cli.job_options import SCRIPT_LAST, job_options
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
-from rankup.cli.run_argument import follow_to_end, shown
+from rankup.cli.output.console import shown
+from rankup.cli.run_argument import follow_to_end
 from rankup.cli.submitted_job import explain, resolved_from
 from rankup.core import shell
 from rankup.findings.engine import fails

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import ExitStack
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -21,8 +20,8 @@ from rankup.cli.training_options import training_from, training_options
 from rankup.cli.workload_job import require_torch, workload_job
 from rankup.core.records import read_records
 from rankup.core.rundir import RUN_DIR_VARIABLE
-from rankup.errors import RankupError
 from rankup.run.execute import View, execute
+from rankup.runtime.loggers.base import logger_names
 from rankup.world import World
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -55,9 +54,11 @@ def train(
         int, typer.Option(metavar="N", help="print a line every N steps; 0: every few seconds")
     ] = 0,
     log: Annotated[
-        str | None,
-        typer.Option(metavar="tensorboard", help="also write TensorBoard files to the run directory"),
-    ] = None,
+        str,
+        typer.Option(
+            metavar="csv|tensorboard|wandb|mlflow", help="also log there; several with commas between them"
+        ),
+    ] = "",
     save_model: Annotated[
         Path | None, typer.Option(metavar="FILE", help="write the state_dict to this file at the end")
     ] = None,
@@ -69,12 +70,9 @@ def train(
     A workload may have its own default for an option; the summary marks these.
     """
     require_torch()
-    if log == "tensorboard" and find_spec("tensorboard") is None:
-        raise RankupError(
-            "no-tensorboard", "tensorboard is not installed", hint="pip install 'rankup[report]'"
-        )
+    logger_names(log)
     bar = sys.stdout.isatty() and not as_json
-    options, file = training_asked(workload, {**training_from(context), "bar": bar})
+    options, file = training_asked(workload, training_from(context))
     # A launcher has started us once per rank already, or a job's script has: then its run directory is ours.
     if World.detect().world_size > 1 or os.environ.get(RUN_DIR_VARIABLE):
         from rankup.train.__main__ import work
@@ -85,7 +83,7 @@ def train(
     from rankup.cli.output.progress import BarView, PlainView
 
     with ExitStack() as stack:
-        view: View = stack.enter_context(BarView()) if bar else PlainView(to_stderr=as_json)
+        view: View = stack.enter_context(BarView(plain=True)) if bar else PlainView(to_stderr=as_json)
         result = execute(job, view, debug=console.debugging())
     if error := result.run.left_error():
         raise error

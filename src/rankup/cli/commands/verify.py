@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from rankup.cli.shared_options import taking
 from rankup.cli.target_parser import script_or_workload_job
 from rankup.cli.workload_job import require_torch
 from rankup.core.arrays import parse_numbers
+from rankup.core.progress import PROGRESS_VARIABLE
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.verify.attempts import Attempts
@@ -58,6 +60,7 @@ def verify_command(
     the first step that differs, what differs there, and the likely cause. The exit code is 1 if anything differs.
     """
     require_torch()
+    os.environ[PROGRESS_VARIABLE] = "off"
     worlds = _worlds(world)
     job = script_or_workload_job(command, flags_from(context, but="nproc_per_node"))
     folder = RunDir.create(job.spec.runs_root, f"verify-{job.spec.name}").path
@@ -96,5 +99,5 @@ class Lines:
         on = f"{processes} process{'es' if processes > 1 else ''}"
         print(f"attempt {self._count}: {on}, {what} …", file=sys.stderr, flush=True)
 
-    def ended(self, said: str) -> None:
-        print(f"  {said}", file=sys.stderr, flush=True)
+    def ended(self, how: str) -> None:
+        print(f"  {how}", file=sys.stderr, flush=True)

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rankup.errors import RankupError
@@ -93,3 +94,9 @@ def _coloured_severity(line: str) -> str:
         if line.startswith(head):
             return paint(head, style, sys.stderr) + line.removeprefix(head)
     return line
+
+
+def shown(path: Path) -> str:
+    """A path as it can be typed here: relative if it is below the current directory."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

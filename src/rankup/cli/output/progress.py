@@ -1,20 +1,31 @@
-"""The view of ``rankup train``: a progress bar per epoch on a terminal, plain lines elsewhere.
+"""The progress of a run on a terminal, for any script that loops over ``run.steps`` or ``run.epochs``.
 
 The bar is drawn here, in the process that started the ranks, from the records that rank 0 appends to: one process or
-a hundred, it is the same bar.
+a hundred, it is the same bar. A single process that has the terminal draws its own (``runtime/records``).
 """
 
 from __future__ import annotations
 
 import json
+import os
 from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from rankup.cli.output.rank_lines import LineView
+from rankup.core.progress import (
+    PROGRESS_VARIABLE,
+    progress_numbers,
+    progress_place,
+    progress_share,
+)
 from rankup.core.rundir import RunDir
-from rankup.core.units import duration, rate
+
+
+def hide_progress_of_ranks() -> None:
+    """The ranks that this process starts show no progress of their own: it is shown here, or not wanted."""
+    os.environ[PROGRESS_VARIABLE] = "off"
 
 
 class PlainView(LineView):
@@ -24,24 +35,28 @@ class PlainView(LineView):
         super().line(None if rank == 0 and stream == "out" else rank, stream, text)
 
 
-class BarView:
-    """A context manager. At the end the bar is removed; the lines of the epochs stay."""
+class BarView(LineView):
+    """The lines of the ranks, and below them a bar from the first step on. A context manager, which removes the bar.
 
-    def __init__(self) -> None:
-        self._console = Console(highlight=False)
+    ``plain``: lines of rank 0 have no prefix.
+    """
+
+    def __init__(self, *, plain: bool) -> None:
+        super().__init__()
+        hide_progress_of_ranks()
+        self._plain = plain
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             TextColumn("{task.percentage:>3.0f} %  {task.fields[said]}"),
-            console=self._console,
+            console=Console(highlight=False),
             transient=True,
         )
-        self._task = self._progress.add_task("starting", total=None, said="")
+        self._task = self._progress.add_task("", total=None, said="")
         self._file: TextIO | None = None
         self._rest = ""
 
     def __enter__(self) -> BarView:
-        self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -50,8 +65,7 @@ class BarView:
             self._file.close()
 
     def line(self, rank: int | None, stream: str, text: str) -> None:
-        said = text if rank in (0, None) else f"[rank {rank}] {text}"
-        self._progress.console.print(said, markup=False, soft_wrap=True)
+        super().line(None if self._plain and rank == 0 and stream == "out" else rank, stream, text)
 
     def tick(self, run: RunDir) -> None:
         """Read the new records; whole lines only."""
@@ -61,17 +75,17 @@ class BarView:
         if self._file is None:
             return
         *lines, self._rest = (self._rest + self._file.read()).split("\n")
-        if lines:
-            self._show(json.loads(lines[-1]))
+        steps = [record for record in map(json.loads, filter(None, lines)) if record["kind"] == "step"]
+        if steps:
+            self._show(steps[-1])
 
     def _show(self, step: dict[str, Any]) -> None:
-        pace = step["samples_per_s"]
-        left = (step["steps"] - step["step"]) * step["samples"] / step["step"] / pace
+        self._progress.start()
+        share = progress_share(step)
         self._progress.update(
             self._task,
-            description=f"epoch {step['epoch']}/{step['epochs']}",
-            completed=step["step"],
-            total=step["steps"],
-            said=f"loss {step['loss']:.4f}  accuracy {step['accuracy']:.2%}  "
-            f"{rate(pace)} samples/s  left {duration(left)}",
+            description=progress_place(step),
+            completed=100 * share if share is not None else 0,
+            total=100 if share is not None else None,
+            said=progress_numbers(step),
         )

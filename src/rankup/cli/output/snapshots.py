@@ -39,8 +39,8 @@ def row(path: Path, root: Path, *, aside: bool = False) -> dict[str, Any]:
         "saved": manifest.saved,
         "bytes": manifest.size,
         "world_size": manifest.world_size,
-        "strategy": manifest.facts.get("strategy"),
-        "metrics": manifest.facts.get("metrics", {}),
+        "strategy": manifest.metadata.get("strategy"),
+        "metrics": manifest.metadata.get("metrics", {}),
     }
 
 

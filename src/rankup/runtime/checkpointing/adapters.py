@@ -20,12 +20,12 @@ _NESTED = (dict, OrderedDict, Counter, list, tuple, set)
 
 
 class Stateful(Protocol):
-    """Anything that can be kept: schedules, averages, counters. The same on all ranks, unless ``per_rank`` is True;
-    the same in every repetition of a training, unless ``timed`` is.
+    """Anything that can be registered: schedules, averages, counters. Its state is the same on all ranks, unless
+    ``per_rank`` is True, and the same in every repetition of a training, unless ``timed`` is True.
 
-    ``per_rank`` things may have ``load_rank_states(states)``: it is called instead of ``load_state_dict`` where another
-    number of ranks saved them. Each old rank's state is given to one rank; some ranks get an empty list. A thing
-    without it begins anew there."""
+    ``per_rank`` things may have ``load_rank_states(states)``: it is called instead of ``load_state_dict`` if another
+    number of ranks saved them. Each old rank's state is given to one rank; some ranks get an empty list. Without this
+    method a thing starts without a saved state."""
 
     def state_dict(self) -> dict[str, Any]: ...
 
@@ -33,7 +33,7 @@ class Stateful(Protocol):
 
 
 class Adapter:
-    """A thing of another kind with the protocol of ``Stateful``. ``kind`` is the key of its state."""
+    """Gives an object of another kind the protocol of ``Stateful``. ``kind`` is the key of its state."""
 
     per_rank = False
     kind = ""
@@ -58,7 +58,7 @@ class Adapter:
     def _other(self, what: str) -> RankupError:
         return RankupError(
             "other-registered",
-            f"run.register({self._name}=…): the state holds another kind of thing by this name ({what})",
+            f"run.register({self._name}=…): the state has another kind of object with this name ({what})",
             hint="register the same things under the same names as the run that saved it",
         )
 
@@ -101,7 +101,7 @@ class ArrayAdapter(Adapter):
 
 
 class ContainerAdapter(Adapter):
-    """A list, dict, set or deque. Tensors in it that were on an accelerator come back to this rank's device."""
+    """A list, dict, set or deque. Tensors in it that were on an accelerator are restored to this rank's device."""
 
     kind = "items"
 
@@ -115,7 +115,7 @@ class ContainerAdapter(Adapter):
         if (place := unsaveable(items, self._name)) is not None:
             raise RankupError(
                 "unsaveable-state",
-                f"{place}, which a snapshot cannot hold",
+                f"{place}, which a snapshot cannot contain",
                 hint="numbers (.item() of NumPy's), strings, tensors, and lists, dicts, tuples and sets of them",
                 exit_code=1,
             )
@@ -147,7 +147,7 @@ class ContainerAdapter(Adapter):
 
 
 class GeneratorAdapter(Adapter):
-    """A generator of random numbers, by the two functions that get and set its state."""
+    """A random number generator, by the two functions that get and set its state."""
 
     kind = "generator"
 
@@ -188,7 +188,7 @@ def generator_adapter(name: str, thing: Any, numpy: Any) -> GeneratorAdapter | N
 
 
 def _arrays_to_tensors(value: Any, numpy: Any) -> Any:
-    """torch.load reads no arrays; as int64, since older torch has no unsigned tensors (a wrap-around both ways)."""
+    """torch.load reads no arrays. As int64, since older torch has no unsigned tensors: it wraps around both ways."""
     if isinstance(value, dict):
         return {key: _arrays_to_tensors(item, numpy) for key, item in value.items()}
     if isinstance(value, numpy.ndarray):
@@ -215,7 +215,7 @@ def refused(name: str, thing: Any, wanted: str) -> RankupError:
 
 
 def unsaveable(value: Any, place: str) -> str | None:
-    """The first thing in nested lists and dicts that no snapshot can hold, with its place; None where there is none."""
+    """The first thing in nested lists and dicts that a snapshot cannot contain, with its place; None without one."""
     if isinstance(value, (torch.Tensor, *SIMPLE)):
         return None
     if type(value) not in _NESTED:
@@ -229,7 +229,7 @@ def unsaveable(value: Any, place: str) -> str | None:
 
 
 def content(thing: Any) -> Any:
-    """Of a dict, list, set or deque, of whatever class: a new dict or list."""
+    """The content of a dict, list, set or deque (of any subclass) as a new dict or list."""
     if isinstance(thing, dict):
         return dict(thing)
     # A set has another order in each process.

@@ -1,17 +1,16 @@
-"""A run that survives: it resumes by itself, saves as it goes, and when it is told to stop saves, says so and ends.
+"""What happens around the steps of a loop: resume, save, and stop on request.
 
-Everything here happens between steps, on all ranks alike. ``run.epochs`` stands inside ``loop``, and calls
-``epoch_done`` after each; an epoch calls ``step_done`` after each step, and ``epoch_trained`` when its batches are
-through; ``run.batches`` ``asks`` as it evaluates.
+Everything here happens between steps, on all ranks. ``run.epochs`` runs inside ``loop`` and calls ``epoch_done`` after
+each epoch. An epoch calls ``step_done`` after each step, and ``epoch_trained`` after its last batch. ``run.batches``
+uses ``stop_requests`` while it evaluates.
 
-Where the code behind the inner loop is interrupted (an evaluation, mostly), the state to go on from is that of the
-moment before it began, so that all of it runs again, and none of it twice: that state is held when the epoch's
-batches are through (``epoch_end.py``), and written only if it is needed. Where that code has changed the weights, it is
-carried out to its end first.
+If the code after the inner loop (an evaluation, mostly) is interrupted, the run resumes from the state before that
+code: all of it runs again. That state is remembered after the epoch's last batch (``epoch_end.py``), and written only
+if it is needed. If the code has changed the weights, it runs to its end first.
 
-A run may have several loops. One that begins when more has been prepared than for the one before is another *stage*
-(pre-training, then fine-tuning): it has a directory of its own, so that a run that is interrupted in its second stage
-finds what the first one ended with.
+A run may have several loops. A loop is another *stage* (pre-training, then fine-tuning) if more has been prepared than
+for the loop before. Each stage has a directory of its own, so that a run that is interrupted in its second stage finds
+the result of the first one.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import time
 from collections.abc import Iterator
 
 from rankup.errors import RankupError
-from rankup.runtime.checkpointing import registered_state, state
+from rankup.runtime.checkpointing import registered_state
 from rankup.runtime.checkpointing.epoch_end import EpochEndState
+from rankup.runtime.checkpointing.loop_saves import LoopSaves
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.resume import resume
 from rankup.runtime.checkpointing.state import StateParts
@@ -32,21 +31,14 @@ from rankup.runtime.checkpointing.stop import StopWatch
 from rankup.runtime.checkpointing.training_folder import TrainingFolder
 from rankup.runtime.checkpointing.untracked_state import UntrackedWatch
 from rankup.runtime.context import RunContext
-from rankup.runtime.data.loaders import DataFeed
+from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.distributed.replicas import Replicas
 from rankup.runtime.tracing.trace import VARIABLE as TRACE_VARIABLE
 from rankup.runtime.tracing.trace import Trace
-from rankup.snapshots.saver import Saver
-from rankup.snapshots.state import SnapshotState
-
-# How much longer than measured a save may take before it is too late, and what an end costs besides (seconds).
-CAUTION, LEAVING_S = 3.0, 15.0
-# Steps that a save waits for the end of a window of gradients that is accumulated by hand.
-WINDOW_PATIENCE = 256
 
 
 class Checkpointing:
-    """Of one run. Without a directory it only listens: a request to stop ends the run without a snapshot."""
+    """Of one run. Without a directory nothing is saved: a request to stop ends the run without a snapshot."""
 
     def __init__(
         self,
@@ -60,30 +52,23 @@ class Checkpointing:
         self._parts = parts
         self._replicas = replicas
         in_force = (options or Snapshots()).in_force()
-        # Whether the script asks for snapshots; "off" asks for none but at a request to stop.
+        # Whether the script asks for snapshots; with "off" it asks only for one at a request to stop.
         wanted = options is not None and options.every != "off"
         self._folder = TrainingFolder(run, in_force, wanted=wanted)
+        self._saves = LoopSaves(run, parts, in_force)
         self._watch = watch
         self._trace: Trace | None = None
         self._untracked: UntrackedWatch | None = None
-        self._unit, self._count = in_force.interval()
-        self._saver: Saver | None = None
         self._open = False  # whether a loop is running
         self._goals: dict[
             tuple[int, str], int
         ] = {}  # of loops that came to their end: (feed, unit) → how many
         self._listening = contextlib.ExitStack()
-        self._feed: DataFeed | None = None  # of the loop that is running
-        self._due_behind = False  # a save is due when the code behind the inner loop is through
-        self._waited = 0  # steps for which a save has waited for the end of a window
-        self._saved: object = None  # where the run was when it was last saved
-        self._saved_at = time.monotonic()
-        self._epochs_since = 0
-        self._behind_the_loop = False
-        self._held: EpochEndState | None = None
-        self._finish_first = False  # the code behind the inner loop has changed what was held
-        watch.takes = self._takes
-        watch.save_due = self._time_is_up
+        self._after_inner_loop = False
+        self._epoch_end: EpochEndState | None = None
+        self._finish_first = False  # the code after the inner loop has changed the state of the epoch's end
+        watch.takes = self._saves.takes
+        watch.save_due = self._saves.time_is_up
 
     # ------------------------------------------------------- called by the run
 
@@ -91,13 +76,14 @@ class Checkpointing:
     def loop(self, feed: DataFeed, unit: str, goal: int) -> Iterator[None]:
         """Around a loop over ``goal`` epochs or steps (``unit``): resume before the first step, save after the last."""
         self._check_loop(feed, unit, goal)
-        self._open, self._feed = True, feed
-        # A loop that a name holds is closed when the interpreter ends, where modules are gone already.
+        self._open = True
+        self._saves.feed = feed
+        # A loop that a variable holds is closed when the interpreter ends, when modules are gone already.
         atexit.register(self._let_go)
         unregister = atexit.unregister
         try:
             self._begin()
-            if (trace := Trace.from_environment(self._run, self._wait)) is not None:
+            if (trace := Trace.from_environment(self._run, self._saves.wait)) is not None:
                 self._trace = self._listening.enter_context(trace)
             yield
             self._end()
@@ -113,13 +99,10 @@ class Checkpointing:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Of a loop that is over, or was left by a break or an error: no collective, and the directory is free for
-        others."""
+        """After a loop, also one left by a break or an error: release the directory. No collective."""
         self._open = False
         self._listening.close()
-        if self._saver is not None:
-            self._saver.release()
-            self._saver = None
+        self._saves.release()
 
     def _check_loop(self, feed: DataFeed, unit: str, goal: int) -> None:
         if self._open:
@@ -142,8 +125,8 @@ class Checkpointing:
 
     def _begin(self) -> None:
         """Everything is prepared and registered by now."""
-        self._behind_the_loop = self._finish_first = False  # a loop before may have been left there
-        self._held = None
+        self._after_inner_loop = self._finish_first = False  # an earlier loop may have been left there
+        self._epoch_end = None
         self._listening.enter_context(self._watch.listening())
         if self._run.directory is not None and self._run.is_main:
             self._run.directory.listening.touch()
@@ -155,21 +138,21 @@ class Checkpointing:
         if begins:
             self._parts.frozen.begin()
         self._parts.settings.note_begin()
-        self._saver = self._folder.open()
-        if self._saver is None:
+        saver = self._saves.saver = self._folder.open()
+        if saver is None:
             return
-        # Looked up now, and not at the first save: it reads samples, and a data set may count what is read of it.
+        # Read now, and not at the first save: it reads samples, and a data set may count these.
         _ = self._parts.settings.in_force
         for optimizer in self._run.optimizers:
             if hasattr(optimizer, "register_step_pre_hook"):
-                hook = optimizer.register_step_pre_hook(self._before_step)
+                hook = optimizer.register_step_pre_hook(self._saves.before_step)
                 self._listening.callback(hook.remove)
-        if begins:  # a second loop of a stage goes on where the first one ended
-            found = self._saver.newest()
+        if begins:  # a second loop of a stage continues from the first one's end
+            found = saver.newest()
             if found is not None:
                 resume(self._run, self._parts, found)
-                self._saved = self._where()
-        self._saved_at = time.monotonic()
+                self._saves.note_saved()
+        self._saves.restart_clock()
         if self._untracked is None and self._run.is_main and TRACE_VARIABLE not in os.environ:
             self._untracked = UntrackedWatch(self._run)
 
@@ -183,16 +166,15 @@ class Checkpointing:
             self.save_and_exit()
         elif (
             self._watch.save_agreed()
-            or self._waited
-            or (self._unit == "step" and self._run.global_step % self._count == 0)
+            or self._saves.due_at_step()
             or (self._trace is not None and self._trace.save_due)
         ):
-            self._save_behind_a_window()
+            self._saves.save_after_window()
 
-    def asked(self, steps: int | None) -> Iterator[bool]:
-        """For an evaluation of ``steps`` global batches: each ``next`` asks whether to ``save_and_exit``.
+    def stop_requests(self, steps: int | None) -> Iterator[bool]:
+        """For an evaluation of ``steps`` global batches: each ``next`` tells whether to ``save_and_exit``.
 
-        One that stands in the middle of a training step is not interrupted.
+        An evaluation in the middle of a training step is not interrupted.
         """
         for _ in range(steps or 0):
             if self._trace is not None:
@@ -200,130 +182,76 @@ class Checkpointing:
             yield self._watch.requested() and self._run.batch is None
 
     def epoch_trained(self, *, alone: bool = False) -> None:
-        """The epoch's batches are through, and what stands behind the inner loop begins. ``alone``: after a break or an
-        error, of which other ranks may know nothing."""
+        """The epoch's last batch is trained, and the code after the inner loop is next. ``alone``: after a break or an
+        error, which other ranks may not have: no collective."""
         self._run.nan_watch.ask()
         if not alone:
             self._replicas.compare_weights()
-        if self._saver is not None:
-            self._held = EpochEndState(self._state(alone=alone))
-        self._behind_the_loop = True
+        if self._saves.saver is not None:
+            self._epoch_end = EpochEndState(self._saves.state(alone=alone))
+        self._after_inner_loop = True
 
     def epoch_begins(self) -> None:
-        """The first batch of an epoch is next, or of what a resume has left of it."""
+        """The first batch of an epoch is next, or the first one after a resume."""
         if self._trace is not None:
             self._trace.epoch_begins()
 
     def epoch_done(self) -> None:
-        """What stands behind the inner loop is through as well; the position is that of the next epoch."""
+        """The code after the inner loop has run; the position is that of the next epoch."""
         if self._trace is not None:
             self._trace.behind()
         if self._untracked is not None:
             self._untracked.warn()
-        self._behind_the_loop = self._finish_first = False
-        self._held = None
-        self._epochs_since += 1
+        self._after_inner_loop = self._finish_first = False
+        self._epoch_end = None
+        self._saves.epochs_since += 1
         registered_state.warn_unused(self._run)
         if self._watch.requested():
             self.save_and_exit()
-        elif self._due_behind or (self._unit == "epoch" and self._epochs_since >= self._count):
-            self._save()
+        elif self._saves.due_at_epoch_end():
+            self._saves.save()
 
     def save_now(self) -> None:
-        """Save, and wait until it is durable; before the first and after the last epoch, too."""
+        """Save, and wait until the snapshot is durable; also before the first and after the last epoch."""
         self._folder.wanted = True
-        opened = None if self._saver is not None else self._folder.open()
-        saver = self._saver = self._saver or opened
+        opened = None if self._saves.saver is not None else self._folder.open()
+        saver = self._saves.saver = self._saves.saver or opened
         if saver is None:
             return
         try:
-            self._save()
+            if self._saves.save():
+                self._epoch_end = None
             saver.wait()
         finally:
             if opened is not None:
-                opened.release()
-                self._saver = None
+                self._saves.release()
 
     def _end(self) -> None:
-        """After the last epoch: its state is saved, so that a run that is done begins no epoch again."""
+        """After the last epoch."""
         self._replicas.compare_weights()
-        if self._saver is not None:
-            if self._unit:
-                self._save()
-            self._saver.close()
-            self._saver = None
+        if self._saves.saver is not None:
+            self._saves.end()
             self._folder.done()
 
-    # ------------------------------------------------------------------ inside
-
-    def _wait(self) -> None:
-        """Until what is being saved is durable; no collective."""
-        if self._saver is not None:
-            self._saver.wait()
-
-    def _before_step(self, *_: object) -> None:
-        """An optimizer is about to change its moments, which a save may still be copying."""
-        if self._saver is not None:
-            self._saver.wait_staged()
-
-    def _state(self, *, alone: bool = False, gradients: bool = False) -> SnapshotState:
-        return state.collect_to_save(self._run, self._parts, alone=alone, gradients=gradients)
-
-    def _where(self) -> object:
-        return self._run.steps_reached, [feed.position.resume() for feed in self._run.feeds]
-
-    def _save_behind_a_window(self) -> None:
-        """Save; later, where gradients that were accumulated by hand wait for a step."""
-        if self._saver is None:
-            return
-        if self._feed is not None and self._feed.position.step == self._feed.steps:
-            # With the code behind the inner loop: a resume in between would run it without the loop's variables.
-            self._due_behind = True
-            return
-        pending = self._parts.pending.any_rank()
-        if pending and not self._parts.pending.never_cleared and self._waited < WINDOW_PATIENCE:
-            self._waited += 1
-            return
-        self._save(pending=pending)
-
-    def _save(self, *, pending: bool | None = None) -> None:
-        if self._saver is None or self._saved == self._where():
-            return
-        gradients = self._parts.pending.any_rank() if pending is None else pending
-        self._saver.save(self._run.steps_reached, self._state(gradients=gradients))
-        self._saved = self._where()
-        self._saved_at = time.monotonic()
-        self._epochs_since = self._waited = 0
-        self._due_behind = False
-        self._held = None
-
     def save_and_exit(self) -> None:
-        """Save what there is, and end the process well. It returns where the code behind an epoch's inner loop has
-        changed the weights already: that code is to end first, and ``epoch_done`` asks again."""
-        saver = self._saver
+        """Save, and end the process with code 0. Returns if the code after the inner loop has already changed the
+        weights: that code runs to its end first, and ``epoch_done`` calls this again."""
+        saver = self._saves.saver
         if saver is not None:
-            if self._behind_the_loop and self._held is not None:
-                if not self._all(self._held.unchanged()):
-                    self._held = None
+            if self._after_inner_loop and self._epoch_end is not None:
+                if not self._all(self._epoch_end.unchanged()):
+                    self._epoch_end = None
                     self._finish_first = True
                     return
-                saver.save(self._run.steps_reached, self._held.state)
-            elif self._behind_the_loop and self._finish_first:
+                saver.save(self._run.steps_reached, self._epoch_end.state)
+            elif self._after_inner_loop and self._finish_first:
                 return
             else:
-                self._save()
+                self._saves.save()
             saver.close()
         self._run.print(f"stopped as asked after step {self._run.global_step}")
         raise SystemExit(0)
 
     def _all(self, mine: bool) -> bool:
-        """Whether it holds on all ranks. A collective."""
+        """Whether ``mine`` is True on all ranks. A collective."""
         return mine if self._run.control is None else not self._run.control.any("the end of a run", not mine)
-
-    def _takes(self) -> float | None:
-        whole = self._saver.seconds.whole if self._saver is not None else None
-        return None if whole is None else CAUTION * whole + LEAVING_S
-
-    def _time_is_up(self) -> bool:
-        """Rank 0's clock; all ranks hear of it when they next agree."""
-        return self._unit == "s" and time.monotonic() - self._saved_at >= self._count

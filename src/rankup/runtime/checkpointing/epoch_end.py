@@ -1,8 +1,8 @@
-"""The state of a moment that has passed, kept without copying what has not changed since.
+"""The state at the end of an epoch, remembered without a copy of large tensors.
 
-Behind an epoch's inner loop (an evaluation, mostly) the weights and the optimizer's moments stay as they are, and to
-copy them at each epoch's end would cost a second per GiB. So large tensors are remembered by a checksum, and only what
-is small is copied. Where a large tensor did change, the moment is lost, and ``unchanged`` says so.
+The code after an epoch's inner loop (an evaluation, mostly) changes neither weights nor the optimizer's moments, and
+copying these at each epoch's end would cost a second per GiB. So only small tensors are copied, and a checksum of each
+large one is remembered. If a large tensor changes, the state is lost, and ``unchanged`` returns False.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from rankup.strategies.clipping import local
 
 
 class EpochEndState:
-    """``state`` as it was when this was made, as long as it is ``unchanged``."""
+    """``state`` at the time when this was made, as long as it is ``unchanged``."""
 
     def __init__(self, state: SnapshotState) -> None:
         self._large: list[tuple[torch.Tensor, object]] = []
-        self._lasting = state.lasting
+        self._stable = state.stable
         self.state = replace(
             state,
-            tensors=self._kept(state.tensors),
-            own=self._kept(state.own),
-            facts=copy.deepcopy(state.facts),
+            tensors=self._remember(state.tensors),
+            rank_state=self._remember(state.rank_state),
+            metadata=copy.deepcopy(state.metadata),
         )
 
     def unchanged(self) -> bool:
-        """Whether the large tensors of this rank are what they were. Waits for the device."""
+        """Whether the large tensors of this rank have not changed. Waits for the device."""
         return all(self._mark(tensor) == mark for tensor, mark in self._large)
 
-    def _kept(self, value: Any) -> Any:
+    def _remember(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             if local(value).nbytes <= SMALL:
                 return value.detach().clone()
             self._large.append((value, self._mark(value)))
             return value
         if isinstance(value, dict):
-            kept = copy.copy(value)  # of the same kind: an OrderedDict, a Counter
+            remembered = copy.copy(value)  # of the same kind: an OrderedDict, a Counter
             for key, item in value.items():
-                kept[key] = self._kept(item)
-            return kept
+                remembered[key] = self._remember(item)
+            return remembered
         if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
-            return type(value)(self._kept(item) for item in value)
+            return type(value)(self._remember(item) for item in value)
         return copy.deepcopy(value)
 
     def _mark(self, tensor: torch.Tensor) -> object:
-        """What tells whether ``tensor`` has changed: an optimizer changes its moments in ways that torch counts, and
-        weights are often exchanged through ``.data``, which it does not."""
-        if id(tensor) in self._lasting:
+        """A value that changes with ``tensor``. Torch counts an optimizer's changes of its moments; weights are often
+        replaced through ``.data``, which torch does not count."""
+        if id(tensor) in self._stable:
             return tensor._version
         return fingerprint(tensor)

@@ -1,7 +1,7 @@
-"""Which parameters are frozen: a script that unfreezes layers as it trains goes on with those that it had unfrozen.
+"""Which parameters are frozen: a script that unfreezes layers while it trains resumes with these unfrozen.
 
-The first loop notes what is frozen as it begins, and the state what is frozen when it is taken. A process that resumes
-must begin as the first one did; then it gets what is frozen by now.
+The first loop notes which parameters are frozen when it begins, and each state which ones are frozen at that time. A
+process that resumes must begin with the same ones frozen as the first process; then those of the state are restored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Frozen:
         return {"begun": self._begun, "now": self._now()}
 
     def check(self, saved: Mapping[str, Any]) -> None:
-        """RankupError ``other-frozen`` where the training was begun with other parameters frozen than this process."""
+        """RankupError ``other-frozen`` if other parameters were frozen when the training began than in this process."""
         begun = self._begun or self._now()
         if saved["begun"] is None or saved["begun"] == begun:
             return
@@ -58,6 +58,6 @@ class Frozen:
         ]
 
     def _parameters(self) -> list[dict[str, nn.Parameter]]:
-        """None in a pipeline, where each rank holds a stage of its own."""
+        """By name; empty in a pipeline, where each rank holds a different stage."""
         whole = self._run.strategy.every_name
         return [dict(model.named_parameters()) if whole else {} for model, _ in self._run.prepared]

@@ -1,4 +1,4 @@
-"""When a run saves, and what it keeps."""
+"""When a run saves, and which snapshots it keeps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankup.errors import RankupError
 from rankup.runtime.argument_types import check_types
 from rankup.snapshots.prune import Retention
 
-# What the environment says holds before what the script says: ``rankup verify`` saves often, and elsewhere.
+# The environment overrides the script: ``rankup verify`` saves more often, and to another directory.
 EVERY_VARIABLE, DIRECTORY_VARIABLE = "RANKUP_SNAPSHOT_EVERY", "RANKUP_SNAPSHOT_DIR"
 
 
@@ -22,11 +22,10 @@ class Snapshots:
     """When to save and what to keep. ``every``: ``"10m"``, ``"500 steps"``, ``"2 epochs"``, or ``"off"``: only when
     told to stop. ``directory``: default is ``snapshots`` in the run directory; without either nothing is saved.
 
-    ``resume_with``: ``"new"`` or ``"old"`` where the script asks for other settings (a learning rate) than the snapshot
-    was taken with; None makes that an error that names them.
+    ``resume_with``: ``"new"`` or ``"old"``, which settings (a learning rate) to use if those of the script differ from
+    those of the snapshot; None makes a difference an error that names them.
 
-    RANKUP_SNAPSHOT_EVERY, RANKUP_SNAPSHOT_DIR and RANKUP_RESUME_WITH in the environment hold before what is said
-    here."""
+    RANKUP_SNAPSHOT_EVERY, RANKUP_SNAPSHOT_DIR and RANKUP_RESUME_WITH in the environment override these values."""
 
     every: str = "10m"
     keep: Retention = field(default_factory=Retention)
@@ -49,7 +48,7 @@ class Snapshots:
         resume_with.check_choice(self.resume_with, "resume_with")
 
     def in_force(self) -> Snapshots:
-        """These, but for what the environment says."""
+        """These values, with those of the environment in their place."""
         every, directory = os.environ.get(EVERY_VARIABLE), os.environ.get(DIRECTORY_VARIABLE)
         return replace(
             self,

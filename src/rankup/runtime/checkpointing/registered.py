@@ -2,11 +2,11 @@
 
 | registered | in a snapshot | at a resume |
 |---|---|---|
-| a thing with ``state_dict`` | its ``state_dict()`` | ``load_state_dict`` |
+| an object with ``state_dict`` | its ``state_dict()`` | ``load_state_dict`` |
 | list, dict, set, deque; tensor, NumPy array; generator of random numbers | its content | the same object gets it |
 | number, bool, string, None, tuple of these | ``run.values.NAME`` | ``run.values.NAME`` |
 
-Everything has the protocol of the first row in the end (``Stateful``): the other kinds get an adapter.
+All have the protocol of the first row in the end (``Stateful``): the other kinds get an adapter.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ class Values:
         self._untouched.add(name)
 
     def _unused(self) -> list[str]:
-        """Names that nobody has read or set since the last call: a script that counts in a variable of its own."""
+        """Names not read or set since the last call: the script counts in a variable of its own."""
         names = sorted(self._untouched)
         self._untouched.clear()
         return names
 
 
 def simplify(value: Any) -> tuple[bool, Any]:
-    """(whether it is a simple value, that value); numbers of NumPy and tensors of one number become Python's."""
+    """(whether it is a simple value, that value). NumPy's numbers and tensors of one number become Python's."""
     numpy = sys.modules.get("numpy")
     if (isinstance(value, torch.Tensor) and value.dim() == 0) or (
         numpy is not None and isinstance(value, numpy.generic)
@@ -103,7 +103,7 @@ def simplify(value: Any) -> tuple[bool, Any]:
 
 
 def as_stateful(name: str, thing: Any, values: Values, device: torch.device) -> Stateful:
-    """``thing``, or an adapter that has its ``state_dict``. Raises RankupError for what cannot be saved."""
+    """``thing``, or an adapter with a ``state_dict`` for it. Raises RankupError for what cannot be saved."""
     numpy = sys.modules.get("numpy")
     if isinstance(thing, type) or thing is random:
         raise refused(name, thing, "an object, not the class or module that it comes from")

@@ -1,8 +1,9 @@
-"""The state of what was registered, over ranks: saved once, by the first rank of each node, and equal on all of them.
+"""The state of what was registered, over ranks: equal on all of them, and saved by the first rank of each node.
 
-``per_rank`` things are each rank's own. Of a thing that a user made (an average of weights), small tensors may differ
-between ranks as the batch statistics do that they follow: each rank saves its own of these. Everything else is
-compared at the save, by a value or a fingerprint, and a difference is an error that names the thing.
+The state of ``per_rank`` things differs between ranks, and each rank saves its own. In a thing that a user made (an
+average of weights), small tensors may differ between ranks, like the batch statistics that they follow: each rank saves
+its own of these. All else is compared at the save, by a value or a fingerprint; a difference is an error that names the
+thing.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from rankup.runtime.context import RunContext
 from rankup.runtime.pytree import map_tensors
 from rankup.runtime.tracing.fingerprint import SMALL, copied, fingerprint
 
-METER, LOSS_SCALE = "run.meter", "loss_scale"  # in Run.registered by themselves; the second one under fp16
+# In Run.registered by themselves; the loss scale only under fp16.
+METER, RECORDS, LOSS_SCALE = "run.meter", "run.records", "loss_scale"
 
 
 def check_whole(run: RunContext) -> None:
-    """RankupError where something registered holds shards of tensors, which no snapshot of it could put together: as a
-    loop begins, and not when it is first saved."""
+    """RankupError if something registered holds shards of tensors, which its snapshot could not put together. Checked
+    when a loop begins, and not at the first save."""
     for name, thing in run.registered.items():
         sharded: list[torch.Tensor] = []
 
@@ -38,49 +40,52 @@ def check_whole(run: RunContext) -> None:
         if sharded:
             raise RankupError(
                 "sharded-registered",
-                f"run.register({name}=…) holds a tensor of shape {tuple(sharded[0].shape)} of which each rank has a "
-                "part only",
+                f"run.register({name}=…) holds a tensor of shape {tuple(sharded[0].shape)}, of which each rank has "
+                "only a part",
                 hint=f"under {run.strategy.name} parameters are sharded, and so are copies of them: strategy ddp, "
                 "or keep whole tensors (parameter.full_tensor(), on all ranks)",
                 exit_code=1,
             )
 
 
-def collect(run: RunContext, *, kept: bool) -> tuple[dict[str, Any], dict[str, str]]:
-    """(this rank's part of ``State.own``, ``State.alike``). ``kept``: whether the state that all share goes into it."""
-    own: dict[str, Any] = {"kept": {}, "kept_small": {}}
-    alike = {}
+def collect(run: RunContext, *, shared: bool) -> tuple[dict[str, Any], dict[str, str]]:
+    """What goes into ``SnapshotState.rank_state``, and ``SnapshotState.must_match``. ``shared``: whether to include the
+    state that is the same on all ranks."""
+    rank_state: dict[str, Any] = {"registered": {}, "registered_small": {}}
+    must_match = {}
     for name, thing in run.registered.items():
         state = thing.state_dict()
-        if kept or is_per_rank(thing):
-            own["kept"][name] = state
+        if shared or is_per_rank(thing):
+            rank_state["registered"][name] = state
         elif small := _small(thing, state):
-            own["kept_small"][name] = small
+            rank_state["registered_small"][name] = small
         if run.world.world_size > 1 and not is_per_rank(thing) and not getattr(thing, "timed", False):
-            alike[name] = _compared(thing, state)
-    return own, alike
+            must_match[name] = _compared(thing, state)
+    return rank_state, must_match
 
 
 def restore(
     run: RunContext,
-    kept: Mapping[str, Any],
-    own: Mapping[str, Any] | None,
+    registered: Mapping[str, Any],
+    rank_state: Mapping[str, Any] | None,
     others: Callable[[], list[dict[str, Any]]],
 ) -> None:
-    """``kept`` is the state that all ranks share; ``own`` this rank's, None where another number of ranks saved it:
-    then ``others()`` are the own states of those ranks that this one takes over."""
+    """``registered`` is the state that all ranks share; ``rank_state`` is this rank's, None if another number of ranks
+    saved it: then ``others()`` gives the states of the old ranks that this one takes over."""
     anew = []
     for name, thing in run.registered.items():
-        if name == LOSS_SCALE and name not in kept:
+        if name == LOSS_SCALE and name not in registered:
             continue  # saved in another precision
         if not is_per_rank(thing):
-            small = own.get("kept_small", {}).get(name, {}) if own is not None else {}
-            thing.load_state_dict(_united(kept[name], small) if small else kept[name])
-        elif own is not None:
-            if name in own["kept"]:  # the meter of a run is in no snapshot of older versions
-                thing.load_state_dict(own["kept"][name])
+            small = rank_state.get("registered_small", {}).get(name, {}) if rank_state is not None else {}
+            thing.load_state_dict(_united(registered[name], small) if small else registered[name])
+        elif rank_state is not None:
+            if name in rank_state["registered"]:  # the meter of a run is in no snapshot of older versions
+                thing.load_state_dict(rank_state["registered"][name])
         elif hasattr(thing, "load_rank_states"):
-            thing.load_rank_states([other["kept"][name] for other in others() if name in other["kept"]])
+            thing.load_rank_states(
+                [other["registered"][name] for other in others() if name in other["registered"]]
+            )
         else:
             anew.append(name)
     if anew:
@@ -88,13 +93,13 @@ def restore(
 
 
 def names(run: RunContext) -> list[str]:
-    """What the user registered."""
+    """The names of what the user registered."""
     return chosen(run.registered)
 
 
 def chosen(names: Iterable[str]) -> list[str]:
-    """Of these names those that the user chose."""
-    return sorted(name for name in names if name not in (METER, LOSS_SCALE))
+    """Those of ``names`` that the user chose."""
+    return sorted(name for name in names if name not in (METER, RECORDS, LOSS_SCALE))
 
 
 def is_per_rank(thing: Stateful) -> bool:
@@ -102,7 +107,7 @@ def is_per_rank(thing: Stateful) -> bool:
 
 
 def warn_unused(run: RunContext) -> None:
-    """After an epoch: a registered value that nobody touched is counted in a variable that no snapshot holds."""
+    """After an epoch: warn of a registered value that was not used: the script uses a variable that is not saved."""
     for name in run.values._unused():
         warnings.warn(
             f"run.register({name}=…): nothing has used run.values.{name} in an epoch. A snapshot holds "
@@ -116,7 +121,7 @@ def _is_small(tensor: torch.Tensor) -> bool:
 
 
 def _small(thing: Stateful, state: Any) -> dict[int, torch.Tensor]:
-    """The small tensors of a state by their place among its tensors; none of an adapter's, which are compared."""
+    """The small tensors of a state by their index among its tensors; none for an adapter, whose state is compared."""
     found: dict[int, torch.Tensor] = {}
     if isinstance(thing, Adapter):
         return found

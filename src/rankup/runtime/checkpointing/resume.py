@@ -1,4 +1,4 @@
-"""A run goes on from a snapshot, before its first step."""
+"""Restores a run from a snapshot, before its first step."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from rankup.snapshots.snapshot import Snapshot
 
 
 def resume(run: RunContext, parts: StateParts, found: Snapshot) -> None:
-    """Put back what ``found`` holds. RankupError, before anything has changed, if it is another run's."""
-    state.check(run, parts, found.facts)
+    """Restore what ``found`` contains. RankupError, before anything has changed, if it belongs to another run."""
+    state.check(run, parts, found.metadata)
     outline = found.outline()
     tensors = {
         str(index): state.target(run, model, optimizer, outline.get(str(index), {}))
@@ -22,12 +22,12 @@ def resume(run: RunContext, parts: StateParts, found: Snapshot) -> None:
         run,
         parts,
         tensors,
-        found.own(),
-        found.first_own()["kept"],
-        found.facts,
+        found.rank_state(),
+        found.first_rank_state()["registered"],
+        found.metadata,
         found.adopted_rank_states,
     )
-    positions = ", ".join(f"epoch {p['at'][0] + 1}, step {p['at'][1]}" for p in found.facts["positions"])
+    positions = ", ".join(f"epoch {p['at'][0] + 1}, step {p['at'][1]}" for p in found.metadata["positions"])
     run.print(f"resumed from {found.path.name}: {positions}")
     if any(feed.steps is not None and feed.position.step >= feed.steps for feed in run.feeds):
         run.print(

@@ -37,8 +37,8 @@ def save_model(run: RunContext, path: Path, model: nn.Module | None) -> None:
     mine = _write(weights, path) if run.is_main else None
     failed = [error for error in gather(mine, run.control, "run.save_model") if error]
     if failed:
-        code, said, hint = failed[0]
-        raise RankupError(code, said, hint=hint, exit_code=1)
+        code, message, hint = failed[0]
+        raise RankupError(code, message, hint=hint, exit_code=1)
 
 
 def _the_model(run: RunContext, model: nn.Module | None) -> nn.Module:
@@ -64,7 +64,7 @@ def _the_model(run: RunContext, model: nn.Module | None) -> nn.Module:
 
 
 def _write(weights: dict[str, torch.Tensor], path: Path) -> tuple[str, str, str] | None:
-    """Whole or not at all; if that failed, the code of the error, what happened, and what to do."""
+    """Write the whole file or nothing. If that fails: the code of the error, what happened, and what to do."""
     half = path.with_name(f".{path.name}.half")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def _write(weights: dict[str, torch.Tensor], path: Path) -> tuple[str, str, str]
         return "no-safetensors", f"{path.name} needs the package safetensors, which is not installed", hint
     except (OSError, RuntimeError) as error:  # torch.save makes an OSError a RuntimeError
         why = getattr(error, "strerror", None) or error
-        hint = "choose a place with enough room that you may write to"
+        hint = "use a writable directory with enough free space"
         return "model-not-written", f"{str(path)!r} cannot be written: {why}", hint
     finally:
         with contextlib.suppress(OSError):

@@ -1,9 +1,9 @@
-"""What a script asks for, beside its model: recorded with each snapshot, so that a change is noticed at a resume.
+"""The settings of a script, besides its model: recorded with each snapshot, so that a change is noticed at a resume.
 
 A snapshot restores an optimizer's options and a schedule's constants. So a learning rate that was edited between two
-attempts would go on as it was saved, and nobody would know. ``describe`` gives the settings as JSON; ``differences``
-compares two of them. Not among them, since a run may go on with others: the number of processes, the strategy, loader
-workers, epochs, snapshot intervals, and how kernels are launched (``IMPLEMENTATION``).
+attempts would silently keep its saved value. The functions ``describe_…`` give the settings as JSON; ``differences``
+compares two of them. A run may resume with another number of processes, strategy, number of loader workers or epochs,
+snapshot interval or implementation of kernels (``IMPLEMENTATION``): these are not recorded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MISSING = "not set"
 
 @dataclass(frozen=True)
 class SettingsChange:
-    """``place`` is where in the settings; ``restorable`` whether a snapshot can put the old value back."""
+    """``place`` is the path in the settings; ``restorable``: whether a snapshot can restore the old value."""
 
     name: str
     old: Any
@@ -66,7 +66,7 @@ def is_schedule(thing: object) -> bool:
 
 
 def parts(schedule: Any) -> Iterator[Any]:
-    """The schedule, and those that it consists of."""
+    """The schedule, and those of which it consists."""
     yield schedule
     for inner in getattr(schedule, "_schedulers", []):
         yield from parts(inner)
@@ -114,7 +114,7 @@ def _of_optimizer(was: Settings, now: Settings, owner: str, place: tuple[Any, ..
     several = len(now["groups"]) > 1
     for index, (theirs, mine) in enumerate(zip(was["groups"], now["groups"], strict=True)):
         whose = f" of {owner}, group {index + 1}" if several else f" of {owner}"
-        # A schedule has moved lr already when it was made; the script's own value is beside it.
+        # A schedule has changed lr already when it was made; the script's value is initial_lr.
         scheduled = theirs.get("initial_lr") != mine.get("initial_lr") and "initial_lr" in theirs
         hidden = ("lr", "max_lr", "min_lr") if scheduled and "initial_lr" in mine else ("initial_lr",)
         some = _of_mapping(theirs, mine, whose, (*place, "groups", index), restorable=True)
@@ -158,7 +158,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _normal(value: Any) -> Any:
-    """As JSON gives it back: tuples as lists, a tensor of one number as that; ``_SKIP`` for what is no plain value."""
+    """As JSON returns it: tuples as lists, a tensor of one number as a number; ``_SKIP`` for other values."""
     if isinstance(value, torch.Tensor):
         return _normal(value.item()) if value.numel() == 1 and not value.is_meta else _SKIP
     if value is None or isinstance(value, (bool, str)):

@@ -1,8 +1,9 @@
 """The state of a run: what a resume needs, and nothing that can be recomputed. ``docs/reference/snapshots.md``.
 
-``tensors``: models and optimizers by parameter name, in any strategy's layout. ``own``: what belongs to this rank, its
-generators and, in the middle of an epoch, its BatchNorm statistics; and what was kept, which is the same on all ranks
-and stands with the first rank of each node. ``facts``: where the run is, and what it must be to go on from there.
+``tensors``: models and optimizers by parameter name, in any strategy's layout. ``rank_state``: what belongs to this
+rank, its generators and, in the middle of an epoch, its BatchNorm statistics; and what was registered, which is the
+same on all ranks and is saved by the first rank of each node. ``metadata``: the position of the run, and what a run
+must match to resume from it.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state
+from rankup.runtime.checkpointing.check_settings import ResumeSettings
 from rankup.runtime.checkpointing.frozen import Frozen
-from rankup.runtime.checkpointing.resume_settings import ResumeSettings
 from rankup.runtime.context import RunContext
 from rankup.runtime.distributed.buffers import averaged_buffers
 from rankup.runtime.loop.accumulation import PendingGradients
@@ -27,24 +28,24 @@ from rankup.strategies import state as by_name
 
 
 class StateParts(NamedTuple):
-    """What has a part in the state of a run, beside its context."""
+    """What contributes to the state of a run, besides its context."""
 
     pending: PendingGradients
     frozen: Frozen
     settings: ResumeSettings
 
 
-def collect(run: RunContext, parts: StateParts, *, kept: bool, gradients: bool) -> SnapshotState:
-    """The live state of this rank; ``kept`` says whether what was registered is to be in it, if it is not ``per_rank``,
-    and ``gradients`` whether those that wait for a step are."""
-    own: dict[str, Any] = {"rng": rng_state()}
+def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool) -> SnapshotState:
+    """The live state of this rank. ``shared``: whether to include what was registered without ``per_rank``;
+    ``gradients``: whether to include gradients that wait for a step."""
+    rank_state: dict[str, Any] = {"rng": rng_state()}
     if run.is_main and (layout := run.strategy.layout()) is not None:
-        own["layout"] = layout
+        rank_state["layout"] = layout
     if gradients:
-        own["gradients"] = parts.pending.state()
+        rank_state["gradients"] = parts.pending.state()
     if run.buffers_differ:
-        own["buffers"] = [dict(model.named_buffers()) for model, _ in run.prepared]
-    lasting = {
+        rank_state["buffers"] = [dict(model.named_buffers()) for model, _ in run.prepared]
+    stable = {
         id(value)
         for _, optimizer in run.prepared
         if isinstance(optimizer, Optimizer)
@@ -52,18 +53,18 @@ def collect(run: RunContext, parts: StateParts, *, kept: bool, gradients: bool) 
         for value in fields.values()
         if isinstance(value, torch.Tensor)
     }
-    registered, alike = registered_state.collect(run, kept=kept)
-    own |= registered
+    registered, must_match = registered_state.collect(run, shared=shared)
+    rank_state |= registered
     return SnapshotState(
         {
             str(index): _with_buffers(model, by_name.state(run.strategy, model, optimizer))
             for index, (model, optimizer) in enumerate(run.prepared)
         },
-        own,
+        rank_state,
         {
             "positions": [{**feed.cut, **feed.position.state()} for feed in run.feeds],
             "prepared": len(run.prepared),
-            "kept": registered_state.names(run),
+            "registered": registered_state.names(run),
             "seed": run.seed,
             "world_size": run.world.world_size,
             "strategy": run.strategy.name,
@@ -75,8 +76,8 @@ def collect(run: RunContext, parts: StateParts, *, kept: bool, gradients: bool) 
             "metrics": _numbers(run.metrics),
             "step": run.steps_reached,
         },
-        frozenset(lasting),
-        alike,
+        frozenset(stable),
+        must_match,
         frozenset(
             f"{index}/{part}/{name}"
             for index, (model, _) in enumerate(run.prepared)
@@ -87,11 +88,11 @@ def collect(run: RunContext, parts: StateParts, *, kept: bool, gradients: bool) 
 
 
 def collect_to_save(run: RunContext, parts: StateParts, *, alone: bool, gradients: bool) -> SnapshotState:
-    """The same for a snapshot; no collective if ``alone``. What was registered is the same everywhere: one copy is
-    enough, on each node where directories are not shared."""
-    taken = collect(run, parts, kept=run.world.local_rank == 0, gradients=gradients)
+    """The same for a snapshot; no collective if ``alone``. What was registered is the same on all ranks: one copy per
+    node is enough."""
+    taken = collect(run, parts, shared=run.world.local_rank == 0, gradients=gradients)
     if run.buffers_differ and run.replicas > 1 and not alone:
-        # Ours are among what is this rank's own. For whoever cannot take that (other ranks, an export): the mean.
+        # This rank's buffers are in rank_state. Their mean is for another number of ranks, and for an export.
         for index, (model, _) in enumerate(run.prepared):
             means = {id(buffer): value for buffer, value in averaged_buffers(model, run.world.world_size)}
             whole = taken.tensors[str(index)]
@@ -103,7 +104,7 @@ def collect_to_save(run: RunContext, parts: StateParts, *, alone: bool, gradient
 
 
 def _with_buffers(model: nn.Module, saved: dict[str, Any]) -> dict[str, Any]:
-    """``saved`` and the buffers that are no part of the model's ``state_dict``: the training goes by them as well."""
+    """``saved`` and the buffers that are not in the model's ``state_dict``: the training depends on them as well."""
     buffers = {name: buffer.detach() for name, buffer in model.named_buffers() if name not in saved["model"]}
     return {**saved, "buffers": buffers}
 
@@ -120,7 +121,7 @@ def target(
 
 
 def _load_buffers(model: nn.Module, saved: Mapping[str, torch.Tensor]) -> None:
-    """Put them back, also where the model makes them, or gives them their shape, at its first forward only."""
+    """Restore buffers, also those that the model creates or resizes in its first forward."""
     for name, value in saved.items():
         path, _, last = name.rpartition(".")
         owner = model.get_submodule(path)
@@ -146,33 +147,33 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     return numbers
 
 
-def check(run: RunContext, parts: StateParts, facts: Mapping[str, Any]) -> None:
-    """An error where the run is another one than that which ``facts`` tell of; nothing has been changed then."""
-    if facts["seed"] != run.seed:
+def check(run: RunContext, parts: StateParts, metadata: Mapping[str, Any]) -> None:
+    """An error, before anything is changed, if ``metadata`` belongs to another run."""
+    if metadata["seed"] != run.seed:
         raise RankupError(
             "other-seed",
-            f"the state was taken with seed {facts['seed']}, this run has {run.seed}: the order would differ",
-            hint=f"rankup.init(seed={facts['seed']})",
+            f"the state was taken with seed {metadata['seed']}, this run has {run.seed}: the order would differ",
+            hint=f"rankup.init(seed={metadata['seed']})",
         )
-    if facts.get("gradients") and facts["world_size"] != run.world.world_size:
+    if metadata.get("gradients") and metadata["world_size"] != run.world.world_size:
         raise RankupError(
             "mid-window",
             "the state was taken in the middle of a window of gradients that are accumulated by hand, of which each of "
-            f"{facts['world_size']} processes has its own",
-            hint=f"go on with {facts['world_size']} processes; or accumulate by prepare(…, accumulate=n), run.backward "
-            "and run.step, whose windows are never saved in the middle",
+            f"{metadata['world_size']} processes has its own",
+            hint=f"resume with {metadata['world_size']} processes; or accumulate by prepare(…, accumulate=n), "
+            "run.backward and run.step, whose windows are never saved in the middle",
         )
-    recorded = parts.settings.check(facts)
-    if registered_state.chosen(facts["kept"]) != registered_state.names(run):
+    recorded = parts.settings.check(metadata)
+    if registered_state.chosen(metadata["registered"]) != registered_state.names(run):
         raise RankupError(
-            "other-kept",
-            f"the state keeps {facts['kept']}, this run {registered_state.names(run)}",
+            "other-registered",
+            f"the state has {metadata['registered']} registered, this run has {registered_state.names(run)}",
             hint="call run.register with the same names before loading",
         )
-    run.strategy.check_metadata(facts)
+    run.strategy.check_metadata(metadata)
     for what, theirs, mine in (
-        ("models", facts["prepared"], len(run.prepared)),
-        ("positions", len(facts["positions"]), len(run.feeds)),
+        ("models", metadata["prepared"], len(run.prepared)),
+        ("positions", len(metadata["positions"]), len(run.feeds)),
     ):
         if theirs != mine:
             raise RankupError(
@@ -180,10 +181,10 @@ def check(run: RunContext, parts: StateParts, facts: Mapping[str, Any]) -> None:
                 f"the state holds {theirs} {what}, this run {mine}",
                 hint="call run.prepare as the run did that saved it, before loading",
             )
-    parts.frozen.check(facts["frozen"])
+    parts.frozen.check(metadata["frozen"])
     if recorded:
         return
-    for feed, position in zip(run.feeds, facts["positions"], strict=True):
+    for feed, position in zip(run.feeds, metadata["positions"], strict=True):
         for name, value in feed.cut.items():
             if position[name] != value:
                 raise RankupError(
@@ -198,38 +199,38 @@ def restore(
     run: RunContext,
     parts: StateParts,
     tensors: Mapping[str, Any],
-    own: Mapping[str, Any] | None,
-    kept: Mapping[str, Any],
-    facts: Mapping[str, Any],
+    rank_state: Mapping[str, Any] | None,
+    registered: Mapping[str, Any],
+    metadata: Mapping[str, Any],
     others: Callable[[], list[dict[str, Any]]] = list,
 ) -> None:
-    """Put back what ``collect`` gave; ``own`` is None where another number of ranks saved it, and ``others`` gives
-    the ``own`` of those that this rank takes over. ``check`` it first."""
-    parts.frozen.load(facts["frozen"])
+    """Put back what ``collect`` gave, after ``check``. ``rank_state`` is None if another number of ranks saved it: then
+    ``others`` gives the ``rank_state`` of the old ranks that this one takes over."""
+    parts.frozen.load(metadata["frozen"])
     tensors = parts.settings.adjust(tensors)
     for index, (model, optimizer) in enumerate(run.prepared):
         by_name.load_state(run.strategy, model, optimizer, tensors[str(index)])
         with torch.no_grad():
             _load_buffers(model, tensors[str(index)]["buffers"])
-    registered_state.restore(run, parts.settings.adjust_registered(kept), own, others)
-    for feed, position in zip(run.feeds, facts["positions"], strict=True):
+    registered_state.restore(run, parts.settings.adjust_registered(registered), rank_state, others)
+    for feed, position in zip(run.feeds, metadata["positions"], strict=True):
         feed.position.load(position)
-    parts.settings.finish(facts)
-    run.global_step = run.steps_reached = facts["step"]
-    run.metrics = dict(facts["metrics"])
+    parts.settings.finish(metadata)
+    run.global_step = run.steps_reached = metadata["step"]
+    run.metrics = dict(metadata["metrics"])
     for optimizer in run.optimizers:
-        if facts["step"]:  # else torch warns of schedules that step before their optimizer has
+        if metadata["step"]:  # else torch warns of schedules that step before their optimizer has
             optimizer._opt_called = True  # type: ignore[attr-defined]
-    if own is None:
-        # Another number of ranks: nobody's generators are ours, so begin a stream that no rank has had.
-        seed_everything(derive(run.seed, "resumed", run.world.world_size, run.world.rank, facts["step"]))
+    if rank_state is None:
+        # Another number of ranks: no saved generator belongs to this rank, so begin a stream that no rank has had.
+        seed_everything(derive(run.seed, "resumed", run.world.world_size, run.world.rank, metadata["step"]))
         return
     with torch.no_grad():
-        for (model, _), buffers in zip(run.prepared, own.get("buffers", []), strict=False):
+        for (model, _), buffers in zip(run.prepared, rank_state.get("buffers", []), strict=False):
             for name, buffer in model.named_buffers():
                 if name in buffers:
                     buffer.copy_(buffers[name])
-    run.buffers_differ = "buffers" in own
-    run.strategy.restore_layout(own.get("layout"))
-    parts.pending.load(own.get("gradients", []))
-    set_rng_state(dict(own["rng"]))
+    run.buffers_differ = "buffers" in rank_state
+    run.strategy.restore_layout(rank_state.get("layout"))
+    parts.pending.load(rank_state.get("gradients", []))
+    set_rng_state(dict(rank_state["rng"]))

@@ -1,12 +1,12 @@
-"""``rankup.should_stop()``: has someone asked this run to stop? The same answer on every rank.
+"""``rankup.should_stop()``: whether this run was asked to stop. The same answer on every rank.
 
 A request is the file ``STOP`` in the run directory, which rank 0 looks for at most once a second; or SIGTERM or SIGUSR1
-to any rank, while a loop of ``run.steps`` listens for them. The ranks agree every ``k`` calls, where rank 0 chooses
-``k`` from how fast the calls come, about once a second: a collective in every step would cost more than the step of a
-small model.
+to any rank, while a loop of ``run.steps`` listens for them. The ranks agree every ``k`` calls. Rank 0 chooses ``k``
+from the rate of the calls, for about one agreement per second: a collective in every step would cost more than the step
+of a small model.
 
-Whoever is told to stop ends with code 0, as if all were done. That there is more to do is said by rank 0, in the run's
-``outcome``: the job's script, or ``rankup run``, reads it when all ranks have ended well.
+A rank that stops ends with code 0. Rank 0 writes into the run's ``outcome`` that the training is not finished: the
+job's script, or ``rankup run``, reads it after all ranks have ended with code 0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
 class StopWatch:
-    """Call ``requested`` at the same points on every rank; once true, it stays true."""
+    """Call ``requested`` at the same points on every rank; once True, it stays True."""
 
     def __init__(self, run_dir: RunDir | None, rank: int, control: Control | None) -> None:
         self._run_dir = run_dir
@@ -40,9 +40,9 @@ class StopWatch:
         self._calls_left = 0
         self._every = 1
         self._agreed_at = time.monotonic()
-        # How long stopping takes, in seconds; None where nobody has measured it: then there is no time to lose.
+        # How long stopping takes, in seconds; None if that is not measured yet: then stop at once.
         self.takes: Callable[[], float | None] = lambda: None
-        self.save_due: Callable[[], bool] = lambda: False  # asked on rank 0 alone
+        self.save_due: Callable[[], bool] = lambda: False  # called on rank 0 only
         self._save = False
 
     def requested(self) -> bool:
@@ -61,14 +61,14 @@ class StopWatch:
         return self._stop
 
     def save_agreed(self) -> bool:
-        """Whether rank 0 found at the last agreement that it is time to save; true once, at one call on all ranks."""
+        """Whether a save was due at the last agreement; True once, in the same call on all ranks."""
         agreed, self._save = self._save, False
         return agreed
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """While inside, SIGTERM and SIGUSR1 ask to stop. The handler sets a flag and nothing else: whatever it
-        interrupts may hold a lock. Only the main thread can listen; elsewhere this does nothing."""
+        """While inside, SIGTERM and SIGUSR1 are requests to stop. The handler only sets a flag, since the code that it
+        interrupts may hold a lock. Only the main thread can listen; in other threads this does nothing."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -84,7 +84,7 @@ class StopWatch:
                 signal.signal(number, previous if previous is not None else signal.SIG_DFL)
 
     def _asked(self) -> bool:
-        """Whether this rank knows of a request that is due."""
+        """Whether this rank has a request that is due."""
         one_looks_for_all = self._control is not None
         if self._signalled or self._run_dir is None or (one_looks_for_all and self._rank != 0):
             return self._signalled
@@ -95,12 +95,12 @@ class StopWatch:
         return _due(self._run_dir.stop_request(), self.takes())
 
     def _agree(self, control: Control) -> None:
-        """What all ranks say: (stop?, and by rank 0 alone: save?, calls until the next time)."""
+        """Sums over ranks: whether to stop; and from rank 0 only, whether to save, and the calls until the next sum."""
         asked, save, every = self._asked(), 0, 0
         if self._rank == 0:
             now = time.monotonic()
             per_call = max((now - self._agreed_at) / self._every, 1e-6)
-            # Bounded, since the steps to come may be slower than those before: an evaluation, a larger batch.
+            # Limited, since the next steps may be slower than the last ones: an evaluation, a larger batch.
             save = int(self.save_due())
             every = max(1, min(int(AGREE_EVERY_S / per_call), 4 * self._every, MOST_CALLS))
             self._agreed_at = now
@@ -112,7 +112,7 @@ class StopWatch:
 
 
 def _due(request: str | None, takes: float | None) -> bool:
-    """Whether to stop now: at once, but for a time limit that leaves longer than stopping takes."""
+    """Whether to stop now: at once, unless the time limit leaves more time than stopping takes."""
     if request is None:
         return False
     reason, _, until = request.partition(" ")
@@ -125,16 +125,16 @@ _watch: StopWatch | None = None
 
 
 def watch(run_dir: RunDir | None, rank: int, control: Control | None) -> StopWatch:
-    """What ``should_stop`` of this process asks from now on; ``rankup.init`` calls it."""
+    """Sets what ``should_stop`` of this process reads from now on; ``rankup.init`` calls it."""
     global _watch
     _watch = StopWatch(run_dir, rank, control)
     return _watch
 
 
 def should_stop() -> bool:
-    """True once a stop was requested. Call it between steps, on every rank alike; it costs nothing most of the time.
+    """True once a stop was requested. Call it between steps, on all ranks; most calls cost nothing.
 
-    Without ``rankup.init()`` each process looks for itself, and a script of several ranks must agree on its own.
+    Without ``rankup.init()`` each process looks for itself, and the ranks of a script must agree by themselves.
     """
     current = _watch or watch(RunDir.from_environment(), World.detect().rank, None)
     return current.requested()

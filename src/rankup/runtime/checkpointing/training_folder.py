@@ -1,8 +1,8 @@
-"""Where each training of a process keeps its snapshots: found again by order, or by name, when the script runs again.
+"""The snapshot directory of each training of a process: found again by order, or by name, when the script is restarted.
 
-The first training that saves below a directory has it to itself; the second one has ``training-2`` in it, and one with
-a name (``rankup.init(name="fold-2")``) a directory of that name. So a loop over learning rates, or folds, resumes each
-of its trainings where that one was.
+The first training uses the snapshots directory itself, the second one ``training-2`` in it, and one with a name
+(``rankup.init(name="fold-2")``) a directory of that name. So a loop over learning rates, or folds, resumes each of its
+trainings from its own snapshots.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _done: set[Path] = set()
 
 
 def check_name(name: str) -> None:
-    """RankupError where ``name`` cannot be a directory beside ``step-N``."""
+    """RankupError if ``name`` cannot be a directory besides ``step-N``."""
     reserved = re.fullmatch(r"(step|stage|training)-.*|latest", name)
     if name and (reserved or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name)):
         raise RankupError(
@@ -45,9 +45,9 @@ def training_folder(base: Path, name: str) -> Path:
     if folder in _done:
         raise RankupError(
             "training-name-taken",
-            f"a training named {name!r} has been trained to its end in this process already",
+            f"a training named {name!r} has already been trained to its end in this process",
             context=str(folder),
-            hint="a name of its own for each, as name=f'fold-{k}'; or no names: then their order tells them apart",
+            hint="give each training its own name, e.g. name=f'fold-{k}'; or none: then their order distinguishes them",
         )
     return folder
 
@@ -60,7 +60,7 @@ def training_done(folder: Path) -> None:
 class TrainingFolder:
     """Of one run: the directory of its training, and below it one for each stage after the first.
 
-    ``wanted``: whether the script asks for snapshots, and is to hear if there can be none.
+    ``wanted``: whether the script asks for snapshots, so that it is warned if there can be none.
     """
 
     def __init__(self, run: RunContext, policy: Snapshots, *, wanted: bool) -> None:
@@ -74,14 +74,14 @@ class TrainingFolder:
         self._stage_prepared = -1  # how much was prepared when the stage began
 
     def begin_stage(self) -> bool:
-        """Whether a loop that begins now begins another stage: more has been prepared than for the one before."""
+        """Whether a loop that begins now is a new stage: more has been prepared than for the stage before."""
         if len(self._run.prepared) <= self._stage_prepared:
             return False
         self._stage, self._stage_prepared = self._stage + 1, len(self._run.prepared)
         return True
 
     def open(self) -> Saver | None:
-        """For the directory of this stage; None where there is none."""
+        """A saver for the directory of this stage; None if there is no directory."""
         run = self._run
         wanted = self._policy.directory
         base = Path(wanted) if wanted is not None else None
@@ -113,7 +113,7 @@ class TrainingFolder:
         training_done(self._path)
 
     def _warn_nowhere(self, base: Path | None) -> None:
-        """Who asked for snapshots, or saves by hand, hears once that there will be none."""
+        """Warn once that nothing is saved, if the script asks for snapshots or calls ``run.save``."""
         if self._warned or not self.wanted or not self._run.is_main:
             return
         self._warned = True

@@ -1,5 +1,5 @@
-"""What has a state and is in no snapshot: averages, schedules, second optimizers that nobody gave to ``run.register``,
-and generators that the script's variables hold.
+"""Objects with a state that is in no snapshot: averages, schedules, second optimizers that were not registered, and
+generators that the script's variables hold.
 
 ``rankup verify`` looks for them in every epoch; an ordinary run looks once, and warns once.
 """
@@ -27,10 +27,10 @@ _SMALL = 1024
 def find_untracked(
     run: RunContext, spaces: Sequence[Mapping[str, Any]] = (), *, trusting: bool = False
 ) -> dict[str, Any]:
-    """Everything alive with ``state_dict`` and ``load_state_dict`` that the run neither trains nor has registered, by
-    its type's name and, if one of the variables in ``spaces`` holds it, that one's: ``{"AveragedModel average": …,
-    "StepLR": …, "StepLR-2": …}``. ``trusting``: what a registered thing holds is taken for saved by it; else only of
-    torch's own, as the schedules in a SequentialLR."""
+    """Every live object with ``state_dict`` and ``load_state_dict`` that the run neither trains nor has registered, by
+    the name of its type and of the variable in ``spaces`` that holds it, if one does: ``{"AveragedModel average": …,
+    "StepLR": …, "StepLR-2": …}``. ``trusting``: assume that a registered object saves what it holds; else that is
+    assumed only of torch's own, as of the schedules in a SequentialLR."""
     known = [thing for thing in run.registered.values() if trusting or _holds_its_parts(thing)]
     ours = {id(thing) for thing in (*run.optimizers, *run.registered.values())} | _within(known)
     tensors = {id(t) for model in run.models for t in (*model.parameters(), *model.buffers())}
@@ -43,14 +43,14 @@ def find_untracked(
         if id(thing) not in ours
         and not (isinstance(thing, nn.Module) and (id(thing) in inner or tensors & _tensors(thing)))
     ]
-    # Of a schedule made of schedules the whole one is named, and not its parts.
+    # A schedule that consists of schedules is named, and not its parts.
     parts = [_within([thing]) - {id(thing)} for thing in outer if _holds_its_parts(thing)]
     wholes = [thing for thing in outer if not any(id(thing) in part for part in parts)]
     return _named([*wholes, *_generators(spaces, loaders)], list(spaces))
 
 
 def state_of(thing: Any) -> Any:
-    """Of anything that ``find_untracked`` has found."""
+    """The state of anything that ``find_untracked`` has found."""
     if isinstance(thing, torch.Generator):
         return thing.get_state()
     if isinstance(thing, random.Random):
@@ -68,22 +68,22 @@ def _alive() -> tuple[list[Any], list[Any]]:
 
 
 def _has_state(kind: type) -> bool:
-    """Asked of the type alone: looking at an object's attributes may run its code."""
+    """Reads only the type, since reading an object's attributes may run its code."""
     if str(kind.__module__).startswith("rankup."):
         return False
     return callable(getattr(kind, "state_dict", None)) and callable(getattr(kind, "load_state_dict", None))
 
 
 class UntrackedWatch:
-    """The one warning of an ordinary run: made as its first loop begins, asked as the first epoch ends. It looks at
-    versions of tensors and at plain values, and copies nothing from a device."""
+    """The one warning of an ordinary run: made when its first loop begins, read when the first epoch ends. It compares
+    versions of tensors and plain values, and copies nothing from a device."""
 
     def __init__(self, run: RunContext) -> None:
         self._things = find_untracked(run, namespaces(), trusting=True)
         self._before = {name: _fingerprint(thing) for name, thing in self._things.items()}
 
     def warning(self) -> str:
-        """What has changed and is not registered, a line for each; "" if nothing has, and when asked again."""
+        """What has changed and is not registered, one line each; "" if nothing has, and in later calls."""
         changed = [name for name, thing in self._things.items() if _fingerprint(thing) != self._before[name]]
         self._things.clear()
         return "\n".join(f"warning: {_sentence(name)}" for name in changed)
@@ -98,7 +98,7 @@ def _sentence(name: str) -> str:
     short = (variable or kind.lower()).rpartition(".")[2]
     held = f"{kind} ({variable})" if variable else kind
     return (
-        f"{held} has state and is not registered: a resume begins it anew; run.register({short}="
+        f"{held} has a state and is not registered: it is lost at a resume; run.register({short}="
         f"{variable or '…'}) before the loop"
     )
 
@@ -109,9 +109,7 @@ def _fingerprint(thing: Any) -> object:
         if isinstance(thing, nn.Module):
             return [tensor._version for tensor in (*thing.parameters(), *thing.buffers())]
         return repr(_versions(state_of(thing)))
-    except (
-        Exception
-    ):  # not for a resume to fail on: a state that cannot be taken now is none that can be judged
+    except Exception:  # a state that cannot be read cannot be judged, and must not end the run
         return None
 
 
@@ -127,7 +125,7 @@ def _versions(value: Any) -> Any:
 
 
 def _holds_its_parts(thing: object) -> bool:
-    """Whether its ``state_dict`` is known to have that of all that it holds."""
+    """Whether its ``state_dict`` is known to include the state of all that it holds."""
     return str(type(thing).__module__).startswith(("torch.", "rankup."))
 
 
@@ -145,8 +143,8 @@ def _named(things: Sequence[Any], spaces: list[Mapping[str, Any]]) -> dict[str, 
 
 
 def _generators(spaces: Sequence[Mapping[str, Any]], loaders: Sequence[Any]) -> list[Any]:
-    """Random generators of the script's own: held by a variable, or by an attribute of what one holds. Those of torch,
-    Python and NumPy that are global are in every snapshot, and a loader's is its own affair."""
+    """The script's own random generators: held by a variable, or by an attribute of an object that a variable holds.
+    Not the global ones of torch, Python and NumPy, which are in every snapshot, nor those of loaders."""
     numpy = sys.modules.get("numpy.random")
     kinds: tuple[type, ...] = (torch.Generator, random.Random)
     if numpy is not None:
@@ -171,8 +169,8 @@ def _generators(spaces: Sequence[Mapping[str, Any]], loaders: Sequence[Any]) -> 
 
 
 def _within(things: Any) -> set[int]:
-    """Ids of ``things`` and of what their attributes hold, also in lists and dicts: a SequentialLR's schedules. A
-    schedule holds its optimizer, too, and does not save it."""
+    """Ids of ``things`` and of what their attributes hold, also in lists and dicts: a SequentialLR's schedules. Not of
+    optimizers: a schedule holds its optimizer but does not save it."""
     found = {id(thing) for thing in things}
     level = list(things)
     for depth in range(_DEPTH):

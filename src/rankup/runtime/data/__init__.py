@@ -3,13 +3,15 @@
 - ``step_plan``: how one epoch is cut into steps
 - ``sharding``: the order of an epoch and each rank's share: pure functions
 - ``samplers``: the order of a user's ``sampler=`` or ``batch_sampler=``
-- ``position``: how far training on one feed has come
-- ``loaders``: batches of map-style and of resident data
-- ``resident``: data that fits in memory, on the device
+- ``position``: the epoch and step that one feed has reached
+- ``batches``: a batch of one rank, cut out of a global batch
+- ``loaders``: batches of map-style data sets
+- ``resident``: data that fits in memory, and its batches, on the device
 - ``feeds``: which of these loads a given data set
 - ``loader_options``: arguments of the DataLoader, and its workers' end
 - ``sample_rng``, ``generators``: random numbers that belong to a sample
-- ``stream``, ``stream_reader``, ``stream_split``, ``worker_info``: iterable data sets, and who splits them
-- ``identity``: whether all ranks hold the same data
-- ``batch_size_check``: a share of one sample, which BatchNorm cannot train on
+- ``stream``, ``stream_reader``, ``worker_info``: iterable data sets, and what reads them
+- ``stream_split``, ``stream_pass``: who splits a stream, and whether each sample was handed out once
+- ``identity``: whether all ranks have the same data
+- ``batch_size_check``: a share of one sample, on which BatchNorm cannot train
 """

@@ -1,4 +1,4 @@
-"""BatchNorm needs two values per channel: a share of one sample, in a short last batch, would end a training late."""
+"""BatchNorm needs two values per channel: an early error for a share of one sample, as in a short last batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ALONG_A_LINE = (nn.Conv1d, nn.ConvTranspose1d, nn.LazyConv1d, nn.LazyConvTransp
 def sees_one_value(model: nn.Module) -> str | None:
     """The name of a BatchNorm layer that gets one value per channel from one sample; None without one.
 
-    BatchNorm2d and BatchNorm3d see a picture's many values. BatchNorm1d does after a Conv1d, and not after a Linear.
+    BatchNorm2d and BatchNorm3d get many values per sample. BatchNorm1d does after a Conv1d, but not after a Linear.
     """
     along_a_line = False
     for name, module in model.named_modules():
@@ -28,7 +28,7 @@ def sees_one_value(model: nn.Module) -> str | None:
 
 
 def check_shares(model: nn.Module, sharding: Sharding, micro_batches: int, drop_last: bool | None) -> None:
-    """An error before the first step, if some rank would compute on one sample alone. ``drop_last=False`` goes on."""
+    """An error before the first step if a rank would compute on a single sample. ``drop_last=False`` allows it."""
     if drop_last is False or (layer := sees_one_value(model)) is None:
         return
     plan = sharding.plan(0)
@@ -39,13 +39,11 @@ def check_shares(model: nn.Module, sharding: Sharding, micro_batches: int, drop_
         return
     share = f"one of {sharding.world_size} processes" if sharding.world_size > 1 else "the process"
     if sharding.sampled is not None and sharding.global_batch == 0:
-        hint = "let the batch_sampler leave out such batches; drop_last=False goes on as it is"
+        hint = "let the batch_sampler leave out such batches; drop_last=False allows them"
     elif in_the_last_step:
-        hint = (
-            "drop_last=True leaves out that step, or another global_batch; drop_last=False goes on as it is"
-        )
+        hint = "drop_last=True leaves out that step; or use another global_batch; drop_last=False allows it"
     else:
-        hint = "a larger global_batch, or less to accumulate; drop_last=False goes on as it is"
+        hint = "use a larger global_batch or a smaller accumulate; drop_last=False allows it"
     raise RankupError(
         "batchnorm-one-sample",
         f"{layer} is a BatchNorm, and {share} would compute on one sample alone in "

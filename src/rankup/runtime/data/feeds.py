@@ -10,9 +10,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from rankup.errors import RankupError
+from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.data.loader_options import check_names
-from rankup.runtime.data.loaders import DataFeed, DatasetFeed, ResidentDataFeed
-from rankup.runtime.data.resident import ResidentData
+from rankup.runtime.data.loaders import DatasetFeed
+from rankup.runtime.data.resident import ResidentData, ResidentDataFeed
 from rankup.runtime.data.samplers import SampledOrder
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.data.stream import StreamFeed
@@ -25,7 +26,7 @@ Data = Dataset[Any] | ResidentData
 
 @dataclass(frozen=True)
 class RankContext:
-    """What a feed must know of its rank."""
+    """What a feed needs to know about its rank."""
 
     plan: BatchPlan
     seed: int
@@ -45,7 +46,7 @@ class RankContext:
 
 @dataclass(frozen=True)
 class LoaderOptions:
-    """``parts``: micro-batches per step; ``fill``: keep ranks without samples company (training); the others as in
+    """``parts``: micro-batches per step; ``fill``: dummy batches for ranks without samples (training); the others as in
     ``Run.prepare``."""
 
     shuffle: bool = True
@@ -56,7 +57,7 @@ class LoaderOptions:
     drop_last: bool | None = None
     sampler: Iterable[Any] | None = None
     batch_sampler: Iterable[Any] | None = None
-    keywords: tuple[str, ...] = ()  # of the call, for what is mistyped
+    keywords: tuple[str, ...] = ()  # of the call, to find typing errors
 
 
 def make_loader(

@@ -1,7 +1,7 @@
 """The global generators of the CPU (torch's, Python's, NumPy's) while something other than the model draws from them.
 
-In a rank's own process they belong to the model (dropout). What reads, shuffles or collates data there gets numbers of
-its own, and the model's are put back afterwards.
+In a rank's own process they belong to the model (dropout). Code that reads, shuffles or collates data there gets other
+random numbers, and the model's generators are restored afterwards.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def same(a: States, b: States) -> bool:
 
 
 class Generators:
-    """Random numbers for one purpose, from ``key`` on; each ``in_use`` goes on where the one before ended."""
+    """Random numbers for one purpose, seeded with ``key``; each ``in_use`` continues where the last one ended."""
 
     def __init__(self, key: int) -> None:
         self._key = key
@@ -54,7 +54,7 @@ class Generators:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """While inside, the global generators are these; afterwards they are what they were before."""
+        """While inside, the global generators are these; afterwards the old ones are restored."""
         before = states()
         if self._states is None:
             reseed(self._key)

@@ -1,8 +1,8 @@
-"""Whether all ranks hold the same data: they cut it among themselves, so data of each rank's own is a silent error.
+"""Whether all ranks have the same data: they divide it among themselves, so different data is a silent error.
 
-A data set is told from another by its length and a few of its samples. These are fetched as the training fetches them,
-with the random numbers of the sample, and twice: a sample that differs from itself tells nothing. Where the loader has
-workers, one of them fetches: a file that the data set opens must not be open in this process before it forks.
+Two data sets are compared by their length and a few samples. These are fetched as in the training, with the random
+numbers of the sample, and twice: a sample that differs between the two is not compared. If the loader has workers, one
+of them fetches: a file that the data set opens must not be open in this process before it forks.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from rankup.runtime.data.sample_rng import KeyedFetch
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.tracing.digest import digest
 
-# Of data sets of one type, which may be made anew for each evaluation, so many are looked at.
+# So many data sets of one type are compared: a script may make a new one for each evaluation.
 LOOKED_AT = 8
 
 
 class DataIdentity(NamedTuple):
-    """``length`` is None for a stream, whose samples nobody can ask for; ``samples``: number → digest, without those
-    that differ from themselves."""
+    """``length`` is None for a stream, which has no sample numbers; ``samples``: number → digest, without samples that
+    are not reproducible."""
 
     length: int | None
     samples: dict[int, str]
@@ -66,7 +66,7 @@ def identify(data: Any, seed: int, loader: Mapping[str, Any]) -> DataIdentity:
 
 
 class _Digests(Dataset[Any]):
-    """Sample number → digest, or None where the sample is another one each time."""
+    """Sample number → digest, or None if the sample is different each time."""
 
     def __init__(self, data: Any, seed: int) -> None:
         self._fetch = KeyedFetch(data, _one, seed, sample_rng=True)
@@ -78,7 +78,9 @@ class _Digests(Dataset[Any]):
     def _digest(self, number: int) -> str:
         try:
             return digest(_readable(self._fetch[0, [number], [number]]))
-        except Exception as error:  # the loop will raise it; a rank alone that cannot read is a difference
+        except (
+            Exception
+        ) as error:  # the loop will raise it; if only one rank cannot read, that is a difference
             return type(error).__name__
 
 
@@ -107,8 +109,8 @@ class SameDataCheck:
         self._looked: Counter[type] = Counter()
 
     def check(self, data: Any, loader: Mapping[str, Any]) -> None:
-        """RankupError ``data-differ`` where ranks hold other data; a collective, the first times that it sees ``data``.
-        Of a stream nothing is compared."""
+        """RankupError ``data-differ`` if ranks have different data. A collective in the first calls with ``data``.
+        Streams are not compared."""
         if self._control is None or isinstance(data, (IterableDataset, DataLoader)):
             return
         if self._seen(data):

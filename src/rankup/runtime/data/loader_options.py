@@ -1,4 +1,4 @@
-"""What a user may say to the DataLoader, and what keeps its workers alive until their rank has saved."""
+"""The arguments of the DataLoader, and its workers: they must stay alive until their rank has saved."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TAKEN = {
 
 
 def check_names(options: dict[str, Any], known: tuple[str, ...]) -> None:
-    """An error for a keyword that nobody knows; ``known`` are those of the call itself."""
+    """An error for an unknown keyword; ``known`` are those of the call itself."""
     names = tuple(inspect.signature(DataLoader.__init__).parameters)[2:]
     for name in options:
         if name not in names:
@@ -58,21 +58,21 @@ def loader_options(options: dict[str, Any], device: torch.device) -> dict[str, A
 
 
 class Shielded:
-    """A worker's first function: SIGTERM to the whole process group must leave it working until its rank has saved.
+    """A worker's first function: the worker ignores SIGTERM to the whole process group until its rank has saved.
 
-    It ends with its rank all the same. torch looks for the end of the process that it was forked from, which is not its
-    rank under forkserver.
+    It still ends with its rank. torch waits for the end of the process from which the worker was forked, which is not
+    its rank under forkserver.
     """
 
-    def __init__(self, own: Callable[[int], None] | None) -> None:
-        self._own = own
+    def __init__(self, users: Callable[[int], None] | None) -> None:
+        self._users = users
 
     def __call__(self, worker: int) -> None:
         for number in (signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)
         threading.Thread(target=_end_with, args=(multiprocessing.parent_process(),), daemon=True).start()
-        if self._own is not None:
-            self._own(worker)
+        if self._users is not None:
+            self._users(worker)
 
 
 def _end_with(rank: Any) -> None:
@@ -93,7 +93,7 @@ def check_main_guard() -> None:
 
 
 class Loader(DataLoader[Any]):
-    """A DataLoader whose workers end with this process, whoever holds its iterators then."""
+    """A DataLoader whose workers end with this process, even if its iterators are still referenced."""
 
     def __iter__(self) -> Any:
         batches = super().__iter__()
@@ -129,8 +129,7 @@ _iterators: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _dismiss_workers() -> None:
-    """The interpreter would end them by SIGTERM, from which they are shielded, and wait for ever. Nobody needs their
-    work any more."""
+    """Kill the workers at exit. The interpreter would send SIGTERM, which they ignore, and wait for ever."""
     workers = [worker for iterator in _iterators for worker in iterator._workers]
     if workers:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler raises for a worker that is killed

@@ -1,4 +1,4 @@
-"""Where training on one feed stands."""
+"""The position of the training in one feed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 @dataclass
 class Position:
-    """The epoch in progress and the steps of it that are done: with the seed, all that a resume needs of the data.
+    """The epoch in progress and how many of its steps are done. With the seed, a resume needs nothing else of the data.
 
-    ``step`` counts a step as done from the moment its last batch is handed out: state taken in the loop's body is
-    meant to be taken after ``opt.step()``. ``total`` counts the steps of all epochs. ``ended`` is True while the code
-    behind the inner loop runs: state taken there counts the epoch as finished, so that this code is not run again.
+    A step counts as done once its last batch is handed out: in the loop's body, take the state after ``opt.step()``.
+    ``total`` counts the steps of all epochs. ``ended`` is True while the code after the inner loop runs: a state taken
+    there counts the epoch as finished, so that this code does not run again.
     """
 
     epoch: int = 0
@@ -26,18 +26,18 @@ class Position:
         self.total += 1
 
     def end_epoch(self) -> None:
-        """The code behind the inner loop is through as well."""
+        """The code after the inner loop has run, too."""
         self.epoch, self.step, self.ended = self.epoch + 1, 0, False
 
     def resume(self) -> tuple[int, int]:
-        """(epoch, step) for a run that goes on from here."""
+        """(epoch, step) for a run that resumes from here."""
         return (self.epoch + 1, 0) if self.ended else (self.epoch, self.step)
 
     def state(self) -> dict[str, Any]:
-        """What a snapshot holds of it."""
+        """What a snapshot contains of it."""
         return {"at": list(self.resume()), "total": self.total}
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from what ``state`` gave."""
+        """Restore what ``state`` gave."""
         self.epoch, self.step = saved["at"]
         self.total, self.ended = saved["total"], False

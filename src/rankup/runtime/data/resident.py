@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Sequence
+from itertools import pairwise
 
 import torch
 
 from rankup.errors import RankupError
-from rankup.runtime.seed import SampleRandom
+from rankup.runtime.data.batches import CHUNK, Batch, BatchSlice, chunks, cut, cut_of, steps_of
+from rankup.runtime.data.position import Position
+from rankup.runtime.data.sharding import Sharding
+from rankup.runtime.loop.precision import Precision
+from rankup.runtime.seed import SampleRandom, derive
 
 Columns = tuple[torch.Tensor, ...]
 Transform = Callable[[Columns, SampleRandom], Columns]
+
+# Bytes that a batch's maker and its reader share a core's second-level cache for.
+CACHED = 1024 * 1024
 
 
 class ResidentData:
@@ -25,7 +33,7 @@ class ResidentData:
         if not columns or len({len(column) for column in columns}) != 1:
             raise RankupError(
                 "columns-differ",
-                f"resident data wants columns of one length, not {[len(column) for column in columns]}",
+                f"resident data requires columns of one length, got {[len(column) for column in columns]}",
             )
         self.columns = columns
         self.transform = transform
@@ -39,3 +47,78 @@ class ResidentData:
         if device not in self._placed:
             self._placed[device] = tuple(column.to(device) for column in self.columns)
         return self._placed[device]
+
+
+class ResidentDataFeed:
+    """Tensors on the device: one gather and one transform per batch, no worker, no copy."""
+
+    def __init__(
+        self,
+        data: ResidentData,
+        sharding: Sharding,
+        device: torch.device,
+        precision: Precision,
+        *,
+        parts: int = 1,
+        fill: bool = True,
+    ) -> None:
+        self.position = Position()
+        self._columns = data.on(device)
+        self._transform = data.transform
+        self.sharding = sharding
+        self._device = device
+        self._precision = precision
+        self._parts = parts
+        self._fill = fill
+
+    @property
+    def steps(self) -> int:
+        return steps_of(self.sharding, self.position)
+
+    @property
+    def cut(self) -> dict[str, int | None]:
+        return cut_of(self.sharding, self._parts)
+
+    def batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
+        plan = self.sharding.plan(epoch)
+        order = plan.order.to(self._device)
+        keys = order if plan.keys is plan.order else plan.keys.to(self._device)
+        key = derive(self.sharding.seed, "augment", epoch)
+        cast = self._precision.parameters is not None
+        transform = self._transform
+        # A matrix product's last bit depends on the position of its operands in memory. So after a resume, chunks begin
+        # at the same steps as without it, and each batch has the same position in its chunk.
+        first = start - start % CHUNK
+        before = start - first  # steps that are done
+        for pieces in chunks(cut(self.sharding, plan, first, self._parts, fill=self._fill)):
+            sizes = [piece.stop - piece.start for piece in pieces]
+            numbers = _numbers(order, pieces)
+            piece_numbers = torch.split(numbers, sizes)
+            piece_keys = piece_numbers if keys is order else torch.split(_numbers(keys, pieces), sizes)
+            gathered = [_gather(column, numbers, piece_numbers, sizes) for column in self._columns]
+            for piece, samples, *parts in zip(pieces, piece_keys, *gathered, strict=True):
+                if before:
+                    before -= piece.last
+                    continue
+                columns: Columns = tuple(parts)
+                if transform is not None:
+                    columns = transform(columns, SampleRandom(key, samples))
+                if cast:
+                    columns = tuple(self._precision.cast(column) for column in columns)
+                yield Batch(columns if len(columns) > 1 else columns[0], *piece[2:])
+
+
+def _numbers(order: torch.Tensor, pieces: list[BatchSlice]) -> torch.Tensor:
+    """The sample numbers of all pieces; one slice where the pieces follow each other, as those of one process do."""
+    if all(a.stop == b.start for a, b in pairwise(pieces)):
+        return order[pieces[0].start : pieces[-1].stop]
+    return torch.cat([order[piece.start : piece.stop] for piece in pieces])
+
+
+def _gather(
+    column: torch.Tensor, numbers: torch.Tensor, piece_numbers: Sequence[torch.Tensor], sizes: list[int]
+) -> Iterable[torch.Tensor]:
+    """The rows of each piece: by one gather for all if they fit into the cache, else one by one."""
+    if len(numbers) * column[0].nbytes <= CACHED:
+        return torch.split(column.index_select(0, numbers), sizes)
+    return (column.index_select(0, each) for each in piece_numbers)

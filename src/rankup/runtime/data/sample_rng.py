@@ -1,10 +1,10 @@
 """Fetching samples of a ``Dataset`` with random numbers that depend on the sample alone.
 
 A data set that draws from torch's, Python's or NumPy's global generator (random crops and flips) would give other
-pictures with another number of ranks or workers, and after a resume. So before each sample these generators are
-seeded from (seed, epoch, sample); what ``collate_fn`` draws (mixup, masking) follows from the last sample. That costs
-10 to 30 µs a sample; who draws nothing should not pay, so each process looks once, at its first batch, whether anything
-was drawn, unless ``sample_rng`` says yes or no.
+images with another number of ranks or workers, and after a resume. So before each sample these generators are seeded
+from (seed, epoch, sample); what ``collate_fn`` draws (mixup, masking) follows from the last sample. That costs 10 to
+30 µs a sample. A data set that draws nothing should not pay: unless ``sample_rng`` is given, each process finds out at
+its first batch whether anything was drawn.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class KeyedFetch(Dataset[Any]):
         epoch, samples, keys = request
         if self._keyed is False:
             return self._collate(self._fetch(samples))
-        # In the rank's own process the generators belong to the model (dropout): put them back afterwards.
+        # In the rank's own process the generators belong to the model (dropout): restore them afterwards.
         before = states()
         try:
             if self._keyed is None:

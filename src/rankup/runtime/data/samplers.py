@@ -1,8 +1,8 @@
 """The order of a user's ``sampler=`` or ``batch_sampler=``: by weight, by length, of a subset.
 
-Each rank runs the whole sampler, with the global generators (and the sampler's own) seeded from (seed, epoch): so its
-list is the same on all ranks, on every number of them and after a resume. It is the epoch's order, of which ranks take
-their shares. A batch of a batch sampler is a global batch.
+Each rank runs the whole sampler, with the global generators (and the sampler's own) seeded from (seed, epoch). So its
+list is the same on all ranks, for any number of ranks and after a resume. It is the order of the epoch, and each rank
+takes its share of it. A batch of a batch sampler is a global batch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rankup.runtime.data.step_plan import StepPlan, cuts
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.seed import derive
 
-# A sampler that gives more samples than this many times the data set is taken for one that never ends.
+# A sampler that gives more samples than this many times the length of the data set is assumed to be endless.
 ENDLESS = 100
 
 
@@ -111,7 +111,7 @@ class SampledOrder:
                 f"epoch {epoch}: {len(numbers)} samples",
                 exit_code=1,
             )
-        # The same sample may be drawn several times: each time it gets random numbers of its own.
+        # The same sample may be drawn several times, each time with other random numbers.
         return StepPlan(order, starts, torch.arange(len(order)))
 
     def _order(self, numbers: list[Any]) -> torch.Tensor:

@@ -1,8 +1,8 @@
 """Which samples, in which order, on which rank: pure functions of (seed, epoch, step, rank, world size).
 
 One global order per epoch; global batch ``k`` is its ``k``-th slice; a rank's share is a contiguous part of that
-slice. Nothing is padded and, without ``drop_last``, nothing dropped: the last global batch is short where nothing
-divides, shares differ by one at most, and on a wide world a share may be empty.
+slice. Nothing is padded and, without ``drop_last``, nothing is dropped: the last global batch may be short, shares
+differ by at most one sample, and with many ranks a share may be empty.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Sharding:
         return StepPlan(order, cuts(self.length, self.global_batch, drop_last=self.drop_last), order)
 
     def left_out(self) -> str | None:
-        """What ``drop_last`` leaves out, in words; None for nothing."""
+        """A message about what ``drop_last`` leaves out; None if nothing."""
         samples = self.length if self.sampled is None else len(self.plan(0).order)
         if not self.drop_last or not (number := samples % self.global_batch):
             return None
@@ -79,8 +79,8 @@ class Sharding:
 
 
 def smallest_share(plan: StepPlan, world_size: int, micro_batches: int, parts: int) -> tuple[int, bool]:
-    """The fewest samples, but not none, that a rank computes on at once in an epoch; and whether that is so only in
-    its last step."""
+    """The smallest non-zero number of samples that a rank computes on at once in an epoch; and whether only the last
+    step has so few."""
 
     def smallest(total: int) -> int:
         ranks = (BatchPlan(rank, world_size, parts) for rank in range(world_size))

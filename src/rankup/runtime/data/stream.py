@@ -1,10 +1,9 @@
-"""Training on an ``IterableDataset``, whose length and order nobody knows: each sample once, but without the exactness
-promise.
+"""Training on an ``IterableDataset`` of unknown length and order: each sample once, but without the exactness promise.
 
-Before the first step of a stream the ranks find out who splits it (``stream_split.py``). Before each step they add up
-what they hold: the sum weighs their gradients, and zero ends the epoch, so that a rank whose part ends early keeps the
-others company with dummy batches instead of leaving them in a collective. The sum for the next step travels while this
-one computes. After a complete pass they compare what was read and handed out.
+Before the first step of a stream the ranks find out who splits it (``stream_split.py``). Before each step they sum the
+numbers of their samples: the sum weights their gradients, and zero ends the epoch. So a rank whose part ends early goes
+on with dummy batches, and the others do not wait for it in a collective. The sum for the next step is exchanged while
+this one computes. After a complete pass the ranks compare what was read and handed out.
 """
 
 from __future__ import annotations
@@ -20,19 +19,13 @@ from torch.utils.data import IterableDataset, default_collate
 
 from rankup.core.share import share
 from rankup.errors import RankupError
+from rankup.runtime.data.batches import Batch
 from rankup.runtime.data.loader_options import Loader, loader_options
-from rankup.runtime.data.loaders import Batch, mover
+from rankup.runtime.data.loaders import mover
 from rankup.runtime.data.position import Position
+from rankup.runtime.data.stream_pass import StreamEnd, check_pass, length_warning
 from rankup.runtime.data.stream_reader import StreamNotes, StreamReader, set_epoch
-from rankup.runtime.data.stream_split import (
-    StreamEnd,
-    StreamStart,
-    check_pass,
-    check_sharded,
-    decide,
-    known,
-    length_warning,
-)
+from rankup.runtime.data.stream_split import StreamStart, check_sharded, decide, known
 from rankup.runtime.distributed.control import Control, Exchange
 from rankup.runtime.loop.precision import Precision
 from rankup.runtime.seed import derive
@@ -127,7 +120,7 @@ class StreamFeed:
             in_step = self._fill and self._control is not None
             yield from self._in_step(local) if in_step else self._alone(local)
         except GeneratorExit:
-            # The other ranks may be through with their evaluation, and wait in the comparison below.
+            # The other ranks may have finished their evaluation, and wait in the comparison below.
             if not self._fill:
                 with contextlib.suppress(RankupError, RuntimeError, ValueError):  # the process may be ending
                     self._gather((None, [], 0))

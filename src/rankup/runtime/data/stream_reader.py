@@ -1,8 +1,8 @@
-"""The reader of a stream: runs in a loader's worker, or in the rank's own process where there is none.
+"""The reader of a stream: runs in a loader's worker, or without workers in the rank's own process.
 
-It hands out ``StreamStart`` (how the stream begins; only where it is not known who splits), then one list of
-micro-batches per step, then ``StreamEnd``. The data set draws from generators that are seeded alike on all ranks and
-workers, so that one that shuffles with the global generators has one order everywhere."""
+It gives ``StreamStart`` (how the stream begins; only if it is unknown who splits), then one list of micro-batches per
+step, then ``StreamEnd``. The data set draws from generators that have the same seed on all ranks and workers: if it
+shuffles with the global generators, its order is the same everywhere."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from rankup.core.share import share
 from rankup.runtime.data.generators import Generators
-from rankup.runtime.data.stream_split import Reader, Split, StreamEnd, StreamStart
+from rankup.runtime.data.stream_pass import StreamEnd
+from rankup.runtime.data.stream_split import Reader, Split, StreamStart
 from rankup.runtime.data.worker_info import PresentedWorker, presented
 from rankup.runtime.seed import derive
 from rankup.runtime.tracing.digest import digest
 
 FIRST = 4  # samples that are compared before the first step
-EVERY = 64  # of the others every 64th is compared at the end, and those whose number is a power of two
+EVERY = 64  # at the end, every 64th of the others is compared, and those whose number is a power of two
 UNKNOWN = -1
 _POLL_S = 0.002
 
@@ -81,7 +82,7 @@ class StreamSource:
                 self.samples: Iterator[Any] = iter(dataset)
                 for sample in islice(self.samples, FIRST):
                     self._head.append(sample)
-            except Exception as error:  # raised again where the sample is due
+            except Exception as error:  # raised again when the sample is due
                 self._error = error
                 self.samples = iter(())
         self.first = tuple(sample_digest(sample) for sample in self._head)
@@ -156,7 +157,7 @@ class StreamReader(IterableDataset[Any]):
         reader = Reader(self._rank, self._world_size, worker, workers)
         _, epoch, split = self._notes.read()
         if self._training and info is not None:
-            set_epoch(self._dataset, epoch)  # a persistent worker's copy knows of no later one
+            set_epoch(self._dataset, epoch)  # a persistent worker's copy still has an earlier one
         key = derive(self._seed, "stream", epoch)
         source = StreamSource(self._dataset, key, reader.shown(self._sharded, split))
         if split is None:
@@ -181,9 +182,9 @@ class StreamReader(IterableDataset[Any]):
     def _look(self, reader: Reader, source: StreamSource, key: int) -> tuple[StreamStart, StreamSource]:
         """How the stream begins, and the source to go on with.
 
-        A data set that asks which worker it is may split over ranks besides. Then it would give each rank, as the only
-        reader, other samples. That is tried with a second iterator, and a third one takes the place of the first,
-        which may share a file with it. An iterator that is its own data set is never tried twice.
+        A data set that asks which worker it is may also split over ranks. Then it would give each rank, as the only
+        reader, different samples. That is tested with a second iterator, and a third one replaces the first, which may
+        share a file with it. An iterator that is its own data set is never tested twice.
         """
         look = StreamStart(reader, source.asked, source.first, failed=source.failed)
         if not source.asked or self._sharded is not None or reader.world_size == 1 or source.failed:
@@ -199,14 +200,14 @@ class StreamReader(IterableDataset[Any]):
 
 
 def set_epoch(dataset: Any, epoch: int) -> None:
-    """Tell a data set that shuffles by epoch. Not twice: Hugging Face's adds the difference in memory that its workers
-    share, and two that do so at once would be one epoch too far."""
+    """Tell the epoch to a data set that shuffles by it. Not twice: Hugging Face's adds the difference in memory that
+    workers share, and two workers that do so at once would be one epoch too far."""
     if callable(getattr(dataset, "set_epoch", None)) and getattr(dataset, "epoch", None) != epoch:
         dataset.set_epoch(epoch)
 
 
 def sample_digest(sample: Any) -> str:
-    """A short digest of one sample of any nesting. Things that show no bytes count by their type."""
+    """A short digest of one sample of any nesting. Of objects without bytes only the type counts."""
     return digest(_shown(sample))[:16]
 
 

@@ -1,9 +1,9 @@
 """Who splits a stream over ranks and loader workers: the data set itself, or rankup by taking every k-th sample.
 
 A *reader* is one loader worker of one rank (or the rank itself, without workers). Each reader reports how the stream
-begins for it (``StreamStart``), all ranks gather the reports and decide alike (``decide``). At the end of a pass each
-reports how much it read (``StreamEnd``), and ``check_pass`` proves that each sample was handed out once. Pure
-functions: no torch."""
+begins for it (``StreamStart``). All ranks gather the reports and come to the same decision (``decide``). Pure
+functions: no torch.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +39,9 @@ class Reader:
     worker: int
     workers: int
 
+    def __str__(self) -> str:
+        return f"rank {self.rank}" + (f" worker {self.worker}" if self.workers > 1 else "")
+
     @property
     def count(self) -> int:
         return self.world_size * self.workers
@@ -68,8 +71,8 @@ class Reader:
 
 @dataclass(frozen=True)
 class StreamStart:
-    """How the stream begins for one reader. ``first``: digests of its first samples; ``alone``: of those it would give
-    to the only reader, None where that was not tried; ``repeats``: whether a second iterator begins in the same way."""
+    """How the stream begins for one reader. ``first``: digests of its first samples; ``alone``: of those that it would
+    give to the only reader, None if not tested; ``repeats``: whether a second iterator begins in the same way."""
 
     reader: Reader
     asked: bool
@@ -77,17 +80,6 @@ class StreamStart:
     alone: tuple[str, ...] | None = None
     repeats: bool = True
     failed: bool = False
-
-
-@dataclass(frozen=True)
-class StreamEnd:
-    """The end of a stream for one reader: samples read, a digest of some of them, and whether the data set asked which
-    worker it is only after its first samples."""
-
-    reader: Reader
-    read: int
-    digest: str
-    asked_late: bool
 
 
 def check_sharded(sharded: Any) -> None:
@@ -101,14 +93,14 @@ def check_sharded(sharded: Any) -> None:
 
 
 def known(sharded: Any, readers: int) -> Split | None:
-    """What needs no look at the data set."""
+    """The split, if it follows without looking at the data set."""
     if readers == 1:
         return Split.OWN
     return Split.STRIPE if sharded is False else None
 
 
 def decide(looks: Sequence[StreamStart], sharded: Any) -> Split:
-    """The split of a pass, from the reports of all readers. Raises RankupError where samples would be lost or doubled.
+    """The split of a pass, from the reports of all readers. Raises RankupError if samples would be lost or doubled.
 
     ``sharded``: as declared; None to find out.
     """
@@ -155,7 +147,7 @@ def _check_same(looks: Sequence[StreamStart], group: Callable[[Reader], int]) ->
         if other.first != look.first and not (other.failed or look.failed):
             raise RankupError(
                 "streams-differ",
-                f"the stream does not begin with the same samples on {_name(other)} and {_name(look)}: samples "
+                f"the stream does not begin with the same samples on {other.reader} and {look.reader}: samples "
                 "would be lost or seen twice",
                 context="the data set shuffles with a generator of its own, or splits over ranks itself",
                 hint=WAYS_OUT,
@@ -164,7 +156,7 @@ def _check_same(looks: Sequence[StreamStart], group: Callable[[Reader], int]) ->
 
 
 def _check_alone(looks: Sequence[StreamStart]) -> None:
-    """An error if the data set splits over ranks besides, or if that cannot be known."""
+    """An error if the data set also splits over ranks, or if that is unknown."""
     if any(not look.repeats for look in looks):
         raise RankupError(
             "streams-unclear",
@@ -180,7 +172,7 @@ def _check_alone(looks: Sequence[StreamStart]) -> None:
         if look.alone != alone[0].alone:
             raise RankupError(
                 "streams-differ",
-                f"the data set splits over loader workers, and gives {_name(alone[0])} and {_name(look)} other "
+                f"the data set splits over loader workers, and gives {alone[0].reader} and {look.reader} other "
                 "samples besides: split twice, samples would be lost",
                 context="it splits over ranks too (split_by_node, split_dataset_by_node, its own use of RANK), or "
                 "shuffles with a generator of its own",
@@ -200,75 +192,8 @@ def _check_repeated(looks: Sequence[StreamStart], but: str, *, ranks: bool = Fal
         if other is not look:
             raise RankupError(
                 "streams-repeat",
-                f"{_name(other)} and {_name(look)} read the same samples, {but}",
+                f"{other.reader} and {look.reader} read the same samples, {but}",
                 hint="leave sharded= out, and rankup finds out who splits; 'workers' if the data set splits over "
                 "loader workers only, 'ranks' if over ranks only",
                 exit_code=1,
             )
-
-
-def check_pass(split: Split, ends: Sequence[StreamEnd], handed: int, sharded: Any) -> None:
-    """After a pass that every rank completed: an error unless each sample was handed out once, as far as is known."""
-    if split is Split.OWN or not ends:
-        return
-    if sharded is None and any(end.asked_late for end in ends):
-        raise RankupError(
-            "stream-miscounted",
-            "the data set asked which loader worker it is only later in the stream: of what it split from there on "
-            "only a part was seen",
-            hint="call get_worker_info() before the first sample, or declare who splits (sharded=)",
-            exit_code=1,
-        )
-    groups: dict[int, list[StreamEnd]] = {}
-    for end in ends:
-        key = (
-            0
-            if split is Split.STRIPE
-            else getattr(end.reader, "worker" if split is Split.OVER_RANKS else "rank")
-        )
-        groups.setdefault(key, []).append(end)
-    for group in groups.values():
-        for end in group:
-            if (end.read, end.digest) != (group[0].read, group[0].digest):
-                raise _differ_at_end(group[0], end, handed)
-    whole = sum(group[0].read for group in groups.values())
-    if handed != whole:
-        raise RankupError(
-            "stream-miscounted",
-            f"the stream has {whole} samples, and {handed} were handed out over all ranks: {_off(handed, whole)}",
-            hint="declare who splits (sharded=)",
-            exit_code=1,
-        )
-
-
-def _differ_at_end(a: StreamEnd, b: StreamEnd, handed: int) -> RankupError:
-    if a.read != b.read:
-        what = f"{_name(a)} read {a.read} samples and {_name(b)} {b.read}, {handed} were handed out"
-    else:
-        what = f"{_name(a)} and {_name(b)} read {a.read} samples each, in different order"
-    return RankupError(
-        "streams-differ",
-        f"the stream was not the same for all readers: {what}. Samples are missing, or were seen twice",
-        context="the data set shuffles with a generator of its own, or splits over ranks itself",
-        hint=WAYS_OUT,
-        exit_code=1,
-    )
-
-
-def _off(handed: int, whole: int) -> str:
-    return f"{whole - handed} are missing" if handed < whole else f"{handed - whole} too many"
-
-
-def length_warning(length: int | None, handed: int) -> str | None:
-    """What to warn of where the data set tells its length, and another number of samples was handed out."""
-    if length is None or length == handed:
-        return None
-    return (
-        f"the data set says that it has {length} samples, but {handed} were handed out over all ranks in this pass: "
-        f"{_off(handed, length)}. Its __len__ is wrong, or it is not split as it should be (sharded=)"
-    )
-
-
-def _name(report: StreamStart | StreamEnd) -> str:
-    reader = report.reader
-    return f"rank {reader.rank}" + (f" worker {reader.worker}" if reader.workers > 1 else "")

@@ -1,7 +1,7 @@
-"""Which loader worker a data set believes to be read by.
+"""The loader worker's number as a data set sees it.
 
-Data sets that split themselves ask ``torch.utils.data.get_worker_info()`` (Hugging Face's streaming, WebDataset's
-``split_by_worker``). Here they are told another number than the worker's own, and it is noted whether they asked.
+Data sets that split themselves call ``torch.utils.data.get_worker_info()`` (Hugging Face's streaming, WebDataset's
+``split_by_worker``). Here they get another number than the worker's own, and it is noted whether they asked.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from rankup.errors import RankupError
 
 
 class PresentedWorker:
-    """In place of torch's ``WorkerInfo``. ``asked``: whether someone has read ``id``, without which nobody can split.
+    """In place of torch's ``WorkerInfo``. ``asked``: whether ``id`` was read, without which a data set cannot split.
 
-    ``seed`` is the same for all readers: who shuffles by it shuffles alike everywhere.
+    ``seed`` is the same for all readers: a data set that shuffles by it has the same order everywhere.
     """
 
     def __init__(self, number: int, count: int, seed: int, dataset: Any) -> None:
@@ -35,7 +35,7 @@ class PresentedWorker:
         return self._number
 
     def __getattr__(self, name: str) -> Any:
-        """What newer versions of torch tell besides, from the real one; None in the rank's own process."""
+        """Attributes of newer versions of torch, from the real object; None in the rank's own process."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(get_worker_info(), name, None)

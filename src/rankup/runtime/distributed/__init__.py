@@ -1,9 +1,9 @@
 """Process groups, and what ranks tell each other.
 
 - ``groups``: how the process groups are formed
-- ``rendezvous``: how ranks meet where no launcher's agent brings them together
+- ``rendezvous``: how ranks meet without a launcher's agent
 - ``open_files``: enough file descriptors for the connections
-- ``control``: the small numbers that ranks exchange, each exchange with a name
+- ``control``: the small numbers that ranks exchange, with a name for each exchange
 - ``waiting``: which rank waits for which
 - ``reduce``: sums and means over ranks
 - ``gather``: all ranks' rows, with gradients

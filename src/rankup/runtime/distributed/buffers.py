@@ -1,33 +1,33 @@
-"""Buffers of replicas: batch statistics that each rank gathered alone, made one before anyone evaluates or saves.
+"""Buffers of replicas: each rank collects its own batch statistics; they are averaged before an evaluation or a save.
 
-Running means and variances of BatchNorm are averaged over ranks. Any other buffer has to be the same on all ranks: one
-that a forward pass updates from its rank's samples (a queue, a codebook, statistics of one's own) would go on as rank
-0's, and what the other ranks saw would be lost.
+Running means and variances of BatchNorm are averaged over ranks. Any other buffer must be the same on all ranks: if a
+forward pass updates it from its rank's samples (a queue, a codebook, other statistics), only rank 0's would be used,
+and what the other ranks saw would be lost.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
 
 from rankup.errors import RankupError
+from rankup.strategies.shard_buffers import batch_statistics
 
 Values = list[tuple[torch.Tensor, torch.Tensor]]  # (buffer, a value for it)
 
 
 def averaged_buffers(model: nn.Module, world_size: int) -> Values:
-    """For every buffer of ``model`` what is to be all ranks': the mean of running means and variances, else rank 0's.
+    """For every buffer of ``model`` its value for all ranks: the mean of running means and variances, else rank 0's.
 
-    The buffers stay as they are. A collective: a few for each dtype, however many layers there are. Raises RankupError
+    The buffers are not changed. A collective: a few for each dtype, for any number of layers. Raises RankupError
     ``buffers-differ``, on all ranks, for a buffer that is neither averaged nor the same.
     """
-    averaged = {id(buffer) for buffer, is_mean in _statistics(model) if is_mean}
-    counted = {id(buffer) for buffer, is_mean in _statistics(model) if not is_mean}
+    averaged = {id(buffer) for buffer, is_mean in batch_statistics(model) if is_mean}
+    counted = {id(buffer) for buffer, is_mean in batch_statistics(model) if not is_mean}
     alike: dict[tuple[torch.dtype, bool], list[torch.Tensor]] = defaultdict(list)
     for buffer in model.buffers():
         alike[buffer.dtype, id(buffer) in averaged].append(buffer)
@@ -46,7 +46,7 @@ def averaged_buffers(model: nn.Module, world_size: int) -> Values:
 
 
 def _check_equal(model: nn.Module, values: Values) -> None:
-    """An error on all ranks where one holds another value than rank 0. A collective, if there are any."""
+    """An error on all ranks if one has another value than rank 0. A collective, if there are any values."""
     if not values:
         return
     device = values[0][0].device
@@ -71,18 +71,10 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().contiguous().flatten().view(torch.uint8)
 
 
-def _statistics(model: nn.Module) -> Iterator[tuple[torch.Tensor, bool]]:
-    """Every buffer of a BatchNorm, and whether it is a mean or a variance."""
-    for module in model.modules():
-        if isinstance(module, _NormBase):
-            for name, buffer in module.named_buffers(recurse=False):
-                yield buffer, name in ("running_mean", "running_var")
-
-
 def copies(models: Iterable[nn.Module]) -> Values:
-    """Batch statistics as they are now: a batch that does not count must not move them. Other buffers go on as on the
+    """Copies of the batch statistics: a batch that does not count must not change them. Other buffers change as on the
     ranks whose batches count: a counter of forward passes, the vectors of a spectral norm."""
-    return [(buffer, buffer.clone()) for model in models for buffer, _ in _statistics(model)]
+    return [(buffer, buffer.clone()) for model in models for buffer, _ in batch_statistics(model)]
 
 
 def restore(saved: Values) -> None:

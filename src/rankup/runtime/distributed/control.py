@@ -1,9 +1,8 @@
-"""The control group: the small numbers of the host that ranks exchange between and beside steps. It is gloo, also where
-the model is on GPUs.
+"""The control group: the small numbers on the host that ranks exchange. It uses gloo, also if the model is on GPUs.
 
-Ranks may come to different exchanges: one calls ``run.sum`` under ``if run.is_main:``, the others are at the end of an
-epoch. Their numbers would be added up all the same. So each exchange has one form, and a tag in it that says what it is
-for: where the tags differ, it is an error on all of these ranks, and nobody gets a sum.
+Ranks may be in different exchanges: one calls ``run.sum`` under ``if run.is_main:``, the others are at the end of an
+epoch. Their numbers would be added up. So all exchanges have the same form, with a tag that says what the exchange is
+for: if the tags differ, all of these ranks get an error, and none gets a sum.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Control:
         """The sums over ranks of up to four numbers. ``what`` is for messages, and must be the same on all ranks, as
         must the line of the script be with ``by_line``.
 
-        Raises RankupError where ranks do different things, where one has left, and after the group's timeout.
+        Raises RankupError if ranks are in different exchanges, if one has left, and after the group's timeout.
         """
         return self.begin(what, *numbers, by_line=by_line).wait()
 
@@ -55,11 +54,11 @@ class Control:
         return Exchange(self, what, self._number, message, len(numbers))
 
     def any(self, what: str, holds: bool) -> bool:
-        """Whether it holds on some rank."""
+        """Whether ``holds`` is True on some rank."""
         return self.add(what, float(holds))[0] > 0
 
     def enter(self, what: str) -> None:
-        """Before other collectives that the script asks for on this line: all ranks are here."""
+        """Before other collectives that the script calls on this line: all ranks are here, or it is an error."""
         self.add(what, by_line=True)
 
     def gather(self, what: str, value: Any, *, by_line: bool = False) -> list[Any]:
@@ -90,7 +89,7 @@ class Control:
         return RankupError("rank-left", said, context=str(error).splitlines()[0], hint=hint, exit_code=1)
 
     def unequal(self, what: str, number: int) -> RankupError:
-        """For tags that differ. No collective: each rank tells what it was at by the store."""
+        """For tags that differ. No collective: each rank writes what it was doing to the store."""
         told = self.waiting.tell_all(f"exchange/{number}", f"{what} at {call_site()}")
         return RankupError(
             "unequal-collectives",
@@ -102,7 +101,7 @@ class Control:
 
 
 class Exchange:
-    """Numbers on their way."""
+    """An exchange in progress."""
 
     def __init__(self, control: Control, what: str, number: int, message: torch.Tensor, length: int) -> None:
         self._control = control

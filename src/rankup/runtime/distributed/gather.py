@@ -1,7 +1,7 @@
 """``run.gather``: all ranks' rows in sample order, with gradients, for losses that compare samples with each other.
 
-Backward adds up what all ranks' losses want of a row. So a loss has to be weighed before it enters backward, as
-``run.backward`` does: what comes out of it belongs to several ranks' losses. A plain backward is an error for that.
+Backward sums the gradients of all ranks' losses for each row. So a loss must be weighted before backward, as
+``run.backward`` does: the resulting gradient belongs to several ranks' losses. A plain backward is an error.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from rankup.runtime.pytree import map_tensors
 from rankup.runtime.seed import derive
 
 if TYPE_CHECKING:
+    from rankup.runtime.data.batches import Batch
     from rankup.runtime.data.feeds import RankContext
-    from rankup.runtime.data.loaders import Batch
     from rankup.runtime.loop.gradients import Gradients
 
 
@@ -60,7 +60,7 @@ def row_numbers(here: RankContext, gradients: Gradients, batch: Batch | None) ->
 
 
 def _length(value: Any) -> int:
-    """The rows of a dummy batch: of the first tensor in it."""
+    """The number of rows of a dummy batch: that of its first tensor."""
     lengths: list[int] = []
 
     def look(tensor: torch.Tensor) -> torch.Tensor:
@@ -160,6 +160,6 @@ class _Gather(torch.autograd.Function):
         if len(counts) > 1:
             dist.all_reduce(gradient)
         first = sum(counts[:rank])
-        own = gradient.new_zeros(ctx.rows, *gradient.shape[1:])
-        own[: counts[rank]] = gradient[first : first + counts[rank]]
-        return own, None, None, None
+        mine = gradient.new_zeros(ctx.rows, *gradient.shape[1:])
+        mine[: counts[rank]] = gradient[first : first + counts[rank]]
+        return mine, None, None, None

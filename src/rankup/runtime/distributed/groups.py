@@ -1,8 +1,9 @@
-"""Process groups: how ranks find each other, and how they part.
+"""Process groups: how they are formed.
 
-Three groups. The default one carries gradients (nccl for CUDA tensors, gloo for CPU tensors). The *control* group is
-gloo: numbers travel there without holding up a GPU stream. The *patient* group is gloo with a timeout of a day: for
-sections where others wait for a download. With a world size of 1 there is none. All runs of a process share them.
+Every run has three groups; a strategy may form its own (``strategies/groups.py``). The default one carries gradients
+(nccl for CUDA tensors, gloo for CPU tensors). The *control* group is gloo: its numbers do not block a GPU stream. The
+*patient* group is gloo with a timeout of a day, for sections in which ranks wait for a download. With a world size of 1
+there is no group. All runs of a process share the groups.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Groups:
 
 
 def start_groups(world: World, device: torch.device, timeout: timedelta) -> Groups:
-    """Form the default and the control group; taken over as it is where the script has formed the default one."""
+    """Form the default, the control and the patient group. A default group that the script has formed is used."""
     global _control
     if world.world_size == 1:
         return Groups(None, None)
@@ -118,7 +119,7 @@ def _choose_interface(world: World) -> None:
 
 
 def _compare_devices(world: World, device: torch.device, control: Control) -> None:
-    """Two ranks on one GPU, or a rank on a CPU among GPUs, fail late and darkly in NCCL."""
+    """An early error for two ranks on one GPU, or a rank on a CPU among GPUs: NCCL's own is late and unclear."""
     which = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else ""
     everyone = control.gather("rankup.init", (socket.gethostname(), device.type, which))
     without = [rank for rank, (_, kind, _) in enumerate(everyone) if kind != "cuda"]

@@ -1,4 +1,4 @@
-"""Enough file descriptors for the connections between ranks: without them gloo aborts the process without a word."""
+"""Enough file descriptors for the connections between ranks: without them gloo aborts the process without a message."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import resource
 
 from rankup.errors import RankupError
 
-#: A soft limit is raised to the hard one, but no further than this: some programs close every possible descriptor.
+#: A soft limit is raised to the hard one, but at most to this: some programs close every possible descriptor.
 ENOUGH = 65_536
 #: The default group, the control, the patient and the snapshots' group, and a sub-group or two of a strategy.
 GROUPS = 6

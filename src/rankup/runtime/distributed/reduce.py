@@ -1,4 +1,4 @@
-"""Numbers over all ranks. Sums are sums; means weigh by counts, since a mean of batch means is wrong on a short one."""
+"""Sums and means over ranks. Means are weighted by counts: a mean of batch means is wrong with a short batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def reduce_sum(
 ) -> Number:
     """The sum over ranks, as the type that came in; tensors keep shape, dtype and device.
 
-    Python numbers travel on the control group, so that no GPU is waited for; the sum of ints and floats is a float.
+    Python numbers use the control group, so that no GPU is waited for; the sum of ints and floats is a float.
     ``by_line``: ranks must be on the same line of the script.
     """
     if control is None:

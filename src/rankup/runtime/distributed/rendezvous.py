@@ -1,7 +1,7 @@
-"""Where ranks meet that no agent brings together: a store at rank 0, on a port that may be another job's.
+"""How ranks meet without a launcher's agent: at a store of rank 0, on a port that another job may use, too.
 
-``MASTER_PORT`` says the port, or all ranks work out the same few. Rank 0 listens on the first of them that is free, and
-leaves a mark there that is this start's alone; the others dial each until they find it.
+``MASTER_PORT`` gives the port, or all ranks derive the same few. Rank 0 listens on the first one that is free, and
+writes a mark of this start there; the others try each port until they find the mark.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rankup.strategies.versions import TORCH
 from rankup.world import World
 from rankup.world.address import Meeting, rendezvous, route_to
 
-# Before torch 2.8 its newer store (the same to those that dial it) refuses a socket that listens already.
+# Before torch 2.8 its newer store (clients see no difference) refuses a socket that listens already.
 _NEWER_STORE = TORCH >= (2, 8)
 _MARK = "rankup/start"
 _Store = Any  # torch gives the type of its stores no public name
@@ -89,7 +89,7 @@ def _join(world: World, meeting: Meeting, timeout: timedelta) -> _Store:
 
 
 class _Dial(threading.Thread):
-    """Asks one port whose it is. A thread: torch waits without end for the answer of a program that gives none."""
+    """Finds out which job has a port. A thread, since torch waits for ever for a program that does not answer."""
 
     def __init__(self, world: World, meeting: Meeting, port: int) -> None:
         super().__init__(daemon=True)
@@ -100,7 +100,7 @@ class _Dial(threading.Thread):
         host = self._meeting.host
         try:
             with socket.create_connection((host, self._port), timeout=_DIAL_S):
-                pass  # torch would try again and again where nobody listens
+                pass  # torch would retry for ever if no program listens
             store = _store(self._world, host, self._port, timedelta(seconds=_DIAL_S))
             if store.check([_MARK]) and store.get(_MARK).decode() == self._meeting.mark:
                 self.store = store
@@ -117,7 +117,7 @@ def _store(
     *,
     wait: bool = False,
 ) -> _Store:
-    """Without ``wait`` the other end does not count us: it may be another job's."""
+    """Without ``wait`` the store does not count this client: it may be another job's store."""
     return dist.TCPStore(  # type: ignore[attr-defined]
         host,
         port,
@@ -131,10 +131,10 @@ def _store(
 
 
 def _listen(world: World, host: str, port: int, *, held: bool) -> int:
-    """A listening socket on the one address that the peers dial; left to itself the store takes every interface.
+    """A listening socket on the one address that the peers use; by itself the store listens on every interface.
 
-    On the head its own name often resolves to 127.0.1.1: then it is the address from which packets to a peer leave,
-    and every interface where no peer is known. ``held``: the port is kept for us by a socket that is bound to it.
+    On the head node its own name often resolves to 127.0.1.1: then it is the address from which packets to a peer are
+    sent, and every interface if no peer is known. ``held``: the port is reserved by a socket that is bound to it.
     """
     family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     if world.num_nodes > 1 and ipaddress.ip_address(address[0]).is_loopback:
@@ -142,7 +142,7 @@ def _listen(world: World, host: str, port: int, *, held: bool) -> int:
         here = route_to(peers[0]) if peers else "0.0.0.0"
         family, kind, _, _, address = socket.getaddrinfo(here, port, type=socket.SOCK_STREAM)[0]
     server = socket.socket(family, kind)
-    if held:  # else a port that is kept for another job could be taken from it
+    if held:  # only then: else this could take a port that is reserved for another job
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         server.bind(address)

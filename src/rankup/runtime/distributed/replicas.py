@@ -1,8 +1,8 @@
 """Replicas stay one model: ranks compare what must be the same on all of them, and an error names what differs.
 
-Gradients are compared when an optimizer takes them, at steps 1, 2, 4, 8, … of a loop; weights at the end of each epoch.
-What is compared is a checksum of a few bytes; only where it differs do ranks tell each other which tensor it is.
-Every save compares all that it writes (``snapshots/writing.py``).
+Gradients are compared when an optimizer uses them, at steps 1, 2, 4, 8, … of a loop; weights at the end of each epoch.
+Ranks compare a checksum of a few bytes; only if it differs do they exchange which tensor it is. Every save compares all
+that it writes (``snapshots/writing.py``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Sums = dict[str, tuple[int, int]]  # name of a tensor → its checksum
 
 
 class Replicas:
-    """Of one run. Nothing is compared where there is one replica."""
+    """Of one run. With one replica nothing is compared."""
 
     def __init__(self, run: RunContext) -> None:
         self._run = run
@@ -50,7 +50,7 @@ class Replicas:
         if self._steps < self._compare_at:
             return
         taken, self._taken = _on_cpu(self._taken), {}
-        # Where no rank took a step, as in a window that is accumulated by hand, the next one is compared.
+        # If no rank took a step, as in a window that is accumulated by hand, the next step is compared.
         if self._agree(taken, "the gradient of {name}", f"at step {self._run.global_step}"):
             self._compare_at = 2 * self._steps
 
@@ -75,13 +75,13 @@ class Replicas:
         names = {id(parameter): name for name, parameter in _named(self._run.models)}
         for parameter in parameters:
             gradient = parameter.grad
-            # What belongs to no model of the run may well be this rank's: a perturbation of its samples.
+            # A parameter of no model of the run may differ between ranks: a perturbation of its samples.
             if id(parameter) in names and gradient is not None and not hasattr(gradient, "to_local"):
                 dense = gradient.coalesce().values() if gradient.is_sparse else gradient
                 self._taken[names[id(parameter)]] = pair(dense)
 
     def _agree(self, mine: Sums, what: str, when: str) -> bool:
-        """Whether there was anything to compare. RankupError where ranks differ."""
+        """Whether there was anything to compare. RankupError if ranks differ."""
         text = repr(sorted(mine.items())).encode()
         number = int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "big")
         assert self._control is not None

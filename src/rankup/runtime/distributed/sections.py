@@ -1,7 +1,7 @@
 """Sections that one process enters before the others: downloads, caches, unpacking.
 
-Who waits does so on the control group, whose timeout is a day: a download is no reason for a collective to give up.
-A body that raises ends its rank; the others then see its connection close and end too.
+The other ranks wait on the patient group, whose timeout is a day: a download may take longer than other collectives.
+If the body raises, its rank ends; the others see its connection close, and end too.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def shared_first(directory: Path, world: World, control: dist.ProcessGroup | Non
 
 
 def _same_everywhere(directory: Path, world: World, control: dist.ProcessGroup) -> bool:
-    """Rank 0 makes a file of a name never asked for before (so that no cache can know it); does every node see it?"""
+    """Whether every node sees a file that rank 0 makes. Its name is new, so that no cache has it."""
     name: list[str | None] = [f".rankup-probe-{secrets.token_hex(8)}" if world.rank == 0 else None]
     dist.broadcast_object_list(name, src=0, group=control)
     probe = directory / str(name[0])

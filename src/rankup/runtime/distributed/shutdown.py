@@ -1,4 +1,4 @@
-"""How a rank leaves: well, when its script ends; at once and without a collective, when it raised."""
+"""Shutdown of a rank: it leaves its groups after success; after an exception it ends at once, without a collective."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SETTLE_S = 1.0
 
 
 def install_clean_shutdown(owned: bool, before: Callable[[], None]) -> None:
-    """See to the end of this process now. ``owned``: the process group is ours to destroy;
-    ``before`` is called before that.
+    """Install the shutdown of this process. ``owned``: rankup made the process group and destroys it; ``before`` is
+    called before that.
 
-    On an exception the other ranks sit in a collective that will never complete: to wait for them would hang all.
+    After an exception the other ranks are in a collective that never completes: waiting for them would block all.
     """
     failed = False
     previous = sys.excepthook
@@ -50,9 +50,9 @@ def install_clean_shutdown(owned: bool, before: Callable[[], None]) -> None:
 def settle() -> None:
     """Wait until no other thread of this process runs.
 
-    A communicator's thread lets go of its tensors a moment after the collective is done, and needs the interpreter
-    for that. If the interpreter ends in this moment the process aborts ("terminate called without an active
-    exception"), and a training that went well ends as a failure.
+    A communicator's thread releases its tensors a moment after the collective is done, and needs the interpreter for
+    that. If the interpreter ends in this moment, the process aborts ("terminate called without an active exception"),
+    and a successful training ends as a failure.
     """
     deadline = time.monotonic() + SETTLE_S
     calm = 0

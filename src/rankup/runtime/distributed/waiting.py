@@ -1,7 +1,7 @@
-"""Who waits where: a rank that has waited long for the others says so, and where each of them is.
+"""Which rank waits where: a rank that has waited long for the others reports it, and where each of them is.
 
-A thread of each process looks every few seconds. Ranks ask and answer by the store of the process group, which answers
-also while all of them wait in collectives.
+A thread of each process checks every few seconds. Ranks ask and answer through the store of the process group, which
+works also while all of them wait in collectives.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Waiting:
             self._now = before
 
     def end(self) -> None:
-        """The process leaves its group: the others may ask for it."""
+        """The process leaves its group. The store tells the others."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join(timeout=1.0)
@@ -58,14 +58,14 @@ class Waiting:
                 self._store.set(f"left/{self._rank}", "")
 
     def others(self) -> list[str]:
-        """Where the other ranks are, as far as they answer: ``rank 1 is at train.py:40``."""
+        """Where the other ranks are, if they answer: ``rank 1 is at train.py:40``."""
         try:
             return self._ask() if self._store is not None else []
         except RuntimeError:  # the store was a rank's that has ended
             return []
 
     def ended(self) -> list[int]:
-        """The ranks that have said that they end."""
+        """The ranks that have called ``end``."""
         try:
             ranks = range(self._world_size) if self._store is not None else ()
             return [rank for rank in ranks if self._store.check([f"left/{rank}"])]
@@ -73,7 +73,7 @@ class Waiting:
             return []
 
     def tell_all(self, topic: str, text: str) -> list[str]:
-        """``rank 0 in TEXT`` of each rank that tells within some seconds."""
+        """``rank 0 in TEXT`` for each rank that answers within some seconds."""
         store = self._store
         if store is None:
             return [f"rank {self._rank} in {text}"]
@@ -107,7 +107,7 @@ class Waiting:
             return  # the store is gone, with the rank that had it
 
     def _say(self, waits: tuple[str, float], answered: int) -> None:
-        """One rank says it, however many wait."""
+        """Only one rank reports, even if several wait."""
         if self._store.add("asked", 0) > answered:
             return
         others = self._ask()
@@ -135,7 +135,7 @@ class Waiting:
         return found
 
     def _answers(self, store: Any, topic: str) -> list[tuple[int, str]]:
-        """(rank, what it told), of those that have until all have or the time is over."""
+        """(rank, its answer), of the ranks that answer in time."""
         deadline = time.monotonic() + ANSWER_S
         told: dict[int, str] = {}
         while True:
@@ -156,7 +156,7 @@ class Waiting:
 
 
 def _store() -> Any:
-    """The process group's, under names of ours, by a connection of its own where torch can make one."""
+    """The process group's store, under rankup's prefix, by a connection of its own if torch can make one."""
     try:
         from torch.distributed.distributed_c10d import _get_default_store
 

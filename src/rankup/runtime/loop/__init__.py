@@ -2,12 +2,12 @@
 
 - ``epochs``: the loop itself, and what is done around each batch
 - ``evaluation``: ``run.batches``
-- ``body_checks``: what cannot be done in a loop's body under some strategies
+- ``body_checks``: what some strategies do not allow in a loop's body
 - ``gradients``: ``run.backward`` and ``run.step``
-- ``loss_weights``, ``loss_scaling``: what a loss is multiplied by
+- ``loss_weights``, ``loss_scaling``: the factors of a loss
 - ``accumulation``, ``gradient_guard``: gradients that wait for a step
-- ``optimizer``, ``closures``, ``schedules``: what steps
+- ``optimizer``, ``closures``, ``schedules``: optimizers and their schedules
 - ``several_models``: several models with one optimizer
-- ``precision``: in what arithmetic the model computes
+- ``precision``: the arithmetic in which the model computes
 - ``meter``, ``nan_watch``: means that survive a resume, and losses that are NaN
 """

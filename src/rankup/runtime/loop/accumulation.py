@@ -1,8 +1,8 @@
 """Gradients that wait for a step: those of a window that is accumulated by hand, over several batches of the loop.
 
-A snapshot holds no gradients, since a training step begins without. Where a loop calls ``backward`` in several bodies
-and ``opt.step()`` in one of them, they are part of its state: a save waits for the end of the window, and one that
-cannot wait takes them along.
+Usually a snapshot holds no gradients, since a training step begins without any. If a loop calls ``backward`` in several
+bodies and ``opt.step()`` in one of them, gradients are part of its state: a save waits for the end of the window, and a
+save that cannot wait includes them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rankup.strategies.clipping import local
 
 
 class PendingGradients:
-    """Of one run. ``any_rank`` says whether there are any; ``state`` and ``load`` take and put them back."""
+    """Of one run. ``any_rank``: whether there are any; ``state`` and ``load`` save and restore them."""
 
     def __init__(self, run: RunContext) -> None:
         self._run = run
@@ -70,7 +70,7 @@ class PendingGradients:
         return stepped is not None and stepped.body == self._run.steps_reached - 1
 
     def learn(self, optimizer: Optimizer, *, carried: bool) -> None:
-        """What was found at the first backward after a step."""
+        """Note what was found at the first backward after a step."""
         if carried and not self.never_cleared:
             warnings.warn(
                 "gradients are never cleared: each step adds to those of the steps before. Is opt.zero_grad() missing?",
@@ -82,7 +82,7 @@ class PendingGradients:
         self._stepped[id(optimizer)] = _Step(self._run.steps_reached, _version(optimizer))
 
     def any_here(self) -> bool:
-        """Whether this rank has."""
+        """Whether this rank has gradients that wait."""
         for optimizer in self._run.optimizers:
             if not hasattr(optimizer, "register_step_post_hook"):
                 continue
@@ -98,14 +98,14 @@ class PendingGradients:
         """Whether gradients that are there after a step are for the next one."""
         changed = stepped.version != _version(optimizer)
         if stepped.body == self._run.steps_reached:
-            # What another loss adds behind the step is cleared before the next one, or was not in those before.
+            # Gradients that another loss adds after the step are cleared before the next one.
             return self._carried.get(id(optimizer), changed)
-        # Unchanged since a step of an earlier body: they were taken, and wait to be cleared, unless that never happens.
+        # Unchanged since a step of an earlier body: the step used them, and they are cleared later, or never.
         return changed or self._carried.get(id(optimizer), False)
 
 
 class _Step(NamedTuple):
-    """``body``: the step of the loop in which an optimizer made its own; ``version``: of its gradients then."""
+    """``body``: the step of the loop in which the optimizer stepped; ``version``: of its gradients at that time."""
 
     body: int
     version: tuple[int, int]
@@ -142,7 +142,7 @@ def _first(optimizer: Optimizer) -> nn.Parameter | None:
 
 
 def _version(optimizer: Optimizer) -> tuple[int, int]:
-    """Another one after each change of a gradient: where they lie, and how often they were written to."""
+    """Changes with each change of a gradient: the sum of their addresses, and of how often they were written to."""
     places = versions = 0
     for group in optimizer.param_groups:
         for parameter in group["params"]:
@@ -153,5 +153,5 @@ def _version(optimizer: Optimizer) -> tuple[int, int]:
 
 
 def _values(gradient: torch.Tensor) -> torch.Tensor:
-    """This rank's part of it; of an embedding's sparse gradient the numbers that are there."""
+    """This rank's part of it; of an embedding's sparse gradient the stored values."""
     return gradient._values() if gradient.is_sparse else local(gradient)

@@ -1,7 +1,7 @@
-"""``opt.step(closure)``: what an optimizer decides by the loss must be decided alike on all ranks.
+"""``opt.step(closure)``: if an optimizer decides by the loss, all ranks must decide in the same way.
 
-LBFGS ends its iterations and chooses the length of a step by the loss that the closure returns. A rank's own loss would
-lead each rank elsewhere, so the optimizer gets that of the global batch.
+LBFGS ends its iterations and chooses the length of a step by the loss that the closure returns. With its own loss each
+rank would take other steps, so the optimizer gets the loss of the global batch.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.optim import LBFGS, Optimizer
 
 from rankup.errors import RankupError
+from rankup.runtime.distributed.reduce import reduce_sum
 from rankup.runtime.loop.gradients import Gradients
 from rankup.strategies import Strategy
 
 
 def share_losses(optimizer: Optimizer, gradients: Gradients) -> None:
-    """From now on ``optimizer`` gets from a closure the loss of the global batch; each call is a collective then."""
+    """From now on closures give ``optimizer`` the loss of the global batch. Each call is a collective."""
 
     def before_step(_: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if callable(kwargs.get("closure")):
@@ -29,7 +31,7 @@ def share_losses(optimizer: Optimizer, gradients: Gradients) -> None:
     def shared(closure: Callable[[], Any]) -> Callable[[], Any]:
         def whole() -> Any:
             gradients.weights.clear()
-            return gradients.shared_loss(closure())
+            return _shared_loss(gradients, closure())
 
         return whole
 
@@ -51,3 +53,26 @@ def check_closures(
     ):
         if given:
             raise RankupError("not-with-lbfgs", f"LBFGS cannot be used with {what}", hint=hint)
+
+
+def _shared_loss(gradients: Gradients, loss: Any) -> Any:
+    """What a closure returned, of the global batch: the mean over ranks, weighed as its gradient was."""
+    if loss is None or not isinstance(loss, (int, float, torch.Tensor)):
+        return loss
+    if len(gradients.weights) > 1:
+        raise RankupError(
+            "closure-losses",
+            "the closure called run.backward for losses that are weighed differently, which do not add up to one loss "
+            "of the global batch",
+            hint="one run.backward per closure, for the loss that it returns",
+            exit_code=1,
+        )
+    weight = next(iter(gradients.weights), gradients.sample_weight) / gradients.replicas
+    return reduce_sum(_weighed(loss, weight), gradients.control, "the loss of a closure", by_line=False)
+
+
+def _weighed(loss: Any, weight: float) -> Any:
+    """``loss · weight``; 0 where it counts nothing, even if it is NaN."""
+    if isinstance(loss, torch.Tensor):
+        return loss.detach() * weight if weight else torch.zeros_like(loss.detach())
+    return loss * weight if weight else 0.0

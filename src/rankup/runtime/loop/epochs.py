@@ -1,4 +1,4 @@
-"""Epochs and steps: where training stands, and what holds around each batch that the loop gets."""
+"""Epochs and steps: the loop, and what is done around each batch."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
 from rankup.runtime.context import RunContext
-from rankup.runtime.data.loaders import Batch, DataFeed
+from rankup.runtime.data.batches import Batch, DataFeed
 from rankup.runtime.distributed import buffers
 from rankup.runtime.loop.evaluation import Evaluations
 from rankup.runtime.loop.schedules import ScheduleGuard
+from rankup.runtime.records.facts import training_facts
 from rankup.runtime.seed import derive, seed_everything
 
 
@@ -24,7 +25,7 @@ def loop(
     unit: str,
     goal: int | None,
 ) -> Iterator[Epoch]:
-    """The epochs of a loop over ``goal`` epochs or steps (``unit``), from where training is; see ``Run.epochs``."""
+    """The epochs of a loop over ``goal`` epochs or steps (``unit``), from the current position; see ``Run.epochs``."""
     feed = data if data is not None else (run.feeds[-1] if run.feeds else None)
     if not hasattr(feed, "position"):
         raise RankupError(
@@ -37,17 +38,24 @@ def loop(
         raise RankupError("bad-length", f"{unit}={goal!r}: at least 1 is needed")
     position = feed.position
     evaluations.overtake()
+    complete = False
     with checkpointing.loop(feed, unit, goal):
-        while (position.epoch if unit == "epochs" else position.total) < goal:
-            epoch = Epoch(run, feed, position.epoch, checkpointing, evaluations)
-            try:
-                yield epoch
-            finally:
-                epoch.close()
-            if unit == "steps" and position.total >= goal and not position.ended:
-                return  # in the middle of an epoch
-            position.end_epoch()
-            checkpointing.epoch_done()
+        run.records.begin(feed, unit, goal, run.global_step, training_facts(run, feed))
+        try:
+            while (position.epoch if unit == "epochs" else position.total) < goal:
+                epoch = Epoch(run, feed, position.epoch, checkpointing, evaluations)
+                try:
+                    yield epoch
+                finally:
+                    epoch.close()
+                if unit == "steps" and position.total >= goal and not position.ended:
+                    break  # in the middle of an epoch
+                run.records.epoch_done(epoch.index, run.global_step, run.metrics)
+                position.end_epoch()
+                checkpointing.epoch_done()
+            complete = True
+        finally:
+            run.records.end(run.global_step, complete=complete)
 
 
 class Epoch:
@@ -66,13 +74,23 @@ class Epoch:
         self._evaluations = evaluations
         self._run = run
         self._feed = feed
-        # Weak: a break is to end the iteration at once, as it does where nobody else holds it.
+        # Weak, so that a break ends the iteration at once.
         self._iterator: weakref.ref[Generator[Any, None, None]] | None = None
 
     @property
     def done(self) -> int:
-        """Steps of this epoch that are done: more than 0 at the beginning of one that is resumed."""
+        """Steps of this epoch that are done: more than 0 at the beginning of a resumed epoch."""
         return self._feed.position.step
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training so far, over all attempts, without the code after the inner loop."""
+        return self._run.records.epoch_seconds
+
+    @property
+    def samples(self) -> int:
+        """Samples so far, over all ranks and attempts."""
+        return self._run.records.epoch_samples
 
     def __len__(self) -> int:
         steps = self._feed.steps
@@ -93,7 +111,7 @@ class Epoch:
         return iterator
 
     def close(self) -> None:
-        """End an iteration that was left unfinished by a named iterator, as a ``break`` would have."""
+        """End an iteration that a variable holds and that was left unfinished, as a ``break`` does."""
         iterator = self._iterator() if self._iterator is not None else None
         if iterator is not None:
             iterator.close()
@@ -101,7 +119,7 @@ class Epoch:
     def _batches_of_all(self) -> Generator[Any, None, None]:
         try:
             yield from self.batches()
-        except GeneratorExit:  # a break ends the epoch: a resume must not train what is left of it
+        except GeneratorExit:  # a break ends the epoch: a resume must not train the rest of it
             position = self._feed.position
             position.step = position.step if self._feed.steps is None else self._feed.steps
             self._checkpointing.epoch_trained(alone=True)
@@ -109,16 +127,17 @@ class Epoch:
             raise
 
     def batches(self, limit: int | None = None) -> Iterator[Any]:
-        """The same in the flat form of the loop: a break leaves the epoch where it stands, and so does ``limit``, a
+        """The same in the flat form of the loop: a break leaves the epoch at its position, and so does ``limit``, a
         number of steps since the data was prepared."""
         run, position, strategy = self._run, self._feed.position, self._run.strategy
+        records = run.records
         checked = run.gradients.need_calls
         by_parts = strategy.by_parts
         run.gradients.check_finished()
         reached = False
         self._checkpointing.epoch_begins()
         try:
-            for batch in self._feed.batches(self.index, position.step):
+            for batch in records.timed_batches(self._feed.batches(self.index, position.step)):
                 if run.evaluating:
                     self._evaluations.overtake()
                 run.batch = batch
@@ -135,11 +154,12 @@ class Epoch:
                 else:
                     yield from self._with_care(batch)
                 if batch.last:
+                    records.step_done(batch, run.steps_reached)
                     self._checkpointing.step_done()
                     if limit is not None and position.total >= limit:
                         reached = True
                         break
-        except GeneratorExit:  # a break, or an error: nothing that another rank would have to join
+        except GeneratorExit:  # a break, or an error: no collectives here
             if run.batch is not None and run.batch.last:
                 run.global_step += 1
             elif run.batch is not None:
@@ -154,11 +174,12 @@ class Epoch:
         run.settle_buffers()
         if reached and position.step != self._feed.steps:
             return
+        records.epoch_trained()
         self._checkpointing.epoch_trained()
         position.ended = True
 
     def _begin_part(self, batch: Batch) -> None:
-        """Random numbers and batch statistics from a beginning that is the part's own, whoever computes it."""
+        """Random numbers and batch statistics begin in the same way for this part on whatever rank."""
         run = self._run
         run.strategy.begin_part(batch.part, counted=batch.samples > 0, total=batch.total)
         step = self._feed.position.step
@@ -168,7 +189,7 @@ class Epoch:
     def _with_care(self, batch: Batch) -> Iterator[Any]:
         """A batch that does not count, is not the last of its step, or must go through ``run.backward``."""
         run, gradients = self._run, self._run.gradients
-        # Parts begin with the step's buffers anyway, and one without samples adds none to them.
+        # Parts begin with the step's buffers anyway, and a part without samples does not change them.
         saved = [] if batch.samples or run.strategy.by_parts else buffers.copies(run.models)
         backwards, steps = gradients.backward_calls, gradients.step_calls
         try:
@@ -185,7 +206,7 @@ class Epoch:
         if gradients.need_calls and (gradients.backward_calls == backwards or gradients.step_calls == steps):
             raise RankupError(
                 "plain-backward",
-                "accumulate=, clip=, sync_batchnorm=, fp16 and any-world want run.backward and run.step, which "
+                "accumulate=, clip=, sync_batchnorm=, fp16 and any-world require run.backward and run.step, which "
                 "were not called",
                 hint="call them instead of loss.backward() and opt.step(), in every iteration",
                 exit_code=1,

@@ -1,4 +1,4 @@
-"""Behind ``run.batches``: each sample once over all ranks, with gradients off, while the run may be told to stop.
+"""``run.batches``: each sample once over all ranks, with gradients off, while the run may be asked to stop.
 
 Several evaluations may be open at once: one inside the body of another, two in a ``zip``, or one that its loop never
 finished. Gradients come back on when the last of them ends, or when a training step begins.
@@ -14,7 +14,7 @@ import torch
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
 from rankup.runtime.context import RunContext
-from rankup.runtime.data.loaders import Batch, DataFeed
+from rankup.runtime.data.batches import Batch, DataFeed
 
 
 class Evaluations:
@@ -29,9 +29,9 @@ class Evaluations:
         self._latest: _Evaluation | None = None  # the one that handed out the last batch
 
     def visit(self, feed: DataFeed) -> Iterator[Any]:
-        """The batches of ``feed``. Asking whether to stop is a collective that each rank joins as often, however many
-        batches it has or looks at."""
-        one = _Evaluation(feed, self._checkpointing.asked(feed.steps), self._run.batch)
+        """The batches of ``feed``. The question whether to stop is a collective, which all ranks join equally often,
+        even if they have different numbers of batches."""
+        one = _Evaluation(feed, self._checkpointing.stop_requests(feed.steps), self._run.batch)
         self._begin(one)
         try:
             for batch in one.batches:
@@ -41,22 +41,22 @@ class Evaluations:
                     raise _overtaken()
                 self._check_turn(one)
                 self._run.batch = one.outer
-                if next(one.asked, False):
+                if next(one.stop_requests, False):
                     self._checkpointing.save_and_exit()
             if one.overtaken:
                 raise _overtaken()
         except (
             GeneratorExit
-        ):  # a break: here nobody would hear an exception, and the next one who asks leaves
+        ):  # a break: an exception would be lost here; the next check for a request to stop ends the run
             one.close()
             raise
         finally:
             self._end(one)
-        if any(list(one.asked)):
+        if any(list(one.stop_requests)):
             self._checkpointing.save_and_exit()
 
     def overtake(self) -> None:
-        """A training step begins: whatever is open was left unfinished by its loop."""
+        """A training step begins: evaluations that are open were left unfinished by their loop."""
         for one in self._open[:]:
             one.overtaken = True
             one.close()
@@ -83,8 +83,8 @@ class Evaluations:
             self._run.batch = one.outer
 
     def _check_turn(self, one: _Evaluation) -> None:
-        """An error where ``one`` goes on, another handed out the last batch and is not through, as in a ``zip``, and
-        their batches are cut differently: the counts of one would weigh what was computed on the other."""
+        """An error if two evaluations take turns, as in a ``zip``, and their batches are cut differently: the counts of
+        one would weight what was computed on the other."""
         other = self._latest
         takes_turns = other is not None and other is not one and other in self._open
         if takes_turns and other is not None and other.feed.cut != one.feed.cut:
@@ -99,17 +99,17 @@ class Evaluations:
 
 
 class _Evaluation:
-    def __init__(self, feed: DataFeed, asked: Iterator[bool], outer: Batch | None) -> None:
+    def __init__(self, feed: DataFeed, stop_requests: Iterator[bool], outer: Batch | None) -> None:
         self.feed = feed
-        self.asked = asked
+        self.stop_requests = stop_requests
         self.outer = outer  # the batch that was at hand when it began
         self.overtaken = False
         self.batches = feed.batches(0, 0)
 
     def close(self) -> None:
-        """Left by a break. The collectives that ranks join which go on to the end: whether to stop, and of a stream how
-        much of it was handed out."""
-        list(self.asked)
+        """After a break: join the collectives of the ranks that continue to the end (whether to stop, and how much of a
+        stream was handed out)."""
+        list(self.stop_requests)
         self.batches.close()
 
 

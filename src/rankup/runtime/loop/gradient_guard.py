@@ -1,4 +1,4 @@
-"""Between the micro-batches of a step nobody but backward changes gradients: a loop that does is found out."""
+"""Between the micro-batches of a step only backward may change gradients: an error for a loop that does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rankup.errors import RankupError
 
 
 class GradientGuard:
-    """``remember`` behind the backward of a micro-batch that is not the last, ``check`` before the next one."""
+    """``remember`` after the backward of a micro-batch that is not the last, ``check`` before the next one."""
 
     def __init__(self) -> None:
         # A parameter that has a gradient, and the gradient's version.
@@ -21,8 +21,8 @@ class GradientGuard:
         self._witness = next(((p, p.grad._version) for p in parameters if p.grad is not None), None)
 
     def check(self) -> None:
-        """An error where the gradients of the micro-batches before are gone (a plain loop begins with zero_grad()), or
-        are others (a plain loop clips them)."""
+        """An error if the gradients of earlier micro-batches were cleared (a plain loop begins with zero_grad()) or
+        changed (a plain loop clips them)."""
         witness, self._witness = self._witness, None
         if witness is None:
             return

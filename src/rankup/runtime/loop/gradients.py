@@ -1,13 +1,13 @@
-"""Behind ``run.backward`` and ``run.step``: losses weighed and scaled, gradients clipped.
+"""``run.backward`` and ``run.step``: losses are weighted and scaled, gradients clipped.
 
-What a loss is multiplied by makes the sum (or the mean, which a strategy takes) over ranks and micro-batches into the
-gradient of the global batch. Plain ``loss.backward()`` has the same weight from ``Strategy.set_gradient_scale``,
-behind backward."""
+With its weight, the sum of a loss (or the mean, if the strategy takes that) over ranks and micro-batches has the
+gradient of the global batch. A plain ``loss.backward()`` gets the same weight after backward, by
+``Strategy.set_gradient_scale``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -15,25 +15,23 @@ from torch import nn
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
-from rankup.runtime.data.loaders import Batch
+from rankup.runtime.data.batches import Batch
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.distributed.reduce import reduce_sum
 from rankup.runtime.loop.gradient_guard import GradientGuard
 from rankup.runtime.loop.loss_scaling import LossScaler
 from rankup.runtime.loop.loss_weights import (
     check_reduction,
-    different_weights,
     mixed_counts,
-    nothing_counted,
     scale_gradients,
     units_of,
     warn_uncounted,
-    weighed,
 )
 from rankup.runtime.loop.optimizer import check_step
 from rankup.runtime.loop.schedules import ScheduleGuard
 from rankup.runtime.seed import derive, seed_everything
 from rankup.strategies import Strategy
+from rankup.strategies.weights import nothing_counted
 
 
 class Gradients:
@@ -53,8 +51,8 @@ class Gradients:
         self.clips: dict[int, float] = {}  # id of an optimizer → largest norm of its gradients
         self.norm: torch.Tensor | None = None  # before clipping, at the last step that clipped
         self.scaler = LossScaler() if scaled else None
-        # Weigh what enters backward, and not what comes out of it: where a layer sums over ranks in there, as
-        # SyncBatchNorm does, it is too late behind it.
+        # Weight what enters backward, and not its result: if a layer sums over ranks inside backward, as SyncBatchNorm
+        # does, it is too late afterwards.
         self.weigh_losses = False
         self.unfinished = False  # whether a loop was left in the middle of a step
         self.backward_calls = 0
@@ -68,15 +66,14 @@ class Gradients:
         self._models = models  # those of the run, also of a later prepare
         self._untouched = GradientGuard()
         self.strategy = strategy
-        self._replicas = replicas
+        self.replicas = replicas
         self._device = device
-        self._control = control if replicas > 1 else None
-        self._sample_weight = 1.0  # what plain backward calls are weighed by
+        self.control = control if replicas > 1 else None
+        self.sample_weight = 1.0  # what plain backward calls are weighed by
         self._calls = 0  # of run.backward in this body
         self._units = 0.0  # of this rank, in the micro-batches of the step until now
         self._counted: bool | None = None  # whether they are counted; None before the first call
         self._step_begins = True
-        self._scaled_back = False  # whether gradients in this body are free of the loss scale already
 
     @property
     def need_calls(self) -> bool:
@@ -93,26 +90,27 @@ class Gradients:
         """The loop's body is about to get ``batch``."""
         self.batch, self.gathered, self._calls = batch, 0, 0
         self.weights.clear()
-        self._scaled_back = False
+        if self.scaler is not None:
+            self.scaler.begin_body()
         if self._step_begins:
             self._units, self._counted = 0.0, None
         self._step_begins = batch.last
         if self.strategy.by_parts:
             return
         if self.accumulate > 1:  # run.backward weighs the micro-batches
-            self._sample_weight = 1.0 if batch.samples else 0.0
+            self.sample_weight = 1.0 if batch.samples else 0.0
         else:
-            self._sample_weight = batch.samples * self._replicas / batch.total
-        self.strategy.set_gradient_scale(self._sample_weight)
+            self.sample_weight = batch.samples * self.replicas / batch.total
+        self.strategy.set_gradient_scale(self.sample_weight)
 
     def end(self) -> None:
-        """The loop is over: gradients are weighed no more."""
-        self.batch, self.schedules, self._step_begins, self._sample_weight = None, None, True, 1.0
+        """The loop has ended: gradients are no longer weighted."""
+        self.batch, self.schedules, self._step_begins, self.sample_weight = None, None, True, 1.0
         self.strategy.set_gradient_scale(1.0)
 
     def check_finished(self) -> None:
-        """Before a loop: an error where the one before was left between two micro-batches, whose gradients lie there
-        still, and would count in a step of this one."""
+        """Before a loop: an error if the loop before was left between two micro-batches. Its gradients are still there,
+        and would count in a step of this loop."""
         if self.unfinished:
             raise RankupError(
                 "left-mid-step",
@@ -173,9 +171,9 @@ class Gradients:
         elif dummy:
             weight = 0.0
         else:
-            weight = float(self._replicas) if reduction == "sum" else self._share(batch)
-        # What counts nothing has a backward only where the others wait for it.
-        awaited = self._replicas > 1 and (last or self.strategy.lockstep)
+            weight = float(self.replicas) if reduction == "sum" else self._share(batch)
+        # A loss that counts nothing has a backward only if other ranks wait for it.
+        awaited = self.replicas > 1 and (last or self.strategy.lockstep)
         with self._unscaled(batch):
             if weight or awaited or self.accumulate == 1:
                 self._enter(loss, weight, self._scale(batch))
@@ -185,7 +183,7 @@ class Gradients:
             scale_gradients(self._models, batch.total / self._sum(self._units))
 
     def _enter(self, loss: torch.Tensor, weight: float, scale: float) -> None:
-        """Backward of this rank's loss, which is the only thing that is weighed meanwhile."""
+        """Backward of this rank's loss; nothing else is weighted meanwhile."""
         self.entering = weight
         self.weights.add(weight)
         if not weight:  # no gradient of it is used, not even a NaN: 0 × NaN would be one
@@ -196,79 +194,60 @@ class Gradients:
         try:
             self.strategy.backward(loss)
         finally:
-            self.strategy.set_gradient_scale(self._sample_weight)
+            self.strategy.set_gradient_scale(self.sample_weight)
             self.entering = None
 
     def _backward_part(
         self, batch: Batch | None, loss: torch.Tensor, units: float | None, reduction: str
     ) -> None:
-        """Of one part; after a rank's last one the strategy brings all together."""
+        """Backward of one part; after a rank's last part the strategy sums the gradients of all."""
         if batch is None:
             raise RankupError(
                 "no-shard",
-                f'with exact="{self.strategy.exact}" run.backward belongs into a loop over run.steps or run.epochs',
+                f'with exact="{self.strategy.exact}" run.backward must be in a loop over run.steps or run.epochs',
                 exit_code=1,
             )
         counts = batch.samples > 0 and units != 0.0
         share = 1.0 if reduction == "sum" else (batch.samples if units is None else units) / batch.total
         weight = share * self._scale(batch)
         self.strategy.backward_part((loss if weight == 1.0 else loss * weight) if counts else None, units)
-        # The same numbers whichever part is a rank's last: noise on the gradients is to be the same everywhere.
+        # The same for each part: noise that is added to gradients must be the same on all ranks.
         seed_everything(derive(self.part_seed, self._calls))
 
     def _share(self, batch: Batch | None) -> float:
         """The weight of a loss that is the mean over this rank's samples."""
         if batch is None or batch.samples == 0:
             return 1.0
-        return batch.samples * self._replicas / batch.total
+        return batch.samples * self.replicas / batch.total
 
     def _scale(self, batch: Batch | None) -> float:
         return 1.0 if self.scaler is None else self.scaler.factor(batch)
 
-    @contextmanager
-    def _unscaled(self, batch: Batch | None) -> Iterator[None]:
-        """Around a backward: after the last micro-batch's, gradients are what they are without a loss scale, so that a
-        loop may clip them. The scale is a power of two: to go back for another backward costs no digit."""
+    def _unscaled(self, batch: Batch | None) -> AbstractContextManager[None]:
+        """Around a backward: after the last micro-batch's, gradients are free of the loss scale."""
         if self.scaler is None or (batch is not None and not batch.last):
-            yield
-            return
-        scale = self.scaler.factor(batch)
-        if self._scaled_back:
-            scale_gradients(self._models, scale)
-        yield
-        scale_gradients(self._models, 1.0 / scale)
-        self._scaled_back = True
+            return nullcontext()
+        return self.scaler.unscaled(batch, self._models)
 
     def _counted_weight(self, batch: Batch | None, units: float) -> float:
-        """The weight of a loss that is the mean over ``units``. A collective, unless micro-batches follow: these are
-        divided by the samples for the time being, and by all units behind the last one."""
+        """The weight of a loss that is the mean over ``units``. A collective, except with micro-batches: these are
+        first divided by the samples, and after the last one by the sum of all units."""
         if self.accumulate > 1 and batch is not None:
             self._units += units
-            return units * self._replicas / batch.total
-        return units * self._replicas / self._sum(units)
+            return units * self.replicas / batch.total
+        return units * self.replicas / self._sum(units)
 
     def _sum(self, units: float) -> float:
-        total = reduce_sum(units, self._control, "run.backward", by_line=False)
+        total = reduce_sum(units, self.control, "run.backward", by_line=False)
         if total <= 0.0:
             raise nothing_counted()
         return total
 
     def _check_alike(self, counted: bool) -> None:
-        """An error where one division at the end of the step cannot be right for all of its gradients."""
+        """An error if one division at the end of the step cannot be right for all of its gradients."""
         if self._counted not in (None, counted) or (counted and self._calls > 1):
             raise mixed_counts()
         self._counted = counted
-
-    def shared_loss(self, loss: Any) -> Any:
-        """What a closure returned, of the global batch: the mean over ranks, weighed as its gradient was."""
-        if loss is None or not isinstance(loss, (int, float, torch.Tensor)):
-            return loss
-        if len(self.weights) > 1:
-            raise different_weights()
-        weight = next(iter(self.weights), self._sample_weight)
-        return reduce_sum(
-            weighed(loss, weight / self._replicas), self._control, "the loss of a closure", by_line=False
-        )
 
     # -------------------------------------------------------------------- step
 

@@ -1,20 +1,22 @@
-"""Loss scaling for fp16: small gradients survive its narrow range, and a step that overflowed is not taken.
+"""Loss scaling for fp16: it keeps small gradients in the narrow range, and skips a step that has overflowed.
 
-The loss is multiplied by a power of two before backward, and gradients divided by it before clipping. When a gradient
-overflowed anywhere, no rank steps and the factor halves; after 2000 good steps it doubles (Micikevicius et al. 2018,
-the constants of torch's ``GradScaler``). Unlike that one it knows sharded gradients and stages of a pipeline: ranks
-agree on the overflow by a maximum where they hold different gradients. It waits for the device once per step.
+The loss is multiplied by a power of two before backward, and gradients are divided by it before clipping. If a gradient
+overflows on any rank, no rank steps and the factor is halved; after 2000 good steps it is doubled (Micikevicius et al.
+2018, with the constants of torch's ``GradScaler``). Unlike ``GradScaler`` it supports sharded gradients and stages of a
+pipeline: ranks with different gradients agree on the overflow by a maximum. It waits for the device once per step.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 
+from rankup.runtime.loop.loss_weights import scale_gradients
 from rankup.strategies import Strategy
 from rankup.strategies.clipping import local
 
@@ -25,8 +27,7 @@ DOUBLE_AFTER = 2000
 class LossScaler:
     """``factor`` before backward, ``finite`` before the step. Has a ``state_dict``.
 
-    What was multiplied by the factor is divided by it in ``gradients.py``, behind the backward that completes a step's
-    gradients.
+    ``unscaled`` divides gradients by the factor after the backward that completes those of a step.
     """
 
     def __init__(self, scale: float = START) -> None:
@@ -37,13 +38,29 @@ class LossScaler:
             None  # at a step since the last change of batch; None where there was none
         )
         self._batch: object = None
+        self._unscaled = False  # whether gradients in this body are free of the loss scale already
+
+    def begin_body(self) -> None:
+        """The loop's body is about to get a batch."""
+        self._unscaled = False
 
     def factor(self, batch: object) -> float:
-        """What to multiply the losses of ``batch`` by. It changes between batches only: one may have several steps."""
+        """The factor for the losses of ``batch``. It changes only between batches: a batch may have several steps."""
         if batch is not self._batch:
             self._batch = batch
             self._settle()
         return self.scale
+
+    @contextmanager
+    def unscaled(self, batch: object, models: Iterable[nn.Module]) -> Iterator[None]:
+        """Around a backward, after which gradients are those without a loss scale, so that a loop may clip them. The
+        scale is a power of two: to go back for another backward costs no digit."""
+        scale = self.factor(batch)
+        if self._unscaled:
+            scale_gradients(models, scale)
+        yield
+        scale_gradients(models, 1.0 / scale)
+        self._unscaled = True
 
     def finite(self, parameters: Iterable[nn.Parameter], strategy: Strategy, device: torch.device) -> bool:
         """Whether all gradients are finite, on all ranks. May be a collective, and waits for the device."""

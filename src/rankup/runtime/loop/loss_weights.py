@@ -1,11 +1,10 @@
-"""What ``run.backward`` is told of a loss: checks, and the errors where it cannot be right."""
+"""Checks of the arguments of ``run.backward``, and its errors."""
 
 from __future__ import annotations
 
 import math
 import warnings
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import nn
@@ -20,7 +19,7 @@ REDUCTIONS = ("mean", "sum", "global")
 def check_reduction(
     reduction: str, count: object, strategy: Strategy, accumulate: int, gathered: int
 ) -> None:
-    """An error for what does not go together; ``gathered``: calls of run.gather with gradients in this body."""
+    """An error for arguments that exclude each other; ``gathered``: calls of run.gather with gradients in this body."""
     if reduction not in REDUCTIONS:
         raise RankupError(
             "bad-reduction",
@@ -55,7 +54,7 @@ def check_reduction(
 
 
 def units_of(count: float | torch.Tensor) -> float:
-    """``count`` as a number; waits for the device where it is a tensor there."""
+    """``count`` as a number; waits for the device if it is a tensor there."""
     if isinstance(count, torch.Tensor) and count.numel() != 1:
         raise RankupError(
             "bad-count",
@@ -83,7 +82,7 @@ def scale_gradients(models: Iterable[nn.Module], factor: float) -> None:
 
 
 def warn_uncounted(loss: torch.Tensor) -> None:
-    """Of a loss that is a mean over nothing: if it holds something all the same, that is lost. Waits for the device."""
+    """Warn if a loss with a count of 0 is not 0: it is not used. Waits for the device."""
     value = float(loss.detach())
     if math.isfinite(value) and value:
         warnings.warn(
@@ -93,15 +92,6 @@ def warn_uncounted(loss: torch.Tensor) -> None:
         )
 
 
-def nothing_counted() -> RankupError:
-    return RankupError(
-        "nothing-counted",
-        "count= is 0 on all ranks in this step: the mean over nothing is NaN",
-        hint="leave out samples whose targets are all ignored, or pass a count of at least 1",
-        exit_code=1,
-    )
-
-
 def mixed_counts() -> RankupError:
     return RankupError(
         "mixed-counts",
@@ -109,20 +99,3 @@ def mixed_counts() -> RankupError:
         hint="pass count= in every micro-batch and add the losses up before; or leave accumulate= out",
         exit_code=1,
     )
-
-
-def different_weights() -> RankupError:
-    return RankupError(
-        "closure-losses",
-        "the closure called run.backward for losses that are weighed differently, which do not add up to one loss of "
-        "the global batch",
-        hint="one run.backward per closure, for the loss that it returns",
-        exit_code=1,
-    )
-
-
-def weighed(loss: Any, weight: float) -> Any:
-    """``loss · weight``; 0 where it counts nothing, even if it is NaN."""
-    if isinstance(loss, torch.Tensor):
-        return loss.detach() * weight if weight else torch.zeros_like(loss.detach())
-    return loss * weight if weight else 0.0

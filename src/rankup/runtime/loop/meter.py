@@ -1,4 +1,4 @@
-"""Means over many batches, ranks and attempts: sums on the device, no wait until somebody asks.
+"""Means over many batches, ranks and attempts: summed on the device, without a wait until they are read.
 
     for epoch in run.epochs(90):
         for x, y in epoch:
@@ -43,8 +43,8 @@ class _Run(Protocol):
 
 
 class Meter:
-    """``run.meter``, and any that you make besides, ``rankup.Meter(run)``: that one is in no snapshot unless you
-    register it."""
+    """``run.meter``, and others that you make by ``rankup.Meter(run)``: these are in no snapshot unless you register
+    them."""
 
     #: Its state is each rank's own.
     per_rank = True
@@ -63,7 +63,7 @@ class Meter:
         sample. ``count`` is how many samples (tokens, pixels) it is the mean of, where that is another number; with
         ``reduction="sum"`` values are sums over them. Tensors stay on the device.
 
-        A batch of which this rank answers for no sample adds nothing, whatever its values are.
+        A batch without samples of this rank (a dummy batch) adds nothing, whatever its values are.
         """
         run = self._run
         samples = run.samples if run.batch is not None else None
@@ -151,7 +151,7 @@ class Meter:
         return {name: int(count) for name, count in self._counts.items()}
 
     def _check_source(self) -> None:
-        """A mean of training and test samples together is nobody's wish."""
+        """An error for a mean of training and test samples together."""
         evaluates = self._run.evaluating
         if self._evaluates is None or not self._sums:
             self._evaluates = evaluates

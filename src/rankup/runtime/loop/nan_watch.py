@@ -1,4 +1,4 @@
-"""A loss or a metric that is not a number: named with its step, once, instead of a training that goes on for hours."""
+"""One warning for a loss or a metric that is NaN, with its step: a training should not continue for hours unnoticed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import warnings
 
 import torch
 
-from rankup.runtime.data.loaders import Batch
+from rankup.runtime.data.batches import Batch
 
 
 class NanWatch:
-    """Of one run. On a CPU it warns at once; a GPU, which is not waited for, is asked at the end of an epoch."""
+    """Of one run. On a CPU it warns at once; a GPU, for which it does not wait, is read at the end of an epoch."""
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
@@ -19,8 +19,7 @@ class NanWatch:
         self._on_device: dict[str, torch.Tensor] = {}  # what → the first step at which it was NaN, or -1
 
     def see(self, what: str, value: torch.Tensor | float, batch: Batch | None, step: int) -> None:
-        """``value`` of this rank's samples of ``batch`` at ``step`` (from 1); a batch that counts nothing may well be
-        NaN."""
+        """``value`` of this rank's samples of ``batch`` at ``step`` (from 1). A dummy batch may be NaN."""
         if self._told or (batch is not None and not batch.samples):
             return
         if not isinstance(value, torch.Tensor):
@@ -40,7 +39,7 @@ class NanWatch:
             self._on_device[what] = torch.where(nan, step, first)
 
     def ask(self) -> None:
-        """Where the device is waited for anyway."""
+        """Called at points that wait for the device anyway."""
         for what, first in self._on_device.items():
             if not self._told and (step := int(first)) >= 0:
                 self._warn(what, step)

@@ -1,4 +1,4 @@
-"""The optimizer of a prepared model: built from its parameters as they are now, not as they were."""
+"""The optimizer of a prepared model: built from the parameters that the model has after ``wrap``."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def build_optimizer(source: OptimizerSource, names: dict[int, str], model: nn.Mo
     the parameters: an optimizer that still holds the old ones would train nothing, silently.
     """
     if not isinstance(source, Optimizer):
-        own = list(model.parameters())
-        optimizer = source(_alike([parameter for parameter in own if parameter.requires_grad]))
+        parameters = list(model.parameters())
+        optimizer = source(_alike([parameter for parameter in parameters if parameter.requires_grad]))
         if not isinstance(optimizer, Optimizer):
             raise RankupError(
                 "not-an-optimizer",
                 f"the optimizer function returned {type(optimizer).__name__}",
                 hint="lambda parameters: torch.optim.Adam(parameters, lr=1e-3)",
             )
-        known = {id(parameter) for parameter in own}
+        known = {id(parameter) for parameter in parameters}
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                if id(parameter) not in known:  # no strategy would keep it equal on all ranks
+                if id(parameter) not in known:  # no strategy keeps it equal on all ranks
                     raise _foreign(parameter)
         return optimizer
     if source.state:

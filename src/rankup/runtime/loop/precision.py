@@ -1,6 +1,6 @@
-"""Precision: in what arithmetic the model computes.
+"""Precision: the arithmetic in which the model computes.
 
-``fp32`` leaves the model as it was made, and on a GPU means it: torch would let cudnn's convolutions use tf32.
+``fp32`` leaves the model as it was made, and turns tf32 off: by default torch lets cudnn's convolutions use it.
 ``tf32`` allows that, in matrix products too. ``bf16`` and ``fp16`` compute forward under autocast and keep the
 parameters; fp16 needs its loss scaled (``loss_scaling.py``). ``fp64`` makes parameters and inputs double, for proofs
 rather than for speed.
@@ -23,7 +23,7 @@ from rankup.runtime.pytree import map_tensors
 @dataclass(frozen=True)
 class Precision:
     """``parameters``: dtype of weights and inputs, None to leave them; ``autocast``: dtype inside forward, or None;
-    ``gpu_only``: what a CPU has not; ``tf32``: whether fp32 products may be rounded to it, on a GPU."""
+    ``gpu_only``: not available on CPUs; ``tf32``: whether a GPU may round fp32 products to it."""
 
     name: str
     parameters: torch.dtype | None
@@ -63,7 +63,7 @@ _TABLE = {
 
 
 def make_precision(name: str, device: torch.device) -> Precision:
-    """The precision called ``name``, and torch's switches for it. RankupError where ``device`` has no such thing."""
+    """The precision called ``name``; sets torch's switches for it. RankupError if ``device`` does not support it."""
     precision = lookup("precision", name, _TABLE)
     assert isinstance(precision, Precision)
     if precision.gpu_only and device.type != "cuda":

@@ -1,4 +1,4 @@
-"""A schedule that moves once per micro-batch: found out, since it would depend on the number of processes."""
+"""An error for a schedule that steps once per micro-batch: it would depend on the number of processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ScheduleGuard:
     def __init__(self, optimizers: Iterable[Optimizer]) -> None:
         self._optimizers = list(optimizers)
         ours = {id(optimizer) for optimizer in self._optimizers}
-        # Also those that nobody registered: once per loop, a walk over what is alive.
+        # Also those that are not registered: once per loop, by a walk over all live objects.
         self._schedules = [
             thing
             for thing in objects_of(lambda kind: issubclass(kind, LRScheduler))
@@ -34,7 +34,7 @@ class ScheduleGuard:
         self._options = None
 
     def stepped(self) -> None:
-        """Before it, a loop may set the step's learning rate, the same in each of its micro-batches."""
+        """Until here a loop may set the step's learning rate, the same in each of its micro-batches."""
         self._options = self._read()
 
     def check(self) -> None:

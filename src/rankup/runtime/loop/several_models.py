@@ -1,4 +1,4 @@
-"""``run.prepare([a, b], …)``: several models with one optimizer. Each is wrapped by itself, and all are one in a state.
+"""``run.prepare([a, b], …)``: several models with one optimizer. Each is wrapped by itself; a state has one for all.
 
 A list or tuple gives the names ``0.weight``, ``1.weight``, … and a dict those of its keys: ``encoder.weight``.
 """
@@ -19,7 +19,7 @@ Models = nn.Module | list[Any] | tuple[Any, ...] | dict[str, Any]
 
 
 def parts_of(models: Models, strategy: Strategy) -> dict[str, nn.Module]:
-    """Each model by its name; ``""`` for one that is alone. RankupError for what cannot be prepared together."""
+    """Each model by its name; ``""`` for a single one. RankupError for models that cannot be prepared together."""
     several = not isinstance(models, nn.Module)
     if isinstance(models, nn.Module):
         parts: dict[str, Any] = {"": models}

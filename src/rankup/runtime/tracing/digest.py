@@ -13,7 +13,7 @@ from rankup.strategies.clipping import local
 
 
 def digest(value: Any) -> str:
-    """Equal digests mean bit for bit equal; of a tensor that is sharded, this rank's part counts."""
+    """Equal digests mean equal bit for bit. Of a sharded tensor only this rank's part is hashed."""
     hasher = hashlib.sha256()
     _feed(hasher, value)
     return hasher.hexdigest()

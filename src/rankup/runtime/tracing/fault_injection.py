@@ -1,19 +1,19 @@
-"""An end put to a run at a chosen point: how ``rankup verify`` interrupts it. Off unless ``RANKUP_INTERRUPT`` is set.
+"""Interrupts a run at a chosen point, for ``rankup verify``. Off unless ``RANKUP_INTERRUPT`` is set.
 
 | value | what this does |
 |---|---|
 | ``step N RANK`` | freeze after step N, before it is saved |
-| ``moment N RANK SECONDS`` | freeze so long after step N, wherever the process is then |
+| ``moment N RANK SECONDS`` | freeze so many seconds after step N, at any point of the code |
 | ``behind N RANK`` | freeze when the code after an epoch that ended with step N has run |
 | ``evaluation N RANK BATCH`` | freeze after so many batches of evaluations that began after step N |
 | ``save N RANK`` | freeze before the Nth change that this attempt's saves make on disk |
 | ``stop N RANK`` | ask the run to stop after step N |
 
-Steps count from the first attempt on; if that point has passed already, the next one of its kind counts. Several are
-separated by semicolons. A frozen process (SIGSTOP) has noted so in the trace's directory and waits to be killed with
-all the others: so the kill falls where it was meant to, and nothing of the run gets a last word. Before the first,
-third and fourth it waits until what is being saved is durable, so that a resume is the same each time.
-"""
+Steps count from the first attempt on; if the point has passed already, the next one of its kind counts. Several are
+separated by semicolons. A frozen process (SIGSTOP) has written a file into the trace's directory, and is then killed
+together with all others: so the kill happens exactly at this point, and no process runs code after it. For ``step``,
+``behind`` and ``evaluation`` it first waits until the save in flight is durable, so that a resume is the same each
+time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FaultInjection:
             if int(who) == rank
         ]
         if any(kind == "stop" for kind, *_ in parts):
-            stop.AGREE_EVERY_S = 0.0  # at every step, so that the step is the one that was meant
+            stop.AGREE_EVERY_S = 0.0  # at every step, so that the run stops at the chosen one
         if any(kind == "save" for kind, *_ in self._plan):
             disk.before = self._disk_changes
 

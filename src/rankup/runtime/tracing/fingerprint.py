@@ -1,4 +1,4 @@
-"""A cheap fingerprint of a state, to compare ranks: every byte counts, and large tensors stay where they are."""
+"""A cheap fingerprint of a state, to compare ranks: every byte counts, and large tensors stay on their device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALL = 64 * 1024  # bytes that are hashed as they are
 
 
 def fingerprint(state: Any) -> str:
-    """``sha256:…``, equal for equal states. A large tensor is reduced on its device, to one word of a thousand."""
+    """``sha256:…``, equal for equal states. A large tensor is reduced on its device, a thousand words to one."""
     return f"sha256:{digest(map_tensors(_reduced, copied(state)))}"
 
 

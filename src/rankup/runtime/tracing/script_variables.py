@@ -1,7 +1,6 @@
-"""The variables of the user's script, as far as its frames on the stack tell: their names make advice concrete.
+"""The variables of the user's script, from its frames on the stack: advice can name them.
 
-Only what ``rankup verify`` records looks here, and the one warning of an ordinary run about state that is not
-registered.
+Used by the records of ``rankup verify``, and by the one warning of an ordinary run about state that is not registered.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def plain_variables() -> dict[str, str]:
 
 
 def _frames() -> Iterator[FrameType]:
-    """Frames of neither rankup's runtime nor a library, from the innermost on."""
+    """The frames outside of rankup's runtime and libraries, from the innermost on."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
@@ -77,7 +76,7 @@ def _frames() -> Iterator[FrameType]:
 
 
 def _attributes(value: object) -> dict[str, Any]:
-    """Of an instance of a class of the script's own, or a plain object; nothing of modules, classes and tensors."""
+    """The attributes of an instance of the script's own classes; none for models, classes and tensors."""
     if isinstance(value, (type, torch.Tensor, torch.nn.Module)) or type(value).__module__ == "builtins":
         return {}
     held = getattr(type(value), "__dict__", {}).get("__dict__")
@@ -97,7 +96,7 @@ def _plain(value: object, depth: int = _DEPTH) -> bool:
 
 
 def _ordered(value: object) -> object:
-    """A set has no order that two processes share."""
+    """``value`` in an order that all processes share: a set has another one in each."""
     if isinstance(value, (set, frozenset)):
         return sorted(repr(item) for item in value)
     return list(value) if isinstance(value, deque) else value

@@ -1,22 +1,21 @@
-"""What each rank records for ``rankup verify``: after every step, hashes of all that the training consists of.
+"""What each rank records for ``rankup verify``: after every step, hashes of the whole state of the training.
 
 Off unless ``RANKUP_TRACE`` names a directory. There each rank appends to ``rank-R.jsonl``:
 
-- ``begin``: before the first step of a loop, after a resume: ``step``, ``at``, ``world_size``, ``state``, ``unkept``,
-  ``variables``
-- ``epoch``: an epoch's first step is about to begin: ``epoch`` (from 0), ``unkept``
+- ``begin``: before the first step of a loop, after a resume: ``step``, ``at``, ``world_size``, ``state``,
+  ``untracked``, ``variables``
+- ``epoch``: an epoch's first step is about to begin: ``epoch`` (from 0), ``untracked``
 - ``step``: ``step`` (from 1, over all attempts), ``at`` ([epoch, step] per feed), ``batch`` (its hash) and ``rows`` (a
   short hash per sample; none if a step has several batches), ``loss`` (each number that a backward began with, as
-  float.hex), ``state`` (name → SHA-256), ``unkept`` (what has a state and is in no snapshot), ``random`` (the
+  float.hex), ``state`` (name → SHA-256), ``untracked`` (what has a state and is in no snapshot), ``random`` (the
   generators), ``variables`` (the script's plain ones), ``size`` (of all weights), ``pending`` (whether gradients
   remain), ``evaluated`` (batches of evaluations within this step)
 - ``behind``: the code after an epoch's steps has run: ``step``, ``evaluated``
 - ``end``: after the last epoch, the same as ``begin``; ``left``: instead of it, after a ``break``
 - ``exit``: the interpreter ends without an error; the same as ``begin``
 
-Names of ``state``: ``model/NAME``, ``buffers/NAME`` (those that are not persistent), ``optimizer/NAME/FIELD``,
-``optimizer/NAME/options``, ``kept/NAME``, ``metrics/NAME``; a second model's begin with ``1/``. A second training in
-the same process counts its steps on from those of the first.
+The names in ``state`` are those of ``run_digests.py``. A second training in the same process continues the first one's
+count of steps.
 """
 
 from __future__ import annotations
@@ -38,14 +37,13 @@ from rankup.runtime.seed import rng_state
 from rankup.runtime.tracing.digest import digest, rows
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
 from rankup.runtime.tracing.fault_injection import FaultInjection
+from rankup.runtime.tracing.run_digests import gradients_pending, state_digests, weights_size
 from rankup.runtime.tracing.script_variables import namespaces, plain_variables
-from rankup.strategies import state as by_name
-from rankup.strategies.clipping import local
 
 VARIABLE = "RANKUP_TRACE"
 SAVES_VARIABLE = "RANKUP_SNAPSHOT_STEPS"  # steps after which to save, whatever the script says: "3,7,12"
 
-_latest: Trace | None = None  # of this process: what remains to be said at its end
+_latest: Trace | None = None  # of this process; it writes the last record at exit
 
 
 class Trace:
@@ -73,8 +71,8 @@ class Trace:
         self._records: RecordWriter = (
             before._records if before is not None else RecordWriter(folder / f"rank-{run.world.rank}.jsonl")
         )
-        self._unkept: dict[str, Any] = {}
-        self._find_unkept()
+        self._untracked: dict[str, Any] = {}
+        self._find_untracked()
         self._begun_at = self._step
         self._losses: list[str] = []
         self._evaluated = 0
@@ -99,7 +97,7 @@ class Trace:
                 note(float(tensor.detach()).hex())
             return original(tensor, *args, **options)  # type: ignore[no-untyped-call]
 
-        # A plain loop tells nobody its loss; every loop calls this.
+        # A plain loop does not pass its loss to rankup, but every loop calls this.
         torch.Tensor.backward = backward  # type: ignore[assignment,method-assign]
         run = self._run
         self._records.write(
@@ -127,11 +125,13 @@ class Trace:
     def epoch_begins(self) -> None:
         """The first batch of an epoch is about to be handed out; also in the middle of one that is resumed."""
         if self._step != self._begun_at:
-            self._find_unkept()  # what the script has made since
-        self._records.write("epoch", epoch=self._at()[-1][0], step=self._step, unkept=self._unkept_digests())
+            self._find_untracked()  # what the script has made since
+        self._records.write(
+            "epoch", epoch=self._at()[-1][0], step=self._step, untracked=self._untracked_digests()
+        )
 
     def step(self) -> None:
-        """A step is through; then the interruption that was asked for, if it is time."""
+        """Record a step; then interrupt the run, if that is due."""
         run = self._run
         batch = run.batch
         whole = (
@@ -146,15 +146,15 @@ class Trace:
             loss=list(self._losses),
             evaluated=self._counted(),
             variables=plain_variables(),
-            size=_size(run),
-            pending=_pending(run),
+            size=weights_size(run),
+            pending=gradients_pending(run),
             **self._where(),
         )
         self._losses.clear()
         self._interruption.step(self._step)
 
     def evaluation(self) -> None:
-        """A batch of an evaluation is through."""
+        """A batch of an evaluation is done."""
         self._evaluated += 1
         self._interruption.evaluation(self._step)
 
@@ -167,11 +167,11 @@ class Trace:
         self._records.write("end", **self._where())
 
     def left(self) -> None:
-        """The loop was left by a break: what is trained is trained."""
+        """The loop was left by a break."""
         self._records.write("left", **self._where())
 
     def exit(self) -> None:
-        self._find_unkept()
+        self._find_untracked()
         self._records.write("exit", evaluated=self._counted(), **self._where())
         self._records.close()
 
@@ -190,23 +190,23 @@ class Trace:
     def _where(self) -> dict[str, Any]:
         return {
             "step": self._step,
-            "state": _state(self._run),
-            "unkept": self._unkept_digests(),
+            "state": state_digests(self._run),
+            "untracked": self._untracked_digests(),
             "random": digest(rng_state()),
         }
 
-    def _find_unkept(self) -> None:
-        known = {id(thing) for thing in self._unkept.values()}
+    def _find_untracked(self) -> None:
+        known = {id(thing) for thing in self._untracked.values()}
         for name, thing in find_untracked(self._run, namespaces()).items():
             if id(thing) not in known:
-                self._unkept[_free(name, self._unkept)] = thing
+                self._untracked[_free(name, self._untracked)] = thing
 
-    def _unkept_digests(self) -> dict[str, str]:
-        return {name: digest(state_of(thing)) for name, thing in self._unkept.items()}
+    def _untracked_digests(self) -> dict[str, str]:
+        return {name: digest(state_of(thing)) for name, thing in self._untracked.items()}
 
 
 def _at_exit() -> None:
-    # Python notes an exception that nobody caught before it ends; another way out is a good one.
+    # Python sets last_type before it ends with an uncaught exception; any other exit is a success.
     if _latest is not None and getattr(sys, "last_type", None) is None:
         _latest.exit()
 
@@ -217,41 +217,3 @@ def _free(name: str, taken: dict[str, Any]) -> str:
         number += 1
         free = f"{name}-{number}"
     return free
-
-
-def _size(run: RunContext) -> float:
-    """The sum of all weights' absolute values: it tells a difference in the last digits from another one."""
-    parameters = (local(p.detach()) for model, _ in run.prepared for p in model.parameters())
-    return float(sum(p.abs().sum(dtype=torch.float64).item() for p in parameters if not p.is_meta))
-
-
-def _pending(run: RunContext) -> bool:
-    """Whether gradients remain after the step: of a window that is accumulated by hand, or not cleared yet."""
-    gradients = (p.grad for model, _ in run.prepared for p in model.parameters() if p.grad is not None)
-    return any(bool(local(gradient.detach()).any()) for gradient in gradients)
-
-
-def _state(run: RunContext) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for index, (model, optimizer) in enumerate(run.prepared):
-        prefix = f"{index}/" if index else ""
-        saved = by_name.state(run.strategy, model, optimizer)
-        found |= {f"{prefix}model/{name}": digest(tensor) for name, tensor in saved["model"].items()}
-        found |= {
-            f"{prefix}buffers/{name}": digest(buffer)
-            for name, buffer in model.named_buffers(remove_duplicate=False)
-            if name not in saved["model"]
-        }
-        trained = saved.get("optimizer", {"state": {}, "groups": {}})
-        for name, fields in trained["state"].items():
-            found |= {
-                f"{prefix}optimizer/{name}/{field}": digest(value) for field, value in sorted(fields.items())
-            }
-        for name, options in trained["groups"].items():
-            found[f"{prefix}optimizer/{name}/options"] = digest(dict(sorted(options.items())))
-    found |= {
-        f"kept/{name}": digest(thing.state_dict())
-        for name, thing in sorted(run.registered.items())
-        if not getattr(thing, "timed", False)
-    }
-    return found | {f"metrics/{name}": digest(value) for name, value in sorted(run.metrics.items())}

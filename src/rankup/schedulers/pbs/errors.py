@@ -78,7 +78,7 @@ SUBMIT = (
         r"walltime",
         "bad-time",
         "PBS does not take this time limit, or it is longer than the queue allows: {time}",
-        "change --time: `qstat -Qf QUEUE` shows resources_max.walltime; --max-requeues goes on after it",
+        "change --time: `qstat -Qf QUEUE` shows resources_max.walltime; --max-requeues continues after it",
     ),
     ErrorRow(
         r"Unknown resource",

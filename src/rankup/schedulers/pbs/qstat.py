@@ -41,7 +41,7 @@ def _flat(values: dict[str, Any]) -> Attributes:
 
 
 def _from_text(text: str) -> dict[str, Attributes]:
-    """``Job Id: …``, then ``    name = value`` lines; a long value goes on in lines that begin with a tab."""
+    """``Job Id: …``, then ``    name = value`` lines; a long value continues in lines that begin with a tab."""
     jobs: dict[str, Attributes] = {}
     attributes: Attributes = {}
     last = ""

@@ -74,7 +74,7 @@ SUBMIT = (
         r"time limit is invalid|WallDuration|Invalid --time|time limit specification",
         "bad-time",
         "the time limit is missing, or longer than is allowed here: {time}",
-        "change --time: `sinfo -o '%P %l'` shows each partition's longest; --max-requeues goes on after it",
+        "change --time: `sinfo -o '%P %l'` shows each partition's longest; --max-requeues continues after it",
     ),
     ErrorRow(
         r"Memory (specification can not be satisfied|required by task)|MaxMemP|QOSM\w*Mem|Assoc\w*Mem|Invalid --mem",

@@ -1,4 +1,4 @@
-"""What is known: each data set's files with their checksums, its mirrors, and where Debian installs it."""
+"""The known data sets: their files with checksums, their mirrors, and the directory in which Debian installs them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ CIFAR_TEST = "test.bin"
 
 @dataclass(frozen=True)
 class Layout:
-    """What a directory with data of one kind holds: ``files``, each plain or gzipped, in it or in one of ``folders``
-    below it. ``words`` name them in errors."""
+    """The files of a directory with one kind of data: ``files``, each plain or gzipped, in it or in one of ``folders``
+    below it. ``words`` names them in errors."""
 
     words: str
     files: tuple[str, ...]
@@ -42,11 +42,11 @@ CIFAR100_BINARY = Layout(
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A gzipped file as its mirrors serve it, or (``size`` 0, no ``sha256``) one inside of a data set's archive.
+    """A gzipped file of a mirror, or (``size`` 0, no ``sha256``) a file inside of a data set's archive.
 
-    ``name`` has no ``.gz``; ``size`` (bytes) and ``sha256`` are those of the ``.gz`` file, and
-    ``content_sha256`` of what it unpacks to: Debian packs the same with another header, and many keep the
-    files unpacked.
+    ``name`` has no ``.gz``. ``size`` (bytes) and ``sha256`` are those of the ``.gz`` file; ``content_sha256`` is that
+    of the unpacked file. Both are needed: Debian's ``.gz`` files have another header, and many users keep the files
+    unpacked.
     """
 
     name: str
@@ -59,7 +59,7 @@ class RemoteFile:
 class Dataset:
     """A data set that can be fetched. Mirrors are URLs of folders, tried in this order.
 
-    ``files`` are what a complete directory holds; they come one by one, or together in ``archive``, a ``.tar.gz``.
+    ``files`` are the files of a complete directory. They are fetched one by one, or in ``archive``, a ``.tar.gz``.
     """
 
     name: str
@@ -77,9 +77,8 @@ class Dataset:
         return self.archive.size if self.archive else sum(file.size for file in self.files)
 
 
-# The SHA-256 sums are those that torchvision publishes beside its MD5 sums. Debian's Fashion-MNIST, with the
-# gzip headers of the originals put back, gives both. MNIST's unpacked sums are published by several projects, and so
-# are the sum and the size of CIFAR-100's archive.
+# torchvision publishes these SHA-256 sums with its MD5 sums. Debian's Fashion-MNIST with the gzip headers of the
+# originals gives both. Several projects publish MNIST's unpacked sums, and the sum and size of CIFAR-100's archive.
 DATASETS: dict[str, Dataset] = {
     "mnist": Dataset(
         name="mnist",
@@ -175,7 +174,7 @@ DATASETS: dict[str, Dataset] = {
 
 
 def names(layout: Layout) -> list[str]:
-    """The data sets that come in ``layout``."""
+    """The data sets that have ``layout``."""
     return [name for name in (DIGITS, *DATASETS) if layout_of(name) is layout]
 
 
@@ -184,15 +183,17 @@ def layout_of(name: str) -> Layout:
 
 
 def dataset(name: str) -> Dataset:
-    """The data set called ``name``, or an error that lists what can be fetched."""
+    """The data set called ``name``. Another name is an error that lists the known ones."""
     if name == DIGITS:
         raise RankupError(
-            "nothing-to-fetch", "the digits come with rankup: there is nothing to fetch", hint="--data digits"
+            "nothing-to-fetch",
+            "the digits come with rankup: there is nothing to fetch",
+            hint="use --data digits",
         )
     if name not in DATASETS:
         raise RankupError(
             "unknown-data",
             f"unknown data set {name!r}{did_you_mean(name, [DIGITS, *DATASETS])}",
-            hint=f"one of: {', '.join([DIGITS, *DATASETS])}; or a directory with the files to train on",
+            hint=f"use one of {', '.join([DIGITS, *DATASETS])}, or a directory with the files to train on",
         )
     return DATASETS[name]

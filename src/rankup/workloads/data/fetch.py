@@ -1,7 +1,7 @@
-"""The download: mirrors in turn, each file whole and verified before it has a name, one process at a time.
+"""The download: it tries one mirror after another, verifies each file, and only then writes it. One process at a time.
 
-The files are small (161 MB at most), so a download stays in memory until its checksum is right: what happens
-to the process or to the network before that leaves nothing on disk.
+The files are small (161 MB at most), so a download stays in memory until its checksum is right. If the process or the
+network fails before that, nothing is on disk.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from rankup.errors import RankupError
 from rankup.workloads.data.catalog import Dataset, RemoteFile, dataset
 
 TIMEOUT = 30.0
-"""Seconds without an answer, or without a byte of one, after which a mirror is given up."""
+"""After so many seconds without an answer or a byte, the next mirror is tried."""
 
 Progress = Callable[[str, int, int], None]
-"""Called with a file's name, the bytes of it so far, and its size in bytes."""
+"""Called with a file's name, the number of bytes so far, and its size in bytes."""
 
 _CHUNK = 1 << 18
 
@@ -43,14 +43,14 @@ class _WrongChecksum(_MirrorFailed):
 def fetch(
     name: str, directory: Path, *, mirrors: Sequence[str] | None = None, progress: Progress | None = None
 ) -> list[str]:
-    """Put the files of the data set ``name`` into ``directory``; returns the names of those it downloaded.
+    """Put the files of the data set ``name`` into ``directory``. Returns the names of the downloaded files.
 
-    A file that is there and right is kept, packed or not. One that is there and wrong is an error: it may be
-    somebody's own. ``mirrors`` are URLs of folders and replace the usual ones.
+    An existing file is kept if it is right, gzipped or not. If it is wrong, it is an error, because it may be the
+    user's own. ``mirrors`` are URLs of folders and replace the usual ones.
     """
     known = dataset(name)
     if not _missing(known, directory):
-        return []  # before the lock, so that a directory that is complete may be read-only
+        return []  # before the lock, because a complete directory may be read-only
     make_folder(directory, purpose="data directory")
     urls = known.mirrors if mirrors is None else mirrors
     written = []
@@ -64,7 +64,7 @@ def fetch(
 def _arriving(
     known: Dataset, missing: list[RemoteFile], mirrors: Sequence[str], progress: Progress | None
 ) -> Iterator[tuple[str, bytes]]:
-    """(file name, content) of each missing file, verified: from a download of its own, or out of the archive."""
+    """(file name, content) of each missing file, verified, from a download of its own or from the archive."""
     if known.archive is None:
         for file in missing:
             yield f"{file.name}.gz", _download(known, file, mirrors, progress)
@@ -73,7 +73,7 @@ def _arriving(
         wanted = {file.name for file in missing}
         with tarfile.open(fileobj=packed, mode="r:gz") as archive:
             for member in archive:
-                name = Path(member.name).name  # never a path out of the archive
+                name = Path(member.name).name  # the last part only: a path in an archive may lead anywhere
                 if name in wanted and (content := archive.extractfile(member)):
                     yield name, content.read()
 
@@ -86,13 +86,13 @@ def _write(path: Path, data: bytes) -> None:
             "cannot-write-data",
             f"cannot write {path.name}: {error.strerror}",
             context=str(path.parent),
-            hint="choose a directory with room that you may write to",
+            hint="choose a writable directory with enough space",
             exit_code=1,
         ) from error
 
 
 def _missing(known: Dataset, directory: Path) -> list[RemoteFile]:
-    """The files that are not there; raises for one that is there and wrong."""
+    """The missing files. Raises an error if an existing file is wrong."""
     missing = []
     for file in known.files:
         packed = _verify(directory / f"{file.name}.gz", file, known.name)
@@ -103,7 +103,7 @@ def _missing(known: Dataset, directory: Path) -> list[RemoteFile]:
 
 
 def _verify(path: Path, file: RemoteFile, name: str) -> bool:
-    """Whether ``path`` is there; if it is, then it is right, or this raises."""
+    """Whether ``path`` exists. Raises an error if it exists and is wrong."""
     try:
         data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -117,9 +117,9 @@ def _verify(path: Path, file: RemoteFile, name: str) -> bool:
     if not _is_right(data, file):
         raise RankupError(
             "wrong-file",
-            f"{str(path)!r} is there, and is not the {file.name} of {name}",
+            f"{str(path)!r} exists, and is not the {file.name} of {name}",
             context=f"SHA-256 expected {_expected(file)}, found {_sha256(data)}",
-            hint="it is not overwritten: remove it, or fetch into another directory",
+            hint="remove it, or fetch into another directory; rankup does not overwrite it",
         )
     return True
 
@@ -148,14 +148,14 @@ def _one_at_a_time(directory: Path) -> Iterator[None]:
         try:
             stack.enter_context(locked(directory / ".fetch.lock"))
         except OSError as error:
-            # Some Lustre and NFS mounts have no locks. Two processes then download the same: no harm.
+            # Some Lustre and NFS mounts have no locks. Then two processes may download the same file, without harm.
             if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
                 raise
         yield
 
 
 def _download(known: Dataset, file: RemoteFile, mirrors: Sequence[str], progress: Progress | None) -> bytes:
-    """The file from the first mirror that serves it rightly; one error that tells of all of them."""
+    """The file from the first mirror that serves it correctly. If none does, one error names the reason of each."""
     failures: list[_MirrorFailed] = []
     for mirror in mirrors:
         url = f"{mirror.rstrip('/')}/{file.name}.gz"
@@ -168,10 +168,10 @@ def _download(known: Dataset, file: RemoteFile, mirrors: Sequence[str], progress
                 return data
             failures.append(_WrongChecksum(f"{url}: SHA-256 expected {file.sha256}, found {_sha256(data)}"))
     if any(isinstance(failure, _WrongChecksum) for failure in failures):
-        code, what = "wrong-checksum", "what came has a wrong checksum"
-        why = "a proxy may have answered in the mirror's place"
+        code, what = "wrong-checksum", "the downloaded file has a wrong checksum"
+        why = "a proxy may have answered instead of the mirror"
     else:
-        code, what, why = "download-failed", "no mirror served it", "compute nodes have no internet"
+        code, what, why = "download-failed", "no mirror served it", "most compute nodes have no internet"
     debian = f", or `apt install {known.debian_package}`" if known.debian_package else ""
     raise RankupError(
         code,
@@ -184,7 +184,7 @@ def _download(known: Dataset, file: RemoteFile, mirrors: Sequence[str], progress
 
 
 def _get(url: str, file: RemoteFile, progress: Progress | None) -> bytes:
-    """What ``url`` serves, whole, though never much more than the file should have."""
+    """The whole content of ``url``, but not much more than the size of the file."""
     data = bytearray()
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "rankup"})

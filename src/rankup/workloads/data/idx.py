@@ -36,9 +36,9 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class Header:
-    """What an IDX file says of itself: a torch dtype's name, its bytes per value, the shape.
+    """The header of an IDX file: the name of a torch dtype, its bytes per value, the shape.
 
-    ``size`` is the header's own, in bytes.
+    ``size`` is the size of the header itself, in bytes.
     """
 
     dtype: str
@@ -48,34 +48,34 @@ class Header:
 
     @property
     def payload(self) -> int:
-        """Bytes that follow the header."""
+        """The number of bytes after the header."""
         return math.prod(self.shape) * self.itemsize
 
 
 def parse_header(raw: bytes, name: str = "the data") -> Header:
-    """The header that ``raw`` begins with; a ``RankupError`` calls the file ``name``."""
+    """The header at the start of ``raw``. A ``RankupError`` calls the file ``name``."""
     if len(raw) < 4:
-        raise _bad(name, f"a header of 4 bytes or more was expected, and {len(raw)} are there")
+        raise _bad(name, f"expected a header of at least 4 bytes, found {len(raw)}")
     zeros, code, dimensions = struct.unpack(">HBB", raw[:4])
     if zeros != 0:
-        raise _bad(name, f"00 00 was expected at its beginning, and {raw[:2].hex(' ')} is there")
+        raise _bad(name, f"expected 00 00 at the start, found {raw[:2].hex(' ')}")
     if code not in _TYPES:
         known = ", ".join(f"{c:#04x} {dtype}" for c, (dtype, _) in _TYPES.items())
-        raise _bad(name, f"one of IDX's types ({known}) was expected, and {code:#04x} is there")
+        raise _bad(name, f"expected one of IDX's types ({known}), found {code:#04x}")
     if dimensions > _MAX_DIMENSIONS:
-        raise _bad(name, f"{_MAX_DIMENSIONS} dimensions are possible, and it claims {dimensions}")
+        raise _bad(name, f"expected at most {_MAX_DIMENSIONS} dimensions, found {dimensions}")
     size = 4 + 4 * dimensions
     if len(raw) < size:
-        raise _bad(name, f"a header of {size} bytes was expected, and {len(raw)} are there")
+        raise _bad(name, f"expected a header of {size} bytes, found {len(raw)}")
     shape = struct.unpack(f">{dimensions}I", raw[4:size])
     dtype, itemsize = _TYPES[code]
     if math.prod(max(d, 1) for d in shape) * itemsize > _MAX_BYTES:
-        raise _bad(name, f"it claims the impossible shape {_show(shape)}")
+        raise _bad(name, f"its header has the impossible shape {_show(shape)}")
     return Header(dtype, itemsize, shape, size)
 
 
 def read_idx(path: Path) -> torch.Tensor:
-    """The tensor in ``path``, plain or gzipped whatever its name says; shape and dtype are the header's."""
+    """The tensor in ``path``, with the header's shape and dtype. The file may be gzipped, with any name."""
     import torch
 
     try:
@@ -84,7 +84,7 @@ def read_idx(path: Path) -> torch.Tensor:
             file.seek(0)
             header, payload = _read(gzip.GzipFile(fileobj=file) if packed else file, str(path))
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise _bad(str(path), f"its gzip packing is damaged ({error})") from error
+        raise _bad(str(path), f"its gzip compression is damaged ({error})") from error
     except OSError as error:
         raise RankupError(
             "unreadable-data",
@@ -102,8 +102,8 @@ def _read(file: BinaryIO | gzip.GzipFile, name: str) -> tuple[Header, bytearray]
     start += file.read(4 * start[3]) if len(start) == 4 else b""
     header = parse_header(start, name)
     payload = bytearray()
-    # Piece by piece, since a header that lies may ask for more than there is memory; and one byte past the
-    # end, to see what is too long and to let gzip compare its own checksum.
+    # Read in chunks, because a wrong header may declare more bytes than there is memory. Read one byte past
+    # the end, to find files that are too long and to let gzip compare its own checksum.
     while chunk := file.read(min(_CHUNK, header.payload + 1 - len(payload))):
         payload += chunk
     if len(payload) != header.payload:
@@ -111,14 +111,14 @@ def _read(file: BinaryIO | gzip.GzipFile, name: str) -> tuple[Header, bytearray]
         what, found = ("truncated", str(len(payload))) if short else ("too long", "more")
         raise _bad(
             name,
-            f"it is {what}: {header.dtype} of shape {_show(header.shape)} takes {header.payload} bytes "
-            f"after the header, and {found} are there",
+            f"it is {what}: {header.dtype} of shape {_show(header.shape)} needs {header.payload} bytes "
+            f"after the header, found {found}",
         )
     return header, payload
 
 
 def write_idx(path: Path, values: torch.Tensor) -> None:
-    """Write ``values`` whole or not at all; gzipped if ``path`` ends in ``.gz``, the same bytes each time."""
+    """Write ``values`` completely or not at all; gzipped if ``path`` ends in ``.gz``. The bytes are always the same."""
     import torch
 
     codes = {getattr(torch, dtype): code for code, (dtype, _) in _TYPES.items()}
@@ -152,6 +152,6 @@ def _show(shape: tuple[int, ...]) -> str:
 def _bad(name: str, what: str) -> RankupError:
     return RankupError(
         "bad-idx-file",
-        f"{name!r} is not a whole IDX file: {what}",
-        hint="fetch or copy it again, unless it is of another format",
+        f"{name!r} is not a complete IDX file: {what}",
+        hint="check its format, and fetch or copy it again",
     )

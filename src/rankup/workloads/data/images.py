@@ -29,7 +29,7 @@ def load_images(source: str, *, train: bool) -> tuple[torch.Tensor, torch.Tensor
     """The training or the test set of ``source``: images uint8 (N, 28, 28), labels int64 (N,) in 0..9.
 
     ``source`` is ``digits``, ``mnist``, ``fashion-mnist``, or a directory with the four IDX files, gzipped or
-    plain, in it or in torchvision's folders below it. A name that is nowhere on this machine is downloaded.
+    plain, in it or in torchvision's folders below it. A name that is not found on this machine is downloaded.
     """
     folder = find_or_fetch(source)
     images_path = path_of(folder, TRAIN_IMAGES if train else TEST_IMAGES)
@@ -44,11 +44,11 @@ def load_images(source: str, *, train: bool) -> tuple[torch.Tensor, torch.Tensor
 
 
 def _enlarge(digits: torch.Tensor) -> torch.Tensor:
-    """(N, 8, 8) in 0..16 to uint8 (N, 28, 28) in 0..255: as in MNIST, 20×20 of digit inside a border of 4."""
+    """(N, 8, 8) in 0..16 to uint8 (N, 28, 28) in 0..255: as in MNIST, a digit of 20×20 inside a border of 4."""
     import torch
     from torch.nn import functional
 
-    # In float64, so that no machine rounds another way.
+    # In float64, so that all machines round to the same pixels.
     grey = digits.to(torch.float64).unsqueeze(1) * (255 / _DIGIT_MAX)
     large = functional.interpolate(grey, size=(20, 20), mode="bilinear", align_corners=False)
     return functional.pad(large, (4, 4, 4, 4)).squeeze(1).round().to(torch.uint8)
@@ -60,7 +60,7 @@ def _check_images(images: torch.Tensor, path: Path) -> None:
         raise RankupError(
             "wrong-images",
             f"{str(path)!r} holds {images.dtype} of shape {shape}, not torch.uint8 of (N, {SIDE}, {SIDE})",
-            hint=f"this network reads grey images of {SIDE}×{SIDE}",
+            hint=f"this network needs grey images of {SIDE}×{SIDE}",
         )
 
 
@@ -70,12 +70,12 @@ def _check_labels(labels: torch.Tensor, images: int, path: Path) -> None:
             "wrong-labels",
             f"{str(path)!r} holds {labels.dtype} of shape {tuple(labels.shape)}, not one integer for each of "
             f"{images} images",
-            hint="are images and labels of the same data set?",
+            hint="check that images and labels are of the same data set",
         )
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= CLASSES:
         raise RankupError(
             "wrong-labels",
-            f"{str(path)!r} holds labels from {low} to {high}; 0 to {CLASSES - 1} were expected",
-            hint=f"this network knows {CLASSES} classes",
+            f"{str(path)!r} holds labels from {low} to {high}; expected 0 to {CLASSES - 1}",
+            hint=f"this network has {CLASSES} classes",
         )

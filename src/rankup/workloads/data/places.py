@@ -1,7 +1,7 @@
-"""Where data lies on this machine.
+"""Finds data sets on this machine, or fetches them.
 
 A data set is found by its name in ``$RANKUP_DATA/<name>``, where Debian installs it, and in the cache
-``~/.cache/rankup/data/<name>`` (``$XDG_CACHE_HOME`` is respected), in this order: a user's word comes first.
+``~/.cache/rankup/data/<name>`` (``$XDG_CACHE_HOME`` is respected), in this order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rankup.workloads.data.fetch import Progress, fetch
 
 
 def home(name: str, env: Mapping[str, str] = os.environ) -> Path:
-    """The directory into which the data set ``name`` is fetched when none is given."""
+    """The directory into which the data set ``name`` is fetched if none is given."""
     if root := env.get("RANKUP_DATA"):
         return Path(root).expanduser() / name
     cache = env.get("XDG_CACHE_HOME") or "~/.cache"
@@ -44,18 +44,18 @@ def locate(name: str, env: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def is_present(source: str) -> bool:
-    """Whether ``source`` can be read without a download; a directory needs none, whatever it holds."""
+    """Whether ``source`` can be read without a download. A directory never needs one."""
     return locate(source) is not None if source in (DIGITS, *DATASETS) else True
 
 
 def find_or_fetch(source: str, layout: Layout = IDX, *, progress: Progress | None = None) -> Path:
-    """Where the files of ``source`` are: a directory in ``layout``, or a name, which is downloaded if need be."""
+    """The directory with the files of ``source``, a directory in ``layout`` or a name. A name is fetched if needed."""
     if source not in (DIGITS, *DATASETS):
         return find_files(source, layout)
     if layout_of(source) is not layout:
         raise RankupError(
             "other-data",
-            f"{source} is not what this workload reads",
+            f"this workload does not read {source}",
             context=f"--data {source}",
             hint=_choices(layout),
         )
@@ -67,12 +67,12 @@ def find_or_fetch(source: str, layout: Layout = IDX, *, progress: Progress | Non
 
 
 def find_files(directory: str, layout: Layout = IDX) -> Path:
-    """``directory``, or the folder below it that holds the files of ``layout``; an error says what is missing."""
+    """``directory``, or the folder below it that holds the files of ``layout``. An error names missing files."""
     root = Path(directory)
     folders = _complete_folders(root, layout)
     if not root.is_dir():
         if os.sep not in directory and not root.exists():
-            dataset(directory)  # A mistyped name, more likely than a directory: its error lists the names.
+            dataset(directory)  # probably a mistyped name: this error lists the names
         raise RankupError(
             "no-data-directory",
             f"{directory!r} is not a directory",
@@ -84,7 +84,7 @@ def find_files(directory: str, layout: Layout = IDX) -> Path:
         raise RankupError(
             "ambiguous-data",
             f"{directory!r} holds more than one data set: {held}",
-            hint="name one of these directories",
+            hint="pass one of these directories",
         )
     if folders:
         return folders[0]
@@ -97,11 +97,11 @@ def find_files(directory: str, layout: Layout = IDX) -> Path:
 
 
 def _choices(layout: Layout) -> str:
-    return f"one of: {', '.join(names(layout))}; or a directory with {layout.words} to train on"
+    return f"use one of {', '.join(names(layout))}, or a directory with {layout.words} to train on"
 
 
 def path_of(folder: Path, name: str) -> Path | None:
-    """The file ``name`` of ``folder``, packed (``.gz``) or plain; None if there is neither."""
+    """The file ``name`` of ``folder``, gzipped (``.gz``) or plain; None without one."""
     return next((path for path in (folder / f"{name}.gz", folder / name) if path.is_file()), None)
 
 
@@ -112,6 +112,6 @@ def _complete_folders(root: Path, layout: Layout) -> list[Path]:
     except OSError as error:
         raise RankupError(
             "unreadable-data",
-            f"cannot look into {str(root)!r}: {error.strerror}",
+            f"cannot read {str(root)!r}: {error.strerror}",
             hint="check the path and its permissions",
         ) from error

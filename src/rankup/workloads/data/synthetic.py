@@ -1,7 +1,7 @@
-"""Stand-in pictures for machines without the real ones: the same sizes and classes, learnable, and nothing more.
+"""Synthetic images for machines without the real ones, with the same sizes and classes.
 
-A class is a coarse pattern of coloured blocks, an image its class's pattern under noise. Whole numbers from a seeded
-generator: the same pixels on every machine. What a network reaches on them says nothing about the real data.
+Each class is a coarse pattern of coloured blocks; an image is its class's pattern with noise. The pixels are whole
+numbers from a seeded generator, so they are the same on every machine. Results on them say nothing about the real data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NOISE = 96  # of 256 grey levels
 
 
 def synthetic_images(count: int, classes: int, *, train: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images uint8 (count, 3, 32, 32), labels int64 (count,) in 0..classes-1, as many of each class as can be."""
+    """Images uint8 (count, 3, 32, 32), labels int64 (count,) in 0..classes-1; the classes have equally many images."""
     import torch
 
     patterns = torch.Generator().manual_seed(100)

@@ -1,0 +1,104 @@
+"""``rankup report``: figures, tables and one page, from a study or from any runs."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankup.batch.store import find
+from rankup.cli.options import JsonOption
+from rankup.cli.output import console
+from rankup.cli.output.console import shown
+from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption
+from rankup.errors import RankupError
+from rankup.scale.results import read_results
+
+if TYPE_CHECKING:  # it imports NumPy
+    from rankup.scale.report.content import Content
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+_RESULTS = "results.json"
+
+
+@app.command()
+def report(
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN…|STUDY",
+            help="runs (directory, id or name), or one study (directory or results.json)",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="write here; default: report in the directory of the run or study"),
+    ] = None,
+    title: Annotated[str, typer.Option(metavar="TEXT", help="heading of the page")] = "",
+    runs_root: RunsRootOption = RUNS_ROOT,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a report of a study or of any runs: one page, figures (SVG, PDF, PNG), tables (CSV, Markdown, LaTeX).
+
+    The page is one file that needs no network. Several runs without --out are reported in ./report.
+    """
+    if find_spec("matplotlib") is None:
+        raise RankupError("no-matplotlib", "matplotlib is not installed", hint="pip install 'rankup[report]'")
+    from rankup.scale.report.write import write
+
+    content, place = _content(targets, title, runs_root)
+    written = write(content, out or place)
+    if as_json:
+        console.print_json(
+            {
+                "report": str(written.page),
+                "summary": written.summary,
+                "figures": written.figures,
+                "tables": written.tables,
+                "findings": [finding.as_dict() for finding in content.findings],
+            }
+        )
+        return
+    print("\n".join(written.summary))
+    if content.findings:
+        console.draw_findings(content.findings)
+    print(f"\nreport     {shown(written.page.absolute())}")
+
+
+def _content(targets: list[str], title: str, runs_root: Path) -> tuple[Content, Path]:
+    """What the report is about, and where it goes unless somebody says otherwise."""
+    from rankup.scale.report.content import of_runs, of_study
+    from rankup.scale.report.judged import judged_rows
+    from rankup.scale.summary import report as judge
+
+    studies = [file for target in targets if (file := _study(Path(target)))]
+    if studies and len(targets) > 1:
+        raise RankupError(
+            "several-studies",
+            "a report is of one study, or of runs",
+            context=" ".join(targets),
+            hint="make a report of each study; or name the runs below it to see them in one",
+        )
+    if studies:
+        (file,) = studies
+        made = judge(read_results(file))
+        rows = judged_rows(made)
+        content = of_study(made.study, file.parent, rows=rows, findings=made.findings, title=title)
+        return content, file.parent / "report"
+    paths = [_run(target, runs_root) for target in targets]
+    return of_runs(paths, title=title), paths[0] / "report" if len(paths) == 1 else Path("report")
+
+
+def _study(path: Path) -> Path | None:
+    """The results of the study at ``path``, if it is one."""
+    if path.is_file():
+        return path
+    return path / _RESULTS if (path / _RESULTS).exists() else None
+
+
+def _run(target: str, runs_root: Path) -> Path:
+    """The directory of a run; any directory with records counts."""
+    path = Path(target)
+    return path if (path / "records").is_dir() else find(target, runs_root).run.path

@@ -1,0 +1,95 @@
+"""A batch of one rank, and how a rank's part is cut out of each global batch."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
+
+from rankup.runtime.data.position import Position
+from rankup.runtime.data.sharding import Sharding
+from rankup.runtime.data.step_plan import StepPlan
+
+# Pieces that are indexed together; resident data holds as many gathered batches at a time, and no more.
+CHUNK = 16
+
+
+class Batch(NamedTuple):
+    """What one rank computes on at once. A step is one batch, or several micro-batches of which one is ``last``."""
+
+    value: Any  # what the loop gets
+    samples: int  # samples of this rank that count; 0 for a dummy batch, which only keeps collectives matched
+    total: int  # samples of the whole step, over all ranks and micro-batches
+    last: bool  # whether the optimizer steps after it
+    part: int = 0  # which of the step's micro-batches, or of its virtual shards, it is
+
+
+class DataFeed(Protocol):
+    """The data of one rank. ``position`` is where the training on it is; a state compares ``cut`` of two feeds."""
+
+    position: Position
+
+    @property
+    def cut(self) -> dict[str, int | None]:
+        """For what the position is valid: length, global batch, micro-batches."""
+        ...
+
+    @property
+    def steps(self) -> int | None:
+        """Steps per epoch; None if unknown."""
+        ...
+
+    def batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
+        """The batches of ``epoch`` from step ``start`` on."""
+        ...
+
+
+class BatchSlice(NamedTuple):
+    """One rank's part of one (micro-)batch: half-open bounds into the epoch's order."""
+
+    start: int
+    stop: int
+    samples: int
+    total: int
+    last: bool
+    part: int
+
+
+def cut(sharding: Sharding, plan: StepPlan, start: int, parts: int, *, fill: bool) -> Iterator[BatchSlice]:
+    """This rank's pieces, ``parts`` per step. If a part is empty, training (``fill``) takes a dummy batch of two
+    samples (BatchNorm refuses one) with a count of 0, so that every rank joins every collective; an evaluation skips
+    it. With virtual shards ``parts`` is 1, and the pieces are those of this rank's shards."""
+    total, mine = -1, []
+    for step in range(start, plan.steps):
+        base = plan.starts[step]
+        if plan.total(step) != total:  # the same in most steps
+            total = plan.total(step)
+            mine = sharding.parts(total, parts)
+        for part, low, high in mine:
+            last = part == mine[-1][0]
+            if high > low:
+                yield BatchSlice(base + low, base + high, high - low, total, last, part)
+            elif fill:
+                two = max(0, min(base, len(plan.order) - 2))
+                yield BatchSlice(two, min(two + 2, len(plan.order)), 0, total, last, part)
+
+
+def cut_of(sharding: Sharding, parts: int) -> dict[str, int | None]:
+    return {
+        "length": sharding.length,
+        "global_batch": sharding.global_batch or None,  # a batch sampler's vary
+        "accumulate": parts,
+        "drop_last": int(sharding.drop_last),
+        "sampler": None if sharding.sampled is None else sharding.sampled.kind,
+    }
+
+
+def steps_of(sharding: Sharding, position: Position) -> int:
+    """Steps of the epoch in progress: with a sampler, epochs may have different numbers."""
+    return sharding.steps if sharding.sampled is None else sharding.plan(position.epoch).steps
+
+
+def chunks(pieces: Iterator[BatchSlice]) -> Iterator[list[BatchSlice]]:
+    """Several pieces at a time: one indexing for all costs a fraction of one for each."""
+    while chunk := list(islice(pieces, CHUNK)):
+        yield chunk

@@ -1,0 +1,10 @@
+"""Where else the numbers go: ``rankup.init(log="csv,tensorboard")``, ``rankup train --log``. On rank 0 alone.
+
+| module | what |
+|---|---|
+| ``base`` | the protocol, and the table of names |
+| ``csv_log`` | ``metrics.csv`` in the run directory |
+| ``tensorboard_log`` | TensorBoard's event files |
+| ``wandb_log`` | W&B; offline unless the user says otherwise |
+| ``mlflow_log`` | MLflow; a file store unless the user has a server |
+"""

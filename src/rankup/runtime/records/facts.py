@@ -1,0 +1,47 @@
+"""What was trained, and how: what a comparison of two runs needs, as the run itself knows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from rankup.runtime.context import RunContext
+from rankup.runtime.data.batches import DataFeed
+
+
+def training_facts(run: RunContext, feed: DataFeed) -> dict[str, Any]:
+    """Plain values alone. ``model`` tells two models apart by their classes and sizes."""
+    world, cut = run.world, feed.cut
+    groups = [group for optimizer in run.optimizers for group in optimizer.param_groups]
+    return {
+        "world_size": world.world_size,
+        "nodes": world.num_nodes,
+        "strategy": run.strategy.name,
+        "exact": run.strategy.exact,
+        "precision": run.precision.name,
+        "tf32": tf32_in_use(run.device),
+        "device_type": run.device.type,
+        "device": torch.cuda.get_device_name(run.device) if run.device.type == "cuda" else "CPU",
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "seed": run.seed,
+        "model": ", ".join(_described(model) for model in run.models),
+        "optimizer": ", ".join(dict.fromkeys(type(one).__name__ for one in run.optimizers)),
+        "lr": groups[0].get("lr") if groups and isinstance(groups[0].get("lr"), float | int) else None,
+        "weight_decay": groups[0].get("weight_decay") if groups else None,
+        "length": cut.get("length"),
+        "global_batch": cut.get("global_batch"),
+        "accumulate": cut.get("accumulate"),
+    }
+
+
+def tf32_in_use(device: torch.device) -> bool:
+    """Whether products of fp32 numbers may be rounded to tf32 on this device."""
+    if device.type != "cuda":
+        return False
+    return bool(torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32)
+
+
+def _described(model: torch.nn.Module) -> str:
+    return f"{type(model).__name__} of {sum(p.numel() for p in model.parameters()):,} parameters"

@@ -1,0 +1,182 @@
+"""One run of a study as its own records or its output tell it: what was really done, never what was asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rankup.core.records import newest_records, read_records
+from rankup.core.rundir import RunDir
+from rankup.errors import RankupError
+from rankup.scale.plan import Trial
+from rankup.scale.results import Epoch, Measured
+
+# The names under which a script may log what it reached, the first one that is there.
+_ACCURACIES = ("test_accuracy", "val_accuracy", "accuracy", "test_acc", "val_acc", "acc")
+_LOSSES = ("test_loss", "val_loss", "train_loss", "loss")
+# Facts of ``rankup train``'s summary that a comparison looks at, besides those of the loop.
+_OF_SUMMARY = (
+    *(
+        "data",
+        "epochs",
+        "global_batch",
+        "precision",
+        "optimizer",
+        "lr",
+        "momentum",
+        "nesterov",
+        "weight_decay",
+    ),
+    *(
+        "warmup",
+        "clip",
+        "exact",
+        "gamma",
+        "seed",
+        "settings",
+        "device_type",
+        "device",
+        "test_samples",
+        "torch",
+    ),
+)
+
+
+def parse_metric(pattern: str) -> re.Pattern[str]:
+    """The pattern of ``--metric``: one group, the seconds. Raises RankupError for any other."""
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise _bad_metric(f"the pattern is invalid: {error}", pattern) from None
+    if compiled.groups != 1:
+        raise _bad_metric(f"the pattern must have one group, and has {compiled.groups}", pattern)
+    return compiled
+
+
+def read_run(trial: Trial, run: RunDir, metric: re.Pattern[str] | None = None) -> Measured:
+    """The measured run. Raises RankupError if it tells nothing that can be measured."""
+    begin, end, epochs, summary = _records(run)
+    if metric is not None:
+        seconds = _matched(metric, run)
+        return _measured(
+            trial, run, begin, summary, epochs, seconds, end.get("samples", 0), end.get("steps", 0)
+        )
+    if summary:
+        steps = sum(int(epoch["steps"]) for epoch in epochs)
+        return _measured(
+            trial, run, begin, summary, epochs, summary["train_seconds"], int(summary["samples"]), steps
+        )
+    if not end:
+        raise RankupError(
+            "nothing-measured",
+            "the run left no records of a training that came to its end",
+            context=str(run.records),
+            hint="the script trains in a loop over run.steps(…) or run.epochs(…), or prints what it took: "
+            "--metric 'Training time = ([0-9.]+)'",
+            exit_code=1,
+        )
+    warm = bool(end["warm_samples"] and end["warm_seconds"] > 0)
+    seconds, samples = (
+        (end["warm_seconds"], end["warm_samples"]) if warm else (end["seconds"], end["samples"])
+    )
+    return _measured(trial, run, begin, summary, epochs, seconds, samples, end["steps"])
+
+
+def read_breakdown(run: RunDir) -> dict[str, float]:
+    """Seconds of one step by part, of a run that measured them; empty if it did not."""
+    found = read_records(run.records / "steps.jsonl", "breakdown")
+    return dict(found[-1]["parts"]) if found else {}
+
+
+def _records(
+    run: RunDir,
+) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]], dict[str, Any]]:
+    """(begin, end, epochs, summary) of the run's first training; empty if there is none."""
+    steps = newest_records(read_records(run.records / "steps.jsonl"))
+    begins = [one for one in steps if one["kind"] == "begin"]
+    ends = [one for one in steps if one["kind"] == "end"]
+    epochs = read_records(run.records / "epochs.jsonl", "epoch")
+    latest = {
+        (one.get("training", ""), one["epoch"]): one for one in epochs
+    }  # of the last attempt that trained it
+    name = begins[0].get("training", "") if begins else ""
+    mine = [
+        one for (training, _), one in sorted(latest.items(), key=lambda pair: pair[0][1]) if training == name
+    ]
+    summaries = read_records(run.records / "epochs.jsonl", "summary")
+    return begins[0] if begins else {}, ends[0] if ends else {}, mine, summaries[-1] if summaries else {}
+
+
+def _measured(
+    trial: Trial,
+    run: RunDir,
+    begin: Mapping[str, Any],
+    summary: Mapping[str, Any],
+    epochs: Sequence[Mapping[str, Any]],
+    seconds: float,
+    samples: int,
+    steps: int,
+) -> Measured:
+    facts = dict(begin.get("facts", {}))
+    facts |= {key: summary[key] for key in _OF_SUMMARY if key in summary}
+    if summary:
+        facts["workload"] = summary["name"]
+    passed, told = 0.0, []
+    for epoch in epochs:
+        passed += epoch["seconds"]
+        told.append(Epoch(epoch["epoch"], passed, epoch.get("metrics", {})))
+    last = told[-1].metrics if told else {}
+    asked = trial.asked
+    return Measured(
+        repeat=trial.repeat,
+        seconds=float(seconds),
+        samples=int(samples),
+        steps=int(steps),
+        nodes=int(facts.get("nodes", asked.get("nodes", 1))),
+        processes=int(facts.get("world_size", trial.processes)),
+        threads=int(facts.get("threads", asked.get("cpus-per-task", 1))),
+        strategy=str(facts.get("strategy", asked.get("strategy", "unknown"))),
+        device_type=str(facts.get("device_type", asked.get("device", "cuda" if "gpus" in asked else "cpu"))),
+        accuracy=_first(_ACCURACIES, {**last, **summary}),
+        loss=_first(_LOSSES, {**last, **summary}),
+        facts=facts,
+        epochs=told,
+        path=str(run.path),
+    )
+
+
+def _first(names: Sequence[str], numbers: Mapping[str, Any]) -> float | None:
+    return next((float(numbers[name]) for name in names if isinstance(numbers.get(name), int | float)), None)
+
+
+def _matched(metric: re.Pattern[str], run: RunDir) -> float:
+    """The last match in what the run printed, rank 0 first."""
+    for name in ("rank-0.out", "rank-0.err", "job.log"):
+        for path in sorted(run.logs.rglob(name)) if run.logs.is_dir() else ():
+            found = metric.findall(_text(path))
+            if found:
+                try:
+                    return float(found[-1].replace(",", ""))
+                except ValueError:
+                    raise _bad_metric(
+                        f"the group matched {found[-1]!r}, which is no number", metric.pattern
+                    ) from None
+    raise RankupError(
+        "metric-not-found",
+        f"nothing that the run printed matches {metric.pattern!r}",
+        context=str(run.logs),
+        hint="try the pattern on the log: grep -E PATTERN; without --metric the records of run.steps are used",
+        exit_code=1,
+    )
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _bad_metric(why: str, pattern: str) -> RankupError:
+    return RankupError(
+        "bad-metric", why, context=f"--metric {pattern!r}", hint="e.g. --metric 'Training time = ([0-9.]+)'"
+    )

@@ -1,0 +1,13 @@
+"""One function per figure, and how they are drawn.
+
+| module | what |
+|---|---|
+| ``picture`` | a figure as data: its name, its words, and a function that draws it; colours and labels |
+| ``scaling`` | throughput, time and efficiency against devices |
+| ``breakdown`` | where the time of a step goes |
+| ``cost`` | device-hours against time, with the frontier |
+| ``learning`` | loss and accuracy against epochs and against time |
+| ``utilization`` | how busy GPUs and CPUs were |
+| ``all_pictures`` | which figures a report has |
+| ``draw`` | the files: SVG, PDF, PNG, and the SVG of the page |
+"""

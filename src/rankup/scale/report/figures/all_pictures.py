@@ -1,0 +1,26 @@
+"""Which figures a report has."""
+
+from __future__ import annotations
+
+from rankup.scale.report.content import Content
+from rankup.scale.report.figures.breakdown import breakdown
+from rankup.scale.report.figures.cost import cost
+from rankup.scale.report.figures.learning import learning
+from rankup.scale.report.figures.picture import Picture
+from rankup.scale.report.figures.scaling import efficiency, throughput, training_time
+from rankup.scale.report.figures.utilization import utilization
+
+
+def all_pictures(content: Content) -> list[Picture]:
+    """Those that the content has numbers for, in the order of the page."""
+    rows, groups = content.rows, content.groups
+    drawn = [
+        throughput(rows),
+        training_time(rows),
+        efficiency(rows),
+        breakdown(rows),
+        cost(rows),
+        *(learning(groups, what, against) for what in ("loss", "accuracy") for against in ("epochs", "time")),
+        *(utilization(groups, device) for device in ("gpu", "cpu")),
+    ]
+    return [picture for picture in drawn if picture is not None]

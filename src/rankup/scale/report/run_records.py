@@ -1,0 +1,295 @@
+"""What the records of one run say: curves, utilisation, facts.
+
+A field may be absent and a line may be cut by a kill: what is left is shown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankup.core.records import read_records
+from rankup.errors import RankupError
+from rankup.scale.report.text import number, plain
+from rankup.scale.report.thin import Numbers, thinned
+
+MOST_POINTS = 600  # of one curve, in memory: more than a figure has pixels
+_MOST_STEPS = 2.0**32  # of an epoch
+Record = dict[str, Any]
+# Of `rankup train`, whose records have their metrics beside the other fields, under these names.
+_TOP_LEVEL = {
+    "loss": "loss",
+    "accuracy": "accuracy",
+    "train_loss": "loss",
+    "train_accuracy": "accuracy",
+    "test_loss": "test_loss",
+    "test_accuracy": "test_accuracy",
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One metric of one run, finite values only: ``measured`` points before thinning, ``lost`` were not finite."""
+
+    epochs: Numbers
+    seconds: Numbers
+    values: Numbers
+    measured: int
+    lost: int = 0
+
+    @classmethod
+    def of(cls, epochs: Numbers, seconds: Numbers, values: Numbers) -> Curve:
+        finite = np.isfinite(values)
+        epochs, seconds, values = epochs[finite], seconds[finite], values[finite]
+        kept = thinned(values, MOST_POINTS)
+        return cls(epochs[kept], seconds[kept], values[kept], len(values), int((~finite).sum()))
+
+
+@dataclass(frozen=True)
+class HostSamples:
+    """What the sampler of one node saw: one value per sample; NaN where a sample lacks it.
+
+    ``seconds`` since the node's first sample; ``cpu`` and ``gpu`` in percent (``gpu``: the mean over the node's GPUs),
+    memory in bytes (``gpu_memory``: of the fullest GPU), ``power`` in watts over all GPUs, ``network`` in bytes since
+    the sample before.
+    """
+
+    host: str
+    seconds: Numbers
+    cpu: Numbers
+    gpu: Numbers
+    memory: Numbers
+    gpu_memory: Numbers
+    power: Numbers
+    network: Numbers
+
+
+@dataclass(frozen=True)
+class RunRecords:
+    """One run. ``steps`` and ``epochs``: metric → curve. ``waited``: share of the training time spent on data."""
+
+    name: str
+    path: str
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    outcome: str = ""
+    steps: Mapping[str, Curve] = field(default_factory=dict)
+    epochs: Mapping[str, Curve] = field(default_factory=dict)
+    hosts: Sequence[HostSamples] = ()
+    seconds: float = np.nan
+    samples: float = np.nan
+    waited: float = np.nan
+    records: int = 0
+
+    @property
+    def rate(self) -> float:
+        """Samples per second of training."""
+        return self.samples / self.seconds if self.seconds > 0 else np.nan
+
+    def last(self, *metrics: str) -> float:
+        """The last value of the first of ``metrics`` that the run tells; NaN if it tells none."""
+        for curves in (self.epochs, self.steps):
+            for metric in metrics:
+                if metric in curves and len(curves[metric].values):
+                    return float(curves[metric].values[-1])
+        return np.nan
+
+
+def read_run(path: Path, name: str) -> RunRecords:
+    """Read the run directory ``path``. Raises RankupError if there are no records, or they may not be read."""
+    folder = path / "records"
+    try:
+        steps = _records(folder / "steps.jsonl")
+        epochs = _records(folder / "epochs.jsonl")
+        samples = {one: _records(one) for one in sorted(folder.glob("utilization-*.jsonl"))}
+        outcome = (path / "outcome").read_text().strip() if (path / "outcome").exists() else ""
+    except OSError as error:
+        raise RankupError(
+            "unreadable-records",
+            f"cannot read the records of {path.name!r}: {error.strerror}",
+            context=str(error.filename),
+            hint="only the owner of a run may read it; `ls -ld` shows the owner",
+        ) from error
+    count = len(steps) + len(epochs) + sum(map(len, samples.values()))
+    if count == 0:
+        raise RankupError(
+            "no-records",
+            f"the run {path.name!r} has no records",
+            context=str(folder),
+            hint="`rankup train` and scripts that use run.steps or run.epochs write them as they train",
+        )
+    per_step = _in_order([one for one in steps if one.get("kind") == "step"])
+    per_epoch = _in_order([one for one in epochs if one.get("kind") == "epoch"])
+    summaries = [one for one in epochs if one.get("kind") == "summary"]
+    summary = summaries[-1] if summaries else {}
+    seconds, seen, waited = _totals(per_step, per_epoch, summary)
+    return RunRecords(
+        name=name,
+        path=str(path),
+        summary=summary,
+        outcome=outcome,
+        steps=_step_curves(per_step),
+        epochs=_epoch_curves(per_epoch),
+        hosts=[host for file, found in samples.items() if (host := _host(found, file.stem))],
+        seconds=seconds,
+        samples=seen,
+        waited=waited / seconds if seconds > 0 else np.nan,
+        records=count,
+    )
+
+
+def _records(path: Path) -> list[Record]:
+    """All whole records. A whole file is one JSON array, which is parsed in half the time of its lines.
+
+    A file with a line that was cut is no such array, and is read line by line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8").rstrip("\n")
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError:
+        return read_records(path)
+    try:
+        with _no_collection():
+            found: list[Record] = json.loads("[" + text.replace("\n", ",") + "]")
+    except ValueError:
+        return read_records(path)
+    whole = len(found) == text.count("\n") + 1 and all(type(one) is dict for one in found)
+    return found if whole else read_records(path)
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Python's collector would look through the new records again and again, a quarter of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def metrics_of(record: Record) -> dict[str, Any]:
+    """The metrics of a step or an epoch: from ``metrics``, or from the fields of `rankup train`."""
+    given = record.get("metrics")
+    if type(given) is dict:
+        return given
+    return {name: record[key] for key, name in _TOP_LEVEL.items() if key in record}
+
+
+def _numbers(values: list[Any]) -> Numbers:
+    """Values of records as numbers; NaN for what is absent or none."""
+    try:
+        return np.array(values, dtype=float)  # None becomes NaN
+    except (TypeError, ValueError, OverflowError):
+        return np.array([number(one) for one in values], dtype=float)
+
+
+def _column(records: Sequence[Record], key: str) -> Numbers:
+    return _numbers([one.get(key) for one in records])
+
+
+def _in_order(records: Sequence[Record]) -> list[Record]:
+    """The records whose position only grows: what a later attempt did again replaces the first try."""
+    steps = np.nan_to_num(_column(records, "step"))
+    position = _column(records, "epoch") * _MOST_STEPS + steps
+    later = np.minimum.accumulate(np.append(np.nan_to_num(position, nan=np.inf), np.inf)[::-1])[::-1][1:]
+    return [one for one, kept in zip(records, position < later, strict=True) if kept]
+
+
+def _curves(records: Sequence[Record], epochs: Numbers, seconds: Numbers) -> dict[str, Curve]:
+    metrics = [metrics_of(one) for one in records]
+    names = set().union(*metrics)
+    return {
+        plain(name): Curve.of(epochs, seconds, _numbers([each.get(name) for each in metrics]))
+        for name in sorted(names)
+    }
+
+
+def _step_curves(records: Sequence[Record]) -> dict[str, Curve]:
+    seconds = _column(records, "seconds")
+    if records and not np.isfinite(seconds).any():  # `rankup train` tells the time of day alone
+        times = _column(records, "time")
+        seconds = times - times[0]
+    with np.errstate(divide="ignore", invalid="ignore"):  # an epoch of unknown length has no fractions
+        epochs = _column(records, "epoch") - 1 + _column(records, "step") / _column(records, "steps")
+    return _curves(records, epochs, seconds)
+
+
+def _epoch_curves(records: Sequence[Record]) -> dict[str, Curve]:
+    return _curves(records, _column(records, "epoch"), np.cumsum(_epoch_seconds(records)))
+
+
+def _epoch_seconds(records: Sequence[Record]) -> Numbers:
+    return _numbers([one.get("seconds", one.get("train_seconds")) for one in records])
+
+
+def _totals(steps: Sequence[Record], epochs: Sequence[Record], summary: Record) -> tuple[float, float, float]:
+    """Seconds of training, samples, seconds that the loop waited for data: of the whole run as far as it came."""
+    seconds = number(summary.get("train_seconds"))
+    if np.isnan(seconds):
+        seconds = float(np.nansum(_epoch_seconds(epochs)))
+        if steps and not np.isnan(latest := number(steps[-1].get("seconds"))):
+            seconds = max(seconds, latest)
+    samples = number(summary.get("samples"))
+    if np.isnan(samples):
+        samples = float(np.nansum(_numbers([one.get("samples", one.get("train_samples")) for one in epochs])))
+        ended = number(epochs[-1].get("epoch")) if epochs else 0.0
+        if steps and number(steps[-1].get("epoch")) > ended:  # the epoch that it is in, or was killed in
+            samples += float(np.nan_to_num(number(steps[-1].get("samples"))))
+    waits = [one for one in (_column(epochs, "data_s"), _column(steps, "data_s")) if np.isfinite(one).any()]
+    return seconds, samples, max((float(np.nansum(one)) for one in waits), default=np.nan)
+
+
+def _host(records: Sequence[Record], fallback: str) -> HostSamples | None:
+    records = [one for one in records if one.get("kind") == "sample"]
+    if not records:
+        return None
+    times = _column(records, "time")
+    gpus = [[gpu for gpu in one.get("gpus") or () if type(gpu) is dict] for one in records]
+    load = _per_gpu(gpus, "utilization")
+    power = _per_gpu(gpus, "power_w")
+    with np.errstate(invalid="ignore"):  # 0 / 0: no GPU told
+        mean_load = np.nansum(load, axis=1) / np.isfinite(load).sum(axis=1)
+    host = records[0].get("host") or fallback.removeprefix("utilization-")
+    return HostSamples(
+        host=plain(host),
+        seconds=times - np.nanmin(times) if np.isfinite(times).any() else np.arange(float(len(times))),
+        cpu=_column(records, "cpu_percent"),
+        gpu=mean_load,
+        memory=_column(records, "memory_bytes"),
+        gpu_memory=np.fmax.reduce(_per_gpu(gpus, "memory_bytes"), axis=1),
+        power=np.where(np.isfinite(power).any(axis=1), np.nansum(power, axis=1), np.nan),
+        network=_column(records, "network_sent") + _column(records, "network_received"),
+    )
+
+
+def _per_gpu(gpus: Sequence[Sequence[Record]], key: str) -> Numbers:
+    """One row per sample, one column per GPU; NaN where a sample has fewer GPUs than another."""
+    counts = np.array([len(each) for each in gpus])
+    table = np.full((len(gpus), max(1, counts.max())), np.nan)
+    table[np.arange(table.shape[1]) < counts[:, None]] = _numbers(
+        [gpu.get(key) for each in gpus for gpu in each]
+    )
+    return table
+
+
+def run_name(path: Path) -> str:
+    """``name/id`` of ``runs/<name>/<id>``."""
+    return f"{path.absolute().parent.name}/{path.name}"
+
+
+def outcome_error(path: Path) -> str:
+    """Why the run failed, from ``outcome.json``; "" if it does not tell."""
+    try:
+        details = json.loads((path / "outcome.json").read_text())
+        return str(details.get("error") or details.get("reason") or "")
+    except (OSError, ValueError, AttributeError):
+        return ""

@@ -1,0 +1,124 @@
+"""The time of a step by part: data, compute, communication, optimizer.
+
+A part is the difference of two timings, taken in turns on the same batch. Communication: steps whose gradients are
+reduced, and steps under ``no_sync``. Data: the real data, and a batch that is on the device already. The trained
+weights are useless afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import nn
+
+from rankup.core.records import RecordWriter
+from rankup.runtime.api import Run
+from rankup.train.optimizers import optimizer_for
+from rankup.train.options import TrainOptions
+from rankup.train.workload import Workload, ready_data
+
+WARM_UP = 5
+ROUNDS = 5
+ROUND_S = 0.5  # seconds of a round of one kind of step, about
+FEWEST, MOST = 3, 200  # steps per round
+
+
+def breakdown(run: Run, workload: Workload, options: TrainOptions) -> dict[str, float]:
+    """Seconds of one step by part, on rank 0; also a record of kind ``breakdown`` in the run's steps.jsonl.
+
+    ``step`` is the whole; ``data`` + ``compute`` + ``communication`` + ``optimizer`` add up to it, except for noise.
+    """
+    train_set, _ = ready_data(run, workload, options.data)
+    model, optimizer, data = run.prepare(
+        workload.model(),
+        optimizer_for(options),
+        train_set,
+        global_batch=options.global_batch,
+        compile=options.compile,
+        channels_last=options.channels_last,
+        sync_batchnorm=options.sync_batchnorm,
+    )
+    model.train()
+    began, counted, batch = 0.0, 0, None
+    for number, batch in enumerate(run.steps(data, steps=WARM_UP + _real_steps(data.steps))):
+        if number == WARM_UP:
+            _wait(run)
+            began = perf_counter()
+        run.forward_backward(model, workload.loss, *batch)
+        run.step(optimizer)
+        counted += number >= WARM_UP
+    _wait(run)
+    real = (perf_counter() - began) / max(counted, 1)
+    parts = _parts(run, model, optimizer, workload.loss, batch)
+    parts = {"step": real, "data": max(0.0, real - sum(parts.values())), **parts}
+    if run.directory is not None and run.is_main:
+        with RecordWriter(run.directory.records / "steps.jsonl") as records:
+            records.write("breakdown", parts=parts)
+    return parts
+
+
+def _parts(
+    run: Run, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Callable[..., Any], batch: Any
+) -> dict[str, float]:
+    x, y = batch
+
+    def passes(how: Callable[[], AbstractContextManager[Any]]) -> None:
+        with how():
+            loss(model(x), y).backward()
+
+    def reduced() -> None:
+        passes(contextlib.nullcontext)
+
+    def unreduced() -> None:
+        passes(getattr(model, "no_sync", contextlib.nullcontext))
+
+    kinds: dict[str, Callable[[], Any]] = {
+        "reduced": reduced,
+        "unreduced": unreduced,
+        "optimizer": optimizer.step,
+    }
+    reduced()  # the optimizer needs gradients
+    times: dict[str, list[float]] = {name: [] for name in kinds}
+    steps = {name: _steps_of(run, kind) for name, kind in kinds.items()}
+    for _ in range(ROUNDS):
+        for name, kind in kinds.items():
+            _wait(run)
+            began = perf_counter()
+            for _ in range(steps[name]):
+                kind()
+            _wait(run)
+            times[name].append((perf_counter() - began) / steps[name])
+    median = {name: statistics.median(seconds) for name, seconds in times.items()}
+    return {
+        "compute": median["unreduced"],
+        "communication": max(0.0, median["reduced"] - median["unreduced"]),
+        "optimizer": median["optimizer"],
+    }
+
+
+def _real_steps(of_epoch: int | None) -> int:
+    return 30 if of_epoch is None else max(FEWEST, min(30, of_epoch - WARM_UP))
+
+
+def _steps_of(run: Run, kind: Callable[[], Any]) -> int:
+    """The number of steps that take about ``ROUND_S``; rank 0 decides it for all ranks."""
+    kind()
+    _wait(run)
+    began = perf_counter()
+    kind()
+    _wait(run)
+    mine = max(FEWEST, min(MOST, int(ROUND_S / (perf_counter() - began))))
+    return int(run.sum(mine if run.is_main else 0))
+
+
+def _wait(run: Run) -> None:
+    """Wait for all ranks and their devices."""
+    if run.device.type == "cuda":
+        torch.cuda.synchronize(run.device)
+    run.sum(0)

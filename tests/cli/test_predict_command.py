@@ -1,0 +1,195 @@
+"""``rankup predict`` as a user meets it: a table and advice, or one clear error."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from rankup.cli.app import main
+from rankup.errors import RankupError
+from rankup.scale.predict import children
+from rankup.scale.predict.links import read_links
+from rankup.scale.results import Configuration, Measured, StudyResults, write_results
+
+CURVE = "1:348.62 4:1226.38 8:2632.93 16:5115.4"
+SIMULATE = ("--simulate", "--parameters", "10", "--compute", "1", "--gpus-per-node", "4")
+
+
+def call(capsys, *words) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["predict", *map(str, words)])
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), said.out, said.err
+
+
+def study(folder: Path, **more) -> Path:
+    def configuration(nodes: int, each: int, seconds: float) -> Configuration:
+        count = nodes * each
+        parts = {"data": 0.001, "compute": 0.09, "communication": 0.0, "optimizer": 0.005}
+        runs = [
+            Measured(repeat, seconds, 32 * count * 100, 100, nodes, count, 1, "ddp", "cuda", breakdown=parts)
+            for repeat in (1, 2, 3)
+        ]
+        return Configuration({"nodes": nodes, "gpus": each}, runs)
+
+    grid = [configuration(1, 2, 10.0), configuration(2, 2, 11.0)]
+    path = folder / "results.json"
+    write_results(StudyResults("train.py", "weak", grid, {}, 3, **more), path)
+    return path
+
+
+def test_a_published_curve_is_predicted_beside_the_linear_baseline(capsys):
+    code, out, err = call(capsys, "--points", CURVE, "--gpus-per-node", 8, "--to", 32)
+    assert (code, err) == (0, "")
+    row = next(line.split() for line in out.splitlines() if line.startswith("4 × 8"))
+    assert row[3:] == ["32", "10,087", "9,281–10,962", "10,231", "90%"]
+    assert "T(n) = T(1) + e·2(n−1)/n" in out
+    assert "wait in the queue: unknown" in out
+
+
+def test_json_has_all_of_it(capsys):
+    code, out, _ = call(capsys, "--points", CURVE, "--gpus-per-node", 8, "--to", "32,8x8", "--json")
+    said = json.loads(out)
+    assert code == 0
+    assert [one["devices"] for one in said["predictions"]] == [32, 64]
+    first = said["predictions"][0]
+    assert first["low"] < first["rate"] < first["high"] < 1.1 * first["linear"]
+    assert [one["devices"] for one in said["sizes"]] == [1, 4, 8, 16, 32, 64]
+
+
+def test_a_study_is_predicted_without_any_other_option(capsys, tmp_path):
+    study(tmp_path)
+    code, out, _ = call(capsys, tmp_path)
+    assert code == 0
+    assert next(line for line in out.splitlines() if line.startswith("4 × 2"))
+    # 64 and 128 samples per step: each device has 32 per 0.1 s and per 0.11 s
+    assert "640" in out
+    assert "1,164" in out
+
+
+def test_links_give_the_whole_model_as_well(capsys, tmp_path):
+    link = {"alpha": 1e-4, "beta": 1e9}
+    (tmp_path / "links.json").write_text(json.dumps({"inside": link, "between": link, "algorithm": "ring"}))
+    words = ("--links", tmp_path / "links.json", "--parameters", "1000x1000,1000")
+    code, out, _ = call(capsys, study(tmp_path), *words)
+    assert code == 0
+    assert "whole model" in out.splitlines()[0]
+    code, _, err = call(capsys, study(tmp_path), *words[:2])
+    assert code == 2
+    assert "[missing-work]" in err
+
+
+def test_a_deadline_is_answered_with_a_size(capsys):
+    words = ("--points", CURVE, "--gpus-per-node", 8, "--to", 32, "--samples", "115e6")
+    code, out, _ = call(capsys, *words, "--deadline", "4h")
+    assert code == 0
+    assert "smallest within 4 h 00 min: 4 × 8 (90% efficient, 3 h 10 min, 101.3 device-hours)" in out
+    assert "smallest within 1 h 00 min: none of these sizes" in call(capsys, *words, "--deadline", "1h")[1]
+
+
+def test_a_batch_too_far_is_refused_and_the_others_are_not(capsys):
+    words = ("--points", CURVE, "--gpus-per-node", 8, "--to", 32, "--batch-per-device", 128)
+    code, out, _ = call(capsys, *words, "--samples-to-target", "1024:1e8 2048:1.1e8")
+    assert code == 0
+    assert "[batch-too-far]" in out
+    assert next(line for line in out.splitlines() if line.startswith("4 × 8")).endswith("–")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ([], "no-points"),
+        (["--points", ""], "no-points"),
+        (["--points", "8:100", "--gpus-per-node", "8"], "one-point"),
+        (["--points", "1:100 8:700", "--gpus-per-node", "8", "--to", "32"], "no-node-boundary"),
+        (["--points", "8:100 8:200", "--gpus-per-node", "8"], "duplicate-point"),
+        (["--points", "8:0 16:200", "--gpus-per-node", "8"], "bad-rate"),
+        (["--points", "8:nan 16:200", "--gpus-per-node", "8"], "bad-rate"),
+        (["--points", "eight:100", "--gpus-per-node", "8"], "bad-size"),
+        (["--points", "8:100 16:200"], "unknown-nodes"),
+        (["--points", "8:100 16:200", "--gpus-per-node", "0"], "invalid-value"),
+        (["--points", "8:100 16:200", "--gpus-per-node", "8", "--to", "20"], "partial-node"),
+        (["--points", "8:100 16:200", "--gpus-per-node", "8", "--scaling", "odd"], "bad-scaling"),
+        (["--points", "8:100 16:200", "--gpus-per-node", "8", "--deadline", "4h"], "unknown-work"),
+        (["--points", "8:1 16:2", "--gpus-per-node", "8", "--deadline", "4", "--samples", "9"], "bad-duration"),
+        (["--points", "8:1 16:2", "--gpus-per-node", "8", "--samples", "nan"], "bad-samples"),
+        (["--points", "8:1 16:2", "--gpus-per-node", "8", "--samples-to-target", "a:b"], "bad-batches"),
+        (["--points", "8:1 16:2", "--gpus-per-node", "8", "--samples-to-target", "1:2:3"], "bad-batches"),
+        (["none.json"], "bad-results"),
+        (["none.csv"], "bad-table"),
+        (["none.json", "--points", "8:100 16:200"], "two-sources"),
+        (["--simulate"], "missing-work"),
+        (["--simulate", "--parameters", "10x"], "bad-shapes"),
+        (["--simulate", "--parameters", "10", "--compute", "1"], "unknown-nodes"),
+        (["--simulate", "--parameters", "10", "--compute", "-1", "--gpus-per-node", "4"], "bad-work"),
+        ([*SIMULATE, "--fabric", "x"], "unknown-fabric"),
+        ([*SIMULATE, "--node-mtbf", "0"], "bad-failures"),
+        (["--simulate", "--workload", "mnist-cn"], "unknown-workload"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_clear_error(capsys, monkeypatch, tmp_path, words, code):
+    monkeypatch.chdir(tmp_path)
+    exit_code, out, err = call(capsys, *words)
+    assert exit_code == 2
+    assert f"[{code}]" in err
+    assert out == ""
+
+
+def test_results_of_another_version_are_refused(capsys, tmp_path):
+    path = study(tmp_path)
+    path.write_text(path.read_text().replace('"version": 2', '"version": 1'))
+    code, _, err = call(capsys, path)
+    assert code == 2
+    assert "[other-version]" in err
+
+
+def test_a_study_has_its_own_kind_of_scaling(capsys, tmp_path):
+    assert "[other-scaling]" in call(capsys, study(tmp_path), "--scaling", "strong")[2]
+
+
+def test_points_that_fall_are_predicted_with_a_warning(capsys):
+    code, out, _ = call(capsys, "--points", "8:770 16:600", "--gpus-per-node", 8, "--to", 32)
+    assert code == 0
+    assert "[slower-with-more]" in out
+
+
+def test_a_simulation_says_what_it_assumes(capsys):
+    words = ("--simulate", "--parameters", "25000000", "--compute", "0.1", "--gpus-per-node", 4)
+    code, out, _ = call(capsys, *words, "--node-mtbf", 20000, "--to", "4,1024x4")
+    assert code == 0
+    assert "1024 × 4     4096" in out
+    assert "assumed: InfiniBand HDR: 80% of its line rate" in out
+    said = json.loads(call(capsys, *words, "--to", "4,1024x4", "--json")[1])
+    assert [one["devices"] for one in said["sizes"]] == [4, 4096]
+    assert said["sizes"][0]["interval"] is None
+    assert math.isclose(said["sizes"][0]["goodput"], 1)
+
+
+@pytest.mark.own_python
+def test_the_gradients_of_a_workload_come_from_its_model(capsys):
+    words = ("--simulate", "--workload", "mnist-cnn", "--compute", "0.1", "--gpus-per-node", 4, "--json")
+    code, out, _ = call(capsys, *words)
+    assert code == 0
+    assert sum(json.loads(out)["buckets"]) == 4 * 1_199_882
+
+
+@pytest.mark.own_python
+def test_links_are_measured_by_processes_of_this_machine(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(children.measure_links, "__defaults__", ((4096, 4 * 1024**2),))
+    code, out, _ = call(capsys, "--measure-links", "--nproc-per-node", 2, "--out", "links.json")
+    assert code == 0
+    assert [line.split()[:2] for line in out.splitlines()[1:3]] == [
+        ["inside", "4,096"],
+        ["inside", "4,194,304"],
+    ]
+    assert "between nodes free" in out
+    assert read_links(tmp_path / "links.json").inside.beta > 1e6
+
+
+def test_one_process_has_no_link():
+    with pytest.raises(RankupError, match="one process has no link"):
+        children.links_of([])

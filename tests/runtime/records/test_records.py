@@ -1,0 +1,185 @@
+"""What a training tells of itself: records, progress and loggers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import rankup
+from ranks import run_ranks
+from rankup.core.records import newest_records, read_records
+from rankup.core.rundir import RUN_DIR_VARIABLE
+from rankup.runtime.records import progress_display, training_records
+from rankup.runtime.records.progress_display import ProgressDisplay
+
+
+def training(directory: str, log: str = "", stop_at: int = 0, epochs: int = 3) -> list[dict[str, Any]]:
+    """12 samples, batches of 5: three steps an epoch, the last of two samples."""
+    import os
+
+    if directory:
+        os.environ[RUN_DIR_VARIABLE] = directory
+        Path(directory, "records").mkdir(exist_ok=True)
+    training_records.SHORTEST = 0.0  # a record for each step
+    run = rankup.init(seed=1, log=log, snapshots=rankup.Snapshots(every="1 epoch", asynchronous=False))
+    x = torch.arange(12.0)[:, None]
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=1e-4), rankup.ResidentData(x), global_batch=5
+    )
+    for epoch in run.epochs(epochs, data):
+        for a in epoch:
+            loss = model(a).square().mean()
+            run.backward(loss)
+            run.step(opt)
+            run.log(loss=loss)
+            run.log(over_ranks=True, everywhere=float(run.world.rank))
+            if run.global_step + 1 == stop_at:
+                return []
+        run.log(reached=epoch.index + 0.5)
+        assert epoch.samples == 12 and epoch.seconds > 0
+    return read_records(Path(directory) / "records" / "steps.jsonl") if directory else []
+
+
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_records_tell_each_step_of_all_ranks(tmp_path: Path, world_size: int):
+    records = run_ranks(training, world_size, str(tmp_path))[0]
+    begin, *steps, end = records
+    assert [record["kind"] for record in records] == ["begin", *["step"] * 9, "end"]
+    assert begin["facts"]["world_size"] == world_size and begin["facts"]["global_batch"] == 5
+    assert [step["samples"] for step in steps] == [5, 10, 12] * 3
+    assert [(step["epoch"], step["step"], step["steps"]) for step in steps][:4] == [
+        (1, 1, 3),
+        (1, 2, 3),
+        (1, 3, 3),
+        (2, 1, 3),
+    ]
+    assert [step["global_step"] for step in steps] == list(range(1, 10))
+    assert {step["goal"] for step in steps} == {9} and steps[-1]["left"] >= 0
+    # Weighed by samples: of 5 samples 3 ranks have 2, 2, 1; of 2 samples 1, 1, 0.
+    expected = [0.8, 0.8, 0.5] if world_size == 3 else [0.0] * 3
+    assert [step["metrics"]["everywhere"] for step in steps[:3]] == pytest.approx(expected)
+    assert (end["samples"], end["steps"], end["warm_samples"]) == (36, 9, 24)
+    epochs = read_records(tmp_path / "records" / "epochs.jsonl", "epoch")
+    assert [(one["samples"], one["metrics"]["reached"]) for one in epochs] == [
+        (12, 0.5),
+        (12, 1.5),
+        (12, 2.5),
+    ]
+
+
+def test_a_resumed_run_counts_on_and_newest_records_leave_out_what_was_trained_again(tmp_path: Path):
+    run_ranks(training, 1, str(tmp_path), "", 5)  # left in the second epoch, saved after the first
+    records = run_ranks(training, 1, str(tmp_path))[0]
+    assert [record["attempt"] for record in records if record["kind"] == "begin"] == [1, 2]
+    steps = [record for record in newest_records(records) if record["kind"] == "step"]
+    assert [(step["global_step"], step["attempt"]) for step in steps][:5] == [
+        (1, 1),
+        (2, 1),
+        (3, 1),
+        (4, 2),
+        (5, 2),
+    ]
+    assert [step["samples"] for step in steps] == [5, 10, 12] * 3
+    assert all(a["seconds"] < b["seconds"] for a, b in pairwise(steps))
+
+
+def test_csv_has_every_number_once_a_step_and_is_appended_to_by_a_resume(tmp_path: Path):
+    run_ranks(training, 2, str(tmp_path), "csv", 0, 1)
+    with (tmp_path / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["name"] for row in rows} == {"loss", "everywhere", "reached"}
+    assert [row["step"] for row in rows if row["name"] == "loss"] == ["1", "2", "3", "3"]
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("tensorboard", "tensorboard/events.*"),
+        ("mlflow", "mlruns/*/*/metrics/loss"),
+        ("wandb", "wandb/offline-run-*"),
+    ],
+)
+def test_loggers_write_to_the_run_directory_without_an_account(tmp_path: Path, name: str, pattern: str):
+    pytest.importorskip(name)
+    run_ranks(training, 1, str(tmp_path), name, 0, 1)
+    assert list(tmp_path.glob(pattern))
+
+
+@pytest.mark.parametrize("log", ["csvv", "csv,tensorbord"])
+def test_an_unknown_logger_is_one_error(log: str):
+    with pytest.raises(rankup.RankupError) as refused:
+        rankup.init(log=log)
+    assert refused.value.code == "unknown-logger"
+
+
+@pytest.mark.parametrize("value", [torch.zeros(2), "a", None, [1.0]])
+def test_what_is_not_one_number_is_refused(value: Any):
+    with pytest.raises(rankup.RankupError) as refused:
+        rankup.init().log(loss=value)
+    assert refused.value.code == "not-a-number"
+
+
+def test_the_metric_of_the_retention_is_saved_with_the_snapshots():
+    keep = rankup.Retention(best=1, metric="accuracy", mode="max")
+    run = rankup.init(snapshots=rankup.Snapshots(keep=keep))
+    run.log(accuracy=0.5, loss=1.0)
+    assert run.metrics == {"accuracy": 0.5}
+
+
+RECORD = {
+    **{"epoch": 2, "epochs": 4, "step": 5, "steps": 10, "global_step": 15, "goal": 40},
+    **{"samples_per_s": 1234.5, "left": 75.0, "metrics": {"loss": 0.31249}},
+}
+
+
+def test_a_bar_is_erased_before_the_script_prints(monkeypatch: pytest.MonkeyPatch):
+    terminal, out = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(progress_display, "_QUIET_S", 0.0)
+    monkeypatch.setenv("COLUMNS", "200")
+    display = ProgressDisplay(terminal)
+    display.show(RECORD)
+    assert "38%  epoch 2/4  step 5/10  loss 0.3125  1,234 samples/s  left 1 min 15 s" in terminal.getvalue()
+    print("mine")
+    assert terminal.getvalue().endswith("\r\x1b[2K") and out.getvalue() == "mine\n"
+    written = terminal.getvalue()
+    print("again")
+    assert terminal.getvalue() == written
+    monkeypatch.setattr(terminal, "close", lambda: None)
+    display.close()
+    assert sys.stdout is out
+
+
+def test_a_log_gets_lines_with_growing_pauses(monkeypatch: pytest.MonkeyPatch):
+    err = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", err)
+    now = [0.0]
+    monkeypatch.setattr(progress_display, "perf_counter", lambda: now[0])
+    display = ProgressDisplay(None)
+    lines = []
+    for second in range(3600):
+        now[0] = float(second)
+        display.show(RECORD)
+        if len(err.getvalue().splitlines()) > len(lines):
+            lines.append(second)
+    pauses = [b - a for a, b in pairwise(lines)]
+    assert lines[0] == 10 and pauses == sorted(pauses) and pauses[-1] == 300
+    assert err.getvalue().startswith("epoch 2/4  step 5/10  loss 0.3125")
+
+
+def test_records_are_json_also_with_a_nan(tmp_path: Path):
+    from rankup.core.records import RecordWriter
+
+    with RecordWriter(tmp_path / "steps.jsonl") as records:
+        records.write("step", metrics={"loss": float("nan")})
+    (record,) = read_records(tmp_path / "steps.jsonl")
+    assert json.dumps(record["metrics"]) == '{"loss": NaN}'

@@ -1,0 +1,52 @@
+"""``Run`` is what a user sees: its members are those of the docs, and to make one starts nothing."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.optim import optimizer
+
+import rankup
+from rankup.runtime.api import Run
+from rankup.runtime.checkpointing.stop import StopWatch
+from rankup.runtime.context import RunContext
+from rankup.runtime.loop.precision import make_precision
+from rankup.runtime.select_strategy import choose_strategy
+
+MEMBERS = {
+    *("world", "device", "directory", "strategy", "is_main", "print"),
+    *("prepare", "register", "values", "metrics", "meter", "log"),
+    *("epochs", "steps", "batches", "batch", "global_step"),
+    *("backward", "forward_backward", "step", "grad_norm", "gather", "rows"),
+    *("sum", "mean", "first"),
+    *("save", "save_model", "state_dict", "load_state_dict"),
+}
+
+
+def made(world: rankup.World) -> Run:
+    device = torch.device("cpu")
+    precision = make_precision("fp32", device)
+    context = RunContext(world, device, precision, choose_strategy("none", rankup.World()), 0, None)
+    return Run(context, None, StopWatch(None, world.rank, None), None)
+
+
+def test_the_public_members_of_a_run_are_those_that_the_reference_names():
+    public = {name for name in dir(rankup.init()) if not name.startswith("_")}
+    assert public == MEMBERS
+    reference = (Path(__file__).parents[2] / "docs" / "reference" / "library.md").read_text()
+    assert not {name for name in MEMBERS if f"run.{name}" not in reference}
+
+
+def test_to_make_a_run_starts_nothing():
+    torch.manual_seed(7)
+    generators, threads, hook = torch.get_rng_state(), threading.active_count(), sys.excepthook
+    hooks = dict(optimizer._global_optimizer_pre_hooks)
+    assert made(rankup.World(rank=1, world_size=2)).world.rank == 1
+    assert not dist.is_initialized()
+    assert threading.active_count() == threads and sys.excepthook is hook
+    assert torch.equal(torch.get_rng_state(), generators)
+    assert dict(optimizer._global_optimizer_pre_hooks) == hooks

@@ -1,0 +1,95 @@
+"""Tables in each form: right numbers, and no name that a form misreads."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pytest
+
+from rankup.scale.report.content import of_runs, of_study
+from rankup.scale.report.rows import rows_of
+from rankup.scale.report.tables import Column, Table, all_tables
+from rankup.scale.report.text import clipped, listed, percent, plain, plural, short
+from report_inputs import NASTY, compared, study, write_run
+
+
+def tables(content):
+    return {table.name: table for table in all_tables(content)}
+
+
+def one_cell(text):
+    return Table("t", "T", "", [Column("Name", text=True)], [[(text, text)]])
+
+
+def test_the_csv_has_the_numbers_of_the_study_at_full_precision(tmp_path):
+    results = study()
+    table = tables(of_study(results, tmp_path, rows=compared(results)))["comparison"]
+    rows = list(csv.DictReader(io.StringIO(table.csv())))
+    assert [row["CPU cores"] for row in rows] == ["1", "2", "4", "8"]
+    assert float(rows[0]["Training time (s)"]) == pytest.approx(40.8)
+    assert float(rows[1]["Speed-up"]) == pytest.approx(2**0.85)
+
+
+def test_without_a_comparison_there_is_no_ratio_and_the_table_says_so(tmp_path):
+    table = tables(of_study(study(), tmp_path))["comparison"]
+    assert "Speed-up" not in [column.title for column in table.columns]
+    assert "There are no ratios" in table.caption
+
+
+def test_a_single_repeat_has_no_range(tmp_path):
+    table = tables(of_study(study(repeats=1), tmp_path))["comparison"]
+    index = [column.title for column in table.columns].index("min–max")
+    assert {row[index][0] for row in table.rows} == {"–"}
+
+
+def test_what_all_runs_have_in_common_is_said_once(tmp_path):
+    paths = [write_run(tmp_path / name, steps=2) for name in "ab"]
+    table = tables(of_runs(paths))["runs"]
+    assert "strategy ddp, precision fp32, processes 2" in table.caption
+    assert "Strategy" not in [column.title for column in table.columns]
+
+
+def test_a_name_cannot_break_a_latex_table():
+    text = one_cell(plain(NASTY)).latex()
+    (line,) = [line for line in text.splitlines() if "script" in line]
+    assert line.strip().endswith(r"\\")
+    cell = line.strip().removesuffix(r"\\")
+    for special in "&%$#_":
+        assert not re.search(rf"(?<!\\){re.escape(special)}", cell), special
+    assert r"\textbackslash{}b\{\}" in cell and "\x1b" not in cell
+
+
+def test_a_name_cannot_break_a_markdown_table():
+    row = one_cell("a|b <i> *c* `d`").markdown().splitlines()[-1]
+    assert row == r"| a\|b \<i\> \*c\* \`d\` |"
+
+
+@pytest.mark.parametrize("formula", ["=1+1", "@SUM(A1)", "+1", "-1"])
+def test_a_name_that_a_spreadsheet_would_run_is_text(formula):
+    assert one_cell(formula).csv() == f"Name\n'{formula}\n"
+
+
+def test_a_configuration_is_named_by_what_differs():
+    assert [row.name for row in rows_of(study((1, 2)))] == ["1 process", "2 processes"]
+    assert {row.series for row in rows_of(study((1, 2)))} == {""}
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (short(0.01234), "0.0123"),
+        (short(1234.5), "1,234"),
+        (short(float("nan")), "–"),
+        (percent(0.183), "18 %"),
+        (percent(0.049), "4.9 %"),
+        (listed(["a"]), "a"),
+        (listed(["a", "b", "c"]), "a, b and c"),
+        (plural(2, "process"), "2 processes"),
+        (clipped("runs/a-very-long-name/1", 11), "runs…name/1"),
+        (plain("a\x00b\nc\ud800"), "a�b c�"),
+    ],
+)
+def test_texts(shown, expected):
+    assert shown == expected
