@@ -180,3 +180,11 @@ def _cells_are_times(cells: Sequence[str]) -> bool:
     """Cells that give their unit: ``73.48 s``, ``1h 12m``; not ``4 m`` of anything."""
     timed = r"\d\s*(?:s|sec|seconds?|min|minutes?|h|hours?)\b|\d+:\d\d"
     return bool(cells) and 2 * sum(bool(re.search(timed, cell, re.I)) for cell in cells) > len(cells)
+
+
+def find(columns: Sequence[Column], role: str) -> Column | None:
+    return next((column for column in columns if column.role == role), None)
+
+
+def has(columns: Sequence[Column], *roles: str) -> bool:
+    return any(column.role in roles for column in columns)
