@@ -1,8 +1,8 @@
 """The time of a step by part: data, compute, communication, optimizer.
 
-A part is the difference of two timings, taken in turns on the same batch. Communication: steps whose gradients are
-reduced, and steps under ``no_sync``. Data: the real data, and a batch that is on the device already. The trained
-weights are useless afterwards.
+Data is how long the loop waits for a batch. The other parts are timed in turns on one batch that is on the device
+already: steps whose gradients are reduced against steps under ``no_sync`` (communication), and the optimizer alone. The
+trained weights are useless afterwards.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FEWEST, MOST = 3, 200  # steps per round
 def breakdown(run: Run, workload: Workload, options: TrainOptions) -> dict[str, float]:
     """Seconds of one step by part, on rank 0; also a record of kind ``breakdown`` in the run's steps.jsonl.
 
-    ``step`` is the whole; ``data`` + ``compute`` + ``communication`` + ``optimizer`` add up to it, except for noise.
+    ``step`` is the sum of ``data``, ``compute``, ``communication`` (what compute does not hide) and ``optimizer``.
     """
     train_set, _ = ready_data(run, workload, options.data)
     model, optimizer, data = run.prepare(
@@ -45,18 +45,21 @@ def breakdown(run: Run, workload: Workload, options: TrainOptions) -> dict[str, 
         sync_batchnorm=options.sync_batchnorm,
     )
     model.train()
-    began, counted, batch = 0.0, 0, None
-    for number, batch in enumerate(run.steps(data, steps=WARM_UP + _real_steps(data.steps))):
-        if number == WARM_UP:
-            _wait(run)
-            began = perf_counter()
+    waits: list[float] = []
+    batch = None
+    asked = perf_counter()
+    for batch in run.steps(data, steps=WARM_UP + _real_steps(data.steps)):
+        waits.append(perf_counter() - asked)
         run.forward_backward(model, workload.loss, *batch)
         run.step(optimizer)
-        counted += number >= WARM_UP
-    _wait(run)
-    real = (perf_counter() - began) / max(counted, 1)
-    parts = _parts(run, model, optimizer, workload.loss, batch)
-    parts = {"step": real, "data": max(0.0, real - sum(parts.values())), **parts}
+        if run.device.type == "cuda":
+            torch.cuda.synchronize(run.device)  # what the device still does is no wait for data
+        asked = perf_counter()
+    parts = {
+        "data": statistics.median(waits[WARM_UP:] or waits),
+        **_parts(run, model, optimizer, workload.loss, batch),
+    }
+    parts["step"] = sum(parts.values())
     if run.directory is not None and run.is_main:
         with RecordWriter(run.directory.records / "steps.jsonl") as records:
             records.write("breakdown", parts=parts)
@@ -95,6 +98,8 @@ def _parts(
             _wait(run)
             times[name].append((perf_counter() - began) / steps[name])
     median = {name: statistics.median(seconds) for name, seconds in times.items()}
+    if run.world.world_size == 1:
+        return {"compute": median["reduced"], "communication": 0.0, "optimizer": median["optimizer"]}
     return {
         "compute": median["unreduced"],
         "communication": max(0.0, median["reduced"] - median["unreduced"]),
