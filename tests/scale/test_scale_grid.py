@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rankup.scale.grid import Trial, parse_process_counts, trials
 
 from rankup.errors import RankupError
-from rankup.scale.grid import Trial, parse_process_counts, trials
 
 
 @pytest.mark.parametrize(

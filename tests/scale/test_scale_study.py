@@ -7,6 +7,9 @@ import os
 import signal
 
 import pytest
+from rankup.scale.grid import Trial, trials
+from rankup.scale.measured import read_run
+from rankup.scale.study import measure
 from studies import IDLE, run
 
 from rankup.core.records import RecordWriter
@@ -14,10 +17,7 @@ from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.resolve.here import resolve_here
 from rankup.run.execute import Result
-from rankup.scale.grid import Trial, trials
-from rankup.scale.measured import read_run
 from rankup.scale.results import read_results
-from rankup.scale.study import measure
 from rankup.scale.summary import report, results_of, write
 
 

@@ -11,7 +11,7 @@ from rankup.core.records import newest_records, read_records
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.scale.plan import Trial
-from rankup.scale.results import Epoch, Measured
+from rankup.scale.results import PARTS, Epoch, Measured
 
 # The names under which a script may log what it reached, the first one that is there.
 _ACCURACIES = ("test_accuracy", "val_accuracy", "accuracy", "test_acc", "val_acc", "acc")
@@ -85,9 +85,9 @@ def read_run(trial: Trial, run: RunDir, metric: re.Pattern[str] | None = None) -
 
 
 def read_breakdown(run: RunDir) -> dict[str, float]:
-    """Seconds of one step by part, of a run that measured them; empty if it did not."""
+    """Seconds of one step by part (``PARTS``), of a run that measured them; empty if it did not."""
     found = read_records(run.records / "steps.jsonl", "breakdown")
-    return dict(found[-1]["parts"]) if found else {}
+    return {part: found[-1]["parts"][part] for part in PARTS if part in found[-1]["parts"]} if found else {}
 
 
 def _records(
