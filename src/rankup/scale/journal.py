@@ -93,7 +93,7 @@ class Journal:
         try:
             given = json.loads(path.read_text(encoding="utf-8"))
             version = given.pop("version")
-        except (OSError, ValueError, KeyError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
             raise RankupError(
                 "no-study",
                 f"there is no study in {folder.name}",
