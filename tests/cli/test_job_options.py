@@ -76,6 +76,7 @@ GIVEN = {
     "threads": (["--threads", "4"], 4),
     "mail": (["--mail", "a@b.c"], "a@b.c"),
     "after": (["--after", "12", "--after", "13"], ("12", "13")),
+    "after_any": (["--after-any", "12"], ("12",)),
     "array": (["--array", "0-9%2"], "0-9%2"),
     "nccl_debug": (["--nccl-debug"], True),
     "sample_gpus": (["--sample-gpus", "30"], 30),

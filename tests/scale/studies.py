@@ -2,46 +2,47 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
+from rankup.core.records import RecordWriter
+from rankup.core.rundir import RunDir
 from rankup.scale import results
-from rankup.scale.grid import Trial
-from rankup.scale.machine import Machine
-from rankup.scale.measured import Measured
 from rankup.scale.results import Configuration, StudyResults
 
-IDLE = Machine("node1", "Linux", "3.12.0", cpu_count=8, cpus=tuple(range(8)), load=0.1)
 
-
-def run(processes: int, seconds: float = 10.0, *, repeat: int = 1, steps: int = 23, **facts: Any) -> Measured:
-    """A whole run of ``processes`` with one thread each on a CPU; ``facts`` replace what its summary says."""
-    summary = {
-        "workload": "rankup.workloads.mnist_cnn:MnistCnn",
-        "name": "mnist-cnn",
-        "data": "digits",
-        "epochs": 1,
-        "global_batch": 64,
-        "precision": "fp32",
-        "optimizer": "adam",
-        "lr": 0.001,
-        "gamma": 0.7,
-        "seed": 0,
-        "settings": {},
+def leave_records(
+    run: RunDir,
+    processes: int = 1,
+    seconds: float = 10.0,
+    *,
+    samples: int = 1437,
+    ends: bool = True,
+    parts: dict[str, float] | None = None,
+    **facts: Any,
+) -> None:
+    """What a script with ``run.steps`` leaves in its run directory; without ``ends`` it was killed."""
+    facts = {
         "world_size": processes,
         "nodes": 1,
-        "device": "CPU",
-        "device_type": "cpu",
         "threads": 1,
-        "torch": "2.13.0",
-        "train_seconds": seconds,
-        "samples": 1437,
-        "test_samples": 360,
-        "test_accuracy": 0.95,
+        "device_type": "cpu",
+        "global_batch": 64,
         **facts,
     }
-    path = Path(f"runs/mnist-cnn/{processes}-{repeat}")
-    return Measured(Trial(processes, repeat), summary, steps, path)
+    facts.setdefault("strategy", "none" if processes == 1 else "ddp")
+    with RecordWriter(run.records / "steps.jsonl") as records:
+        records.write("begin", facts=facts, global_step=0)
+        if parts is not None:
+            records.write("breakdown", parts=parts)
+        if ends:
+            records.write(
+                "end",
+                seconds=seconds + 1,
+                samples=samples + 64,
+                steps=23,
+                warm_seconds=seconds,
+                warm_samples=samples,
+            )
 
 
 def measured(processes: int, seconds: float = 10.0, *, repeat: int = 1, **given: Any) -> results.Measured:

@@ -127,7 +127,12 @@ def test_a_run_directory_without_logs_is_an_error(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("values", "flag"), [({"array": "0-3"}, "--array 0-3"), ({"after": ("12",)}, "--after 12")]
+    ("values", "flag"),
+    [
+        ({"array": "0-3"}, "--array 0-3"),
+        ({"after": ("12",)}, "--after 12"),
+        ({"after_any": ("12",)}, "--after-any 12"),
+    ],
 )
 def test_what_needs_a_queue_is_refused(values: dict[str, object], flag: str):
     with pytest.raises(RankupError, match=flag):

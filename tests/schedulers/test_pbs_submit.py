@@ -20,6 +20,13 @@ def test_a_job_waits_for_others():
     assert command == ["qsub", "-W", "depend=afterok:12.head:13[].head", str(SCRIPT)]
 
 
+def test_a_job_waits_for_the_end_of_others_however_they_end():
+    command = PBS.submit_command(SCRIPT, job(after_any=("12.head",)), SITE)
+    assert command == ["qsub", "-W", "depend=afterany:12.head", str(SCRIPT)]
+    command = PBS.submit_command(SCRIPT, job(after=("11.head",), after_any=("12.head", "13[].head")), SITE)
+    assert command[2] == "depend=afterok:11.head,afterany:12.head:13[].head"
+
+
 def test_a_successor_begins_however_the_job_before_it_ended():
     command = PBS.successor_command(SCRIPT, job(after=("1.head",)), SITE, "12.head")
     assert command == ["qsub", "-W", "depend=afterany:12.head", "-v", "RANKUP_SUCCESSOR=1", str(SCRIPT)]

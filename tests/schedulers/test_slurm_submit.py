@@ -21,6 +21,13 @@ def test_a_job_waits_for_others_and_not_for_ever():
     assert command[2:-1] == ["--dependency=afterok:12:13_4:14", "--kill-on-invalid-dep=yes"]
 
 
+def test_a_job_waits_for_the_end_of_others_however_they_end():
+    command = SLURM.submit_command(SCRIPT, job(after_any=("12", "14;east")), SITE)
+    assert command[2:-1] == ["--dependency=afterany:12:14"]
+    command = SLURM.submit_command(SCRIPT, job(after=("11",), after_any=("12",)), SITE)
+    assert command[2:-1] == ["--dependency=afterok:11,afterany:12", "--kill-on-invalid-dep=yes"]
+
+
 def test_a_successor_begins_however_the_job_before_it_ended():
     command = SLURM.successor_command(SCRIPT, job(after=("1",)), SITE, "12")
     assert command == ["sbatch", "--parsable", "--dependency=afterany:12", str(SCRIPT)]

@@ -87,7 +87,11 @@ def hand_over(resolved: Resolved, run: RunDir, env: Mapping[str, str]) -> Submit
     """Submit the job, and successors if they must be submitted now; their ids go to the file ``jobs``."""
     spec, site = resolved.spec, resolved.site
     scheduler = scheduler_named(site.scheduler)
-    spec = spec.model_copy(update={"after": tuple(_newest(job, spec.runs_root) for job in spec.after)})
+    waits_for = {
+        key: tuple(_newest(job, spec.runs_root) for job in getattr(spec, key))
+        for key in ("after", "after_any")
+    }
+    spec = spec.model_copy(update=waits_for)
     script = run.path / "job.sh"
     ids: list[str] = []
     try:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rankup.cli.target_parser import training_asked
+from rankup.core.nearest import nearest
 from rankup.errors import RankupError
 from rankup.resolve.here import resolve_here
 from rankup.resolve.resolve import resolve
@@ -29,21 +31,38 @@ def job_of(plan: StudyPlan, trial: Trial, folder: Path) -> Resolved:
     asked = trial.asked
     flags = {**plan.flags, **{JOB_KEYS[key]: value for key, value in asked.items() if key in JOB_KEYS}}
     flags |= {"name": "trials", "runs_root": folder}
+    cwd = Path(plan.cwd or Path.cwd())
     if is_workload(plan.command[0]):
         command, file = _training_command(plan, trial)
     else:
         command, file = fill_in(plan.command, trial), None
     if plan.site:
+        flags = {"max_requeues": 0, **flags}  # a run in two parts would be timed wrongly
         return resolve(
-            flags, command=command, file=None, site=plan.site, env=os.environ, folder=Path.cwd(), ignore=()
+            flags, command=command, file=None, site=plan.site, env=os.environ, folder=cwd, ignore=()
         )
-    return resolve_here(flags, command=command, file=file)
+    job = resolve_here(flags, command=command, file=file, folder=cwd)
+    # Of an allocation so many nodes, and not, as --nnodes 1 says, this machine.
+    return replace(job, origin={**job.origin, "nodes": "grid"}) if "nodes" in asked else job
 
 
-def check_keys(command: Sequence[str], grid: Mapping[str, Any], scaling: str) -> None:
+def check_keys(command: Sequence[str], grid: Mapping[str, Any], scaling: str, site: str) -> None:
     """Raises RankupError for a key that nothing takes: a script takes training options by {key} alone."""
+    if "launcher" in grid and not site:
+        raise RankupError(
+            "key-not-taken",
+            "runs here are started by torchrun: launcher is a key of jobs",
+            context="--grid launcher",
+            hint="--site NAME submits the runs as jobs",
+        )
     if is_workload(command[0]):
         return
+    if not Path(command[0]).exists() and (meant := nearest(command[0], WORKLOADS)):
+        raise RankupError(
+            "unknown-workload",
+            f"{command[0]!r} is neither a script nor a workload; did you mean {meant!r}?",
+            hint=f"workloads: {', '.join(WORKLOADS)}",
+        )
     named = placeholders_in(command)
     for key in grid:
         if key in TRAINING_KEYS and key not in named:
@@ -53,7 +72,11 @@ def check_keys(command: Sequence[str], grid: Mapping[str, Any], scaling: str) ->
                 context=" ".join(command),
                 hint=f"name it in the script's arguments: {command[0]} --{key} {{{key}}}",
             )
-    if scaling == "weak" and not {"processes", "global-batch"} & set(named):
+    if (
+        scaling == "weak"
+        and "global-batch" not in named
+        and not any("{processes}" in word for word in command)
+    ):
         raise RankupError(
             "no-weak-scaling",
             f"--weak requires that {command[0]} trains on more samples with more processes",
@@ -62,12 +85,14 @@ def check_keys(command: Sequence[str], grid: Mapping[str, Any], scaling: str) ->
         )
 
 
-def fair_threads(grid: Mapping[str, Sequence[Any]], flags: Mapping[str, Any]) -> dict[str, int]:
+def fair_threads(
+    grid: Mapping[str, Sequence[Any]], flags: Mapping[str, Any], training: Mapping[str, Any]
+) -> dict[str, int]:
     """``{"cpus_per_task": …}``: as many threads for each process of every configuration, on CPUs; {} if it is said."""
     if (
         {"cpus-per-task", "gpus"} & set(grid)
         or {"threads", "cpus_per_task"} & set(flags)
-        or count_gpus(os.environ)
+        or (count_gpus(os.environ) and training.get("device") != "cpu")
     ):
         return {}
     most = max(int(count) for count in grid.get("nproc", (flags.get("nproc_per_node", 1),)))
@@ -89,6 +114,14 @@ def _training_command(plan: StudyPlan, trial: Trial) -> tuple[tuple[str, ...], P
         apart = asked.get("strategy", "auto") in ("auto", "none", "ddp") and "accumulate" not in asked
         asked["breakdown" if apart else "dry_run"] = True
     training, file = training_asked(plan.command[0], asked)
+    if "global_batch" in training.given and training.global_batch < trial.processes:
+        raise RankupError(
+            "global-batch-too-small",
+            f"the global batch must be at least the number of processes, {trial.processes}; "
+            f"got {training.global_batch}",
+            context=trial.name,
+            hint="the global batch is shared out over all processes",
+        )
     row = STRATEGIES.get(training.strategy)
     if row is not None and row.one_process and trial.processes > 1:
         raise RankupError(

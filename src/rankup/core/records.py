@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,7 +16,10 @@ class RecordWriter:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        cut = _ends_within_a_line(path)
         self._file = path.open("a", encoding="utf-8")
+        if cut:
+            self._file.write("\n")
 
     def write(self, kind: str, **fields: Any) -> None:
         """One record: ``{"kind": kind, "time": epoch seconds, **fields}``."""
@@ -32,6 +36,18 @@ class RecordWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _ends_within_a_line(path: Path) -> bool:
+    """Whether a writer was killed in a line: the next record would be lost with it."""
+    try:
+        with path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) == 0:
+                return False
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    except OSError:
+        return False
 
 
 def read_records(path: Path, kind: str | None = None) -> list[dict[str, Any]]:

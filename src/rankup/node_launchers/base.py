@@ -21,6 +21,7 @@ class Agents:
 
     ``agent`` are lines of bash in which NODE_RANK is the node's; ``cpus`` are a node's, where known. ``given`` are the
     variables that the user has set for all nodes. ``whole_job``: nothing but these agents runs in the scheduler's job.
+    ``hosts`` are the nodes to take of a job that has more; () takes all.
     """
 
     agent: tuple[str, ...]
@@ -28,6 +29,7 @@ class Agents:
     cpus: int | None = None
     given: Collection[str] = ()
     whole_job: bool = True
+    hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

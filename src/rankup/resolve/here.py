@@ -40,6 +40,8 @@ _OURS = (
     "python",
     "runs_root",
 )
+# In the shell of an allocation, --nnodes says how many of its nodes.
+_ALLOCATIONS = ("SLURM_JOB_NODELIST", "PBS_NODEFILE")
 # What only a job's script sets up.
 _NOT_HERE = (
     *("pre_modules", "module_purge", "modules", "conda", "container", "binds", "pre"),
@@ -218,6 +220,8 @@ def _machines(job: Resolved) -> Iterator[Finding]:
     by_hand = job.origin["nodes"] == FLAG or job.asked("node_rank") or spec.rdzv_endpoint
     if not by_hand or (spec.nodes == 1 and spec.node_rank == 0):
         return
+    if not (given["--node-rank"] or given["--rdzv-endpoint"]) and {*_ALLOCATIONS} & {*job.env}:
+        return  # so many nodes of the allocation
     if missing := [flag for flag, there in given.items() if not there]:
         yield Finding(
             "incomplete-nodes",

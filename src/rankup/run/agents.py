@@ -46,7 +46,8 @@ def agent_command(job: Resolved, allocation: Allocation, run: RunDir) -> str:
     """``rankup run`` as each node executes it, as bash; what nobody set is decided there, by its GPUs and cores."""
     spec, nodes = job.spec, len(allocation.hosts)
     nproc = [f"--nproc-per-node={spec.nproc_per_node}"] if job.asked("nproc_per_node") else []
-    threads = [] if spec.threads is None else [f"--threads={spec.threads}"]
+    each = spec.threads or spec.cpus_per_task
+    threads = [] if each is None else [f"--threads={each}"]
     python = [] if spec.python == sys.executable else [f"--python={spec.python}"]
     monitor = [] if spec.monitor else ["--no-monitor"]
     options = [
@@ -79,6 +80,7 @@ def agents_script(job: Resolved, allocation: Allocation, run: RunDir, env: Mappi
             agent=(*restored, f"exec {agent_command(job, allocation, run)}"),
             nodes=nodes,
             cpus=allocation.cpus,
+            hosts=allocation.hosts if allocation.of else (),
             given=job.spec.env,
             whole_job=False,
         )

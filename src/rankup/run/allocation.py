@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rankup.core.endpoint import Endpoint
@@ -18,7 +18,7 @@ class Allocation:
     """The nodes of a job, head first. ``inside`` says whether this process runs on one of them.
 
     ``cpus`` is what the smallest node has for us, where the scheduler says so; ``lines`` are the hosts' first lines
-    in PBS's node file.
+    in PBS's node file. ``of`` is the number of nodes of the whole job, if ``hosts`` are a part of them, else 0.
     """
 
     scheduler: str
@@ -27,6 +27,13 @@ class Allocation:
     inside: bool
     cpus: int | None = None
     lines: tuple[int, ...] = ()
+    of: int = 0
+
+    def first(self, nodes: int) -> Allocation:
+        """The first ``nodes`` of it."""
+        if nodes == len(self.hosts):
+            return self
+        return replace(self, hosts=self.hosts[:nodes], lines=self.lines[:nodes], of=len(self.hosts))
 
     @property
     def needs_fan_out(self) -> bool:

@@ -62,10 +62,11 @@ def execute(
 
             hosts = len(allocation.hosts)
             spec = job.spec.model_copy(update={"nodes": hosts, "launcher": "torchrun"})
+            which = f"the first {hosts} of {allocation.of}" if allocation.of > hosts else f"{hosts}"
             origin = job.origin["nodes"] if job.asked("nodes") else "allocation"
             job = replace(job, spec=spec, origin={**job.origin, "nodes": origin})
             run = begin_attempt(job, resume)
-            begun(run, f"{hosts} nodes of the allocation")
+            begun(run, f"{which} nodes of the allocation")
             with recorded(view, run) as view:
                 code = run_agents(job, allocation, run, interrupts, view)
             return of_agents(allocation, run, code, interrupts, time.monotonic() - started)
@@ -92,28 +93,33 @@ def execute(
 
 
 def _allocation(job: Resolved) -> Allocation | None:
-    """The allocation to run on; None to stay on this machine, or with machines that were started by hand."""
-    spec = job.spec
-    if job.asked("nodes") and (job.origin["nodes"] == FLAG or spec.nodes == 1 or spec.rdzv_endpoint):
+    """The nodes of the allocation to run on; None to stay on this machine, or with machines started by hand.
+
+    A job that asks for fewer nodes than there are gets the first ones.
+    """
+    spec, asked = job.spec, job.asked("nodes")
+    if asked and (spec.rdzv_endpoint or (spec.nodes == 1 and job.origin["nodes"] == FLAG)):
         return None
     allocation = detect_allocation(os.environ)
-    if allocation is None and spec.nodes > 1:
-        raise RankupError(
-            "no-allocation",
-            f"the job asks for {spec.nodes} nodes, and this is not the shell of an allocation",
-            context=job.origin["nodes"],
-            hint="--nnodes 1 runs on this machine alone; rankup submit takes it to a cluster",
-        )
-    if allocation is None or not allocation.needs_fan_out:
+    if allocation is None:
+        if spec.nodes > 1:
+            raise RankupError(
+                "no-allocation",
+                f"the job asks for {spec.nodes} nodes, and this is not the shell of an allocation",
+                context=job.origin["nodes"],
+                hint="--nnodes 1 runs on this machine alone; rankup submit takes it to a cluster",
+            )
         return None
-    if job.asked("nodes") and spec.nodes != len(allocation.hosts):
+    if asked and spec.nodes > len(allocation.hosts):
         raise RankupError(
             "other-allocation",
             f"the job asks for {spec.nodes} nodes, and this allocation has {len(allocation.hosts)}",
             context=job.origin["nodes"],
-            hint="an allocation of as many nodes, or another number in the job file; --nnodes 1 stays on this machine",
+            hint="a larger allocation, or fewer nodes; --nnodes 1 stays on this machine",
         )
-    return allocation
+    if asked:
+        allocation = allocation.first(spec.nodes)
+    return allocation if allocation.needs_fan_out else None
 
 
 def _meet(spec: JobSpec, run: RunDir | None, interrupts: Interrupts, view: View) -> RunDir:

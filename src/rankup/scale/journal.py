@@ -26,8 +26,9 @@ from rankup.scale.results import VERSION
 class StudyPlan:
     """What a study measures. ``command`` is a workload with its options, or a script with its arguments.
 
-    ``flags`` are those of the job (``JobSpec``), ``training`` those of a workload's training. ``site`` "" runs
-    here; ``at_once`` limits the jobs in the queue. ``load`` is the machine's before the study, None if unknown.
+    ``flags`` are those of the job (``JobSpec``), ``training`` those of a workload's training. ``site`` "" runs here;
+    ``at_once`` limits the jobs that run together. ``cwd`` is where the command runs. ``load`` is the machine's before
+    the study, None if unknown.
     """
 
     command: Sequence[str]
@@ -43,6 +44,7 @@ class StudyPlan:
     training: Mapping[str, Any] = field(default_factory=dict)
     machine: Mapping[str, Any] = field(default_factory=dict)
     load: float | None = None
+    cwd: str = ""
 
     @property
     def points(self) -> list[Point]:
@@ -86,11 +88,12 @@ class Journal:
     @classmethod
     def open(cls, folder: Path) -> Journal:
         """The study that was begun in ``folder``. Raises RankupError if there is none."""
+        folder = folder.absolute()
         path = folder / "study.json"
         try:
             given = json.loads(path.read_text(encoding="utf-8"))
             version = given.pop("version")
-        except (OSError, ValueError, KeyError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
             raise RankupError(
                 "no-study",
                 f"there is no study in {folder.name}",
@@ -119,6 +122,10 @@ class Journal:
     def note(self, kind: str, **fields: Any) -> None:
         """Another line: a prediction, a score."""
         self._writer.write(kind, **fields)
+
+    def notes(self, kind: str) -> list[dict[str, Any]]:
+        """What ``note`` has written of this kind."""
+        return read_records(self.folder / "trials.jsonl", kind)
 
     def states(self) -> dict[Trial, TrialState]:
         """Of all trials of the plan, in its order; the newest line of a trial holds."""

@@ -31,7 +31,8 @@ TRAINING_KEYS = {
     "exact": "exact",
 }
 _COUNTS = (*JOB_KEYS.keys() - {"launcher"}, "global-batch", "accumulate")
-_PLACEHOLDER = re.compile(r"\{([a-z-]+)\}")
+_PLACEHOLDER = re.compile(r"\{([A-Za-z][A-Za-z0-9_-]*)\}")
+PROCESSES = "processes"  # over all nodes: a placeholder that is no key of the grid
 MOST_CONFIGURATIONS = 500
 
 Value = str | int
@@ -71,8 +72,8 @@ def parse_grid(words: Sequence[str], *, placeholders: Sequence[str] = ()) -> dic
     known = (*JOB_KEYS, *TRAINING_KEYS, *placeholders)
     for word in words:
         key, equals, text = word.partition("=")
-        values = [value for value in text.split(",") if value]
-        if not equals or not values:
+        written = [value.strip() for value in text.split(",")]
+        if not equals or not all(written):
             raise _bad_grid(
                 f"{word!r} is not KEY=VALUE,VALUE,…", word, "e.g. --grid nproc=1,2 cpus-per-task=1,2"
             )
@@ -81,9 +82,10 @@ def parse_grid(words: Sequence[str], *, placeholders: Sequence[str] = ()) -> dic
             raise _bad_grid(f"unknown key {key!r}{did_you_mean(key, known)}", word, hint)
         if key in grid:
             raise _bad_grid(f"{key} is given twice", word, f"--grid {key}=…,…")
-        if repeated := sorted({value for value in values if values.count(value) > 1}):
+        values = tuple(_value(key, value, word) for value in written)
+        if repeated := [value for value in values if values.count(value) > 1]:
             raise _bad_grid(f"{key}={repeated[0]} is given twice", word, "--repeats sets how often each runs")
-        grid[key] = tuple(_value(key, value, word) for value in values)
+        grid[key] = values
     if not grid:
         raise _bad_grid("the grid is empty", "--grid", "e.g. --grid nproc=1,2")
     if _size(grid) > MOST_CONFIGURATIONS:
@@ -123,12 +125,13 @@ def trials(configurations: Sequence[Point], repeats: int, *, seed: int = 0) -> l
 
 def placeholders_in(arguments: Sequence[str]) -> list[str]:
     """The keys that ``arguments`` name as ``{key}``."""
-    return list(dict.fromkeys(key for word in arguments for key in _PLACEHOLDER.findall(word)))
+    found = dict.fromkeys(key for word in arguments for key in _PLACEHOLDER.findall(word))
+    return [key for key in found if key != PROCESSES]
 
 
 def fill_in(arguments: Sequence[str], trial: Trial) -> tuple[str, ...]:
     """``arguments`` with ``{key}`` replaced by the trial's value; ``{processes}`` is their number over all nodes."""
-    values = {**trial.asked, "processes": trial.processes}
+    values = {**trial.asked, PROCESSES: trial.processes}
     return tuple(
         _PLACEHOLDER.sub(lambda found: str(values.get(found[1], found[0])), word) for word in arguments
     )
@@ -144,10 +147,7 @@ def _size(grid: Mapping[str, Sequence[Value]]) -> int:
 def _value(key: str, value: str, word: str) -> Value:
     if key not in _COUNTS:
         return value
-    try:
-        count = int(value)
-    except ValueError:
-        count = 0
+    count = int(value) if value.isascii() and value.isdecimal() else 0
     if count < 1:
         raise _bad_grid(
             f"{key} must be whole numbers of at least 1, got {value!r}", word, f"e.g. --grid {key}=1,2"

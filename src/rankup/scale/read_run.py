@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from rankup.core.records import newest_records, read_records
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.scale.plan import Trial
-from rankup.scale.results import Epoch, Measured
+from rankup.scale.results import PARTS, Epoch, Measured
 
 # The names under which a script may log what it reached, the first one that is there.
 _ACCURACIES = ("test_accuracy", "val_accuracy", "accuracy", "test_acc", "val_acc", "acc")
@@ -85,9 +86,9 @@ def read_run(trial: Trial, run: RunDir, metric: re.Pattern[str] | None = None) -
 
 
 def read_breakdown(run: RunDir) -> dict[str, float]:
-    """Seconds of one step by part, of a run that measured them; empty if it did not."""
+    """Seconds of one step by part (``PARTS``), of a run that measured them; empty if it did not."""
     found = read_records(run.records / "steps.jsonl", "breakdown")
-    return dict(found[-1]["parts"]) if found else {}
+    return {part: found[-1]["parts"][part] for part in PARTS if part in found[-1]["parts"]} if found else {}
 
 
 def _records(
@@ -157,12 +158,7 @@ def _matched(metric: re.Pattern[str], run: RunDir) -> float:
         for path in sorted(run.logs.rglob(name)) if run.logs.is_dir() else ():
             found = metric.findall(_text(path))
             if found:
-                try:
-                    return float(found[-1].replace(",", ""))
-                except ValueError:
-                    raise _bad_metric(
-                        f"the group matched {found[-1]!r}, which is no number", metric.pattern
-                    ) from None
+                return _seconds(found[-1], metric.pattern)
     raise RankupError(
         "metric-not-found",
         f"nothing that the run printed matches {metric.pattern!r}",
@@ -170,6 +166,16 @@ def _matched(metric: re.Pattern[str], run: RunDir) -> float:
         hint="try the pattern on the log: grep -E PATTERN; without --metric the records of run.steps are used",
         exit_code=1,
     )
+
+
+def _seconds(text: str, pattern: str) -> float:
+    try:
+        seconds = float(text.replace(",", ""))
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise _bad_metric(f"the group matched {text!r}, which is no time in seconds", pattern)
+    return seconds
 
 
 def _text(path: Path) -> str:

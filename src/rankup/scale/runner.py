@@ -26,6 +26,9 @@ from rankup.scale.read_run import parse_metric, read_breakdown, read_run
 from rankup.scale.results import Configuration, Measured, StudyResults
 
 ASK_S = 5.0  # seconds between two questions to the scheduler
+SETTLE_S = 12.0  # so long may the last files of a job take over a network file system
+# What the scheduler may take later: the study waits for its own jobs, and submits the rest then.
+_LATER = ("too-many-jobs", "queue-closed")
 
 JobOf = Callable[[Trial], Resolved]
 
@@ -40,37 +43,49 @@ class StudyView(View, Protocol):
     def ended(self, trial: Trial, measured: Measured | None, failure: Mapping[str, Any] | None) -> None: ...
 
 
+class Predictor(Protocol):
+    """Told of each trial before it is measured and after, to predict it and to score the prediction."""
+
+    def before(self, trial: Trial) -> None: ...
+
+    def after(self, trial: Trial, measured: Measured | None) -> None: ...
+
+
 def run_here(
     journal: Journal,
     job_of: JobOf,
     view: StudyView,
     *,
-    before: Callable[[Trial], None] = lambda trial: None,
+    predictor: Predictor | None = None,
     execute: Callable[[Resolved, View], Result] = execute,
 ) -> None:
-    """Run the trials that have not ended, in their order. ``before`` is called before each, with what was measured.
+    """Run the trials that have not ended, in their order.
 
     Raises ``interrupted`` after Ctrl-C or SIGTERM: the study can go on.
     """
     order = journal.plan.order
-    for number, trial in enumerate(order, 1):
-        states = journal.states()
-        if states[trial].ended or _failed(states, trial.point):
-            continue
-        before(trial)
-        view.begins(number, len(order), trial)
-        try:
-            result = execute(job_of(trial), view)
-        except KeyboardInterrupt:  # while no process of a run is there
-            raise _interrupted(signal.SIGINT, journal) from None
-        except RankupError as error:
-            _note_end(journal, trial, None, _as_failure(trial, error), view)
-            continue
-        if result.code > 128:
-            raise _interrupted(result.code - 128, journal)
-        journal.began(trial, result.run.path)
-        failure = None if result.code == 0 else _as_failure(trial, result.run.left_error() or result.error)
-        _note_end(journal, trial, result.run, failure, view)
+    try:
+        for number, trial in enumerate(order, 1):
+            states = journal.states()
+            if states[trial].ended or _failed(states, trial.point):
+                continue
+            if predictor is not None:
+                predictor.before(trial)
+            view.begins(number, len(order), trial)
+            try:
+                result = execute(job_of(trial), view)
+            except RankupError as error:
+                _note_end(journal, trial, None, _as_failure(trial, error), view, predictor)
+                continue
+            if result.code > 128:
+                raise _interrupted(result.code - 128, journal)
+            journal.began(trial, result.run.path)
+            failure = (
+                None if result.code == 0 else _as_failure(trial, result.run.left_error() or result.error)
+            )
+            _note_end(journal, trial, result.run, failure, view, predictor)
+    except KeyboardInterrupt:  # while no process of a run is there
+        raise _interrupted(signal.SIGINT, journal) from None
 
 
 def run_as_jobs(
@@ -79,38 +94,82 @@ def run_as_jobs(
     view: StudyView,
     env: Mapping[str, str],
     *,
-    before: Callable[[Trial], None] = lambda trial: None,
+    predictor: Predictor | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Submit the trials that are not in the queue yet, each after the one ``at_once`` places before it, and wait.
 
     Jobs stay in the queue if this is interrupted: called again, it waits for them and submits what is missing.
     """
-    order, at_once = journal.plan.order, journal.plan.at_once
+    jobs = _Jobs(journal, view, predictor)
     try:
-        for number, trial in enumerate(order, 1):
-            states = journal.states()
-            if states[trial].run or states[trial].ended:
-                continue
-            before(trial)
-            view.begins(number, len(order), trial)
-            ahead = [
-                states[one].job for one in order[: number - 1] if states[one].job and not states[one].ended
-            ]
-            job = job_of(trial)
-            after = tuple(ahead[-at_once:][:1]) if len(ahead) >= at_once else ()
-            submitted = submit(replace(job, spec=job.spec.model_copy(update={"after_any": after})), env=env)
-            journal.began(trial, submitted.run.path, submitted.ids()[0])
-            view.submitted(trial, submitted.ids()[0])
-        while waiting := [
-            (trial, state) for trial, state in journal.states().items() if state.run and not state.ended
-        ]:
-            for trial, state in waiting:
-                _look(journal, trial, state, view)
-            if any(state.run and not state.ended for state in journal.states().values()):
+        jobs.look()  # of an earlier call: they may have ended meanwhile
+        while True:
+            _submit_missing(journal, job_of, view, env)
+            if not jobs.waiting():
+                return
+            jobs.look()
+            if jobs.waiting():
                 sleep(ASK_S)
     except KeyboardInterrupt:
         raise _interrupted(signal.SIGINT, journal) from None
+
+
+def _submit_missing(journal: Journal, job_of: JobOf, view: StudyView, env: Mapping[str, str]) -> None:
+    """At most ``at_once`` of them run together: a job starts when the one so many places before it has ended."""
+    order, at_once = journal.plan.order, journal.plan.at_once
+    for number, trial in enumerate(order, 1):
+        states = journal.states()
+        if states[trial].run or states[trial].ended or _failed(states, trial.point):
+            continue
+        view.begins(number, len(order), trial)
+        living = [state.job for state in states.values() if state.job and not state.ended]
+        after = (living[-at_once],) if len(living) >= at_once else ()
+        try:
+            job = job_of(trial)
+            submitted = submit(replace(job, spec=job.spec.model_copy(update={"after_any": after})), env=env)
+        except RankupError as error:
+            if error.code in _LATER and living:
+                return
+            if error.exit_code != 2:  # the scheduler, and not this configuration
+                raise
+            _note_end(journal, trial, None, _as_failure(trial, error), view, None)
+            continue
+        journal.began(trial, submitted.run.path, submitted.ids()[0])
+        view.submitted(trial, submitted.ids()[0])
+
+
+class _Jobs:
+    """The jobs of a study that have begun to wait or to run, and how they end."""
+
+    def __init__(self, journal: Journal, view: StudyView, predictor: Predictor | None) -> None:
+        self.journal, self.view, self.predictor = journal, view, predictor
+        self._over: dict[str, float] = {}  # run directory → when the scheduler first called it ended
+
+    def waiting(self) -> list[tuple[Trial, TrialState]]:
+        return [
+            (trial, state) for trial, state in self.journal.states().items() if state.run and not state.ended
+        ]
+
+    def look(self) -> None:
+        """Ask the scheduler about all of them at once, and note what has ended."""
+        waiting = self.waiting()
+        # A scheduler that does not answer is asked again later.
+        statuses, _ = query_statuses([load(Path(state.run)) for _, state in waiting])
+        for (trial, state), status in zip(waiting, statuses, strict=True):
+            if not status.state.ended:
+                if self.predictor is not None:
+                    self.predictor.before(trial)
+                continue
+            since = self._over.setdefault(state.run, time.monotonic())
+            if not status.settled and time.monotonic() - since < SETTLE_S:
+                continue
+            failure = None
+            if status.exit_code:
+                why = status.reason or f"exit code {status.exit_code}"
+                error = RankupError("run-failed", f"job {status.id}: {why}", context=state.run, exit_code=1)
+                failure = _as_failure(trial, RunDir(Path(state.run)).left_error() or error)
+            _note_end(self.journal, trial, RunDir(Path(state.run)), failure, self.view, self.predictor)
 
 
 def collect(journal: Journal) -> StudyResults:
@@ -145,21 +204,13 @@ def collect(journal: Journal) -> StudyResults:
     )
 
 
-def _look(journal: Journal, trial: Trial, state: TrialState, view: StudyView) -> None:
-    """Ask how the job of ``trial`` is, and note its end."""
-    job = load(Path(state.run))
-    (status,), _ = query_statuses([job])  # a scheduler that does not answer is asked again later
-    if not status.state.ended or not status.settled:
-        return
-    failure = None
-    if status.exit_code:
-        message = f"{trial.name}: job {status.id} failed: {status.reason or f'exit code {status.exit_code}'}"
-        failure = _finding(RankupError("run-failed", message, context=state.run, exit_code=1))
-    _note_end(journal, trial, RunDir(Path(state.run)), failure, view)
-
-
 def _note_end(
-    journal: Journal, trial: Trial, run: RunDir | None, failure: Mapping[str, Any] | None, view: StudyView
+    journal: Journal,
+    trial: Trial,
+    run: RunDir | None,
+    failure: Mapping[str, Any] | None,
+    view: StudyView,
+    predictor: Predictor | None,
 ) -> None:
     measured = None
     if failure is None and run is not None and trial.repeat:
@@ -170,6 +221,8 @@ def _note_end(
             failure = _as_failure(trial, error)
     journal.ended(trial, failure)
     view.ended(trial, measured, failure)
+    if predictor is not None:
+        predictor.after(trial, measured)
 
 
 def _failed(states: Mapping[Trial, TrialState], point: Point) -> bool:
@@ -191,10 +244,13 @@ def _finding(error: RankupError) -> Mapping[str, Any]:
 def _interrupted(signum: int, journal: Journal) -> RankupError:
     states = list(journal.states().values())
     done = sum(bool(state.ended) for state in states)
+    queued = sum(bool(state.job and not state.ended) for state in states)
+    stay = f"; {queued} job{'s' * (queued > 1)} stay{'s' * (queued == 1)} in the queue" if queued else ""
+    cancel = f"; rankup cancel --all --runs-root {journal.folder} cancels the jobs" if queued else ""
     return RankupError(
         "interrupted",
-        f"ended by {signal.Signals(signum).name} after {done} of {len(states)} runs",
+        f"ended by {signal.Signals(signum).name} after {done} of {len(states)} runs{stay}",
         context=str(journal.folder),
-        hint=f"rankup scale --resume {journal.folder} goes on",
+        hint=f"rankup scale --resume {journal.folder} goes on{cancel}",
         exit_code=128 + signum,
     )

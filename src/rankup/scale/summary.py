@@ -8,10 +8,11 @@ from typing import Any
 
 from rankup.core.files import make_folder, write_atomic
 from rankup.findings.engine import fails
-from rankup.findings.finding import Finding
+from rankup.findings.finding import Finding, in_order
 from rankup.findings.text import TABLE_WIDTH, text_lines
 from rankup.scale.comparability import judge, refused
 from rankup.scale.families import Family, families
+from rankup.scale.parts import largest_loss, limits, parts_table
 from rankup.scale.results import StudyResults, write_results
 from rankup.scale.rows import Ratio, Row, enough, ratio, rows
 from rankup.scale.table import heading, notes, ratio_table, time_table
@@ -50,12 +51,15 @@ def report(study: StudyResults, baseline: str = "", *, allow_unfair: bool = Fals
     Raises ``unknown-baseline``.
     """
     found = families(study, baseline)
-    findings = judge(study, found)
+    findings = in_order([*judge(study, found), *limits(study)])
     by_family = [_ratios(family, allow_unfair) for family in found]
     table = rows(study)
     ratios = [one for group in by_family for one in group]
     blocks = [heading(study), time_table(table)] if table else []
     blocks += [ratio_table(group) for group in by_family if group]
+    if parts := parts_table(study):
+        loss = largest_loss(study)
+        blocks.append(f"{parts}\n  {loss}" if loss else parts)
     if table:
         blocks.append("\n".join(f"  {note}" for note in notes(study, table, ratios)))
     if findings:

@@ -61,7 +61,7 @@ class Scheduler(ABC):
 
     @abstractmethod
     def submit_command(self, script: Path, spec: JobSpec, site: Site) -> list[str]:
-        """Submit ``script``, whose directives say everything but dependencies (``spec.after``)."""
+        """Submit ``script``, whose directives say everything but dependencies (``spec.after``, ``spec.after_any``)."""
 
     def successor_command(self, script: Path, spec: JobSpec, site: Site, after: str) -> list[str]:
         """Submit ``script`` once more, to begin when the job ``after`` has ended, however that was.

@@ -79,6 +79,6 @@ def flags_as_given(spec: JobSpec | None) -> dict[str, str]:
         values |= {name: getattr(spec, name) or "" for name in values}
         values["time"] = clock(spec.time) if spec.time else ""
         values["mem"] = size(spec.mem) if spec.mem else ""
-        values["after"] = " ".join(spec.after)
+        values["after"] = " ".join((*spec.after, *spec.after_any))
     values["partition"] = values["queue"]
     return {name: f"--{name.replace('_', '-')} {value}".rstrip() for name, value in values.items()}

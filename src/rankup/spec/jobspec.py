@@ -59,7 +59,7 @@ class JobSpec(BaseModel):
         Flag(RESOURCES, "number of nodes", "N"),
         Flag(
             LAUNCH,
-            "machines started by hand; default: the allocation, else this one",
+            "the first N nodes of the allocation (default: all), or machines started by hand; 1: this one",
             "N",
             ("--nnodes",),
             ("run",),
@@ -180,6 +180,9 @@ class JobSpec(BaseModel):
     after: Annotated[
         JobIds, Flag(AROUND, "start after this job has succeeded; may be repeated", "ID")
     ] = ()  # ids of jobs
+    after_any: Annotated[
+        JobIds, Flag(AROUND, "start after this job has ended, in whatever way; may be repeated", "ID")
+    ] = ()
     array: Annotated[Array, Flag(AROUND, "job array: one task for each index", "0-9[%4]")] = ""
     runs_root: Annotated[
         Folder, Flag(AROUND, "directory of the run directories; default: runs", "DIR", of=EVERYWHERE)

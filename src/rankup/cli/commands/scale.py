@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,26 +13,22 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from rankup.cli.job_options import flags_from
+from rankup.cli.job_options import some_job_options
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
 from rankup.cli.output.console import shown
-from rankup.cli.output.progress import hide_progress_of_ranks
-from rankup.cli.output.rank_lines import LineView
-from rankup.cli.shared_options import taking
-from rankup.cli.study_jobs import check_keys, fair_threads, is_workload, job_of
-from rankup.cli.training_options import training_fields, training_from
-from rankup.cli.workload_job import require_torch
-from rankup.core.rundir import RunDir
-from rankup.core.toml_file import read_toml
-from rankup.core.units import duration
+from rankup.cli.output.trial_lines import TrialLines, say
+from rankup.cli.shared_options import given, taking
+from rankup.cli.study_jobs import is_workload, job_of
+from rankup.cli.study_plan import JOB_OPTIONS, plan_from
+from rankup.cli.training_options import training_fields
+from rankup.core.rundir import RunDir, default_name
 from rankup.errors import RankupError
 from rankup.findings.engine import fails
+from rankup.resolve.resolved import Resolved
 from rankup.scale.journal import Journal, StudyPlan
-from rankup.scale.machine import Machine
-from rankup.scale.plan import Trial, parse_grid, placeholders_in
-from rankup.scale.read_run import parse_metric
-from rankup.scale.results import Measured
+from rankup.scale.plan import Trial
+from rankup.scale.predicted import Predictions
 from rankup.scale.runner import collect, run_as_jobs, run_here
 from rankup.scale.summary import StudyReport, report, write
 
@@ -72,7 +67,7 @@ def spread_grid(args: Sequence[str]) -> list[str]:
 
 
 @app.command(cls=ScaleCommand)
-@taking(training_fields())
+@taking([*training_fields(), *some_job_options("submit", *JOB_OPTIONS)])
 def scale(
     context: typer.Context,
     command: Annotated[
@@ -133,19 +128,7 @@ def scale(
     Ratios are printed only if the runs did the same work and the repeats suffice; otherwise the reason is printed,
     and the exit code is 1. The study's directory has the results, the figures and report.html.
     """
-    if resume is not None:
-        journal = Journal.open(resume)
-    else:
-        plan = _plan(
-            context, command or [], grid or [], nproc_per_node, repeats, baseline, weak, metric, site, at_once
-        )
-        # Before anything runs: what is wrong with a job of the grid is said now.
-        for trial in plan.order[: len(plan.points)]:
-            job_of(plan, trial, Path.cwd())
-        root = Path(plan.flags.get("runs_root", "runs")).expanduser()
-        folder = RunDir.create(root, f"scale-{_name(plan)}").path
-        journal = Journal.create(folder, plan)
-    hide_progress_of_ranks()
+    journal = _resumed(context, resume) if resume is not None else _new(plan_from(context))
     console.say(f"rankup: study of {len(journal.plan.points)} configurations in {shown(journal.folder)}")
     _run(journal)
     results = collect(journal)
@@ -163,12 +146,42 @@ def scale(
     raise typer.Exit(1 if fails(made.findings) else 0)
 
 
+def _new(plan: StudyPlan) -> Journal:
+    # Before anything runs: what is wrong with a job of the grid is said now.
+    for trial in plan.order[: len(plan.points)]:
+        job_of(plan, trial, Path.cwd())
+    root = Path(plan.flags.get("runs_root", "runs")).expanduser()
+    return Journal.create(RunDir.create(root, f"scale-{_name(plan)}").path, plan)
+
+
+def _resumed(context: typer.Context, folder: Path) -> Journal:
+    journal = Journal.open(folder)
+    again = [
+        name
+        for name in context.params
+        if name not in ("resume", "allow_unfair", "as_json") and given(context, name)
+    ]
+    if again:
+        raise RankupError(
+            "resumed-as-it-was",
+            f"a study goes on with the plan that it began with, and {again[0].replace('_', '-')} is given",
+            context=str(journal.folder / "study.json"),
+            hint=f"rankup scale --resume {folder}; another plan is another study",
+        )
+    return journal
+
+
 def _run(journal: Journal) -> None:
     plan, view = journal.plan, TrialLines()
+    predictions = Predictions(journal, collect, say)
+
+    def job(trial: Trial) -> Resolved:
+        return job_of(plan, trial, journal.folder)
+
     if plan.site:
-        run_as_jobs(journal, lambda trial: job_of(plan, trial, journal.folder), view, os.environ)
+        run_as_jobs(journal, job, view, os.environ, predictor=predictions)
     else:
-        run_here(journal, lambda trial: job_of(plan, trial, journal.folder), view)
+        run_here(journal, job, view, predictor=predictions)
 
 
 def _page(made: StudyReport, folder: Path) -> Path | None:
@@ -183,106 +196,5 @@ def _page(made: StudyReport, folder: Path) -> Path | None:
     return write_page(content, folder / "report").page
 
 
-def _plan(
-    context: typer.Context,
-    command: Sequence[str],
-    grid: Sequence[str],
-    nproc: str,
-    repeats: int,
-    baseline: str,
-    weak: bool,
-    metric: str,
-    site: str,
-    at_once: int,
-) -> StudyPlan:
-    flags, training = flags_from(context, but="nproc_per_node"), training_from(context)
-    given: Mapping[str, Any] = {}
-    tables = read_toml(Path(command[0]), "study") if command and command[0].endswith(".toml") else {}
-    if "study" in tables:
-        given = tables["study"]
-        command = [str(word) for word in given.get("command", ())]
-        grid = [f"{key}={','.join(map(str, values))}" for key, values in given.get("grid", {}).items()]
-        training = {**given.get("training", {}), **training}
-        flags = {**given.get("job", {}), **flags}
-        repeats, baseline = given.get("repeats", repeats), given.get("baseline", baseline)
-        weak, metric = (
-            given.get("scaling", "weak" if weak else "strong") == "weak",
-            given.get("metric", metric),
-        )
-        site, at_once = given.get("site", site), given.get("at_once", at_once)
-    if not command:
-        raise RankupError(
-            "nothing-to-measure",
-            "no workload or script is given",
-            hint="rankup scale mnist-cnn --grid nproc=1,2",
-        )
-    words = [*grid, *([f"nproc={nproc}"] if nproc else [])] or ["nproc=1,2"]
-    parsed = parse_grid(words, placeholders=placeholders_in(command))
-    if is_workload(command[0]):
-        require_torch()
-        if len(command) > 1:
-            raise RankupError(
-                "unexpected-argument",
-                f"unexpected argument {command[1]!r}",
-                hint=f"rankup scale {command[0]} --help",
-            )
-    elif training:
-        option = "--" + next(iter(training)).replace("_", "-")
-        raise RankupError(
-            "not-a-workload",
-            f"{option} is an option of workloads, and {command[0]} is a script",
-            hint=f"options of the script come after it: rankup scale … {command[0]} {option} …",
-        )
-    if repeats < 1:
-        raise RankupError("bad-repeats", f"--repeats must be at least 1, got {repeats}", hint="--repeats 3")
-    if metric:
-        parse_metric(metric)
-    scaling = "weak" if weak else "strong"
-    check_keys(command, parsed, scaling)
-    machine = Machine.here()
-    return StudyPlan(
-        command=list(command),
-        grid=parsed,
-        repeats=repeats,
-        scaling=scaling,
-        baseline=baseline,
-        metric=metric,
-        site=site,
-        at_once=at_once,
-        flags={**flags, **fair_threads(parsed, flags)} if not site else flags,
-        training=training,
-        machine=asdict(machine),
-        load=machine.load,
-    )
-
-
 def _name(plan: StudyPlan) -> str:
-    return Path(plan.command[0].rpartition(":")[2]).stem
-
-
-class TrialLines(LineView):
-    """A line per run on stderr, and the ranks' errors; stdout is for the table."""
-
-    def begins(self, number: int, total: int, trial: Trial) -> None:
-        what = f"repeat {trial.repeat}" if trial.repeat else "warm-up"
-        _say(f"run {number} of {total}: {trial.name}, {what} …")
-
-    def submitted(self, trial: Trial, job: str) -> None:
-        _say(f"  job {job}")
-
-    def ended(self, trial: Trial, measured: Measured | None, failure: Mapping[str, Any] | None) -> None:
-        if failure is not None:
-            _say(f"  {failure['message']}")
-        elif measured is not None:
-            accuracy = "" if measured.accuracy is None else f", accuracy {measured.accuracy:.2%}"
-            _say(f"  {trial.name}: {duration(measured.seconds)}{accuracy}")
-
-    def line(self, rank: int | None, stream: str, text: str) -> None:
-        if stream == "err":
-            super().line(rank, stream, text)
-        elif rank in (0, None) and text.startswith("epoch "):
-            _say(f"  {text}")
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    return str(plan.flags.get("name") or default_name((plan.command[0].rpartition(":")[2],)))

@@ -7,18 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from rankup.core.units import duration
+from rankup.scale.parts import word
 from rankup.scale.report.content import Content
 from rankup.scale.report.figures.cost import frontier
 from rankup.scale.report.rows import ReportRow, Spread, hour_word
 from rankup.scale.report.run_records import RunRecords
 from rankup.scale.report.text import listed, percent, plural, short
-
-_PART_WORDS = {
-    "data": "waiting for data",
-    "compute": "computing",
-    "communication": "the network",
-    "optimizer": "the optimizer",
-}
 
 
 def summary(content: Content) -> list[str]:
@@ -56,7 +50,8 @@ def _of_rows(rows: Sequence[ReportRow]) -> list[str]:
         shares = {part: seconds / total for part, seconds in row.breakdown.items() if part != "compute"}
         part = max(shares, key=lambda one: shares[one])
         said.append(
-            f"With {row.name}, {_PART_WORDS.get(part, part)} takes {percent(shares[part])} of a step."
+            f"With {row.name}, {word(part, row.nodes)} takes {percent(shares[part])} of a step on "
+            f"{plural(row.nodes, 'node')}."
         )
     if len(rows) > 1:
         cheapest = min(rows, key=lambda row: row.device_hours)

@@ -29,7 +29,8 @@ class Local(Scheduler):
 
     def submit_command(self, script: Path, spec: JobSpec, site: Site) -> list[str]:
         """Its output goes to ``logs/job.log`` beside the script, as a scheduler's directives would have it."""
-        for flag, asked in (("--array", spec.array), ("--after", " ".join(spec.after))):
+        after, after_any = " ".join(spec.after), " ".join(spec.after_any)
+        for flag, asked in (("--array", spec.array), ("--after", after), ("--after-any", after_any)):
             if asked:
                 raise _needs_queue(f"{flag} {asked}", flag, site)
         return [*_PROCESS, "start", str(script), str(script.parent / "logs" / "job.log")]

@@ -32,7 +32,9 @@ class Pbs(Scheduler):
     name = "pbs"
 
     def submit_command(self, script: Path, spec: JobSpec, site: Site) -> list[str]:
-        depend = ["-W", f"depend=afterok:{':'.join(spec.after)}"] if spec.after else []
+        jobs = {"afterok": spec.after, "afterany": spec.after_any}
+        conditions = [":".join([condition, *ids]) for condition, ids in jobs.items() if ids]
+        depend = ["-W", f"depend={','.join(conditions)}"] if conditions else []
         return ["qsub", *depend, str(script)]
 
     def successor_command(self, script: Path, spec: JobSpec, site: Site, after: str) -> list[str]:

@@ -34,12 +34,13 @@ class Slurm(Scheduler):
     name = "slurm"
 
     def submit_command(self, script: Path, spec: JobSpec, site: Site) -> list[str]:
-        # Without the second option, a job whose condition can no longer come true waits for ever.
-        after = [*_dependency("afterok", spec.after), "--kill-on-invalid-dep=yes"] if spec.after else []
-        return [*self._sbatch(spec), *after, str(script)]
+        # Without the last option, a job whose condition can no longer come true waits for ever.
+        after = _dependency(afterok=spec.after, afterany=spec.after_any)
+        for_ever = ["--kill-on-invalid-dep=yes"] if spec.after else []
+        return [*self._sbatch(spec), *after, *for_ever, str(script)]
 
     def successor_command(self, script: Path, spec: JobSpec, site: Site, after: str) -> list[str]:
-        return [*self._sbatch(spec), *_dependency("afterany", [after]), str(script)]
+        return [*self._sbatch(spec), *_dependency(afterany=[after]), str(script)]
 
     def _sbatch(self, spec: JobSpec) -> list[str]:
         tokens = ["sbatch", "--parsable"]
@@ -119,8 +120,14 @@ class Slurm(Scheduler):
         return clean_environment(env)
 
 
-def _dependency(condition: str, ids: Sequence[str]) -> list[str]:
-    return [f"--dependency={condition}:{':'.join(job.partition(';')[0] for job in ids)}"]
+def _dependency(**jobs: Sequence[str]) -> list[str]:
+    """One option for all conditions: each of them has to hold."""
+    conditions = [
+        ":".join([condition, *(job.partition(";")[0] for job in ids)])
+        for condition, ids in jobs.items()
+        if ids
+    ]
+    return [f"--dependency={','.join(conditions)}"] if conditions else []
 
 
 def _by_cluster(ids: Sequence[str]) -> dict[tuple[str, ...], list[str]]:
