@@ -16,8 +16,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/pip install --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-demo: install  ## mnist-cnn on the digits, one process and two: a line per epoch, then the table of runtimes
-	$(BIN)/rankup scale mnist-cnn --data digits --nproc-per-node 1,2 --repeats 1 --epochs 16 --lr 0.002 --gamma 0.85
+demo: install  ## the same weights on 1 and 2 processes, also after kill -9 and a resume; then a speed-up table
+	$(BIN)/python tools/demo.py
 
 test: install
 	$(BIN)/pytest tests/gpu  # skips without a GPU; first, because the last line of a test run must count tests that ran

@@ -18,6 +18,7 @@ BENCHES = (
     "resume",
     "report_page",
     "prediction",
+    "monitor",
 )
 # Run only if they are named: one needs a GPU, the other root and network namespaces.
 ASKED = ("throughput", "simulator")

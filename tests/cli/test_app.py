@@ -27,7 +27,7 @@ def test_help_lists_every_command_and_imports_neither_torch_nor_the_command_line
     assert done.returncode == 0, done.stderr
     for commands in app.COMMANDS.values():
         for name, (_, summary) in commands.items():
-            assert f"\n  {name:<10}  {summary}\n" in done.stdout
+            assert f"\n  {name:<13}  {summary}\n" in done.stdout
 
 
 @pytest.mark.parametrize("name", [name for group in app.COMMANDS.values() for name in group])

@@ -8,7 +8,7 @@ import typer
 from rankup.cli.job_options import SCRIPT_LAST, flags_from, job_options
 from rankup.cli.submitted_job import explain, resolved_from
 from rankup.errors import RankupError
-from rankup.spec.jobspec import BY_HAND, JobSpec
+from rankup.spec.jobspec import RUN_ONLY, JobSpec
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 answers = []
@@ -93,7 +93,7 @@ def test_every_option_is_the_key_of_its_name(key):
 
 def test_every_key_of_a_job_has_an_option_but_for_its_place_and_command(folder):
     flags, *_ = ask("--no-run", "--runs-root", "r", "train.py")
-    assert JobSpec.model_fields.keys() - GIVEN.keys() - flags.keys() == {"command", "folder", *BY_HAND}
+    assert JobSpec.model_fields.keys() - GIVEN.keys() - flags.keys() == {"command", "folder", *RUN_ONLY}
 
 
 def test_an_empty_value_asks_for_none():
@@ -137,4 +137,4 @@ def test_explain_says_where_each_value_came_from():
     assert rows["time"].endswith("flag")
     assert rows["conda"].endswith("site della")
     assert "'b c'" in rows["env.A"]
-    assert rows.keys() >= JobSpec.model_fields.keys() - {"env", *BY_HAND}
+    assert rows.keys() >= JobSpec.model_fields.keys() - {"env", *RUN_ONLY}

@@ -6,10 +6,14 @@ import json
 import os
 import re
 import shlex
+import sys
 import threading
 
 import pytest
 from lab import Lab
+
+from rankup.core.records import read_records
+from rankup_process import processes_mentioning
 
 pytestmark = pytest.mark.cluster
 
@@ -102,6 +106,35 @@ kill -0 $other && echo "the other step goes on"; kill -KILL $other
     assert "code 75" in said and "the other step goes on" in said, said
     (run,) = (cluster.shared / "runs" / "saves").iterdir()
     assert list((run / "snapshots").glob("step-*")), said
+
+
+WAITS = """
+import time
+time.sleep(600)
+"""
+
+
+def test_each_node_is_sampled_and_scancel_leaves_no_sampler(cluster: Lab):
+    (cluster.shared / "waits.py").write_text(WAITS)
+    # Not the lab's warm Python: a sampler whose parent is another than it was told ends at once.
+    command = shlex.join([sys.executable, *RUN, "--nproc-per-node", "1", "--name", "sampled", "waits.py"])
+    job = cluster.sbatch(f"#!/bin/bash\n{command}\n", "-N2", "--ntasks-per-node=1", "--cpus-per-task=4")
+
+    def sampled() -> list[str]:
+        files = (cluster.shared / "runs").glob("sampled/*/records/utilization-*.jsonl")
+        return sorted(read_records(file)[0]["host"] for file in files if file.stat().st_size)
+
+    def samplers() -> list[list[str]]:
+        lines = processes_mentioning(str(cluster.shared / "runs" / "sampled"))
+        return [line for line in lines if "rankup.monitor" in line]
+
+    try:
+        cluster.until(lambda: len(sampled()) == 2, timeout=150)
+        assert len(samplers()) == 2
+    finally:
+        cluster.run("node1", ["scancel", job.id])
+    assert sampled() == ["node1", "node2"]
+    cluster.until(lambda: not samplers())
 
 
 def test_two_machines_by_hand_with_different_numbers_of_processes(cluster: Lab):

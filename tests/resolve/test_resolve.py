@@ -8,7 +8,7 @@ import pytest
 
 from asking import ask
 from rankup.errors import RankupError
-from rankup.spec.jobspec import BY_HAND, JobSpec
+from rankup.spec.jobspec import RUN_ONLY, JobSpec
 
 
 def test_each_source_wins_over_the_next_and_is_named(tmp_path):
@@ -29,7 +29,7 @@ def test_each_source_wins_over_the_next_and_is_named(tmp_path):
 
 def test_every_value_has_an_origin_and_nothing_else_has(tmp_path):
     resolved = ask(tmp_path, site="local")
-    assert set(resolved.origin) == {"site", *JobSpec.model_fields} - {"env", *BY_HAND}
+    assert set(resolved.origin) == {"site", *JobSpec.model_fields} - {"env", *RUN_ONLY}
 
 
 def test_variables_are_merged_by_name_and_lists_are_replaced(tmp_path):

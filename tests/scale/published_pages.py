@@ -433,6 +433,95 @@ Every number is from a single run.
         {"one-run-each"},
     ),
 }
+HONEST |= {
+    "two methods in columns": (
+        ".md",
+        """
+| N GPU | dp time | ddp time | dp speedup | ddp speedup |
+|---|---|---|---|---|
+| 1 | 100 | 101 | 1.0 | 1.0 |
+| 4 | 55 | 28 | 1.82 | 3.61 |
+""",
+        set(),
+    ),
+    "a physicist's header": (
+        ".md",
+        "\n| cores | time/s | S | E |\n|---|---|---|---|\n| 1 | 100 | 1.00 | 1.00 |\n| 4 | 26 | 3.85 | 0.96 |\n",
+        set(),
+    ),
+    "workers of a loader are no devices": (
+        ".md",
+        "\n| num_workers | GPUs | epoch time |\n|---|---|---|\n| 0 | 1 | 200 s |\n| 8 | 1 | 60 s |\n| 8 | 2 | 32 s |\n",
+        set(),
+    ),
+    "rows that agree although the page has other precisions elsewhere": (
+        ".md",
+        """
+We measured the throughput without AMP.
+
+| GPUs | imgs/sec | speedup |
+|---|---|---|
+| 1 | 100 | 1 |
+| 4 | 390 | 3.9 |
+
+To go faster you can use mixed precision on 8 GPUs.
+""",
+        set(),
+    ),
+}
+UNFAIR |= {
+    "a table for each number of devices": (
+        ".md",
+        """
+## 1 GPU, fp32
+
+| Epochs | Time |
+|---|---|
+| 10 | 73.48 s |
+
+## 4 GPUs, AMP
+
+| Epochs | Time |
+|---|---|
+| 10 | 4.83 s |
+""",
+        {"unequal-precision", "superlinear"},
+    ),
+    "a turned table whose first column is called baseline": (
+        ".md",
+        """
+| | Baseline | DDP (2 GPUs) | DDP (4 GPUs) |
+|---|---|---|---|
+| Precision | FP32 | FP16 | FP16 |
+| Time per epoch | 73.48s | 37.0s | 19.5s |
+""",
+        {"unequal-precision"},
+    ),
+    "without and with AMP": (
+        ".md",
+        """
+| Method | Time | Speedup |
+|---|---|---|
+| Single GPU (no AMP) | 73.48 s | 1.00 |
+| Single GPU + AMP | 30.2 s | 2.43 |
+| DDP 4 GPUs + AMP | 8.3 s | 8.85 |
+""",
+        {"unequal-precision", "superlinear"},
+    ),
+    "two subjects in a sentence": (
+        ".md",
+        """
+| Devices | Time (sec) |
+|---|---|
+| 1 GPU | 73.48 |
+| 2 GPUs | 41.0 |
+| 2 nodes x 2 GPUs | 24.9 |
+
+The baseline trains in float32. The 2 GPUs and 2 nodes x 2 GPUs runs use bf16.
+""",
+        {"unequal-precision"},
+    ),
+}
 UNFAIR |= {
     "a list of results": (
         ".md",

@@ -23,7 +23,7 @@ from rankup.resolve.resolved import FLAG, Resolved
 from rankup.resolve.site_limits import SITE_LIMITS
 from rankup.sites.lookup import choose_site
 from rankup.sites.site import Site
-from rankup.spec.jobspec import BY_HAND
+from rankup.spec.jobspec import RUN_ONLY
 
 __all__ = ["Resolved", "check_defaults", "resolve"]
 
@@ -54,7 +54,7 @@ def resolve(
     # What `rankup run` wrote names no site: what followed from its machine does not hold here.
     changed = bool(flags or site or not written)
     asked = file_layer(tables, str(file), changed=changed) | layer(flags, FLAG)
-    asked = {key: value for key, value in asked.items() if key not in BY_HAND}
+    asked = {key: value for key, value in asked.items() if key not in RUN_ONLY}
     if command:
         asked["command"] = (_by_this_python(command), "command line")
     inside, said = asked.get("folder", ("", "current directory"))
@@ -65,7 +65,7 @@ def resolve(
     spec = checked_spec(
         values, command="rankup submit", where=where, asked={*asked} - wrong, wrong=wrong, found=found
     )
-    origin = {"site": why} | {key: said for key, said in origins(values).items() if key not in BY_HAND}
+    origin = {"site": why} | {key: said for key, said in origins(values).items() if key not in RUN_ONLY}
     job = Resolved(spec, chosen or _UNKNOWN_SITE, origin, env=env)
     found += collect({**PROGRAM, **VARIABLES, **(SITE_LIMITS if chosen else {})}, job)
     if found or chosen is None:

@@ -10,6 +10,7 @@
 | ``handshake`` | nodes started by hand find each other and compare settings |
 | ``disagreement`` | what differs between nodes, as an error for each of them |
 | ``node`` | this node's processes: started, watched, ended |
+| ``sampling`` | samples what this node's processors do, while they run |
 | ``environment`` | the environment of the ranks, and the line that says what starts on this node |
 | ``rank`` | wraps each rank: its output goes to its own log file |
 | ``separate_models`` | warns if several processes each train a model of their own |

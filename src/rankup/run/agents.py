@@ -49,6 +49,7 @@ def agent_command(job: Resolved, allocation: Allocation, run: RunDir) -> str:
     each = spec.threads or spec.cpus_per_task
     threads = [] if each is None else [f"--threads={each}"]
     python = [] if spec.python == sys.executable else [f"--python={spec.python}"]
+    monitor = [] if spec.monitor else ["--no-monitor"]
     options = [
         f"--rdzv-endpoint={allocation.endpoint()}",
         f"--rdzv-timeout={spec.rdzv_timeout:g}",
@@ -56,6 +57,7 @@ def agent_command(job: Resolved, allocation: Allocation, run: RunDir) -> str:
         *nproc,
         *threads,
         *python,
+        *monitor,
         f"--run-dir={run.path}",
         "--",
         *spec.command,

@@ -29,6 +29,7 @@ def job_script(spec: JobSpec) -> str:
         options += [f"--rdzv-endpoint={spec.rdzv_endpoint}"]
     options += [] if spec.threads is None else [f"--threads={spec.threads}"]
     options += [] if spec.python == sys.executable else [f"--python={spec.python}"]
+    options += [] if spec.monitor else ["--no-monitor"]
     exports = "".join(f"export {shell.quote([f'{k}={v}'])}\n" for k, v in spec.env.items())
     command = shell.quote([sys.executable, "-m", "rankup", "run", *options, "--", *spec.command])
     return f"#!/usr/bin/env bash\nset -eu\ncd {shell.quote([str(spec.folder)])}\n{exports}exec {command}\n"

@@ -24,6 +24,7 @@ from rankup.run.failure import Exit, Logs, first_failure, left_early
 from rankup.run.interrupts import Interrupts
 from rankup.run.logs import Output
 from rankup.run.process_cleanup import MARK, kill_processes
+from rankup.run.sampling import sampled
 from rankup.run.terminal import TerminalOutput
 from rankup.run.view import View
 from rankup.spec.jobspec import JobSpec
@@ -92,7 +93,8 @@ def run_node(
             )
     watch = _Watch(process, output, interrupts, spec, env[MARK])
     try:
-        code = watch.until_end(run, view)
+        with sampled(run, env, wanted=spec.monitor):
+            code = watch.until_end(run, view)
     finally:
         kill_processes(env[MARK])
         process.wait()

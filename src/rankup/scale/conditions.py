@@ -31,7 +31,7 @@ def _busy(family: Family) -> Iterable[Finding]:
     yield Finding(
         "busy-machine",
         Severity.WARNING if on_gpus else Severity.ERROR,
-        f"the load was {load:.1f} on {cpus} CPUs before the first run",
+        f"others used {load:.1f} of {cpus} CPUs before the first run",
         place=str(study.machine.get("hostname", "")),
         why="other work on the machine slows the configurations down unequally",
         fix="measure again on an idle machine, or on a node of your own",

@@ -6,14 +6,19 @@ import os
 import platform
 from dataclasses import dataclass
 
+import psutil
+
 from rankup.world.devices import cpu_affinity
+
+LOOK_S = 1.0
 
 
 @dataclass(frozen=True)
 class Machine:
-    """``cpus``: those that this process may run on; ``load``: others' runnable processes, averaged over a minute.
+    """``cpus``: those that this process may run on; ``load``: how many of them others use.
 
-    ``load`` is taken before the first run, and None where the system does not tell.
+    ``load`` is measured over a second before the first run, while the study itself does nothing. The system's load
+    average would count what ran here a minute ago.
     """
 
     hostname: str
@@ -25,12 +30,14 @@ class Machine:
 
     @classmethod
     def here(cls) -> Machine:
-        load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+        cpus = tuple(cpu_affinity())
+        used = psutil.cpu_percent(interval=LOOK_S, percpu=True)
+        load = sum(used[cpu] for cpu in cpus if cpu < len(used)) / 100
         return cls(
             hostname=platform.node(),
             system=platform.platform(),
             python=platform.python_version(),
             cpu_count=os.cpu_count() or 1,
-            cpus=tuple(cpu_affinity()),
+            cpus=cpus,
             load=load,
         )

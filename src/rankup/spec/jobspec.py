@@ -35,8 +35,8 @@ from rankup.spec.flag import AROUND, ENVIRONMENT, EVERYWHERE, LAUNCH, RESOURCES,
 
 LAUNCHERS = ("single", "torchrun", "srun", "mpirun")
 FANOUTS = ("auto", "srun", "pbsdsh", "mpiexec", "pbs_tmrsh", "ssh")
-# Fields of machines that are started by hand: in the job.toml of such a run, and nothing to a scheduler.
-BY_HAND = ("node_rank", "rdzv_endpoint", "rdzv_timeout")
+# Fields of runs that start here and now (machines by hand, the sampler): nothing to a scheduler.
+RUN_ONLY = ("node_rank", "rdzv_endpoint", "rdzv_timeout", "monitor")
 
 
 class JobSpec(BaseModel):
@@ -191,6 +191,14 @@ class JobSpec(BaseModel):
     sample_gpus: Annotated[
         int, Field(ge=0), Flag(AROUND, "log the use of the GPUs every so many seconds", "SECONDS")
     ] = 0  # 0: never
+    monitor: Annotated[
+        bool,
+        Flag(
+            AROUND,
+            "record the use of GPUs, CPUs, memory and network on each node; on by default",
+            of=("run",),
+        ),
+    ] = True
 
     @property
     def is_python(self) -> bool:

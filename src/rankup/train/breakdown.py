@@ -1,8 +1,8 @@
 """The time of a step by part: data, compute, communication, optimizer.
 
-A part is the difference of two timings, taken in turns on the same batch. Communication: steps whose gradients are
-reduced, and steps under ``no_sync``. Data: the real data, and a batch that is on the device already. The trained
-weights are useless afterwards.
+Data is how long the loop waits for a batch. The other parts are timed in turns on one batch that is on the device
+already: steps whose gradients are reduced against steps under ``no_sync`` (communication), and the optimizer alone. The
+trained weights are useless afterwards.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from rankup.train.workload import Workload, ready_data
 WARM_UP = 5
 ROUNDS = 5
 ROUND_S = 0.3  # seconds of a round of one kind of step, about
-FEWEST, MOST_REAL, MOST = 3, 40, 200  # steps per round
+FEWEST, MOST = 3, 200  # steps per round
 
 
 def breakdown(run: Run, workload: Workload, options: TrainOptions) -> dict[str, float]:
     """Seconds of one step by part, on rank 0; also a record of kind ``breakdown`` in the run's steps.jsonl.
 
-    ``step`` is the whole; ``data`` + ``compute`` + ``communication`` + ``optimizer`` add up to it, except for noise.
+    ``step`` is the sum of ``data``, ``compute``, ``communication`` (what compute does not hide) and ``optimizer``.
     """
     train_set, _ = ready_data(run, workload, options.data)
     model, optimizer, data = run.prepare(
@@ -45,41 +45,31 @@ def breakdown(run: Run, workload: Workload, options: TrainOptions) -> dict[str, 
         sync_batchnorm=options.sync_batchnorm,
     )
     model.train()
-    real, batch = _real(run, model, optimizer, workload, data)
-    parts = _parts(run, model, optimizer, workload.loss, batch)
-    parts = {"step": real, "data": max(0.0, real - sum(parts.values())), **parts}
+    waits: list[float] = []
+    batch = None
+    asked = perf_counter()
+    for batch in run.steps(data, steps=WARM_UP + _real_steps(data.steps)):
+        waits.append(perf_counter() - asked)
+        run.forward_backward(model, workload.loss, *batch)
+        run.step(optimizer)
+        if run.device.type == "cuda":
+            torch.cuda.synchronize(run.device)  # what the device still does is no wait for data
+        asked = perf_counter()
+    parts = {
+        "data": statistics.median(waits[WARM_UP:] or waits),
+        **_parts(run, model, optimizer, workload.loss, batch),
+    }
+    parts["step"] = sum(parts.values())
     if run.directory is not None and run.is_main:
         with RecordWriter(run.directory.records / "steps.jsonl") as records:
             records.write("breakdown", parts=parts)
     return parts
 
 
-def _real(run: Run, model: nn.Module, optimizer: Any, workload: Workload, data: Any) -> tuple[float, Any]:
-    """Seconds of a step of the training itself, and its last batch."""
-    times: list[float] = []
-    began, each, batch = 0.0, MOST_REAL, None
-    for number, batch in enumerate(run.steps(data, steps=WARM_UP + ROUNDS * MOST_REAL + 1)):
-        done = number - WARM_UP  # steps since the rounds began
-        if number == 1 or (done >= 0 and done % each == 0):
-            _wait(run)
-            now = perf_counter()
-            if done == 0:
-                each = _agreed(run, (now - began) / (WARM_UP - 1), MOST_REAL)
-            elif done > 0:
-                times.append((now - began) / each)
-            began = now
-        if len(times) == ROUNDS:
-            break
-        run.forward_backward(model, workload.loss, *batch)
-        run.step(optimizer)
-    return statistics.median(times), batch
-
-
 def _parts(
     run: Run, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Callable[..., Any], batch: Any
 ) -> dict[str, float]:
     x, y = batch
-    several = run.world.world_size > 1
     strategy = run._context.strategy  # the model is the user's object, and knows no no_sync
 
     def passes(how: Callable[[], AbstractContextManager[Any]]) -> None:
@@ -109,12 +99,17 @@ def _parts(
             _wait(run)
             times[name].append((perf_counter() - began) / steps[name])
     median = {name: statistics.median(seconds) for name, seconds in times.items()}
+    if run.world.world_size == 1:
+        return {"compute": median["reduced"], "communication": 0.0, "optimizer": median["optimizer"]}
     return {
         "compute": median["unreduced"],
-        # One process reduces nothing: a difference of its timings is noise.
-        "communication": several * max(0.0, median["reduced"] - median["unreduced"]),
+        "communication": max(0.0, median["reduced"] - median["unreduced"]),
         "optimizer": median["optimizer"],
     }
+
+
+def _real_steps(of_epoch: int | None) -> int:
+    return 30 if of_epoch is None else max(FEWEST, min(30, of_epoch - WARM_UP))
 
 
 def _steps_of(run: Run, kind: Callable[[], Any]) -> int:
@@ -127,8 +122,8 @@ def _steps_of(run: Run, kind: Callable[[], Any]) -> int:
     return _agreed(run, perf_counter() - began)
 
 
-def _agreed(run: Run, seconds: float, most: int = MOST) -> int:
-    mine = max(FEWEST, min(most, int(ROUND_S / seconds)))
+def _agreed(run: Run, seconds: float) -> int:
+    mine = max(FEWEST, min(MOST, int(ROUND_S / seconds)))
     return int(run.sum(mine if run.is_main else 0))
 
 

@@ -38,38 +38,6 @@ def test_a_run_is_read_with_its_curves_totals_and_nodes(tmp_path):
     assert run.hosts[0].power[0] == 600.0
 
 
-def test_metrics_at_the_top_level_are_read_as_well(tmp_path):
-    lines(
-        tmp_path / "records" / "epochs.jsonl",
-        {
-            "kind": "epoch",
-            "epoch": 1,
-            "train_loss": 0.5,
-            "test_accuracy": 0.8,
-            "train_seconds": 3.0,
-            "train_samples": 9,
-        },
-        {
-            "kind": "epoch",
-            "epoch": 2,
-            "train_loss": 0.4,
-            "test_accuracy": 0.9,
-            "train_seconds": 4.0,
-            "train_samples": 9,
-        },
-    )
-    lines(
-        tmp_path / "records" / "steps.jsonl",
-        {"kind": "step", "time": 100.0, "epoch": 1, "step": 1, "steps": 2, "loss": 0.7, "accuracy": 0.1},
-        {"kind": "step", "time": 103.0, "epoch": 1, "step": 2, "steps": 2, "loss": 0.6, "accuracy": 0.2},
-    )
-    run = read_run(tmp_path, "a")
-    assert list(run.epochs["loss"].values) == [0.5, 0.4]
-    assert list(run.epochs["test_accuracy"].seconds) == [3.0, 7.0]
-    assert list(run.steps["loss"].seconds) == [0.0, 3.0]
-    assert (run.seconds, run.samples) == (7.0, 18)
-
-
 def test_steps_that_a_later_attempt_did_again_are_shown_once(tmp_path):
     first = [step(n) for n in range(1, 8)]
     second = [step(n, attempt=2) for n in range(5, 11)]

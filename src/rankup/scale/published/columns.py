@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rankup.scale.published import quantities as q
 
@@ -57,7 +57,9 @@ _DEVICES = (
     r"\branks?\b|process(?:es|ors?)?\b|\bprocs?\b|nproc\b|n_?procs|gcds?|tpus?\b|显卡|卡数|gpu数|"
     r"gpu数量|副本|processus|prozess"
 )
-_WORKERS = r"^(?:#|number of|num\.?)?\s*workers$"
+_WORKERS = r"^(?:#|number of)?\s*workers$"
+_LOADERS = r"num workers|loader"
+_TIME_OVER_UNIT = re.compile(r"^(?:[a-z]+\s+)?(?:time|t|runtime|duration)\s*/\s*(ms|s|min|h)\b")
 _NODES = (
     r"\bnodes?\b|node_?num|num_?nodes|nnodes|n_nodes|machines?\b|servers?\b|\bhosts?\b|节点|"
     r"knoten|nœuds|nodos"
@@ -83,7 +85,11 @@ _DEVICE_BASELINE = (
 def columns_of(rows: Sequence[Sequence[str]]) -> list[Column]:
     """The columns of a table whose first row is its header."""
     header, *body = rows
-    return [_column(n, header[n], [row[n] for row in body]) for n in range(len(header))]
+    columns = [_column(n, header[n], [row[n] for row in body]) for n in range(len(header))]
+    gpus = [c for c in columns if c.role == "devices" and not re.search(_WORKERS, c.header.lower())]
+    return [
+        replace(c, role="other") if gpus and c.role == "devices" and c not in gpus else c for c in columns
+    ]
 
 
 def _column(index: int, header: str, cells: Sequence[str]) -> Column:
@@ -101,6 +107,14 @@ def _column(index: int, header: str, cells: Sequence[str]) -> Column:
     counts = sum(q.count(cell) is not None or q.devices(cell) is not None for cell in filled)
     mostly_counts = bool(filled) and 2 * counts > len(filled)
     several = len(named - {"mixed"}) > 1 or (len(named) > 1 and re.search(r"\bto\b|vs", low) is not None)
+    if match := _TIME_OVER_UNIT.match(low):
+        return made("time", "", match[1])
+    if is_(_LOADERS):
+        return made("group")
+    if is_(r"^s(?:\(\w\))?$"):
+        return made("speedup")
+    if is_(r"^e(?:\(\w\))?$"):
+        return made("efficiency")
     if is_(_EFFICIENCY) and not is_(r"memory|energy|cost|power|sample eff|price|mem\b"):
         return made("other" if several else "efficiency")
     if is_(_SPEEDUP) and not (is_(_RATE) and not is_(r"speed[\s_-]*up|scaling|加速")):
@@ -166,3 +180,11 @@ def _cells_are_times(cells: Sequence[str]) -> bool:
     """Cells that give their unit: ``73.48 s``, ``1h 12m``; not ``4 m`` of anything."""
     timed = r"\d\s*(?:s|sec|seconds?|min|minutes?|h|hours?)\b|\d+:\d\d"
     return bool(cells) and 2 * sum(bool(re.search(timed, cell, re.I)) for cell in cells) > len(cells)
+
+
+def find(columns: Sequence[Column], role: str) -> Column | None:
+    return next((column for column in columns if column.role == role), None)
+
+
+def has(columns: Sequence[Column], *roles: str) -> bool:
+    return any(column.role in roles for column in columns)

@@ -3,32 +3,53 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rankup.scale.published import quantities as q
-from rankup.scale.published.columns import Column, columns_of
+from rankup.scale.published.columns import Column, columns_of, has
 from rankup.scale.published.documents import Block, Document
+from rankup.scale.published.entries import Entry, entries_of, resolved
 from rankup.scale.published.page import Surroundings, surroundings
 
-
-@dataclass(frozen=True)
-class Entry:
-    """A row as far as it is understood. ``value`` in seconds or per second, over all devices; batches in samples."""
-
-    name: str
-    kind: str
-    devices: int
-    value: q.Quantity | None
-    speedup: q.Quantity | None = None
-    efficiency: q.Quantity | None = None
-    precision: str | None = None
-    local_batch: float | None = None
-    global_batch: float | None = None
-    batch: float | None = None  # a batch size of which nobody tells whether it is of a device or of all
-    accuracy: q.Quantity | None = None
-    epochs: int | None = None
-    repeats: int | None = None
+_QUANTITY_WORDS = frozenset(
+    [
+        "time",
+        "times",
+        "s",
+        "sec",
+        "seconds",
+        "min",
+        "minutes",
+        "h",
+        "hours",
+        "speed",
+        "up",
+        "speedup",
+        "efficiency",
+        "throughput",
+        "training",
+        "train",
+        "total",
+        "scaling",
+        "strong",
+        "weak",
+        "images",
+        "img",
+        "samples",
+        "tokens",
+        "per",
+        "epoch",
+        "in",
+        "of",
+        "the",
+        "x",
+        "average",
+        "mean",
+        "median",
+    ]
+)
+_COUNTED = ("devices", "per-node", "nodes", "cores", "name")
 
 
 @dataclass(frozen=True)
@@ -62,16 +83,48 @@ class Curve:
 
 
 def curves_of(document: Document) -> list[Curve]:
-    return [curve for table in document.tables for curve in _of_table(document, table)]
+    return [
+        *(curve for table in document.tables for curve in _of_table(document, table)),
+        *_of_sections(document),
+    ]
 
 
-def _of_table(document: Document, table: Block) -> list[Curve]:
-    around = surroundings(document, table)
+def _of_sections(document: Document) -> list[Curve]:
+    """Tables of the same form, one for each number of devices, which is in their heading or caption."""
+    forms: dict[tuple[str, ...], list[tuple[Block, Surroundings, tuple[str, int]]]] = {}
+    for table in document.tables:
+        columns, around = columns_of(table.rows), surroundings(document, table)
+        found = q.devices(around.caption)
+        if found and found[0] == "gpu" and not has(columns, *_COUNTED):
+            forms.setdefault(table.rows[0], []).append((table, around, found))
+    curves = []
+    for header, tables in forms.items():
+        if len({found for _, _, found in tables}) < 2:
+            continue
+        rows = [
+            (*row, f"{found[1]} GPU{'s' * (found[1] > 1)} {q.precision(around.caption) or ''}".strip())
+            for table, around, found in tables
+            for row in table.rows[1:]
+        ]
+        first = tables[0][0]
+        together = Block("table", first.line, rows=((*_as_groups(header, rows), "configuration"), *rows))
+        curves += _of_table(document, together, tables[0][1])
+    return curves
+
+
+def _as_groups(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns that are no quantity tell which rows belong together: they are called a model."""
+    columns = columns_of([[*header, "configuration"], *rows])
+    return [f"model {c.header}" if c.role in ("other", "group") else c.header for c in columns[: len(header)]]
+
+
+def _of_table(document: Document, table: Block, around: Surroundings | None = None) -> list[Curve]:
+    around = around or surroundings(document, table)
     rows = _upright(table.rows)
     columns = columns_of(rows)
     if rows is not table.rows:
         columns = _named_by_context(columns, rows, table, around)
-    if not _has(columns, "devices", "per-node", "nodes", "cores", "name"):
+    if not has(columns, *_COUNTED):
         return []
     metrics: list[Column | None] = [column for column in columns if column.role in ("time", "rate")]
     ratios = [column for column in columns if column.role in ("speedup", "efficiency")]
@@ -79,10 +132,8 @@ def _of_table(document: Document, table: Block) -> list[Curve]:
         return []
     found = []
     for metric in metrics or [None]:
-        mine = [c for c in ratios if metric is None or q.same_precision(c.precision, metric.precision)]
-        if metric is not None and metric.precision and any(c.precision for c in mine):
-            mine = [c for c in mine if c.precision]
-        for group, entries in _entries(rows[1:], columns, metric, mine, around).items():
+        mine = [c for c in ratios if metric is None or _belongs(c, metric, [m for m in metrics if m])]
+        for group, entries in entries_of(rows[1:], columns, metric, mine, around).items():
             counts = {(e.kind, e.devices) for e in entries}
             if len(counts) < 2 or all(
                 e.value is None and e.speedup is None and e.efficiency is None for e in entries
@@ -92,9 +143,22 @@ def _of_table(document: Document, table: Block) -> list[Curve]:
             words = ", ".join(word for word in group if word)
             kind, per = (metric.role, metric.per) if metric is not None else ("", "")
             found.append(
-                Curve(document.name, table.line, words, column, kind, per, _resolved(entries), around)
+                Curve(document.name, table.line, words, column, kind, per, resolved(entries), around)
             )
     return found
+
+
+def _belongs(ratio: Column, metric: Column, metrics: Sequence[Column]) -> bool:
+    """Whether a column of ratios may be about ``metric``: not if it shares more words with another one."""
+    if not q.same_precision(ratio.precision, metric.precision):
+        return False
+    shared = {m.index: len(_words(ratio) & _words(m)) for m in metrics}
+    return shared[metric.index] == max(shared.values())
+
+
+def _words(column: Column) -> set[str]:
+    """What a header says beside the quantity: ``ddp`` of ``ddp time``."""
+    return set(re.findall(r"\w+", column.header.lower().replace("_", " "))) - _QUANTITY_WORDS
 
 
 def _upright(rows: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
@@ -107,206 +171,10 @@ def _named_by_context(
     columns: list[Column], rows: Sequence[Sequence[str]], table: Block, around: Surroundings
 ) -> list[Column]:
     """In a turned table whose rows are models, the quantity is named by the corner or by the text."""
-    if _has(columns, "time", "rate", "speedup", "efficiency"):
+    if has(columns, "time", "rate", "speedup", "efficiency"):
         return columns
     where = f"{table.rows[0][0]} {around.text}"
     told = columns_of([[where], ["1"]])[0]
     if told.role not in ("time", "rate"):
         return columns
     return [c if c.index == 0 else replace(c, role=told.role, per=told.per, unit=told.unit) for c in columns]
-
-
-def _entries(
-    body: Sequence[Sequence[str]],
-    columns: Sequence[Column],
-    metric: Column | None,
-    ratios: Sequence[Column],
-    around: Surroundings,
-) -> dict[tuple[str, ...], list[Entry]]:
-    groups: dict[tuple[str, ...], list[Entry]] = {}
-    previous: dict[int, str] = {}
-    total = _devices_are_total(body, columns)
-    for row in body:
-        cells = list(row)
-        for column in columns:  # a cell that spans rows is written once
-            if column.role in ("group", "nodes") and not cells[column.index]:
-                cells[column.index] = previous.get(column.index, "")
-            previous[column.index] = cells[column.index]
-        where = _devices(cells, columns, around, total)
-        if where is None:
-            continue
-        kind, devices = where
-        local, whole = _batches(cells, columns, devices, around)
-        value = _value(cells[metric.index], metric) if metric else None
-        if value and metric and metric.role == "rate" and metric.per == "device":
-            value = value.times(devices)
-        entry = Entry(
-            name=_name(cells, columns, devices, kind),
-            kind=kind,
-            devices=devices,
-            value=value,
-            speedup=_first(q.ratio, cells, ratios, "speedup"),
-            efficiency=_efficiency(cells, ratios),
-            precision=_precision(cells, columns, metric, devices, around),
-            local_batch=local,
-            global_batch=whole,
-            batch=_batch(cells, columns),
-            accuracy=_first(q.share, cells, columns, "accuracy"),
-            epochs=_count(cells, columns, "epochs"),
-            repeats=_count(cells, columns, "repeats"),
-        )
-        key = tuple(cells[c.index] for c in columns if c.role == "group" and not q.precision(cells[c.index]))
-        groups.setdefault(key, []).append(entry)
-    return groups
-
-
-def _devices_are_total(body: Sequence[Sequence[str]], columns: Sequence[Column]) -> bool:
-    """Whether a column ``GPUs`` beside a column ``nodes`` counts all of them: then more nodes have more of them."""
-    nodes, gpus = _find(columns, "nodes"), _find(columns, "devices")
-    if nodes is None or gpus is None:
-        return True
-    pairs = [(q.count(row[nodes.index]), q.count(row[gpus.index])) for row in body]
-    known = [(n, g) for n, g in pairs if n and g]
-    per_gpus: dict[int, set[int]] = {}
-    for n, g in known:
-        per_gpus.setdefault(g, set()).add(n)
-    return all(len(ns) == 1 for ns in per_gpus.values()) and all(g >= n for n, g in known)
-
-
-def _devices(
-    cells: Sequence[str], columns: Sequence[Column], around: Surroundings, total: bool
-) -> tuple[str, int] | None:
-    def told(role: str) -> int | None:
-        column = _find(columns, role)
-        if column is None:
-            return None
-        found = q.devices(cells[column.index])
-        whole = q.count(cells[column.index])
-        return whole if whole is not None else found[1] if found else None
-
-    nodes, per_node, gpus, cores = told("nodes"), told("per-node"), told("devices"), told("cores")
-    if nodes and per_node:
-        return "gpu", nodes * per_node
-    column = _find(columns, "devices")
-    if column is not None and re.search(r"\bcpu\b", cells[column.index], re.I):
-        return "cpu", gpus or 1
-    if gpus == 0:
-        return "cpu", cores or 1
-    if gpus:
-        return "gpu", gpus if total or not nodes else gpus * nodes
-    if per_node:
-        return "gpu", per_node
-    name = _find(columns, "name")
-    if name is not None:
-        found = q.devices(cells[name.index])
-        if found and found[0] == "node":
-            return ("gpu", found[1] * around.per_node) if around.per_node else found
-        if found:
-            return found
-    if nodes:
-        return ("gpu", nodes * around.per_node) if around.per_node else ("node", nodes)
-    return ("cpu", cores) if cores else None
-
-
-def _value(cell: str, metric: Column) -> q.Quantity | None:
-    return q.seconds(cell, metric.unit) if metric.role == "time" else q.rate(cell)
-
-
-def _efficiency(cells: Sequence[str], ratios: Sequence[Column]) -> q.Quantity | None:
-    for column in ratios:
-        if column.role == "efficiency":
-            found = q.share(cells[column.index], column.header)
-            if found:
-                return found
-    return None
-
-
-def _precision(
-    cells: Sequence[str], columns: Sequence[Column], metric: Column | None, devices: int, around: Surroundings
-) -> str | None:
-    for column in columns:
-        if column.role == "precision" and cells[column.index]:
-            cell = cells[column.index]
-            named = q.precision(cell)
-            if named:
-                return named
-            if re.fullmatch(r"\W*(yes|on|true|✓|✔|✅|x)\W*", cell, re.I):
-                return "mixed"
-            if re.fullmatch(r"\W*(no|off|false|none|✗|✘|❌)\W*|[-–—]", cell, re.I):
-                return "fp32"
-    words = " ".join(cells[c.index] for c in columns if c.role in ("name", "group", "other", "devices"))
-    named = q.precision(words) or (metric.precision if metric else None)
-    return named or around.precision(devices)
-
-
-def _batches(
-    cells: Sequence[str], columns: Sequence[Column], devices: int, around: Surroundings
-) -> tuple[float | None, float | None]:
-    """(samples per device, samples over all devices), as far as they are told."""
-    local: float | None = None
-    whole: float | None = None
-    for column in columns:
-        if column.role != "batch":
-            continue
-        cell = cells[column.index]
-        product = re.search(r"(\d+)\s*[x×*]\s*(\d+)", cell)
-        found = q.number(cell)
-        if product and {int(product[1]), int(product[2])} & {devices}:
-            whole = float(int(product[1]) * int(product[2]))
-        elif found and (column.per == "device" or re.search(r"per|/\s*gpu", cell, re.I)):
-            local = found.value
-        elif found and (column.per == "global" or re.search(r"global|total", cell, re.I)):
-            whole = found.value
-    stated = around.batch()
-    if local is None and whole is None and stated:
-        local, whole = (stated[1], None) if stated[0] == "device" else (None, float(stated[1]))
-    if local is not None and whole is None:
-        whole = local * devices
-    if whole is not None and local is None:
-        local = whole / devices
-    return local, whole
-
-
-def _batch(cells: Sequence[str], columns: Sequence[Column]) -> float | None:
-    column = _find(columns, "batch")
-    found = q.number(cells[column.index]) if column is not None and not column.per else None
-    return found.value if found else None
-
-
-def _resolved(entries: list[Entry]) -> list[Entry]:
-    """A batch that grows with the devices is that of all of them; one that changes otherwise, too."""
-    batches = {entry.batch for entry in entries}
-    if None in batches or len(batches) < 2 or any(entry.global_batch for entry in entries):
-        return entries
-    return [replace(e, global_batch=e.batch, local_batch=(e.batch or 0) / e.devices) for e in entries]
-
-
-def _name(cells: Sequence[str], columns: Sequence[Column], devices: int, kind: str) -> str:
-    name = _find(columns, "name")
-    if name is not None and cells[name.index]:
-        return cells[name.index]
-    word = {"gpu": "GPU", "cpu": "core", "node": "node"}[kind]
-    count = f"{devices} {word}{'s' * (devices > 1)}"
-    # What tells rows of as many devices apart: a strategy, a method.
-    texts = [cells[c.index] for c in columns if c.role == "other" and re.match(r"[A-Za-z]", cells[c.index])]
-    return f"{texts[0]}, {count}" if texts else count
-
-
-def _first(
-    parse: Callable[[str], q.Quantity | None], cells: Sequence[str], columns: Sequence[Column], role: str
-) -> q.Quantity | None:
-    found = (parse(cells[column.index]) for column in columns if column.role == role)
-    return next((quantity for quantity in found if quantity), None)
-
-
-def _count(cells: Sequence[str], columns: Sequence[Column], role: str) -> int | None:
-    column = _find(columns, role)
-    return None if column is None else q.count(cells[column.index])
-
-
-def _find(columns: Sequence[Column], role: str) -> Column | None:
-    return next((column for column in columns if column.role == role), None)
-
-
-def _has(columns: Sequence[Column], *roles: str) -> bool:
-    return any(column.role in roles for column in columns)

@@ -33,12 +33,14 @@ _TEST_SAMPLES = (("cifar", 10_000), ("fashion", 10_000), ("mnist", 10_000), ("im
 @dataclass(frozen=True)
 class Surroundings:
     """``near``: the section's text; ``heading``: the headings above it, the page's first. ``precisions``: (scope,
-    precision) that both tell; ``elsewhere``: what other sections tell."""
+    precision) that both tell; ``elsewhere``: what other sections tell. ``caption``: the last text or heading
+    above that gives a number of devices."""
 
     heading: str
     near: Sequence[str]
     precisions: Sequence[tuple[Scope, str]]
     elsewhere: Sequence[tuple[Scope, str]] = ()
+    caption: str = ""
 
     @property
     def text(self) -> str:
@@ -138,7 +140,10 @@ def surroundings(document: Document, table: Block) -> Surroundings:
     near = [block.text for block in (*before, *after) if block.kind == "text"]
     # What other sections tell counts only if they say of whom.
     elsewhere = [(scope, name) for scope, name in page_precisions(document) if scope is not None]
-    return Surroundings(" ".join(headings), near, _told([*near, *_innermost(headings)]), elsewhere)
+    above = [block.text for block in before if block.kind == "text"][-1:]
+    caption = next((text for text in (*above, *headings[-1:]) if q.devices(text)), "")
+    told = _told([*near, *_innermost(headings)])
+    return Surroundings(" ".join(headings), near, told, elsewhere, caption)
 
 
 def _headings(before: Sequence[Block]) -> list[str]:
@@ -183,11 +188,16 @@ def _told(texts: Iterable[str]) -> list[tuple[Scope, str]]:
 def _clauses(sentence: str) -> list[tuple[Scope, str]]:
     told: list[tuple[Scope, str]] = []
     scope: Scope = None
-    for clause in _CLAUSE.split(sentence):
-        scope = _scope(clause) if _scope(clause) is not None else scope
+    before = ""  # the clause before, if it may be the first of two subjects: ``2 GPUs and 4 GPUs use bf16``
+    for clause in filter(str.strip, _CLAUSE.split(sentence)):
+        own = _scope(clause)
+        also = scope if own is not None and len(before.split()) <= 4 else None
+        scope = own if own is not None else scope
+        before = clause
         name = q.precision(clause)
         if name is None:
             continue
+        before = "more words than a subject has, as this"
         word = re.search(
             r"amp\b|mixed|fp\d+|bf\d+|tf32|float\d+|bfloat|half|autocast|single|full|double|32-bit",
             clause,
@@ -197,7 +207,7 @@ def _clauses(sentence: str) -> list[tuple[Scope, str]]:
             if name not in ("mixed", "fp16", "bf16") or re.search(r"than|from|instead", clause, re.I):
                 continue
             name = "fp32"
-        told.append((scope, name))
+        told += [(one, name) for one in dict.fromkeys((scope, also)) if one is scope or one is not None]
     return told
 
 

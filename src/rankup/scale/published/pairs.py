@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rankup.scale.published import quantities as q
-from rankup.scale.published.curves import Curve, Entry
+from rankup.scale.published.curves import Curve
+from rankup.scale.published.entries import Entry
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,18 @@ class Pair:
     efficiency: float | None
     agrees: bool | None
     error: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One curve, and its entries beside their baselines."""
+
+    curve: Curve
+    pairs: Sequence[Pair]
+
+    @classmethod
+    def of(cls, curve: Curve) -> Comparison:
+        return cls(curve, pairs_of(curve))
 
 
 def pairs_of(curve: Curve) -> list[Pair]:
@@ -118,7 +131,3 @@ def _beyond(stated: q.Quantity, found: float, slack: float) -> float:
     """By what share ``stated`` is off ``found``, beyond what rounding explains; at most 0: it agrees."""
     allowed = 2 * stated.half + found * (slack + 0.1 * stated.about + 0.005)
     return (abs(stated.value - found) - allowed) / found
-
-
-def recomputed(pairs: Sequence[Pair]) -> bool:
-    return any(pair.speedup is not None for pair in pairs)

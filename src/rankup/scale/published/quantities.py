@@ -41,6 +41,10 @@ _PRECISIONS = (
     ("fp32", r"fp32|float32|single[- ]precision|full[- ]precision|32-bit"),
 )
 
+_NOT_MIXED = re.compile(
+    r"\b(?:no|without|w/o|non|not using)[\s-]+(?:automatic )?(?:amp|mixed[\s-]precision|autocast)\b", re.I
+)
+
 
 @dataclass(frozen=True)
 class Quantity:
@@ -192,13 +196,15 @@ def devices(text: str) -> tuple[str, int] | None:
 
 def precision(text: str) -> str | None:
     """One precision, or None if none or several are named. ``FP16 mixed precision`` is fp16."""
-    names = {name for name, pattern in _PRECISIONS if re.search(pattern, text, re.I)}
+    names = precisions(text)
     if "mixed" in names and len(names) > 1:
         names.discard("mixed")
     return names.pop() if len(names) == 1 else None
 
 
 def precisions(text: str) -> set[str]:
+    """All precisions that are named; ``no AMP`` is fp32."""
+    text = _NOT_MIXED.sub(" fp32 ", text)
     return {name for name, pattern in _PRECISIONS if re.search(pattern, text, re.I)}
 
 

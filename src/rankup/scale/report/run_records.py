@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 
 from rankup.core.records import read_records
 from rankup.errors import RankupError
@@ -23,15 +24,6 @@ from rankup.scale.report.thin import Numbers, thinned
 MOST_POINTS = 600  # of one curve, in memory: more than a figure has pixels
 _MOST_STEPS = 2.0**32  # of an epoch
 Record = dict[str, Any]
-# Of `rankup train`, whose records have their metrics beside the other fields, under these names.
-_TOP_LEVEL = {
-    "loss": "loss",
-    "accuracy": "accuracy",
-    "train_loss": "loss",
-    "train_accuracy": "accuracy",
-    "test_loss": "test_loss",
-    "test_accuracy": "test_accuracy",
-}
 
 
 @dataclass(frozen=True)
@@ -157,11 +149,19 @@ def _records(path: Path) -> list[Record]:
         return read_records(path)
     try:
         with _no_collection():
-            found: list[Record] = json.loads("[" + text.replace("\n", ",") + "]")
+            found: list[Record] = _parse("[" + text.replace("\n", ",") + "]")
     except ValueError:
         return read_records(path)
     whole = len(found) == text.count("\n") + 1 and all(type(one) is dict for one in found)
     return found if whole else read_records(path)
+
+
+def _parse(text: str) -> Any:
+    """``orjson`` takes a third of the time, and refuses NaN and infinity, which Python's JSON has."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return json.loads(text)
 
 
 @contextlib.contextmanager
@@ -177,11 +177,9 @@ def _no_collection() -> Iterator[None]:
 
 
 def metrics_of(record: Record) -> dict[str, Any]:
-    """The metrics of a step or an epoch: from ``metrics``, or from the fields of `rankup train`."""
+    """The metrics of a step or an epoch; {} if it tells none."""
     given = record.get("metrics")
-    if type(given) is dict:
-        return given
-    return {name: record[key] for key, name in _TOP_LEVEL.items() if key in record}
+    return given if type(given) is dict else {}
 
 
 def _numbers(values: list[Any]) -> Numbers:
