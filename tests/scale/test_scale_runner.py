@@ -121,9 +121,13 @@ def test_a_job_that_cannot_start_is_a_failure_of_its_configuration(journal):
     assert view.failures == ["nproc=2: the warm-up failed: the job asks for 2"]
 
 
-def test_a_run_that_was_stopped_is_no_measurement(journal):
-    view, _ = measure(journal, {3: (75, None)})
-    assert view.failures == ["nproc=1: repeat 1 was stopped"]
+def test_sigterm_ends_the_study_although_the_run_at_hand_has_saved(journal):
+    """As at the time limit of an allocation: the run ends with 75, and is measured again later."""
+    with pytest.raises(RankupError, match="ended by SIGTERM after 2 of 6 runs") as caught:
+        measure(journal, {3: (75, None)})
+    assert caught.value.exit_code == 143
+    _, started = measure(journal)
+    assert len(started) == 4
 
 
 def test_records_cut_short_by_a_kill_are_a_failure_and_no_traceback(journal):

@@ -64,7 +64,7 @@ def largest_loss(study: StudyResults) -> str:
     loss = _loss(study, base, most)
     if loss is None:
         return ""
-    return f"the largest loss of {label(most, study)}: {_sentence(loss, base, most)}"
+    return f"the largest loss of {label(most, study)}: {_sentence(loss, label(base, study), most)}"
 
 
 def limits(study: StudyResults) -> Iterator[Finding]:
@@ -83,7 +83,7 @@ def limits(study: StudyResults) -> Iterator[Finding]:
         yield Finding(
             code,
             Severity.WARNING,
-            f"{label(one, study)}: {_sentence(loss, base, one)}",
+            f"{label(one, study)}: {_sentence(loss, label(base, study), one)}",
             place="step",
             why=why,
             fix=fix,
@@ -120,13 +120,13 @@ def _loss(study: StudyResults, base: Configuration, one: Configuration) -> Loss 
     return Loss(part, excess[part], share(parts, part)) if excess[part] > 0 else None
 
 
-def _sentence(loss: Loss, base: Configuration, one: Configuration) -> str:
+def _sentence(loss: Loss, base: str, one: Configuration) -> str:
     nodes = one.runs[0].nodes
     where = f" on {nodes} node{'s' * (nodes > 1)}"
     said = f"{word(loss.part, nodes)} takes {100 * loss.share:.0f} % of a step{where}"
     if loss.part in ("compute", "optimizer"):
         now = 1000 * one.runs[0].breakdown.get(loss.part, 0.0)
-        said += f", {1000 * loss.seconds:.{2 if now < 10 else 1}f} ms more than its share of {base.name}"
+        said += f", {1000 * loss.seconds:.{2 if now < 10 else 1}f} ms more than its share of {base}"
     return said
 
 

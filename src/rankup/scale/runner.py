@@ -20,6 +20,7 @@ from rankup.errors import RankupError
 from rankup.findings.error import findings_of
 from rankup.resolve.resolved import Resolved
 from rankup.run.execute import Result, View, execute
+from rankup.run.outcome import REQUEUE_CODE
 from rankup.scale.journal import Journal, TrialState
 from rankup.scale.plan import Point, Trial
 from rankup.scale.read_run import parse_metric, read_breakdown, read_run
@@ -77,6 +78,8 @@ def run_here(
             except RankupError as error:
                 _note_end(journal, trial, None, _as_failure(trial, error), view, predictor)
                 continue
+            if result.code == REQUEUE_CODE:  # it was told to stop by SIGTERM, and has saved
+                raise _interrupted(signal.SIGTERM, journal)
             if result.code > 128:
                 raise _interrupted(result.code - 128, journal)
             journal.began(trial, result.run.path)
