@@ -25,7 +25,7 @@ def test_rates_lose_their_decimals_when_they_are_large():
 def test_a_name_is_looked_up_in_a_table_and_a_near_miss_is_guessed():
     table = {"text": "rankup.core.units:duration"}
     assert lookup("thing", "text", table) is duration
-    with pytest.raises(RankupError, match=r"no thing called 'texd'; did you mean 'text'\?") as error:
+    with pytest.raises(RankupError, match=r"unknown thing 'texd'; did you mean 'text'\?") as error:
         lookup("thing", "texd", table)
     assert error.value.code == "unknown-thing"
 

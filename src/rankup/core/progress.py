@@ -34,6 +34,8 @@ def newest_step(run: RunDir) -> dict[str, Any] | None:
     except OSError:
         return None
     for line in reversed(lines):
+        if b'"kind": "begin"' in line:
+            return None  # an attempt has begun, and done no step
         if b'"kind": "step"' in line:
             with contextlib.suppress(ValueError):  # cut off by the tail, or by a crash
                 record: dict[str, Any] = json.loads(line)
@@ -51,7 +53,7 @@ def progress_place(step: Mapping[str, Any]) -> str:
 def progress_numbers(step: Mapping[str, Any]) -> str:
     """``loss 0.3124  accuracy 0.9831  12,300 samples/s  left 1 min 20 s``."""
     shown = list(step.get("metrics", {}).items())[:_SHOWN_METRICS]
-    words = [f"{name} {value:.4g}" for name, value in shown if isinstance(value, int | float)]
+    words = [f"{name} nan" if value is None else f"{name} {value:.4g}" for name, value in shown]
     words.append(f"{rate(step['samples_per_s'])} samples/s")
     if step.get("left") is not None:
         words.append(f"left {duration(step['left'])}")

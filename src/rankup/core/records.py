@@ -17,7 +17,10 @@ class RecordWriter:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         cut = _ends_within_a_line(path)
+        whole = _ends_whole(path)
         self._file = path.open("a", encoding="utf-8")
+        if not whole:  # a line that a crash has cut stays a line of its own
+            self._file.write("\n")
         if cut:
             self._file.write("\n")
 
@@ -48,6 +51,15 @@ def _ends_within_a_line(path: Path) -> bool:
             return file.read(1) != b"\n"
     except OSError:
         return False
+
+
+def _ends_whole(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) == b"\n"
+    except OSError:  # no file yet, or an empty one
+        return True
 
 
 def read_records(path: Path, kind: str | None = None) -> list[dict[str, Any]]:

@@ -366,9 +366,12 @@ class Run:
                 name: self.mean(value) if isinstance(value, torch.Tensor) else self.mean(float(value))
                 for name, value in numbers.items()
             }
-        self._context.records.log(numbers)
+        self._context.records.log(numbers, self._context.steps_reached)
         if self._best_by in numbers:
-            self._context.metrics[self._best_by] = float(numbers[self._best_by])
+            best = numbers[self._best_by]
+            self._context.metrics[self._best_by] = float(
+                best.detach() if isinstance(best, torch.Tensor) else best
+            )
 
     def save(self) -> None:
         """Save a snapshot now, and return when it is durable; for a loop that is left before its last epoch, which

@@ -16,7 +16,7 @@ from torch import nn
 
 import rankup
 from ranks import run_ranks
-from rankup.core.records import newest_records, read_records
+from rankup.core.records import RecordWriter, newest_records, read_records
 from rankup.core.rundir import RUN_DIR_VARIABLE
 from rankup.runtime.records import progress_display, training_records
 from rankup.runtime.records.progress_display import ProgressDisplay
@@ -97,7 +97,7 @@ def test_csv_has_every_number_once_a_step_and_is_appended_to_by_a_resume(tmp_pat
     with (tmp_path / "metrics.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["name"] for row in rows} == {"loss", "everywhere", "reached"}
-    assert [row["step"] for row in rows if row["name"] == "loss"] == ["1", "2", "3", "3"]
+    assert [row["step"] for row in rows if row["name"] == "loss"] == ["1", "2", "3"]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_an_unknown_logger_is_one_error(log: str):
     assert refused.value.code == "unknown-logger"
 
 
-@pytest.mark.parametrize("value", [torch.zeros(2), "a", None, [1.0]])
+@pytest.mark.parametrize("value", [torch.zeros(2), torch.tensor(1j), "a", None, [1.0]])
 def test_what_is_not_one_number_is_refused(value: Any):
     with pytest.raises(rankup.RankupError) as refused:
         rankup.init().log(loss=value)
@@ -177,9 +177,83 @@ def test_a_log_gets_lines_with_growing_pauses(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_records_are_json_also_with_a_nan(tmp_path: Path):
-    from rankup.core.records import RecordWriter
+    run_ranks(logs_in_many_places, 1, str(tmp_path))
+    for line in (tmp_path / "records" / "steps.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=pytest.fail)
 
-    with RecordWriter(tmp_path / "steps.jsonl") as records:
-        records.write("step", metrics={"loss": float("nan")})
-    (record,) = read_records(tmp_path / "steps.jsonl")
-    assert json.dumps(record["metrics"]) == '{"loss": NaN}'
+
+def logs_in_many_places(directory: str) -> list[dict[str, Any]]:
+    """Two loops; a number at the third step, after the loops, before a break, and a tensor that is changed."""
+    import os
+
+    os.environ[RUN_DIR_VARIABLE] = directory
+    Path(directory, "records").mkdir(exist_ok=True)
+    training_records.SHORTEST = 1e9  # the first step has a record, and the end
+    run = rankup.init(log="csv")
+    data = rankup.ResidentData(torch.ones(12, 1))
+    model, opt, _ = run.prepare(nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=1e-4), data, global_batch=4)
+    total = torch.zeros(())
+    for goal in (6, 12):
+        for x in run.steps(None, steps=goal):
+            run.backward(model(x).mean())
+            run.step(opt)
+            total += 1
+            run.log(total=total, bad=float("nan"))
+            total.zero_()
+            if run.global_step + 1 == 3:
+                run.log(rare=3.0)
+            if run.global_step + 1 == 11:
+                run.log(leaves=11.0)
+                break
+        run.log(after=float(goal))
+    return read_records(Path(directory) / "records" / "steps.jsonl")
+
+
+def test_a_number_is_told_at_the_step_at_which_it_was_logged(tmp_path: Path):
+    records = run_ranks(logs_in_many_places, 1, str(tmp_path))[0]
+    told = {(name, record["global_step"]) for record in records for name in record.get("metrics", {})}
+    assert {("rare", 3), ("after", 6), ("after", 11), ("leaves", 11), ("total", 1), ("total", 6)} <= told
+    assert not {("rare", 6), ("after", 7), ("after", 12)} & told
+    assert {record["metrics"]["total"] for record in records if "total" in record.get("metrics", {})} == {1.0}
+    assert {record["attempt"] for record in records} == {1}
+    assert [record["global_step"] for record in records if record["kind"] == "step"] == [1, 3, 6, 9, 11]
+    with (tmp_path / "metrics.csv").open(newline="") as file:
+        rows = [(row["name"], row["step"]) for row in csv.DictReader(file)]
+    assert len(rows) == len(set(rows))
+    assert {("rare", "3"), ("after", "11")} <= set(rows)
+
+
+def logs_a_shard() -> str:
+    run = rankup.init(strategy="fsdp")
+    data = rankup.ResidentData(torch.ones(4, 4))
+    model, *_ = run.prepare(nn.Linear(4, 4), lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=4)
+    with pytest.raises(rankup.RankupError) as refused:
+        run.log(norm=model.weight.norm())
+    return refused.value.message
+
+
+def test_a_part_of_a_sharded_tensor_is_refused():
+    said = "run.log(norm=…) got a part of a sharded tensor, and a metric is one number"
+    assert set(run_ranks(logs_a_shard, 2)) == {said}
+
+
+def test_a_line_that_was_cut_stays_a_line_of_its_own(tmp_path: Path):
+    path = tmp_path / "steps.jsonl"
+    path.write_text('{"kind": "step", "ti')
+    with RecordWriter(path) as records:
+        records.write("begin", attempt=2)
+    assert [record["kind"] for record in read_records(path)] == ["begin"]
+
+
+def test_a_bar_does_not_erase_a_line_that_the_script_has_not_ended(monkeypatch: pytest.MonkeyPatch):
+    terminal, out = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(progress_display, "_QUIET_S", 0.0)
+    display = ProgressDisplay(terminal)
+    print("epoch 0: ", end="")
+    display.show(RECORD)
+    assert terminal.getvalue() == ""
+    print("loss 1")
+    display.show(RECORD)
+    assert "epoch 2/4" in terminal.getvalue()
+    display.close()

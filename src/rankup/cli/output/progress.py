@@ -6,8 +6,10 @@ a hundred, it is the same bar. A single process that has the terminal draws its 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import time
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -55,6 +57,7 @@ class BarView(LineView):
         self._task = self._progress.add_task("", total=None, said="")
         self._file: TextIO | None = None
         self._rest = ""
+        self._made = time.time()
 
     def __enter__(self) -> BarView:
         return self
@@ -72,12 +75,17 @@ class BarView(LineView):
         path = run.records / "steps.jsonl"
         if self._file is None and path.exists():
             self._file = path.open(encoding="utf-8")
+            if path.stat().st_mtime < self._made:  # of an attempt before
+                self._file.seek(0, os.SEEK_END)
         if self._file is None:
             return
         *lines, self._rest = (self._rest + self._file.read()).split("\n")
-        steps = [record for record in map(json.loads, filter(None, lines)) if record["kind"] == "step"]
-        if steps:
-            self._show(steps[-1])
+        for line in reversed(lines):
+            with contextlib.suppress(ValueError):  # a line that a crash has cut
+                record = json.loads(line)
+                if record.get("kind") == "step":
+                    self._show(record)
+                    return
 
     def _show(self, step: dict[str, Any]) -> None:
         self._progress.start()

@@ -1,4 +1,5 @@
-"""``metrics.csv``: one number per line, so that a new name needs no new column."""
+"""``metrics.csv``, of a training with a name ``metrics-NAME.csv``: one number per line, so that a new name needs no
+new column."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ class CsvLog:
 
     def __init__(self, folder: Path, facts: Mapping[str, Any]) -> None:
         make_folder(folder, purpose="log directory")
-        path = folder / "metrics.csv"
+        training = facts.get("training")
+        path = folder / (f"metrics-{training}.csv" if training else "metrics.csv")
         fresh = not path.exists()
         self._file = path.open("a", newline="", encoding="utf-8")
         self._rows = csv.writer(self._file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ class MlflowLog:
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         for name, value in metrics.items():
-            self._client.log_metric(self._run, name.replace("@", "_at_"), value, step=step)
+            self._client.log_metric(self._run, re.sub(r"[^\w\-. /]", "_", name), value, step=step)
 
     def close(self) -> None:
         self._client.set_terminated(self._run)

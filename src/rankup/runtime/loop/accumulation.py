@@ -67,7 +67,8 @@ class PendingGradients:
     def begins_after_step(self, optimizer: Optimizer) -> bool:
         """Whether the body at hand is the one after a step of ``optimizer``."""
         stepped = self._stepped.get(id(optimizer))
-        return stepped is not None and stepped.body == self._run.steps_reached - 1
+        # By the steps done: those that were reached do not count a micro-batch before the last of its step.
+        return stepped is not None and stepped.body == self._run.global_step
 
     def learn(self, optimizer: Optimizer, *, carried: bool) -> None:
         """Note what was found at the first backward after a step."""

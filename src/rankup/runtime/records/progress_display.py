@@ -35,6 +35,7 @@ class ProgressDisplay:
         self._next_line, self._pause = perf_counter() + FIRST_LINE_S, FIRST_LINE_S
         self._drawn = False
         self._printed_at = 0.0
+        self._at_line_start = True  # else the bar would erase what the script has printed
         self._streams = (sys.stdout, sys.stderr)
         if terminal is not None:
             sys.stdout = _Watched(sys.stdout, self)
@@ -56,7 +57,7 @@ class ProgressDisplay:
     def show(self, record: Mapping[str, Any]) -> None:
         now = perf_counter()
         if self._terminal is not None:
-            if now >= self._printed_at + _QUIET_S:
+            if self._at_line_start and now >= self._printed_at + _QUIET_S:
                 self._draw(self._terminal, record)
         elif now >= self._next_line:
             self._pause = min(LONGEST_PAUSE_S, 1.5 * self._pause)
@@ -84,6 +85,9 @@ class ProgressDisplay:
             self._terminal.write(_ERASE)
             self._terminal.flush()
 
+    def ends_line(self, whole: bool) -> None:
+        self._at_line_start = whole
+
     def close(self) -> None:
         self.erase()
         if self._terminal is not None:
@@ -102,6 +106,8 @@ class _Watched:
 
     def write(self, text: str) -> int:
         self._display.erase()
+        if text:
+            self._display.ends_line(text.endswith("\n"))
         return self.stream.write(text)
 
     def __getattr__(self, name: str) -> Any:

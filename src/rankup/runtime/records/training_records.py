@@ -7,7 +7,10 @@ with the seconds and samples of the attempts before. The format is in docs/refer
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import math
+import re
 import time
 from collections.abc import Generator, Mapping
 from pathlib import Path
@@ -16,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rankup.core.records import RecordWriter
-from rankup.errors import RankupError
 from rankup.runtime.data.batches import Batch, DataFeed
+from rankup.runtime.data.position import Position
 from rankup.runtime.loggers.base import Logger, open_loggers
+from rankup.runtime.records.logged_numbers import LoggedNumbers, as_json
 from rankup.runtime.records.progress_display import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -44,21 +48,23 @@ class TrainingRecords:
         self._directory = directory
         self._name = name
         self._logger_names = loggers
-        self._logged: dict[str, float | torch.Tensor] = {}
+        self._logged = LoggedNumbers()
         self._files = contextlib.ExitStack()
         self._steps_file: RecordWriter | None = None
         self._epochs_file: RecordWriter | None = None
         self._loggers: list[Logger] = []
         self._display: ProgressDisplay | None = None
+        self._feed: DataFeed | None = None  # of the loop that is running
+        self._place = (0, 0)  # epoch and step of the last step that was done
+        self._said_step = -1
+        self._facts: dict[str, Any] = {}
         self._due = float("-inf")
         # Over all attempts; those of the epoch in progress; and of this attempt.
         self.seconds, self.samples = 0.0, 0
         self._epoch_seconds, self._epoch_samples, self._epoch_waited = 0.0, 0, 0.0
         self._attempt_seconds, self._attempt_steps, self._attempt_samples = 0.0, 0, 0
         self._warm: tuple[float, int] | None = None  # seconds and samples of this attempt when it was warm
-        self._resumed_at: float | None = (
-            None  # when the clock of the epoch in progress was started; None: it stands
-        )
+        self._resumed_at: float | None = None  # when the epoch's clock was started; None: it is stopped
         self._waited = self._said_waited = 0.0  # for data, in this attempt
         self._behind, self._behinds = 0.0, 0  # seconds of the code after the inner loop, and how often it ran
         self._trained_at: float | None = None
@@ -102,17 +108,15 @@ class TrainingRecords:
         self._warm, self._waited, self._said_waited = None, 0.0, 0.0
         if not self._main:
             return
+        self._attempt = 1
         if self._directory is not None:
             records = self._directory.records
+            self._attempt = _attempt_of_this_process(records / "steps.jsonl")
             self._steps_file = self._files.enter_context(RecordWriter(records / "steps.jsonl"))
             self._epochs_file = self._files.enter_context(RecordWriter(records / "epochs.jsonl"))
-            self._attempt = _attempts(records / "steps.jsonl") + 1
             began = {"attempt": self._attempt, "training": self._name, "global_step": global_step}
             self._steps_file.write("begin", **began, unit=unit, length=goal, facts=self._facts)
-        else:
-            self._attempt = 1
-        folder = self._directory.path if self._directory is not None else Path.cwd()
-        self._loggers = open_loggers(self._logger_names, folder, self._facts)
+        self._open_loggers()
         self._display = ProgressDisplay.for_this_process(in_run=self._directory is not None)
         if self._display is not None:
             self._files.callback(self._display.close)
@@ -135,6 +139,8 @@ class TrainingRecords:
         self._attempt_steps += 1
         self._epoch_samples += batch.total
         self._attempt_samples += batch.total
+        position = self._feed.position if self._feed is not None else Position()
+        self._place = (position.epoch + 1, position.step)
         now = time.perf_counter()
         if self._warm is None and self._attempt_steps == WARM_UP_STEPS:
             self._wait_for_device()
@@ -156,26 +162,30 @@ class TrainingRecords:
                 self._behinds + 1,
             )
             self._trained_at = None
-        position = self._feed.position
         if self._main:
-            numbers = {**_numbers(metrics), **_numbers(self._logged)}
+            self._say_last_step(global_step)
+            for step, numbers in self._logged.take().items():
+                # The record of the epoch tells what was logged after its last step.
+                (self._send if step == global_step else self._write_logged)(step, numbers)
+            shown = {name: as_json(float(value)) for name, value in metrics.items()} | self._logged.latest()
             fields = {
                 **{"attempt": self._attempt, "training": self._name, "epoch": index + 1},
                 "epochs": self._goal if self._unit == "epochs" else None,
-                **{"steps": position.step, "global_step": global_step, "samples": self._epoch_samples},
-                **{"seconds": self._epoch_seconds, "data_s": self._epoch_waited, "metrics": numbers},
+                **{"steps": self._place[1], "global_step": global_step, "samples": self._epoch_samples},
+                **{"seconds": self._epoch_seconds, "data_s": self._epoch_waited, "metrics": shown},
             }
             if self._epochs_file is not None:
                 self._epochs_file.write("epoch", **fields)
-            for logger in self._loggers:
-                logger.log(global_step, numbers)
-        self._logged = {}
+        self._logged.end_epoch()
         self.samples += self._epoch_samples
         self._epoch_seconds, self._epoch_samples, self._epoch_waited = 0.0, 0, 0.0
 
     def end(self, global_step: int, *, complete: bool) -> None:
         """The loop is over, or was left (not ``complete``)."""
         self._stop_clock()
+        if self._main:
+            self._say_last_step(global_step)
+            self._tell_logged()
         if self._steps_file is not None and complete and self._attempt_steps:
             warm_seconds, warm_samples = self._warm or (0.0, 0)
             timed = {
@@ -186,70 +196,90 @@ class TrainingRecords:
                 "warm_samples": self._attempt_samples - warm_samples,
                 "data_s": self._waited,
             }
-            numbers = _numbers(self._logged)
-            self._steps_file.write(
-                "end", attempt=self._attempt, global_step=global_step, **timed, metrics=numbers
-            )
+            self._steps_file.write("end", attempt=self._attempt, global_step=global_step, **timed)
         self._files.close()
-        self._steps_file = self._epochs_file = self._display = None
-        for logger in self._loggers:
-            logger.close()
-        self._loggers = []
+        self._steps_file = self._epochs_file = self._display = self._feed = None
 
     # --------------------------------------------------------- called by users
 
-    def log(self, numbers: Mapping[str, Any]) -> None:
-        """Keep the newest of each; a tensor stays on its device until a record is due."""
-        for name, value in numbers.items():
-            if isinstance(value, torch.Tensor):
-                if value.numel() != 1:
-                    raise RankupError(
-                        "not-a-number",
-                        f"run.log({name}=…) got a tensor of shape {tuple(value.shape)}, and a metric is one number",
-                        hint=f"run.log({name}={name}.mean())",
-                        exit_code=1,
-                    )
-                self._logged[name] = value.detach()
-            else:
-                try:
-                    self._logged[name] = float(value)
-                except (TypeError, ValueError):
-                    raise RankupError(
-                        "not-a-number",
-                        f"run.log({name}=…) got a {type(value).__name__}, and a metric is one number",
-                        exit_code=1,
-                    ) from None
+    def log(self, numbers: Mapping[str, Any], step: int) -> None:
+        """``numbers`` at ``step``. Outside of a loop they are written at once."""
+        self._logged.add(numbers, step)
+        if self._feed is None and self._main:
+            self._open_loggers()
+            self._tell_logged()
 
     # ------------------------------------------------------------------ inside
 
     def _say_step(self, now: float, global_step: int) -> None:
         elapsed = self._attempt_elapsed(now)
         self._due = now + min(LONGEST, max(SHORTEST, elapsed / 1000))
-        position, epoch_seconds = self._feed.position, self._now(self._epoch_seconds)
-        numbers = _numbers(self._logged)
         left_steps = self._steps_left()
+        logged = self._logged.take()
+        samples, seconds = self._epoch_samples, self._now(self._epoch_seconds)
+        told = logged.pop(global_step, {})
         record = {
-            **{"attempt": self._attempt, "training": self._name, "epoch": position.epoch + 1},
+            **{"attempt": self._attempt, "training": self._name, "epoch": self._place[0]},
             "epochs": self._goal if self._unit == "epochs" else None,
-            **{"step": position.step, "steps": self._feed.steps, "global_step": global_step},
+            **{"step": self._place[1], "steps": self._feed.steps if self._feed else None},
+            "global_step": global_step,
             "goal": None if left_steps is None else global_step + left_steps,
-            "samples": self._epoch_samples,
-            "samples_per_s": self._epoch_samples / max(epoch_seconds, 1e-9),
+            "samples": samples,
+            "samples_per_s": samples / max(seconds, 1e-9),
             "data_s": self._waited - self._said_waited,
             "seconds": self._now(self.seconds),
             "left": None if left_steps is None else self._seconds_left(left_steps, elapsed),
-            "metrics": numbers,
+            "metrics": told,
         }
         self._epoch_waited += self._waited - self._said_waited
         self._said_waited = self._waited
+        for step, numbers in logged.items():
+            self._write_logged(step, numbers)
         if self._steps_file is not None:
             self._steps_file.write("step", **record)
-        for logger in self._loggers:
-            logger.log(global_step, numbers)
+        self._send(global_step, told)
+        self._said_step = global_step
         if self._display is not None:
-            self._display.show(record)
+            self._display.show({**record, "metrics": self._logged.latest()})
+
+    def _say_last_step(self, global_step: int) -> None:
+        if self._attempt_steps and self._said_step != global_step:
+            self._say_step(time.perf_counter(), global_step)
+
+    def _tell_logged(self) -> None:
+        """Write what was logged and no record has told: after a break, or outside of a loop."""
+        for step, numbers in self._logged.take().items():
+            self._write_logged(step, numbers)
+
+    def _write_logged(self, step: int, numbers: dict[str, float | None]) -> None:
+        self._send(step, numbers)
+        if self._directory is None:
+            return
+        fields = {"training": self._name, "global_step": step, "metrics": numbers}
+        if self._steps_file is not None:
+            self._steps_file.write("log", attempt=self._attempt, **fields)
+            return
+        path = self._directory.records / "steps.jsonl"
+        with RecordWriter(path) as records:
+            records.write("log", attempt=_attempt_of_this_process(path), **fields)
+
+    def _send(self, step: int, numbers: Mapping[str, float | None]) -> None:
+        """To the loggers."""
+        known = {name: math.nan if value is None else value for name, value in numbers.items()}
+        for logger in self._loggers if known else ():
+            logger.log(step, known)
+
+    def _open_loggers(self) -> None:
+        """Once: several loops of a run log to the same place, until the process ends."""
+        if self._loggers or not self._logger_names:
+            return
+        folder = self._directory.path if self._directory is not None else Path.cwd()
+        self._loggers = open_loggers(self._logger_names, folder, {**self._facts, "training": self._name})
+        for logger in self._loggers:
+            atexit.register(logger.close)
 
     def _steps_left(self) -> int | None:
+        assert self._feed is not None
         position, steps = self._feed.position, self._feed.steps
         if self._unit == "steps":
             return self._goal - position.total
@@ -262,7 +292,7 @@ class TrainingRecords:
         warm, counted = (self._warm[0], WARM_UP_STEPS) if self._warm is not None else (0.0, 0)
         done = self._attempt_steps - counted
         pace = (elapsed - warm) / done if done else elapsed / max(self._attempt_steps, 1)
-        epochs = self._goal - self._feed.position.epoch if self._unit == "epochs" else 0
+        epochs = self._goal - self._place[0] + 1 if self._unit == "epochs" and steps else 0
         return steps * pace + (epochs * self._behind / self._behinds if self._behinds else 0.0)
 
     def _attempt_elapsed(self, now: float) -> float:
@@ -284,11 +314,14 @@ class TrainingRecords:
             torch.cuda.synchronize(self._device)
 
 
-def _numbers(logged: Mapping[str, Any]) -> dict[str, float]:
-    """What a record can hold: Python's JSON has NaN and infinity too."""
-    return {name: float(value) for name, value in logged.items()}
+# Of the run directories that this process writes to: several loops and trainings are one attempt.
+_ATTEMPTS: dict[Path, int] = {}
 
 
-def _attempts(path: Path) -> int:
-    """How many attempts have begun to write to ``path``."""
-    return path.read_bytes().count(b'{"kind": "begin"')
+def _attempt_of_this_process(path: Path) -> int:
+    """The number of this attempt in ``path``, from 1."""
+    if path not in _ATTEMPTS:
+        written = path.read_bytes() if path.exists() else b""
+        before = re.findall(rb'"kind": "begin", "time": [^,]*, "attempt": (\d+)', written)
+        _ATTEMPTS[path] = max(map(int, before), default=0) + 1
+    return _ATTEMPTS[path]

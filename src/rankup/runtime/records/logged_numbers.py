@@ -1,0 +1,73 @@
+"""The numbers of ``run.log``, each with the step at which it was logged, until a record tells them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from rankup.errors import RankupError
+
+Logged = float | torch.Tensor
+
+
+class LoggedNumbers:
+    """The newest of each name. A number on a GPU stays there, copied, until a record is due: to read it waits."""
+
+    def __init__(self) -> None:
+        self._pending: dict[str, tuple[int, Logged]] = {}
+        self._latest: dict[str, Logged] = {}  # of the epoch in progress
+
+    def add(self, numbers: Mapping[str, Any], step: int) -> None:
+        """Raises RankupError for what is not one number."""
+        for name, value in numbers.items():
+            kept = one_number(name, value)
+            self._pending[name] = (step, kept)
+            self._latest[name] = kept
+
+    def take(self) -> dict[int, dict[str, float | None]]:
+        """Step → the numbers that no record has told yet, the earliest first."""
+        taken: dict[int, dict[str, float | None]] = {}
+        for name, (step, value) in sorted(self._pending.items(), key=lambda item: item[1][0]):
+            taken.setdefault(step, {})[name] = as_json(value)
+        self._pending.clear()
+        return taken
+
+    def latest(self) -> dict[str, float | None]:
+        """The newest of each name in this epoch, told or not."""
+        return {name: as_json(value) for name, value in self._latest.items()}
+
+    def end_epoch(self) -> None:
+        self._latest.clear()
+
+
+def one_number(name: str, value: Any) -> Logged:
+    """``value`` as it can be kept: the script may change a tensor afterwards."""
+    if not isinstance(value, torch.Tensor):
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise _refused(name, f"a {type(value).__name__}") from None
+    if hasattr(value, "full_tensor"):
+        raise _refused(
+            name, "a part of a sharded tensor", f"run.log({name}=value.full_tensor()), on all ranks"
+        )
+    if value.numel() != 1:
+        raise _refused(name, f"a tensor of shape {tuple(value.shape)}", f"run.log({name}=value.mean())")
+    if value.is_complex():
+        raise _refused(name, "a complex number", f"run.log({name}=abs(value))")
+    return float(value.item()) if value.device.type == "cpu" else value.detach().clone()
+
+
+def as_json(value: Logged) -> float | None:
+    """A finite number, or None: JSON has neither NaN nor infinity."""
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _refused(name: str, what: str, hint: str = "") -> RankupError:
+    return RankupError(
+        "not-a-number", f"run.log({name}=…) got {what}, and a metric is one number", hint=hint, exit_code=1
+    )
