@@ -49,7 +49,8 @@ def write_run(
     ends: list[dict[str, Any]] = [
         {
             "kind": "epoch", "time": 1000.0 + epoch, "attempt": 1, "epoch": epoch, "epochs": epochs, "steps": steps,
-            "samples": 64 * steps, "seconds": steps * each, "data_s": 0.1 * steps * each,
+            "global_step": epoch * steps, "samples": 64 * steps, "seconds": steps * each,
+            "data_s": 0.1 * steps * each,
             "metrics": {"loss": 2.3 / epoch, "test_loss": 2.4 / epoch, "test_accuracy": 1 - 0.5 / (epoch + seed % 7)},
         }
         for epoch in range(1, epochs + 1)

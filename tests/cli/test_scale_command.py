@@ -127,6 +127,8 @@ def test_a_pattern_that_never_matches_is_said_for_each_configuration(tmp_path):
         (["mnist-cn"], "unknown-workload"),
         (["nowhere.py"], "script-not-found"),
         (["--lr", "1", "true"], "not-a-workload"),
+        (["--repeats", "0", "true", "--lr", "1"], "bad-repeats"),  # --lr is the script's
+        (["--grid", "nproc", "true"], "bad-grid"),
         (["--grid", "strategy=ddp", "true"], "key-not-taken"),
         (["--weak", "true"], "no-weak-scaling"),
         (["--resume", "nothing"], "no-study"),

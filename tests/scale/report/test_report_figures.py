@@ -123,7 +123,7 @@ def test_the_summary_says_how_much_faster_and_what_the_network_takes(tmp_path):
     results = study((1, 2))
     said = summary(of_study(results, tmp_path, rows=compared(results)))
     assert said[0] == "2 processes train 1.8 times as fast as 1 process (min–max 1.77–1.84)."
-    assert said[1] == "With 2 processes, the network takes 16 % of a step."
+    assert said[1] == "With 2 processes, communication between the processes takes 16 % of a step on 1 node."
 
 
 def test_the_summary_of_uncompared_runs_has_no_ratio(tmp_path):

@@ -21,7 +21,8 @@ def lines(path, *records):
 
 
 def step(number, *, attempt=1, epoch=1, **more):
-    return {"kind": "step", "attempt": attempt, "epoch": epoch, "step": number, "steps": 10, "seconds": 1.0 * number,
+    return {"kind": "step", "attempt": attempt, "epoch": epoch, "step": number, "steps": 10,
+            "global_step": 10 * (epoch - 1) + number, "seconds": 1.0 * number,
             "metrics": {"loss": 10.0 * attempt + number}, **more}  # fmt: skip
 
 
@@ -43,6 +44,24 @@ def test_steps_that_a_later_attempt_did_again_are_shown_once(tmp_path):
     second = [step(n, attempt=2) for n in range(5, 11)]
     lines(tmp_path / "records" / "steps.jsonl", *first, *second)
     assert list(read_run(tmp_path, "a").steps["loss"].values) == [11, 12, 13, 14, 25, 26, 27, 28, 29, 30]
+
+
+def test_a_second_loop_goes_on_where_the_first_one_ended(tmp_path):
+    steps = [step(10 * n, global_step=10 * n + offset, samples=100) for offset in (0, 10) for n in (1,)]
+    ends = [
+        {"kind": "epoch", "epoch": 1, "global_step": at, "samples": 100, "seconds": 5.0} for at in (10, 20)
+    ]
+    lines(tmp_path / "records" / "steps.jsonl", *steps)
+    lines(tmp_path / "records" / "epochs.jsonl", *ends)
+    run = read_run(tmp_path, "a")
+    assert (run.samples, len(run.steps["loss"].values)) == (200, 2)
+
+
+def test_a_number_that_is_told_now_and_then_lacks_no_value(tmp_path):
+    rare = [step(n, metrics={"loss": 1.0, **({"rare": 5.0} if n == 2 else {})}) for n in range(1, 5)]
+    lines(tmp_path / "records" / "steps.jsonl", *rare)
+    curve = read_run(tmp_path, "a").steps["rare"]
+    assert (list(curve.values), curve.lost) == ([5.0], 0)
 
 
 def test_a_line_cut_by_a_kill_costs_that_line_alone(tmp_path):
@@ -79,7 +98,8 @@ def test_a_loss_of_nan_is_left_out_and_counted(tmp_path):
 
 def test_a_run_that_was_killed_counts_the_samples_of_its_last_epoch(tmp_path):
     lines(
-        tmp_path / "records" / "epochs.jsonl", {"kind": "epoch", "epoch": 1, "samples": 100, "seconds": 5.0}
+        tmp_path / "records" / "epochs.jsonl",
+        {"kind": "epoch", "epoch": 1, "global_step": 10, "samples": 100, "seconds": 5.0},
     )
     lines(tmp_path / "records" / "steps.jsonl", step(3, epoch=2, samples=30, seconds=6.5))
     run = read_run(tmp_path, "a")

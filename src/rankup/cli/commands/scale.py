@@ -42,8 +42,9 @@ class ScaleCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         args = spread_grid(args)
         ctx.allow_interspersed_args = False
-        _, rest, _ = self.make_parser(ctx).parse_args(list(args))
-        ctx.allow_interspersed_args = not rest or is_workload(rest[0])
+        found, _, _ = self.make_parser(ctx).parse_args(list(args))
+        words = found.get("command") or ()
+        ctx.allow_interspersed_args = not words or is_workload(words[0])
         return super().parse_args(ctx, args)
 
 

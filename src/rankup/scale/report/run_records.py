@@ -22,7 +22,6 @@ from rankup.scale.report.text import number, plain
 from rankup.scale.report.thin import Numbers, thinned
 
 MOST_POINTS = 600  # of one curve, in memory: more than a figure has pixels
-_MOST_STEPS = 2.0**32  # of an epoch
 Record = dict[str, Any]
 
 
@@ -195,38 +194,50 @@ def _column(records: Sequence[Record], key: str) -> Numbers:
 
 
 def _in_order(records: Sequence[Record]) -> list[Record]:
-    """The records whose position only grows: what a later attempt did again replaces the first try."""
-    steps = np.nan_to_num(_column(records, "step"))
-    position = _column(records, "epoch") * _MOST_STEPS + steps
-    later = np.minimum.accumulate(np.append(np.nan_to_num(position, nan=np.inf), np.inf)[::-1])[::-1][1:]
-    return [one for one, kept in zip(records, position < later, strict=True) if kept]
+    """The records whose step only grows: what a later attempt did again replaces the first try.
+
+    By the run's own count of steps: the epochs of a second loop begin at 1 again.
+    """
+    step = _column(records, "global_step")
+    later = np.minimum.accumulate(np.append(np.nan_to_num(step, nan=np.inf), np.inf)[::-1])[::-1][1:]
+    return [one for one, kept in zip(records, step < later, strict=True) if kept]
 
 
 def _curves(records: Sequence[Record], epochs: Numbers, seconds: Numbers) -> dict[str, Curve]:
+    """A curve for each metric, of the records that tell it: one that is told now and then lacks no value."""
     metrics = [metrics_of(one) for one in records]
-    names = set().union(*metrics)
-    return {
-        plain(name): Curve.of(epochs, seconds, _numbers([each.get(name) for each in metrics]))
-        for name in sorted(names)
-    }
+    curves = {}
+    for name in sorted(set().union(*metrics)):
+        told = np.array([name in each for each in metrics])
+        values = _numbers([each[name] for each in metrics if name in each])
+        curves[plain(name)] = Curve.of(epochs[told], seconds[told], values)
+    return curves
+
+
+def _epochs_so_far(records: Sequence[Record]) -> Numbers:
+    """The epoch of each record, counted over all loops of the run."""
+    epoch = _column(records, "epoch")
+    if not len(epoch):
+        return epoch
+    fell = np.append(False, epoch[1:] < epoch[:-1])  # a loop began
+    before = np.append(0.0, epoch[:-1])
+    offsets: Numbers = np.cumsum(np.where(fell, before, 0.0))
+    return epoch + offsets
 
 
 def _step_curves(records: Sequence[Record]) -> dict[str, Curve]:
     seconds = _column(records, "seconds")
-    if records and not np.isfinite(seconds).any():  # `rankup train` tells the time of day alone
-        times = _column(records, "time")
-        seconds = times - times[0]
     with np.errstate(divide="ignore", invalid="ignore"):  # an epoch of unknown length has no fractions
-        epochs = _column(records, "epoch") - 1 + _column(records, "step") / _column(records, "steps")
+        epochs = _epochs_so_far(records) - 1 + _column(records, "step") / _column(records, "steps")
     return _curves(records, epochs, seconds)
 
 
 def _epoch_curves(records: Sequence[Record]) -> dict[str, Curve]:
-    return _curves(records, _column(records, "epoch"), np.cumsum(_epoch_seconds(records)))
+    return _curves(records, _epochs_so_far(records), np.cumsum(_epoch_seconds(records)))
 
 
 def _epoch_seconds(records: Sequence[Record]) -> Numbers:
-    return _numbers([one.get("seconds", one.get("train_seconds")) for one in records])
+    return _numbers([one.get("seconds") for one in records])
 
 
 def _totals(steps: Sequence[Record], epochs: Sequence[Record], summary: Record) -> tuple[float, float, float]:
@@ -238,9 +249,9 @@ def _totals(steps: Sequence[Record], epochs: Sequence[Record], summary: Record) 
             seconds = max(seconds, latest)
     samples = number(summary.get("samples"))
     if np.isnan(samples):
-        samples = float(np.nansum(_numbers([one.get("samples", one.get("train_samples")) for one in epochs])))
-        ended = number(epochs[-1].get("epoch")) if epochs else 0.0
-        if steps and number(steps[-1].get("epoch")) > ended:  # the epoch that it is in, or was killed in
+        samples = float(np.nansum(_numbers([one.get("samples") for one in epochs])))
+        ended = number(epochs[-1].get("global_step")) if epochs else 0.0
+        if steps and number(steps[-1].get("global_step")) > ended:  # of an epoch that was not finished
             samples += float(np.nan_to_num(number(steps[-1].get("samples"))))
     waits = [one for one in (_column(epochs, "data_s"), _column(steps, "data_s")) if np.isfinite(one).any()]
     return seconds, samples, max((float(np.nansum(one)) for one in waits), default=np.nan)
