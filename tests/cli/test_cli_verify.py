@@ -87,7 +87,7 @@ def test_an_average_that_is_not_kept_is_named(tmp_path: Path):
     code, answer = verify(tmp_path, "--kills", "1", script(tmp_path, keep=""))
     assert (code, causes(answer)) == (1, ["state-not-in-snapshot"])
     finding = answer["scenarios"][1]["finding"]
-    assert finding["message"] == "state that is not in the snapshot: AveragedModel (average)"
+    assert finding["message"] == "some state is not in the snapshot: AveragedModel (average)"
     assert finding["fix"] == "run.register(average=average) before the loop"
 
 

@@ -26,6 +26,10 @@ def failed(capsys, *args) -> str:
     return said.err
 
 
+def _failure(code: str, message: str) -> dict:
+    return Finding(code, Severity.ERROR, message).as_dict()
+
+
 @pytest.fixture
 def undrawn(monkeypatch):
     """Without figures, whose drawing takes seconds."""
@@ -33,13 +37,12 @@ def undrawn(monkeypatch):
 
 
 def test_a_study_is_reported_in_its_directory_with_its_findings(tmp_path, capsys):
-    finding = Finding("few-repeats", Severity.NOTE, "three repeats allow no interval")
-    folder = write_study(tmp_path / "study", study((1, 2)), findings=[finding.as_dict()])
+    folder = write_study(tmp_path / "study", study((1, 2), repeats=2))
     assert call(folder, "--json") == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["findings"][0]["code"] == "few-repeats"
+    assert "few-repeats" in [finding["code"] for finding in said["findings"]]
     assert said["report"] == str(folder / "report" / "report.html")
-    assert "three repeats allow no interval" in (folder / "report" / "report.html").read_text()
+    assert "few-repeats" in (folder / "report" / "report.html").read_text()
     for name in said["figures"]:
         assert {path.suffix for path in (folder / "report" / "figures").glob(f"{name}.*")} == {
             ".svg",
@@ -59,7 +62,7 @@ def test_the_results_file_names_its_study_too(tmp_path, capsys):
     folder = write_study(tmp_path / "study", study((1, 2)))
     assert call(folder / "results.json", "--out", tmp_path / "out", "--title", "Ours") == 0
     assert "<h1>Ours</h1>" in (tmp_path / "out" / "report.html").read_text()
-    assert "The fastest is 2 processes" in capsys.readouterr().out
+    assert "2 processes train 1.8 times as fast as 1 process" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -75,7 +78,9 @@ def test_any_runs_are_reported_and_one_without_records_is_a_finding(tmp_path, ca
 @pytest.mark.usefixtures("undrawn")
 def test_a_study_with_a_failed_cell_reports_the_others(tmp_path, capsys):
     good = study((1, 2))
-    crashed = Configuration({"nproc": 4}, [], {"code": "out-of-memory", "message": "the process was killed"})
+    crashed = Configuration(
+        {"nproc": 4}, [], _failure("out-of-memory", "nproc=4 failed: the process was killed")
+    )
     folder = write_study(
         tmp_path / "study",
         StudyResults("mnist-cnn", "strong", [*good.configurations, crashed], {}, 3),
@@ -88,7 +93,7 @@ def test_a_study_with_a_failed_cell_reports_the_others(tmp_path, capsys):
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_study_of_which_nothing_ran_says_so(tmp_path, capsys):
-    crashed = Configuration({"nproc": 4}, [], {"code": "x", "message": "it fell over"})
+    crashed = Configuration({"nproc": 4}, [], _failure("x", "it fell over"))
     folder = write_study(tmp_path / "study", StudyResults("mnist-cnn", "strong", [crashed], {}, 3))
     assert call(folder) == 0
     assert "Nothing ran to its end" in capsys.readouterr().out
@@ -110,11 +115,6 @@ def test_results_that_are_cut_short_are_an_error(tmp_path, capsys):
     folder = write_study(tmp_path / "study", study((1,)))
     path = folder / "results.json"
     path.write_text(path.read_text()[:-100])
-    assert "[bad-results]" in failed(capsys, folder)
-
-
-def test_damaged_findings_are_an_error(tmp_path, capsys):
-    folder = write_study(tmp_path / "study", study((1,)), findings=[{"code": "x"}])
     assert "[bad-results]" in failed(capsys, folder)
 
 

@@ -199,7 +199,7 @@ def test_modules_are_loaded_first_and_a_failing_one_ends_it(tmp_path, module, go
     done = subprocess.run(["bash", "-c", stand_in + script], capture_output=True, text=True)
     assert done.stdout == f"3: load gcc/9.4.0 {module}\n"
     assert done.returncode == 1
-    assert ("no Python called" in done.stderr) == goes_on
+    assert ("Python not found" in done.stderr) == goes_on
 
 
 def test_a_signal_leaves_nothing(tmp_path):

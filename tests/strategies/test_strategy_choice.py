@@ -159,7 +159,7 @@ def test_the_stages_of_mnist_cnn_are_the_network(count):
 
 
 def test_mnist_cnn_has_four_stages_at_most():
-    with pytest.raises(rankup.RankupError, match="4 stages, not into 5"):
+    with pytest.raises(rankup.RankupError, match="4 stages, not 5"):
         MnistCnn().pipeline_stages(MnistNet(), 5)
 
 

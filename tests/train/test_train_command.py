@@ -120,7 +120,7 @@ def test_a_workload_of_the_users_own_is_found_where_they_stand(tmp_path):
 
 MISTAKES = {
     "unknown-workload": ["mnist-cn"],
-    "bad-process-count": ["mnist-cnn", "--nproc-per-node", "0"],
+    "bad-nproc-per-node": ["mnist-cnn", "--nproc-per-node", "0"],
     "global-batch-too-small": ["mnist-cnn", "--nproc-per-node", "8", "--global-batch", "7"],
     "bad-option": ["mnist-cnn", "--epochs", "0"],
     "unwritable-model": ["mnist-cnn", "--save-model", "no/such/dir/model.pt"],

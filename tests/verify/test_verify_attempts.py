@@ -101,7 +101,7 @@ def test_sigterm_to_verify_itself_ends_the_proof_however_well_the_ranks_ended(tm
 
 def test_code_0_without_the_end_of_the_interpreter_is_no_end(tmp_path: Path):
     runner, _ = attempts(tmp_path, 0, ended=False)
-    with pytest.raises(RankupError, match="without the end of its Python interpreter") as caught:
+    with pytest.raises(RankupError, match="a Python interpreter did not end normally") as caught:
         runner.run(ask(tmp_path))
     assert caught.value.code == "no-end"
 

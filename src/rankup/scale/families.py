@@ -130,7 +130,7 @@ def _one_device(one: Configuration) -> bool:
 
 def _kind(one: Configuration) -> str:
     strategy = one.runs[0].strategy
-    return strategy if _one_device(one) and strategy in ("none", "ddp") else "other"
+    return strategy if _one_device(one) and strategy in TITLES else "other"
 
 
 def _in_common(one: Configuration, other: Configuration) -> int:

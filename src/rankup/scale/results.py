@@ -13,6 +13,7 @@ from typing import Any
 
 from rankup.core.files import write_atomic
 from rankup.errors import RankupError
+from rankup.findings.finding import Finding
 
 VERSION = 2
 PARTS = ("data", "compute", "communication", "optimizer")
@@ -119,7 +120,10 @@ def _configuration(given: Mapping[str, Any]) -> Configuration:
         Measured(**{**run, "epochs": [Epoch(**epoch) for epoch in run.get("epochs", ())]})
         for run in given["runs"]
     ]
-    return Configuration(given["asked"], runs, given.get("failure"))
+    failure = given.get("failure")
+    if failure is not None:
+        Finding.from_dict(failure)  # raises what read_results names
+    return Configuration(given["asked"], runs, failure)
 
 
 def write_results(results: StudyResults, path: Path, **more: Any) -> None:
@@ -149,5 +153,5 @@ def read_results(path: Path) -> StudyResults:
     known = ("target", "scaling", "configurations", "machine", "repeats", "metric", "load_before")
     try:
         return StudyResults.from_dict({key: given[key] for key in known if key in given})
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise RankupError("bad-results", f"the study is incomplete: {error}", context=str(path)) from error

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from rankup.core.progress import PROGRESS_VARIABLE
 from rankup.core.records import read_records
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
@@ -83,6 +84,7 @@ class Attempts:
         self._progress.begins(ask.what, ask.processes)
         stop = f";stop {ask.steps} 0" if ask.steps is not None else ""
         env = {
+            PROGRESS_VARIABLE: "off",
             "RANKUP_TRACE": str(trace),
             "RANKUP_INTERRUPT": ask.interrupt + stop,
             "RANKUP_SNAPSHOT_DIR": str(ask.snapshots),

@@ -17,6 +17,7 @@ from rankup.cli.job_options import some_job_options
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
 from rankup.cli.output.console import shown
+from rankup.cli.output.progress import progress_of_ranks_hidden
 from rankup.cli.output.trial_lines import TrialLines, say
 from rankup.cli.shared_options import given, taking
 from rankup.cli.study_jobs import is_workload, job_of
@@ -182,7 +183,8 @@ def _run(journal: Journal) -> None:
 
     if plan.site:
         run_as_jobs(journal, job, view, os.environ, predictor=predictions)
-    else:
+        return
+    with progress_of_ranks_hidden():
         run_here(journal, job, view, predictor=predictions)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from typing import Annotated
 
@@ -16,7 +15,6 @@ from rankup.cli.shared_options import taking
 from rankup.cli.target_parser import script_or_workload_job
 from rankup.cli.workload_job import require_torch
 from rankup.core.arrays import parse_numbers
-from rankup.core.progress import PROGRESS_VARIABLE
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.verify.attempts import Attempts
@@ -60,7 +58,6 @@ def verify_command(
     the first step that differs, what differs there, and the likely cause. The exit code is 1 if anything differs.
     """
     require_torch()
-    os.environ[PROGRESS_VARIABLE] = "off"
     worlds = _worlds(world)
     job = script_or_workload_job(command, flags_from(context, but="nproc_per_node"))
     folder = RunDir.create(job.spec.runs_root, f"verify-{job.spec.name}").path

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Iterator
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -25,9 +26,17 @@ from rankup.core.progress import (
 from rankup.core.rundir import RunDir
 
 
-def hide_progress_of_ranks() -> None:
+@contextlib.contextmanager
+def progress_of_ranks_hidden() -> Iterator[None]:
     """The ranks that this process starts show no progress of their own: it is shown here, or not wanted."""
+    before = os.environ.get(PROGRESS_VARIABLE)
     os.environ[PROGRESS_VARIABLE] = "off"
+    try:
+        yield
+    finally:
+        del os.environ[PROGRESS_VARIABLE]
+        if before is not None:
+            os.environ[PROGRESS_VARIABLE] = before
 
 
 class PlainView(LineView):
@@ -45,7 +54,7 @@ class BarView(LineView):
 
     def __init__(self, *, plain: bool) -> None:
         super().__init__()
-        hide_progress_of_ranks()
+        self._stack = contextlib.ExitStack()
         self._plain = plain
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -60,9 +69,11 @@ class BarView(LineView):
         self._made = time.time()
 
     def __enter__(self) -> BarView:
+        self._stack.enter_context(progress_of_ranks_hidden())
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._stack.close()
         self._progress.stop()
         if self._file is not None:
             self._file.close()

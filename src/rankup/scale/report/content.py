@@ -57,7 +57,7 @@ def of_study(
         Group(label, [_measured(run, label, folder) for run in one.runs])
         for one, label in zip(ran, labels, strict=True)
     ]
-    found = [*findings, *_failures(results.configurations), *_doubts(groups)]
+    found = [*(findings or _failures(results.configurations)), *_doubts(groups)]
     return Content(
         title=plain(title or f"Scaling study of {results.target}"),
         facts=_study_facts(results),
