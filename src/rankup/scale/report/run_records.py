@@ -94,6 +94,11 @@ class RunRecords:
 
 def read_run(path: Path, name: str) -> RunRecords:
     """Read the run directory ``path``. Raises RankupError if there are no records, or they may not be read."""
+    with _no_collection():
+        return _read_run(path, name)
+
+
+def _read_run(path: Path, name: str) -> RunRecords:
     folder = path / "records"
     try:
         steps = _records(folder / "steps.jsonl")
@@ -147,8 +152,7 @@ def _records(path: Path) -> list[Record]:
     except UnicodeDecodeError:
         return read_records(path)
     try:
-        with _no_collection():
-            found: list[Record] = _parse("[" + text.replace("\n", ",") + "]")
+        found: list[Record] = _parse("[" + text.replace("\n", ",") + "]")
     except ValueError:
         return read_records(path)
     whole = len(found) == text.count("\n") + 1 and all(type(one) is dict for one in found)
