@@ -52,3 +52,15 @@ def test_gradients_that_every_step_has_taken_are_none(options: dict[str, bool]):
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         trained(**options)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2, 3])
+def test_gradients_of_the_micro_batches_before_are_of_the_same_step(accumulate: int):
+    run = rankup.init(device="cpu", seed=1)
+    data = rankup.ResidentData(torch.linspace(-1, 1, 72).view(24, 3))
+    model, opt, feed = run.prepare(nn.Linear(3, 1), sgd, data, global_batch=6, accumulate=accumulate)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        for x in run.steps(feed, epochs=2):
+            run.backward(model(x).square().mean())
+            run.step(opt)
