@@ -18,7 +18,7 @@ from rankup.findings.finding import Severity
 from rankup.scale.published.documents import read_page
 from rankup.scale.published.judge import judge
 from rankup.scale.published.prose import claims_of
-from rankup.scale.published.quantities import devices, precision, seconds
+from rankup.scale.published.quantities import devices, number, precision, seconds
 from rankup.scale.published.read import read_published
 from rankup.scale.results import write_results
 
@@ -235,3 +235,8 @@ def test_precisions_as_people_write_them(text, expected):
 def test_sentences_that_claim_nothing_wrong(sentence):
     claims = claims_of(read_page(sentence, "page"))
     assert judge([], claims) == []
+
+
+@pytest.mark.parametrize("text", ["-5", " −5.2", "-5 images/s"])
+def test_a_negative_number_is_none(text: str):
+    assert number(text) is None

@@ -64,10 +64,12 @@ class Quantity:
 
 
 def number(text: str) -> Quantity | None:
-    """The first number of ``text``: ``1,234.5``, ``12,5``, ``~7``, ``1.2e3``."""
+    """The first number of ``text``: ``1,234.5``, ``12,5``, ``~7``, ``1.2e3``. None for a negative one."""
     text = re.sub(r"(?<![\d.,])(\d+),(\d{1,2})(?!\d)", r"\1.\2", text)
     match = NUMBER.search(text)
     if not match or re.search(r"\d\s*[-–]\s*\d", text):  # a range is no number
+        return None
+    if re.match(r"\s*[-−]\d", text):
         return None
     digits = re.sub(r"[,\u202f ']", "", match[0])
     mantissa, _, power = digits.lower().partition("e")
