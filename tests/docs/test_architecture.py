@@ -25,8 +25,9 @@ DOCUMENTS = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 INITS = sorted(PACKAGE.rglob("__init__.py"))
-#: The list of the whole package is the map; that of the commands is the table in ``cli/app.py``.
-_LISTED_ELSEWHERE = {PACKAGE, PACKAGE / "cli" / "commands"}
+#: The list of the whole package is the map; that of the commands is the table in ``cli/app.py``; that of the rules is
+#: ``docs/reference/rules.md``.
+_LISTED_ELSEWHERE = {PACKAGE, PACKAGE / "cli" / "commands", *(PACKAGE / "check" / "rules").iterdir()}
 
 _ROW = re.compile(
     r"^(?P<indent> +)(?P<name>[a-z_]+)(?P<kind>/|\.py) +(?:\[(?P<floor>\d+)\] +)?(?P<what>\S.*)?$", re.M

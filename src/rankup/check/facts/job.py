@@ -1,0 +1,32 @@
+"""What a job script says: its directives, its commands, and what each of them starts, where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rankup.check.document import Document, Span
+
+if TYPE_CHECKING:
+    from rankup.check.facts.program import Program
+    from rankup.sites.site import Site
+
+
+@dataclass
+class Launch:
+    """One start of a training program by a job script."""
+
+    span: Span
+    script: str = (
+        ""  # the program's path as the script says it, relative to the script's folder; "" if unknown
+    )
+    program: Program | None = None  # None: the file was not found, or is not Python
+
+
+@dataclass
+class Job:
+    """A job script."""
+
+    document: Document
+    site: Site | None = None  # of --site; None: rules must not assume anything about the cluster
+    launches: list[Launch] = field(default_factory=list)
