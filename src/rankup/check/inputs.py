@@ -136,7 +136,7 @@ def kind_of(document: Document) -> str:
     if suffix in PAGES:
         return "page"
     if suffix == ".toml":
-        return "job file" if re.search(r"^(script|command|module)\s*=", text, re.M) else ""
+        return "job file" if re.search(r"^\[job\]", text, re.M) else ""
     if suffix in (".py", ".pyw") or _PYTHON.match(text):
         return "program"
     if is_job(text) or (suffix in (".sh", ".bash", ".sbatch", ".slurm", ".pbs", ".job", ".qsub", ".csh")):

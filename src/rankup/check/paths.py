@@ -108,14 +108,15 @@ def _check(paths: Sequence[Path], selection: Selection, site: Site | None, files
     on_disk = _on_disk(files)
     subjects = read_subjects(inputs.jobs, inputs.programs, on_disk, site)
     found = diagnostics(subjects)
-    documents = [job.document for job in subjects.jobs] + [program.document for program in subjects.programs]
+    jobs = [job.document for job in subjects.jobs]
+    programs = [program.document for program in subjects.programs]
     for page in inputs.pages:
-        jobs, programs = page_documents(page)
-        of_page = read_subjects(jobs, programs, _in_page(programs, on_disk), site)
-        found += diagnostics(of_page)
-        documents += [page, *jobs, *programs]
+        scripts, shown = page_documents(page)
+        found += diagnostics(read_subjects(scripts, shown, _in_page(shown, on_disk), site))
+        jobs += scripts
+        programs += shown
     chosen = [diagnostic for diagnostic in in_reading_order(found) if selection.holds(diagnostic.rule)]
-    kept, other = without_allowed(chosen, documents)
+    kept, other = without_allowed(chosen, jobs=jobs, programs=programs)
     texts = {document.path: document.text for document in files.documents.values()}
     return Checked(inputs, kept, other, texts)
 

@@ -1,8 +1,10 @@
-"""Comments that allow a finding: ``# rankup: allow RK115 (why)``, in job scripts, programs and pages."""
+"""Comments that allow a finding: ``# rankup: allow RK115 (why)``, in job scripts and programs."""
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +15,7 @@ from rankup.core.nearest import did_you_mean
 from rankup.findings.finding import Finding, Severity
 
 _COMMENT = re.compile(
-    r"(?:#|<!--)[ \t]*rankup:[ \t]*(?P<word>\w[\w-]*)[ \t]*(?P<codes>[\w,-]+(?:[ \t]*,[ \t]*[\w-]+)*)?", re.I
+    r"#[ \t]*rankup:[ \t]*(?P<word>allow(-file)?)\b[ \t]*(?P<codes>[\w,-]+([ \t]*,[ \t]*[\w-]+)*)?"
 )
 
 
@@ -35,26 +37,44 @@ class Allowance:
         return document.line_of(span.start) <= self.last and self.first <= last
 
 
-def allowances(document: Document) -> Iterator[Allowance]:
+def allowances(document: Document, *, python: bool) -> Iterator[Allowance]:
     """A comment behind code is for that line; one on its own line is for the next line that is not a comment.
 
     ``allow-file`` is for the whole file.
     """
-    for match in _COMMENT.finditer(document.text):
-        word = match["word"].lower()
-        if word not in ("allow", "allow-file"):
+    for start, comment in _python_comments(document) if python else _shell_comments(document):
+        match = _COMMENT.match(comment)
+        if match is None:
             continue
-        span = Span(match.start(), match.end())
-        codes = tuple(code.upper() if code.upper().startswith("RK") else code
-                      for code in re.split(r"[ \t,]+", match["codes"] or "") if code)  # fmt: skip
-        line = document.line_of(match.start())
-        if word == "allow-file":
+        codes = tuple(
+            code.upper() if code.upper().startswith("RK") else code
+            for code in re.split(r"[ \t,]+", match["codes"] or "")
+            if code
+        )
+        line = document.line_of(start)
+        if match["word"] == "allow-file":
             first, last = 0, len(document.starts)
-        elif document.line(line)[: match.start() - document.starts[line]].strip():
+        elif document.line(line)[: start - document.starts[line]].strip():
             first = last = line
         else:
             first = last = _next_code(document, line)
-        yield Allowance(document, span, codes, first, last)
+        yield Allowance(document, Span(start, start + match.end()), codes, first, last)
+
+
+def _shell_comments(document: Document) -> Iterator[tuple[int, str]]:
+    for match in re.finditer(r"(?:^|(?<=[ \t;]))#.*", document.text, re.M):
+        yield match.start(), match.group()
+
+
+def _python_comments(document: Document) -> Iterator[tuple[int, str]]:
+    if "rankup:" not in document.text:  # which spares the tokens of nearly all programs
+        return
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(document.text).readline):
+            if token.type == tokenize.COMMENT:
+                yield document.offset(token.start[0] - 1, token.start[1]), token.string
+    except (tokenize.TokenError, SyntaxError):  # the rest of a program that is cut off
+        return
 
 
 def _next_code(document: Document, line: int) -> int:
@@ -66,10 +86,11 @@ def _next_code(document: Document, line: int) -> int:
 
 
 def without_allowed(
-    found: Sequence[Diagnostic], documents: Iterable[Document]
+    found: Sequence[Diagnostic], *, jobs: Iterable[Document], programs: Iterable[Document]
 ) -> tuple[list[Diagnostic], list[Finding]]:
     """``found`` without what a comment allows, and what is wrong with the comments: unknown codes, nothing to allow."""
-    allowed = [allowance for document in documents for allowance in allowances(document)]
+    allowed = [allowance for document in jobs for allowance in allowances(document, python=False)]
+    allowed += [allowance for document in programs for allowance in allowances(document, python=True)]
     kept, used = [], set()
     for diagnostic in found:
         covering = [allowance for allowance in allowed if allowance.covers(diagnostic)]

@@ -2,8 +2,9 @@
 
 | module | what |
 |---|---|
-| ``job`` | ``Job``, ``Launch``: a job script |
-| ``job_reader`` | text → ``Job`` |
+| ``start`` | ``Start``: how a script starts a program |
 | ``program`` | ``Program``: a Python program |
 | ``program_reader`` | text → ``Program`` |
+| ``job`` | ``Job``, ``Launch``: a job script |
+| ``job_reader`` | text → ``Job`` |
 """
