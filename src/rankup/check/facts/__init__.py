@@ -2,7 +2,11 @@
 
 | module | what |
 |---|---|
+| ``start`` | ``Start``: how a script starts a program |
+| ``program`` | ``Program``: a Python program |
+| ``program_reader`` | text → ``Program`` |
 | ``job`` | ``Job``, ``Launch``: a job script |
+| ``job_questions`` | what several rules ask of a job |
 | ``job_reader`` | text → ``Job`` |
 | ``job_directives`` | ``#SBATCH``, ``#PBS``, ``#BSUB`` |
 | ``job_request`` | ``Request``: what the directives ask for, as numbers |
@@ -16,6 +20,5 @@
 | ``job_wrappers`` | ``time``, ``env``, containers, ``bash -c`` |
 | ``job_steps`` | srun, mpiexec, pbsdsh, ssh and others: tasks on nodes |
 | ``job_launches`` | torchrun, accelerate, python and others: which program |
-| ``program`` | ``Program``: a Python program |
-| ``program_reader`` | text → ``Program`` |
+| ``job_typos`` | mistakes in the text itself: misspelt directives, broken line ends |
 """

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from rankup.check.document import Document, Span
 from rankup.check.facts.job_commands import Binding, Command, Shell, Step
 from rankup.check.facts.job_directives import DirectiveLine
 from rankup.check.facts.job_request import Request
 from rankup.check.facts.job_values import Value, Variable
-
-if TYPE_CHECKING:
-    from rankup.check.facts.program import Program
-    from rankup.sites.site import Site
+from rankup.check.facts.program import Program
+from rankup.check.facts.start import Start
+from rankup.sites.site import Site
 
 
 @dataclass(eq=False)
@@ -25,6 +23,7 @@ class Launch:
     script: str = (
         ""  # the program's path as the script says it, relative to the script's folder; "" if unknown
     )
+    start: Start = field(default_factory=Start)  # the same for the rules of the program
     program: Program | None = None  # None: the file was not found, or is not Python
     launcher: str = "python"  # torchrun, launch, accelerate, deepspeed, horovodrun, fabric
     options: Mapping[str, Value] = field(
@@ -84,6 +83,12 @@ class Job:
         default_factory=list
     )  # scripts that are not here: they may start anything
     broken: bool = False  # parts could not be read: nothing follows from what is absent
+    first_command: int = 0  # where the scheduler stops to read directives
+    crlf: bool = False
+    misspelt: list[tuple[Span, str]] = field(
+        default_factory=list
+    )  # directives that are comments, and what was meant
+    blanks_after_backslash: list[Span] = field(default_factory=list)
     csh_words: list[Span] = field(default_factory=list)  # bash's words in a csh script
     sources_files: bool = False  # it reads other scripts, which may set any variable
     tested: set[str] = field(default_factory=set)  # variables that a condition looks at

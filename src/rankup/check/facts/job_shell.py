@@ -143,12 +143,14 @@ class ShellReader:
         """Reads a text as a shell does."""
         self.source(Source.of_value(value))
 
-    def source(self, source: Source) -> None:
+    def source(self, source: Source) -> Any:
+        """Reads a source; returns the root of its syntax tree."""
         if self.depth >= _DEEPEST:
             self.broken = True
-            return
+            return None
         root = _parser().parse(source.ascii_text.encode()).root_node
         self.visit(root, source)
+        return root
 
     # ---- statements
 

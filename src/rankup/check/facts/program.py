@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from rankup.check.document import Document
-
-if TYPE_CHECKING:
-    from rankup.check.facts.job import Job, Launch
-    from rankup.sites.site import Site
+from rankup.check.facts.start import Start
+from rankup.sites.site import Site
 
 
 @dataclass
@@ -18,6 +15,4 @@ class Program:
 
     document: Document
     site: Site | None = None
-    launches: list[tuple[Job, Launch]] = field(
-        default_factory=list
-    )  # the job scripts that start it, if any is known
+    starts: list[Start] = field(default_factory=list)  # by the job scripts that are checked with it
