@@ -31,27 +31,16 @@ RANK_VARIABLES = {
 
 
 def fans_out(job: Job) -> bool:
-    """Whether some step starts something that may train."""
+    """Whether some step starts something that may train, or may start what trains."""
+    parents = {id(command.parent) for command in job.commands}
     for command in job.commands:
-        step = command.shell.step
-        if step is not None and not command.in_output and command.step is None and command.argv:
-            if command.name in _HARMLESS or command.name in ("bash", "sh", "exec", "time") and command.args:
-                if command.name in ("bash", "sh") and "-c" not in command.args:
-                    return True
-                continue
+        if command.in_output or not command.argv or id(command) in parents:
+            continue
+        if command.step is not None:  # nobody knows what it starts: srun $ARGUMENTS
             return True
-        if (
-            command.step is not None
-            and not command.in_output
-            and len(command.step.options)
-            and _config(command)
-        ):
+        if command.shell.step is not None and command.name not in _HARMLESS:
             return True
-    return any(command.name == "deepspeed" for command in job.commands) or _manual(job)
-
-
-def _config(command: Command) -> bool:
-    return "multi-prog" in (command.step.options if command.step else {})
+    return any(launch.launcher == "deepspeed" for launch in job.launches) or _manual(job)
 
 
 def _manual(job: Job) -> bool:

@@ -196,8 +196,8 @@ class Runner(ShellReader):
         path = relative_path(script, self.state.folder, HERE) if script is not None else ""
         self.launches.append(
             Launch(
-                command.span, path, self._start(command, start), None, start.launcher, start.options, start.words, script, start.module,
-                start.arguments, command, dict(self.state.scope),
+                command.span, path, self._start(command, start), None, start.launcher, start.options, start.words,
+                script, start.module, start.arguments, command, dict(self.state.scope),
             )
         )  # fmt: skip
 

@@ -19,7 +19,7 @@ from rankup.check.facts.job_values import EMPTY, Output, Value, Variable
 from rankup.check.facts.job_words import WordReader, array, fields, requoted
 
 _DEEPEST = 60  # nested statements
-_MOST_COMMANDS = 4000  # functions that call functions end here
+_MOST_COMMANDS = 1500  # functions that call functions end here
 _ASSIGNED = re.compile(
     r"(?:^|[\s;(])(\w+)(?:\[[^\]\n]*\])?\+?=|\(\(\s*(\w+)\s*[-+*/]?[=+-]|\bread\s+(?:-\w+\s+)*(\w+)"
 )
