@@ -7,6 +7,7 @@
 | ``program_reader`` | text → ``Program`` |
 | ``job`` | ``Job``, ``Launch``: a job script |
 | ``job_questions`` | what several rules ask of a job |
+| ``job_signals`` | signals before the time limit, traps, requeues |
 | ``job_reader`` | text → ``Job`` |
 | ``job_directives`` | ``#SBATCH``, ``#PBS``, ``#BSUB`` |
 | ``job_request`` | ``Request``: what the directives ask for, as numbers |
