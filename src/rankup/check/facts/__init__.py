@@ -8,6 +8,7 @@
 | ``job`` | ``Job``, ``Launch``: a job script |
 | ``job_questions`` | what several rules ask of a job |
 | ``job_signals`` | signals before the time limit, traps, requeues |
+| ``job_environment`` | variables that schedulers set |
 | ``job_reader`` | text → ``Job`` |
 | ``job_directives`` | ``#SBATCH``, ``#PBS``, ``#BSUB`` |
 | ``job_request`` | ``Request``: what the directives ask for, as numbers |
