@@ -93,6 +93,7 @@ class Job:
     sources_files: bool = False  # it reads other scripts, which may set any variable
     tested: set[str] = field(default_factory=set)  # variables that a condition looks at
     functions: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)  # of all NAME=, also in arguments and texts
 
     @property
     def scheduler(self) -> str:

@@ -17,7 +17,9 @@ from rankup.sites.site import Site
 _LONGEST = 400_000  # characters: a longer text is not a job script
 _LONGEST_LINE = 20_000
 _SHEBANG = re.compile(r"#![ \t]*(\S+)(?:[ \t]+(?:-S[ \t]+)?(\S+))?")
-_COMMAND = re.compile(r"^[ \t]*[^\s#]", re.M)
+_COMMAND = re.compile(r"^[ \t]*(?!\$ )[^\s#]", re.M)
+_LATE_SHEBANG = re.compile(r"(?<=\n)#![ \t]*/\S+(?=[^\n]*\n+#(?:SBATCH|PBS|BSUB))")
+_NAMES = re.compile(r"\b([A-Za-z_]\w*)\+?=")
 _CSH = re.compile(
     r"^[ \t]*(?:export[ \t]+\w+=|if[ \t]+\[.*\][ \t]*;?[ \t]*then|fi[ \t]*$|done[ \t]*$|\w+=\S+[ \t]*$)", re.M
 )
@@ -28,8 +30,11 @@ def read_job(document: Document, site: Site | None = None) -> Job:
     """What ``document``, a job script, says. It never fails: what cannot be read is not in the facts."""
     text = document.text.replace("\r", " ")
     job = Job(document, site, language=_language(text), crlf=document.crlf or "\r\n" in document.text)
-    first = _COMMAND.search(text)
+    # A page may show `cat job.sh` or a prompt before the script itself.
+    shebangs = [match.start() for match in _LATE_SHEBANG.finditer(text, 0, 2000)]
+    first = _COMMAND.search(text, shebangs[-1] if shebangs else 0)
     job.first_command = first.start() if first else len(text)
+    job.names = set(_NAMES.findall(text))
     job.lines = directive_lines(text, job.first_command)
     job.request = _request(job.lines, text)
     job.misspelt = misspelt_directives(text, job.first_command)

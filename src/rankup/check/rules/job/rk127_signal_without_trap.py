@@ -20,6 +20,8 @@ def find(job: Job) -> Iterator[Match]:
         job.document,
         signal.span,
         f"The batch shell gets SIG{signal.name} and has no trap for it: the job ends then.",
+        # Who asks for TERM may want just that.
+        severity=Severity.NOTE if signal.name in ("TERM", "INT", "HUP") else None,
     )
 
 

@@ -11,7 +11,7 @@ from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 
 _NAME = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)")
-_OPTIONS = ("nnodes", "nproc_per_node", "node_rank", "rdzv_endpoint", "rdzv_id", "master_addr", "master_port")
+_OPTIONS = ("nnodes", "nproc_per_node", "node_rank", "rdzv_endpoint", "master_addr", "master_port")
 
 
 def find(job: Job) -> Iterator[Match]:

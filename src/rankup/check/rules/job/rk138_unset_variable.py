@@ -22,6 +22,7 @@ def find(job: Job) -> Iterator[Match]:
         if (
             name in seen
             or name in job.assigned
+            or name in job.names
             or variable.operator
             or not re.fullmatch(r"[A-Za-z_]\w+", name)
         ):

@@ -22,6 +22,8 @@ def find(job: Job) -> Iterator[Match]:
             continue
         if launch.command.background or launch.command.in_output:
             continue
+        if any((word.known or "").endswith(".py") for word in launch.arguments):
+            continue  # a launcher of its own: python launch.py train.py
         known = is_distributed(launch)
         if known is False:
             continue
