@@ -34,7 +34,7 @@ _ROW = re.compile(
 )
 _LISTED = re.compile(r"^(?:\||-|\*) *((?:``[\w./]+``(?:, )?)+)", re.M)  # a row of a table, or of a list
 _FILE = re.compile(r"(?<![\w./*$-])(?:[a-z_]+/)*[a-z_]+\.(?:py|sh)\b(?!\()")
-_MODULE = re.compile(r"\brankup(?:\.[a-z_]+)+")
+_MODULE = re.compile(r"\brankup(?!\.toml\b)(?:\.[a-z_]+)+")
 #: Files of users and of run directories, which documents name as well.
 _THEIRS = {
     "train.py",

@@ -7,8 +7,13 @@
 | ``rule`` | ``Rule``, ``Match``, ``Edit`` |
 | ``rules`` | the rules, a file each |
 | ``registry`` | all rules |
+| ``inputs`` | paths → documents; what kind of file each is |
+| ``pages`` | tutorials: blocks of code → documents |
 | ``check`` | documents → ``Diagnostic``s |
 | ``fixes`` | edits → repaired texts |
+| ``suppression`` | ``# rankup: allow RK115 (why)`` |
+| ``selection`` | which rules are asked; rankup.toml |
+| ``paths`` | files and folders → ``Checked`` |
 | ``example`` | a rule's examples as documents |
 
 Facts are gathered once for each file; rules are pure functions of facts and never read text themselves. A rule fires

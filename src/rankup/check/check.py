@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any
 
 from rankup.check.document import Document, Place
@@ -17,7 +16,8 @@ from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Finding, Severity
 from rankup.sites.site import Site
 
-FindFile = Callable[[str], Document | None]  # a path → a Python program, if there is one
+# A document, and a path that it names (relative to its folder) → the text of that Python program, if there is one.
+FindFile = Callable[[Document, str], Document | None]
 
 
 @dataclass(frozen=True)
@@ -58,25 +58,24 @@ def read_subjects(
     jobs: Iterable[Document], programs: Iterable[Document], find_file: FindFile, site: Site | None = None
 ) -> Subjects:
     """The facts of ``jobs`` and ``programs``, and of every program that a job starts and ``find_file`` finds."""
-    by_path: dict[str, Program] = {}
+    read: dict[tuple[str, tuple[int, ...]], Program] = {}
 
     def program_of(document: Document) -> Program:
-        if document.path not in by_path:
-            folder = PurePosixPath(document.path).parent
-            by_path[document.path] = read_program(document, site, lambda name: find_file(str(folder / name)))
-        return by_path[document.path]
+        key = document.path, document.lines[:1]
+        if key not in read:
+            read[key] = read_program(document, site, lambda name: find_file(document, name))
+        return read[key]
 
     read_jobs = [read_job(document, site) for document in jobs]
     for document in programs:
         program_of(document)
     for job in read_jobs:
-        folder = PurePosixPath(job.document.path).parent
         for launch in job.launches:
-            started = find_file(str(folder / launch.script)) if launch.script else None
+            started = find_file(job.document, launch.script) if launch.script else None
             if started is not None:
                 launch.program = program_of(started)
-                launch.program.launches.append((job, launch))
-    return Subjects(read_jobs, list(by_path.values()))
+                launch.program.starts.append(launch.start)
+    return Subjects(read_jobs, list(read.values()))
 
 
 def diagnostics(subjects: Subjects) -> list[Diagnostic]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 
 from rankup.check.check import Subjects, read_subjects
@@ -28,7 +29,7 @@ def subjects_of(files: dict[str, str], site: Site | None = None) -> Subjects:
     documents = {name: Document(name, text) for name, text in files.items()}
     jobs = [document for name, document in documents.items() if not name.endswith(".py")]
     programs = [document for name, document in documents.items() if name.endswith(".py")]
-    return read_subjects(jobs, programs, lambda path: documents.get(path.removeprefix("./")), site)
+    return read_subjects(jobs, programs, lambda _, name: documents.get(posixpath.normpath(name)), site)
 
 
 def default_name(rule: Rule[Job] | Rule[Program]) -> str:

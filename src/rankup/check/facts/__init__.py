@@ -2,8 +2,7 @@
 
 | module | what |
 |---|---|
-| ``job`` | ``Job``, ``Launch``: a job script |
-| ``job_reader`` | text → ``Job`` |
+| ``start`` | ``Start``: how a script starts a program |
 | ``program_names`` | names that launchers, frameworks and torch give |
 | ``program_module`` | ``Module``, ``Scope``, ``Call``: one Python file, walked once |
 | ``program_imports`` | ``Project``: a program with the local modules that it imports |
@@ -18,4 +17,6 @@
 | ``program_frameworks`` | Lightning, Accelerate, … |
 | ``program`` | ``Program``: all of it |
 | ``program_reader`` | text → ``Program`` |
+| ``job`` | ``Job``, ``Launch``: a job script |
+| ``job_reader`` | text → ``Job`` |
 """

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from rankup.check.document import Document, Span
-
-if TYPE_CHECKING:
-    from rankup.check.facts.program import Program
-    from rankup.sites.site import Site
+from rankup.check.facts.program import Program
+from rankup.check.facts.start import Start
+from rankup.sites.site import Site
 
 
 @dataclass
@@ -20,6 +18,7 @@ class Launch:
     script: str = (
         ""  # the program's path as the script says it, relative to the script's folder; "" if unknown
     )
+    start: Start = field(default_factory=Start)  # the same for the rules of the program
     program: Program | None = None  # None: the file was not found, or is not Python
 
 

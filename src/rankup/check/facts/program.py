@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from rankup.check.document import Document, Span
 from rankup.check.facts.program_calls import CallGraph
@@ -17,10 +16,8 @@ from rankup.check.facts.program_module import Call, Module, Scope
 from rankup.check.facts.program_names import COLLECTIVES, is_collective, torch_name
 from rankup.check.facts.program_value import Kind, Test, Value, depends_on, the_constant
 from rankup.check.facts.program_values import Values
-
-if TYPE_CHECKING:
-    from rankup.check.facts.job import Job, Launch
-    from rankup.sites.site import Site
+from rankup.check.facts.start import Start
+from rankup.sites.site import Site
 
 
 @dataclass(frozen=True)
@@ -40,9 +37,7 @@ class Program:
 
     document: Document
     site: Site | None = None
-    launches: list[tuple[Job, Launch]] = field(
-        default_factory=list
-    )  # the job scripts that start it, if any is known
+    starts: list[Start] = field(default_factory=list)  # by the job scripts that are checked with it
     project: Project | None = None
     syntax_error: SyntaxMistake | None = None
 
@@ -184,6 +179,18 @@ class Program:
             call.last in {"spawn", "start_processes"} and "multiprocessing" in call.name
             for call in self.calls
         )
+
+    @cached_property
+    def one_node(self) -> bool:
+        """Whether it is known that it runs on one node only: its scripts say so, or it starts its own ranks there."""
+        if self.starts:
+            return all(start.nodes == 1 for start in self.starts)
+        return False
+
+    @cached_property
+    def many_nodes(self) -> bool:
+        """Whether a script starts it on more than one node."""
+        return any((start.nodes or 0) > 1 for start in self.starts)
 
     # -- what job scripts' rules ask
 

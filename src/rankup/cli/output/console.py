@@ -86,13 +86,14 @@ def draw_findings(findings: Sequence[Finding]) -> None:
     # A terminal gets lines of its width; a file or a pipe whole ones, which grep finds.
     width = min(shutil.get_terminal_size().columns, _WIDEST) if sys.stderr.isatty() else None
     for line in text_lines(findings, width):
-        say(_coloured_severity(line))
+        say(coloured_severity(line, sys.stderr))
 
 
-def _coloured_severity(line: str) -> str:
+def coloured_severity(line: str, stream: TextIO) -> str:
+    """``line`` with a coloured severity, if it begins with one and ``stream`` shows colours."""
     for head, style in _SEVERITY_STYLES.items():
         if line.startswith(head):
-            return paint(head, style, sys.stderr) + line.removeprefix(head)
+            return paint(head, style, stream) + line.removeprefix(head)
     return line
 
 
