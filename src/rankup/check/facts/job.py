@@ -82,6 +82,12 @@ class Job:
         default_factory=list
     )  # scripts that are not here: they may start anything
     broken: bool = False  # parts could not be read: nothing follows from what is absent
+    first_command: int = 0  # where the scheduler stops to read directives
+    crlf: bool = False
+    misspelt: list[tuple[Span, str]] = field(
+        default_factory=list
+    )  # directives that are comments, and what was meant
+    blanks_after_backslash: list[Span] = field(default_factory=list)
     csh_words: list[Span] = field(default_factory=list)  # bash's words in a csh script
     sources_files: bool = False  # it reads other scripts, which may set any variable
     tested: set[str] = field(default_factory=set)  # variables that a condition looks at

@@ -9,13 +9,14 @@ from pathlib import PurePosixPath
 from rankup.check.document import Span
 from rankup.check.facts.job import Launch
 from rankup.check.facts.job_commands import Binding, Command, Redirect, Shell, Step
-from rankup.check.facts.job_launches import Start, relative_path, start_of
+from rankup.check.facts.job_launches import LauncherLine, relative_path, start_of
 from rankup.check.facts.job_request import Request
 from rankup.check.facts.job_shell import ShellReader
 from rankup.check.facts.job_source import joined
 from rankup.check.facts.job_steps import Fanout, fan_out
 from rankup.check.facts.job_values import EMPTY, Output, Value, Variable
 from rankup.check.facts.job_wrappers import Inner, unwrap
+from rankup.check.facts.start import Start
 
 #: Variables that hold the folder from which the job was submitted.
 HERE = frozenset({"SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "PWD", "LS_SUBCWD"})
@@ -176,7 +177,7 @@ class Runner(ShellReader):
                 self.start(arguments[index:], _span_of(arguments[index:]))
                 return
 
-    def _launch(self, command: Command, start: Start) -> None:
+    def _launch(self, command: Command, start: LauncherLine) -> None:
         if start.inline:
             return
         if start.no_python:
@@ -195,10 +196,36 @@ class Runner(ShellReader):
         path = relative_path(script, self.state.folder, HERE) if script is not None else ""
         self.launches.append(
             Launch(
-                command.span, path, None, start.launcher, start.options, start.words, script, start.module,
-                start.arguments, command, dict(self.state.scope),
+                command.span, path, self._start(command, start), None, start.launcher, start.options, start.words,
+                script, start.module, start.arguments, command, dict(self.state.scope),
             )
         )  # fmt: skip
+
+    def _start(self, command: Command, line: LauncherLine) -> Start:
+        """The numbers of a launch, for the rules of its program."""
+        request, step = self.request, command.shell.step
+        kind = "python"
+        nodes: int | None = 1
+        processes: int | None = 1
+        if line.launcher == "python":
+            if step is not None:
+                kind, nodes, processes = step.kind, step.nodes, step.tasks_per_node
+        else:
+            kind = "torchrun" if line.launcher == "launch" else line.launcher
+            given = line.options.get("nnodes")
+            nodes = given.number(request.number) if given is not None else 1
+            given = line.options.get("nproc_per_node")
+            if given is None:
+                processes = 1 if kind == "torchrun" else None
+            elif given.known in ("gpu", "auto"):
+                processes = request.gpus_per_node
+            else:
+                processes = given.number(request.number)
+        cpus, tasks = request.cpus_per_task, request.tasks_per_node
+        if request.scheduler == "slurm":
+            cpus = cpus * tasks if cpus and tasks else None
+        arguments = tuple(value.text for value in line.arguments)
+        return Start(kind, nodes, processes, request.gpus_per_node, cpus, arguments)
 
     def _other(self, command: Command) -> None:
         """A program that nobody knows, perhaps a script."""
@@ -215,7 +242,7 @@ class Runner(ShellReader):
             with self.changed(parent=command, pipe=()):
                 self._of_wrapper(argv[1:])
         elif first.tail.endswith(".py") and "/" in first.text:  # ./train.py
-            self._launch(command, Start("python", script=first, arguments=argv[1:]))
+            self._launch(command, LauncherLine("python", script=first, arguments=argv[1:]))
 
 
 def _span_of(argv: tuple[Value, ...]) -> Span:

@@ -19,7 +19,7 @@ from rankup.check.facts.job_values import EMPTY, Output, Value, Variable
 from rankup.check.facts.job_words import WordReader, array, fields, requoted
 
 _DEEPEST = 60  # nested statements
-_MOST_COMMANDS = 4000  # functions that call functions end here
+_MOST_COMMANDS = 1500  # functions that call functions end here
 _ASSIGNED = re.compile(
     r"(?:^|[\s;(])(\w+)(?:\[[^\]\n]*\])?\+?=|\(\(\s*(\w+)\s*[-+*/]?[=+-]|\bread\s+(?:-\w+\s+)*(\w+)"
 )
@@ -143,12 +143,14 @@ class ShellReader:
         """Reads a text as a shell does."""
         self.source(Source.of_value(value))
 
-    def source(self, source: Source) -> None:
+    def source(self, source: Source) -> Any:
+        """Reads a source; returns the root of its syntax tree."""
         if self.depth >= _DEEPEST:
             self.broken = True
-            return
+            return None
         root = _parser().parse(source.ascii_text.encode()).root_node
         self.visit(root, source)
+        return root
 
     # ---- statements
 
