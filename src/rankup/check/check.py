@@ -74,7 +74,7 @@ def read_subjects(
             started = find_file(job.document, launch.script) if launch.script else None
             if started is not None:
                 launch.program = program_of(started)
-                launch.program.starts.append(job.start(launch))
+                launch.program.starts.append(launch.start)
     return Subjects(read_jobs, list(read.values()))
 
 
