@@ -128,9 +128,8 @@ class Program:
 
     @cached_property
     def uses_torch(self) -> bool:
-        return any(
-            name.partition(".")[0]
-            in {"torch", "torchvision", "lightning", "pytorch_lightning", "transformers"}
+        return bool(self.frameworks) or any(
+            name.partition(".")[0] in {"torch", "torchvision", "transformers"}
             for module in self.modules
             for name, level, _ in module.imported
             if not level
@@ -179,6 +178,25 @@ class Program:
             call.last in {"spawn", "start_processes"} and "multiprocessing" in call.name
             for call in self.calls
         )
+
+    @cached_property
+    def started(self) -> set[Scope]:
+        """The functions that run in processes which the program itself starts."""
+        found: set[Scope] = set()
+        for sites in self.graph.sites.values():
+            for site in sites:
+                if site.spawned or site.call.last == "Process":
+                    found |= self.graph.reached(site.function, 6)
+        return found
+
+    def on_all_ranks(self, call: Call) -> bool:
+        """Whether a call runs in each rank, and not in the process that starts them."""
+        return not self.started or call.scope in self.started
+
+    @cached_property
+    def many_ranks(self) -> bool:
+        """Whether a script starts more than one process of it."""
+        return any((start.nodes or 1) * (start.processes_per_node or 1) > 1 for start in self.starts)
 
     @cached_property
     def one_node(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from rankup.check.document import Document
 from rankup.check.facts.program_module import Module, full_name, parse, read_module
@@ -46,11 +47,8 @@ def read_project(main: Module, find_file: FindFile) -> Project:
                 document = find_file(folder + candidate)
                 if document is None or document.path == main.document.path:
                     continue
-                if len(document.text) > _LARGEST_FILE:
-                    return None
-                try:
-                    module = read_module(document, parse(document), name, package)
-                except UNREADABLE:
+                module = _module_of(document, name, package)
+                if module is None:
                     return None
                 tried[name] = module
                 project.modules[name] = module
@@ -65,6 +63,17 @@ def read_project(main: Module, find_file: FindFile) -> Project:
     for module in project:
         _resolve_imports(project, module)
     return project
+
+
+@lru_cache(maxsize=256)
+def _module_of(document: Document, name: str, package: bool) -> Module | None:
+    """A module, read once for all the programs that import it."""
+    if len(document.text) > _LARGEST_FILE:
+        return None
+    try:
+        return read_module(document, parse(document), name, package)
+    except UNREADABLE:
+        return None
 
 
 def _resolve_imports(project: Project, module: Module) -> None:
