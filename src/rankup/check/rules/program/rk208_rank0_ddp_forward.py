@@ -1,4 +1,4 @@
-"""A wrapped model is called on one rank only."""
+"""A wrapped model is called on one rank only. Without buffers DDP's forward pass sends nothing: then it is a note."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from rankup.check.facts.program import Program
-from rankup.check.facts.program_module import torch_last
-from rankup.check.facts.program_value import Kind, kinds, objects
+from rankup.check.facts.program_module import Call, torch_last
+from rankup.check.facts.program_value import Kind, kinds, objects, the_constant
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
+
+_BUFFERED = ("BatchNorm", "SyncBatchNorm", "register_buffer", "InstanceNorm", "LazyBatchNorm")
 
 
 def find(program: Program) -> Iterator[Match]:
@@ -41,8 +43,30 @@ def find(program: Program) -> Iterator[Match]:
             call.span,
             f"{name} is wrapped in {torch_last(made[0])} and called on one rank only "
             f"(condition at line {getattr(guards[0].at, 'lineno', 0)}).",
-            severity=Severity.ERROR if fsdp else Severity.WARNING,
+            severity=Severity.ERROR
+            if fsdp
+            else Severity.WARNING
+            if _has_buffers(program, made[0])
+            else Severity.NOTE,
         )
+
+
+def _has_buffers(program: Program, wrap: Call) -> bool:
+    """Whether the model has buffers, such as those of BatchNorm; without them DDP's forward pass sends nothing."""
+    if the_constant(program.value(wrap, "broadcast_buffers")) is False:
+        return False
+    for made in objects(program.value(wrap, "module", 0)):
+        if made.name.startswith(("torchvision.models.", "timm.")):
+            return True
+        for function in program.graph.called.get(made, ()):
+            if any(call.last.startswith(_BUFFERED) for call in function.calls):
+                return True
+        if any(
+            isinstance(a, ast.Call) and ast.unparse(a.func).rpartition(".")[2].startswith(_BUFFERED)
+            for a in made.node.args
+        ):
+            return True
+    return False
 
 
 RULE = Rule(
@@ -58,11 +82,12 @@ RULE = Rule(
     fires=(
         """import torch
 import torch.distributed as dist
+import torchvision
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-def main(net, loader):
+def main(loader):
     rank = dist.get_rank()
-    model = DDP(net)
+    model = DDP(torchvision.models.resnet18().cuda())
     if rank == 0:
         with torch.no_grad():
             for x, y in loader:

@@ -104,8 +104,8 @@ RULE = Rule(
     severity=Severity.ERROR,
     confidence=Confidence.SURE,
     what="The state of a model sharded by FSDP is asked for on one rank only.",
-    why="To take the state of a sharded model gathers the shards: a collective that all ranks must call. Rank 0 waits until "
-    "the timeout (transformers#10596).",
+    why="To take the state of a sharded model gathers the shards: a collective that all ranks must call. Rank 0 waits "
+    "until the timeout (transformers#10596).",
     fix="Call state_dict() on all ranks, and write the file on rank 0 only.",
     find=find,
     safety=Safety.UNSAFE,
