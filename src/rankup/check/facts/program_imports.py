@@ -8,13 +8,39 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from rankup.check.document import Document
-from rankup.check.facts.program_module import Module, full_name, parse, read_module
+from rankup.check.facts.program_module import Module, dotted, full_name, parse, read_module
 from rankup.check.facts.program_names import KNOWN_PACKAGES
 
 FindFile = Callable[[str], Document | None]
 
 _MOST_FILES = 40
 _LARGEST_FILE = 1_000_000  # characters; nobody writes a larger module by hand
+#: What modules do when they are imported: settings, paths, logs.
+_PREPARING = {
+    "logging",
+    "warnings",
+    "sys",
+    "os",
+    "matplotlib",
+    "plt",
+    "logger",
+    "np",
+    "numpy",
+    "random",
+    "load_dotenv",
+}
+_PREPARING_VERBS = (
+    "set_",
+    "use",
+    "append",
+    "insert",
+    "register",
+    "seed",
+    "manual_seed",
+    "add_",
+    "filter",
+    "allow",
+)
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
@@ -175,10 +201,8 @@ def is_entry(tree: ast.Module) -> bool:
             return True
         if isinstance(statement, (ast.For, ast.While, ast.With)):
             return True
-        if (
-            isinstance(statement, ast.Expr)
-            and isinstance(statement.value, ast.Call)
-            and isinstance(statement.value.func, ast.Name)
-        ):
-            return True  # main()
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+            parts = dotted(statement.value.func) or ["?"]
+            if parts[0] not in _PREPARING and not parts[-1].startswith(_PREPARING_VERBS):
+                return True  # main()
     return False

@@ -31,7 +31,7 @@ def expressions(program: Program, node: ast.AST, scope: Scope, depth: int = 5) -
     """An expression with those that its names were assigned from, through functions' returns and constructors."""
     found: list[tuple[ast.AST, Scope]] = []
     seen: set[ast.AST] = set()
-    waiting = [(node, scope, depth)]
+    waiting: list[tuple[ast.AST, Scope, int]] = [(node, scope, depth)]
     while waiting and len(found) < 200:
         at, inside, left = waiting.pop()
         if at in seen:
@@ -50,7 +50,7 @@ def expressions(program: Program, node: ast.AST, scope: Scope, depth: int = 5) -
     return found
 
 
-def _assigned(program: Program, name: str, scope: Scope) -> list[tuple[ast.AST, Scope]]:
+def _assigned(program: Program, name: str, scope: Scope) -> list[tuple[ast.expr, Scope]]:
     at: Scope | None = scope
     while at is not None:
         if name in at.definitions:

@@ -45,9 +45,9 @@ def _in_turns(program: Program, call: Call, depth: int = 0) -> bool:
             if "first" in text or "lock" in text:
                 return True
     for other in call.scope.calls:
-        if other.last in {"barrier", "wait_for_everyone"} and place(other.node) < place(call.node):
-            if program.guards.of(other.node, other.scope):
-                return True
+        waits = other.last in {"barrier", "wait_for_everyone"} and place(other.node) < place(call.node)
+        if waits and program.guards.of(other.node, other.scope):
+            return True
     sites = program.graph.sites.get(call.scope, [])
     return bool(sites) and depth < 3 and all(_in_turns(program, site.call, depth + 1) for site in sites)
 

@@ -89,8 +89,8 @@ RULE = Rule(
     severity=Severity.ERROR,
     confidence=Confidence.SURE,
     what="Each rank splits the data into training and validation by its own random numbers.",
-    why="Without a common seed a sample that one rank validates with is trained on by another: the validation result is "
-    "too good.",
+    why="Without a common seed a sample that one rank validates with is trained on by another: the validation result "
+    "is too good.",
     fix="Pass generator=torch.Generator().manual_seed(0) to random_split (random_state= to scikit-learn), or set the "
     "same seed on all ranks before.",
     find=find,

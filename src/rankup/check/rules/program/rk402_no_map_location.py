@@ -64,8 +64,8 @@ RULE = Rule(
     severity=Severity.WARNING,
     confidence=Confidence.LIKELY,
     what="A distributed program loads a saved state without map_location.",
-    why="Tensors return to the device that they were saved from. If that is cuda:0, each rank of a node takes memory on "
-    "the first GPU, up to 'out of memory' (pytorch#23138).",
+    why="Tensors return to the device that they were saved from. If that is cuda:0, each rank of a node takes memory "
+    "on the first GPU, up to 'out of memory' (pytorch#23138).",
     fix='Pass map_location="cpu"; load_state_dict copies to the right device.',
     find=find,
     safety=Safety.SAFE,

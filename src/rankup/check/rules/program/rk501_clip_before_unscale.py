@@ -37,8 +37,8 @@ def find(program: Program) -> Iterator[Match]:
         yield Match(
             clip.module.document,
             clip.span,
-            f"{clip.last}() is called before {ast.unparse(after[0].base or after[0].node)}.unscale_(): it clips gradients "
-            "that are still multiplied by the loss scale.",
+            f"{clip.last}() is called before {ast.unparse(after[0].base or after[0].node)}.unscale_(): "
+            "it clips gradients that are still multiplied by the loss scale.",
             _edit(clip, after[0], unscales),
         )
 
@@ -74,8 +74,8 @@ RULE = Rule(
     severity=Severity.ERROR,
     confidence=Confidence.SURE,
     what="Gradients are clipped before the gradient scaler has unscaled them.",
-    why="The scaler multiplies the loss by up to 65536. A norm of 1.0 is then a norm of 0.00002: training hardly moves, "
-    "without a message (PL#9330).",
+    why="The scaler multiplies the loss by up to 65536. A norm of 1.0 is then a norm of 0.00002: training hardly "
+    "moves, without a message (PL#9330).",
     fix="Call scaler.unscale_(optimizer) between backward() and clip_grad_norm_().",
     find=find,
     safety=Safety.UNSAFE,
