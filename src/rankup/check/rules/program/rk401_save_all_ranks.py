@@ -27,7 +27,7 @@ def find(program: Program) -> Iterator[Match]:
         path = call.argument("f", 1)
         if path is None or not program.on_all_ranks(call) or program.guards.limited(call.node, call.scope):
             continue
-        if _by_condition(call) or not _one_path(program, path, call.scope):
+        if _by_condition(program, call) or not _one_path(program, path, call.scope):
             continue
         yield Match(
             call.module.document,
@@ -37,8 +37,8 @@ def find(program: Program) -> Iterator[Match]:
         )
 
 
-def _by_condition(call: Call) -> bool:
-    """Whether a condition that may mean the rank or a single process stands around the save."""
+def _by_condition(program: Program, call: Call, depth: int = 0) -> bool:
+    """Whether a condition that may mean the rank or a single process stands around the save, or around its callers."""
     for holder, _ in call.module.ancestors(call.node):
         if isinstance(holder, (ast.If, ast.IfExp)):
             names = {name.lower() for name in identifiers(holder.test)}
@@ -48,7 +48,8 @@ def _by_condition(call: Call) -> bool:
                 for word in (*_WORDS, "dist", "world", "ddp", "main", "master", "save")
             ):
                 return True
-    return False
+    sites = program.graph.sites.get(call.scope, [])
+    return depth < 4 and any(_by_condition(program, site.call, depth + 1) for site in sites)
 
 
 def _one_path(program: Program, path: ast.expr, scope: Scope) -> bool:
