@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cluster_jobs import rankup
@@ -55,6 +56,59 @@ def test_a_study_over_nodes_and_processes_goes_on_after_a_logout(cluster: Lab):
     assert all(one["runs"][0]["breakdown"]["communication"] > 0 for one in configurations[1:])
     assert len(list((folder / "trials").iterdir())) == 8
     assert "where the time of a step goes" in (folder / "table.txt").read_text()
+
+
+# 1 MB of gradients in each step, and hardly anything to compute: at 100 Mbit/s they take 84 ms at least.
+WIDE = """
+import torch
+from rankup import ResidentData
+
+class Wide:
+    def model(self):
+        return torch.nn.Linear(512, 512)
+    def datasets(self, source):
+        x = torch.randn(256, 512, generator=torch.Generator().manual_seed(1))
+        return ResidentData(x, x), ResidentData(x[:16], x[:16])
+    def loss(self, output, target):
+        return (output - target).square().mean()
+    def correct(self, output, target):
+        return ((output - target).abs().amax(1) < 1).sum()
+"""
+
+
+def test_a_slow_link_between_the_nodes_is_named_as_the_cause(cluster: Lab):
+    (cluster.shared / "wide.py").write_text(WIDE)
+    (fast,) = _study_of_wide(cluster, "fast", "nodes=2")["configurations"]
+    with cluster.slowed("100mbit"):
+        slow = _study_of_wide(cluster, "slow", "nodes=1,2")
+
+    before = _parts(fast)
+    one, two = map(_parts, slow["configurations"])
+    assert one["communication"] == 0 < before["communication"] < two["communication"]
+    assert (
+        two["communication"] > 0.06
+    )  # no time that a fast machine can beat: it is what the limit lets through
+    assert two["communication"] > two["compute"] + two["data"] + two["optimizer"]
+    (limit,) = [one for one in slow["findings"] if one["code"] == "network-limits"]
+    assert "2 × 1 processes: the network takes" in limit["message"]
+    folder = study_of(cluster, "slow")
+    assert "2 × 1 processes: the network takes" in (folder / "table.txt").read_text()
+    assert "the network takes" in (folder / "report" / "report.html").read_text()
+
+
+def _study_of_wide(cluster: Lab, name: str, grid: str) -> dict[str, Any]:
+    how = ("--site", "slurm", "--time", "5m", "--epochs", "1", "--global-batch", "16", "--repeats", "1")
+    done = rankup(cluster, "scale", "wide:Wide", "--grid", grid, *how, "--name", name, timeout=120)
+    results = json.loads((study_of(cluster, name) / "results.json").read_text())
+    assert isinstance(results, dict), done.out + done.err
+    return results
+
+
+def _parts(configuration: dict[str, Any]) -> dict[str, float]:
+    """Seconds of a step by part."""
+    parts = configuration["runs"][0]["breakdown"]
+    assert isinstance(parts, dict)
+    return parts
 
 
 def _submitted(cluster: Lab, number: int) -> bool:
