@@ -125,3 +125,30 @@ def test_in_an_allocation_a_job_gets_the_first_nodes_that_it_asks_for(cluster: L
     said = job.log.read_text()
     assert said.count("ran on node1") == 2 and said.count("ran on node2") == 1, said
     assert "asks for 3 nodes, and this allocation has 2" in said
+
+
+def test_predict_asks_slurm_how_long_a_job_of_each_size_would_wait(cluster: Lab):
+    busy = cluster.sbatch("#!/bin/bash\nsleep 100\n", "-N2", "--exclusive", "--time=10")
+    try:
+        cluster.until(lambda: cluster.state(busy) == "RUNNING")
+        words = (
+            "predict",
+            "--points",
+            "1x1:100 2x1:180",
+            "--to",
+            "2x1,4x1",
+            "--site",
+            "slurm",
+            "--time",
+            "5m",
+        )
+        done = rankup(cluster, *words, "--scaling", "weak", "--json")
+    finally:
+        cluster.run(HEAD, ["scancel", busy.id])
+        cluster.wait(busy)
+    possible, impossible = json.loads(done.out)["queue"]
+    assert possible["nodes"] == 2 and 0 < possible["seconds"] <= 600, done.out + done.err
+    assert impossible["nodes"] == 4 and impossible["seconds"] is None and "no node" in impossible["reason"]
+    assert (
+        cluster.run(HEAD, ["squeue", "--noheader", "--name=true,predict"]).out == ""
+    )  # nothing was submitted

@@ -12,6 +12,7 @@ from rankup.core.shell import Completed
 from rankup.errors import RankupError
 from rankup.schedulers.base import JobStatus, Scheduler
 from rankup.schedulers.error_table import explain_error, own_words
+from rankup.schedulers.slurm import start_estimate
 from rankup.schedulers.slurm.answers import (
     FIELD,
     SACCT_FIELDS,
@@ -115,6 +116,12 @@ class Slurm(Scheduler):
             raise explain_error(
                 Completed(done.code or 1, "", "\n".join(complaints) or done.err), CANCEL, "scancel"
             )
+
+    def start_command(self, spec: JobSpec, site: Site) -> list[str]:
+        return start_estimate.start_command(spec, site)
+
+    def read_start(self, done: Completed, spec: JobSpec) -> float:
+        return start_estimate.read_start(done, spec)
 
     def clean(self, env: Mapping[str, str]) -> dict[str, str]:
         return clean_environment(env)
