@@ -152,6 +152,16 @@ def test_a_study_goes_on_with_its_own_plan(tmp_path, capsys):
     assert "[resumed-as-it-was]" in capsys.readouterr().err
 
 
+def test_two_resumes_at_once_are_one_and_an_error(tmp_path, capsys):
+    journal = Journal.create(tmp_path / "s", StudyPlan(command=["linear"], grid={"nproc": (1,)}))
+    with journal.alone(), pytest.raises(SystemExit) as ended:
+        main(["scale", "--resume", str(tmp_path / "s")])
+    journal.close()
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and "another rankup scale works on this study: process" in said
+    assert not (tmp_path / "s" / "trials").exists()
+
+
 # ------------------------------------------------------------------------------- the command line
 
 

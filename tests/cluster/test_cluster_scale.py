@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster_jobs import rankup
-from lab import HEAD, Lab
+from lab import HEAD, SYSTEM_PATH, Lab
 
 pytestmark = pytest.mark.cluster
 
@@ -56,6 +57,46 @@ def test_a_study_over_nodes_and_processes_goes_on_after_a_logout(cluster: Lab):
     assert all(one["runs"][0]["breakdown"]["communication"] > 0 for one in configurations[1:])
     assert len(list((folder / "trials").iterdir())) == 8
     assert "where the time of a step goes" in (folder / "table.txt").read_text()
+
+
+def test_a_study_that_is_killed_while_sbatch_answers_submits_no_job_twice(cluster: Lab):
+    """SIGKILL in the moment when SLURM has the job, and nobody has noted its id."""
+    folder = cluster.shared / "bin"
+    folder.mkdir()
+    script = (
+        '#!/bin/bash\necho >>calls\nsbatch=/usr/bin/sbatch\n[ "$(wc -l <calls)" = 2 ] || exec $sbatch "$@"\n'
+    )
+    (folder / "sbatch").write_text(script + '$sbatch "$@" >second; kill -KILL "$PPID"\n')
+    (folder / "sbatch").chmod(0o755)
+    env = {"PATH": f"{folder}:{SYSTEM_PATH}"}
+    words = [
+        sys.executable,
+        "-m",
+        "rankup",
+        *SCALE,
+        "--grid",
+        "nproc=1",
+        "--repeats",
+        "1",
+        "--name",
+        "killed",
+    ]
+
+    killed = cluster.run(HEAD, words, env)
+    assert killed.code in (137, -9), killed.err
+    second = (cluster.shared / "second").read_text().strip()
+    study = study_of(cluster, "killed")
+    assert '"submitting"' in (study / "trials.jsonl").read_text().splitlines()[-1]
+
+    done = cluster.run(
+        HEAD, [sys.executable, "-m", "rankup", "scale", "--resume", str(study)], env, timeout=120
+    )
+    assert (cluster.shared / "calls").read_text().count("\n") == 2, done.out + done.err
+    began = [
+        json.loads(line) for line in (study / "trials.jsonl").read_text().splitlines() if '"began"' in line
+    ]
+    assert [one["job"] for one in began].count(second) == 1 and len(began) == 2
+    assert not (study / "logs").exists() and not (study / "records").exists()
 
 
 # 1 MB of gradients in each step, and hardly anything to compute: at 100 Mbit/s they take 84 ms at least.

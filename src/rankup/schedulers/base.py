@@ -90,6 +90,14 @@ class Scheduler(ABC):
         The tasks of an array are entries of their own, beside the array's.
         """
 
+    def find_command(self) -> list[str]:
+        """List this user's jobs in the queue, each with where its script or log is; [] if that cannot be asked."""
+        return []
+
+    def read_found(self, done: Completed, folder: Path) -> list[str]:
+        """The ids of the jobs whose script or log is in ``folder``."""
+        raise NotImplementedError(self.name)
+
     @abstractmethod
     def cancel_command(self, ids: Sequence[str]) -> list[str]: ...
 

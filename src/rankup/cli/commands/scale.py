@@ -133,7 +133,8 @@ def scale(
     """
     journal = _resumed(context, resume) if resume is not None else _new(plan_from(context))
     console.say(f"rankup: study of {len(journal.plan.points)} configurations in {shown(journal.folder)}")
-    _run(journal)
+    with journal.alone():
+        _run(journal)
     results = collect(journal)
     made = report(results, journal.plan.baseline, allow_unfair=allow_unfair)
     path = write(made, journal.folder)
@@ -154,7 +155,7 @@ def _new(plan: StudyPlan) -> Journal:
     for trial in plan.order[: len(plan.points)]:
         job_of(plan, trial, Path.cwd())
     root = Path(plan.flags.get("runs_root", "runs")).expanduser()
-    return Journal.create(RunDir.create(root, f"scale-{_name(plan)}").path, plan)
+    return Journal.create(RunDir.create(root, f"scale-{_name(plan)}", parts=()).path, plan)
 
 
 def _resumed(context: typer.Context, folder: Path) -> Journal:

@@ -94,6 +94,14 @@ class Pbs(Scheduler):
                     found[task] = job_status(task, values)
         return found
 
+    def find_command(self) -> list[str]:
+        return ["qstat", "-f"]
+
+    def read_found(self, done: Completed, folder: Path) -> list[str]:
+        """By the log, ``head:/…/logs/job.log``: Torque does not tell the script."""
+        jobs = read_qstat(done.out).items()
+        return [job for job, values in jobs if f":{folder}/" in f":{values.get('Output_Path', '')}"]
+
     def cancel_command(self, ids: Sequence[str]) -> list[str]:
         return ["qdel", *ids]
 

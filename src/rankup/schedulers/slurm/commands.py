@@ -15,6 +15,7 @@ from rankup.schedulers.error_table import explain_error, own_words
 from rankup.schedulers.slurm import start_estimate
 from rankup.schedulers.slurm.answers import (
     FIELD,
+    RECORD,
     SACCT_FIELDS,
     SQUEUE_FORMAT,
     by_asked_id,
@@ -94,6 +95,13 @@ class Slurm(Scheduler):
             if not optional and (lost or done.code in (124, 127)):
                 raise explain_error(done, UNREACHABLE, "squeue")
         return by_asked_id(read_answer(done), ids)
+
+    def find_command(self) -> list[str]:
+        return ["squeue", "--noheader", f"--user={os.getuid()}", f"--format={RECORD}%i{FIELD}%o"]
+
+    def read_found(self, done: Completed, folder: Path) -> list[str]:
+        jobs = [record.partition(FIELD) for record in done.out.split(RECORD)[1:]]
+        return [job for job, _, script in jobs if script.startswith(f"{folder}/")]
 
     def cancel_command(self, ids: Sequence[str]) -> list[str]:
         clusters = _by_cluster(ids)
