@@ -129,6 +129,9 @@ def test_a_pattern_that_never_matches_is_said_for_each_configuration(tmp_path):
         (["--lr", "1", "true"], "not-a-workload"),
         (["--repeats", "0", "true", "--lr", "1"], "bad-repeats"),  # --lr is the script's
         (["--grid", "nproc", "true"], "bad-grid"),
+        (["linear", "--grid", ""], "bad-grid"),
+        (["linear", "--grid", "nproc=1,2", "--baseline", "nproc=7"], "unknown-baseline"),
+        (["linear", "--grid", "nproc=1,2", "--baseline", "fast"], "unknown-baseline"),
         (["--grid", "strategy=ddp", "true"], "key-not-taken"),
         (["--weak", "true"], "no-weak-scaling"),
         (["--resume", "nothing"], "no-study"),

@@ -115,9 +115,13 @@ class Journal:
                 hint="begin the study again",
             )
         try:
-            return cls(folder, StudyPlan(**given))
-        except TypeError as error:
-            raise RankupError("no-study", f"the plan is incomplete: {error}", context=str(path)) from error
+            plan = StudyPlan(**given)
+            good = plan.command and plan.grid and plan.order
+        except (TypeError, ValueError, AttributeError) as error:
+            raise _damaged(f"the plan is invalid: {error}", path) from error
+        if not good:
+            raise _damaged("the plan has no command or no grid", path)
+        return cls(folder, plan)
 
     def alone(self) -> contextlib.AbstractContextManager[None]:
         """While the body runs, no other process works on this study. Raises RankupError if one does."""
@@ -152,17 +156,36 @@ class Journal:
         for record in read_records(self.folder / "trials.jsonl"):
             if record["kind"] not in ("submitting", "began", "ended"):
                 continue
-            trial = Trial(tuple(record["point"].items()), record["repeat"])
-            if trial not in found:
-                continue
-            if record["kind"] == "submitting":
+            try:
+                trial = Trial(tuple(record["point"].items()), record["repeat"])
+                if trial not in found:
+                    continue
+                self._apply(record, trial, found)
+            except (KeyError, TypeError, AttributeError) as error:
+                why = f"a line of {record['kind']!r} is invalid ({type(error).__name__}: {error})"
+                raise _damaged(why, self.folder / "trials.jsonl") from error
+        return found
+
+    @staticmethod
+    def _apply(record: Mapping[str, Any], trial: Trial, found: dict[Trial, TrialState]) -> None:
+        """One line, on the states that the lines before it have left."""
+        match record["kind"]:
+            case "submitting":
                 found[trial] = TrialState(submitting=record["run"])
-            elif record["kind"] == "began":
+            case "began":
                 found[trial] = TrialState(record["run"], record["job"])
-            else:
+            case _:
                 before, failure = found[trial], record["failure"]
                 found[trial] = TrialState(before.run, before.job, "failed" if failure else "done", failure)
-        return found
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _damaged(why: str, path: Path) -> RankupError:
+    return RankupError(
+        "damaged-study",
+        why,
+        context=str(path),
+        hint="was it changed by hand? begin the study again, or `rankup report` its runs",
+    )

@@ -132,11 +132,16 @@ def scale(
     and the exit code is 1. The study's directory has the results, the figures and report.html.
     """
     journal = _resumed(context, resume) if resume is not None else _new(plan_from(context))
-    console.say(f"rankup: study of {len(journal.plan.points)} configurations in {shown(journal.folder)}")
+    count = len(journal.plan.points)
+    console.say(f"rankup: study of {count} configuration{'s' * (count != 1)} in {shown(journal.folder)}")
     with journal.alone():
         _run(journal)
     results = collect(journal)
-    made = report(results, journal.plan.baseline, allow_unfair=allow_unfair)
+    try:
+        made = report(results, journal.plan.baseline, allow_unfair=allow_unfair)
+    except RankupError:  # a baseline that nothing is: what was measured is kept
+        write(report(results), journal.folder)
+        raise
     path = write(made, journal.folder)
     page = _page(made, journal.folder)
     target = sys.stderr if as_json else sys.stdout
