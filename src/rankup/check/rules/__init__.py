@@ -1,0 +1,7 @@
+"""The rules, a file each, which holds its documentation, its examples and how it looks at facts.
+
+| package | what |
+|---|---|
+| ``job`` | rules of job scripts, together with the programs that they start |
+| ``program`` | rules of programs |
+"""
