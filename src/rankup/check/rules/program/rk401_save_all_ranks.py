@@ -45,7 +45,7 @@ def _by_condition(program: Program, call: Call, depth: int = 0) -> bool:
             if any(
                 word in name
                 for name in names
-                for word in (*_WORDS, "dist", "world", "ddp", "main", "master", "save")
+                for word in (*_WORDS, "dist", "world", "ddp", "main", "master", "should_save", "do_save")
             ):
                 return True
     sites = program.graph.sites.get(call.scope, [])
