@@ -20,5 +20,21 @@
 | ``program`` | ``Program``: all of it |
 | ``program_reader`` | text → ``Program`` |
 | ``job`` | ``Job``, ``Launch``: a job script |
+| ``job_questions`` | what several rules ask of a job |
+| ``job_signals`` | signals before the time limit, traps, requeues |
+| ``job_environment`` | variables that schedulers set |
 | ``job_reader`` | text → ``Job`` |
+| ``job_directives`` | ``#SBATCH``, ``#PBS``, ``#BSUB`` |
+| ``job_request`` | ``Request``: what the directives ask for, as numbers |
+| ``job_values`` | ``Value``: what a word becomes: known text, and what only the job will know |
+| ``job_source`` | ``Source``: a shell text with its places in the document |
+| ``job_words`` | a shell's words → ``Value`` |
+| ``job_commands`` | ``Command``, ``Shell``, ``Step`` |
+| ``job_shell`` | the syntax tree, walked as a shell would |
+| ``job_runner`` | what each simple command does and starts |
+| ``job_options`` | command lines → options and operands |
+| ``job_wrappers`` | ``time``, ``env``, containers, ``bash -c`` |
+| ``job_steps`` | srun, mpiexec, pbsdsh, ssh and others: tasks on nodes |
+| ``job_launches`` | torchrun, accelerate, python and others: which program |
+| ``job_typos`` | mistakes in the text itself: misspelt directives, broken line ends |
 """
