@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rankup.check.facts.program_module import Call, Module, Scope
-from rankup.check.facts.program_value import Kind
+from rankup.check.facts.program_value import Kind, objects
 
 if TYPE_CHECKING:
     from rankup.check.facts.program import Program
@@ -57,6 +57,12 @@ def snapshots(program: Program) -> list[Snapshot]:
                     if entries and not any(entries[0].value is s.entries[0].value for s in found):
                         found.append(Snapshot(call, entries))
     return found
+
+
+def to_file(program: Program, call: Call) -> bool:
+    """Whether a ``torch.save`` writes a file, and not into memory."""
+    made = objects(program.value(call, "f", 1))
+    return not any(one.last in {"BytesIO", "open", "SpooledTemporaryFile", "TemporaryFile"} for one in made)
 
 
 def _entries(program: Program, node: ast.expr | None, scope: Scope, depth: int = 0) -> list[Entry]:

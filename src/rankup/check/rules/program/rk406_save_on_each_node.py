@@ -1,4 +1,4 @@
-"""Local rank 0 of every node writes the same file."""
+"""Local rank 0 of every node writes the same file. A warning if a script starts it on several nodes, else a note."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rankup.check.facts.program import Program
 from rankup.check.facts.program_guards import Guard
 from rankup.check.facts.program_module import Call, Scope, identifiers
 from rankup.check.facts.program_sharding import expressions
+from rankup.check.facts.program_snapshots import to_file
 from rankup.check.facts.program_value import Kind, depends_on
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
@@ -27,7 +28,7 @@ def find(program: Program) -> Iterator[Match]:
         path = call.argument("f", 1)
         if not local or path is None or any(guard.test.of is not Kind.LOCAL_RANK for guard in guards):
             continue
-        if _differs(program, path, call.scope):
+        if not to_file(program, call) or _differs(program, path, call.scope):
             continue
         yield _match(program, call, path, local[0])
 
@@ -38,7 +39,7 @@ def _match(program: Program, call: Call, path: ast.expr, guard: Guard) -> Match:
         call.span,
         f"{ast.unparse(path)} is written by local rank 0 of every node "
         f"(condition at line {getattr(guard.at, 'lineno', 0)}).",
-        severity=Severity.WARNING,
+        severity=Severity.WARNING if program.many_nodes else Severity.NOTE,
         confidence=Confidence.SURE if program.many_nodes else Confidence.LIKELY,
     )
 
@@ -64,7 +65,7 @@ def _differs(program: Program, path: ast.expr, scope: Scope) -> bool:
 RULE = Rule(
     code="RK406",
     name="save-on-each-node",
-    severity=Severity.WARNING,
+    severity=Severity.NOTE,
     confidence=Confidence.LIKELY,
     what="A file is saved by the processes with local rank 0, of which every node has one.",
     why="On several nodes several processes write the same file of a shared file system at the same time.",
@@ -124,6 +125,7 @@ def main(model):
         """--- job.sh
 #!/bin/bash
 #SBATCH --nodes=1
+#SBATCH --ntasks=1
 #SBATCH --gpus-per-node=4
 torchrun --standalone --nproc-per-node 4 train.py
 --- train.py
