@@ -12,7 +12,7 @@ from rankup.findings.finding import Confidence, Severity
 def find(program: Program) -> Iterator[Match]:
     mistake = program.syntax_error
     if mistake is not None:
-        message = mistake.message
+        message = mistake.message.rstrip(".?")
         yield Match(
             program.document,
             mistake.span,

@@ -96,7 +96,7 @@ _OTHERS = {
     ),
     "torch.nn": words("Modules DataParallel"),
     "torch.utils.data": words("DataLoader dataset dataloader Datasets distributed"),
-    "torch": words("devices Compile"),
+    "torch": words("compiler"),
 }
 
 RULE = Rule(

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from rankup.check.facts.program import Program
 from rankup.check.facts.program_module import Call, Scope, identifiers
 from rankup.check.facts.program_sharding import expressions
-from rankup.check.facts.program_value import Kind, depends_on, objects
+from rankup.check.facts.program_snapshots import to_file
+from rankup.check.facts.program_value import Kind, depends_on
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import alone, indented_under, name_for
 from rankup.findings.finding import Confidence, Severity
@@ -27,7 +28,11 @@ def find(program: Program) -> Iterator[Match]:
         path = call.argument("f", 1)
         if path is None or not program.on_all_ranks(call) or program.guards.limited(call.node, call.scope):
             continue
-        if _by_condition(program, call) or not _one_path(program, path, call.scope):
+        if (
+            not to_file(program, call)
+            or _by_condition(program, call)
+            or not _one_path(program, path, call.scope)
+        ):
             continue
         yield Match(
             call.module.document,
@@ -45,7 +50,7 @@ def _by_condition(program: Program, call: Call, depth: int = 0) -> bool:
             if any(
                 word in name
                 for name in names
-                for word in (*_WORDS, "dist", "world", "ddp", "main", "master", "save")
+                for word in (*_WORDS, "dist", "world", "ddp", "main", "master", "should_save", "do_save")
             ):
                 return True
     sites = program.graph.sites.get(call.scope, [])
@@ -54,9 +59,6 @@ def _by_condition(program: Program, call: Call, depth: int = 0) -> bool:
 
 def _one_path(program: Program, path: ast.expr, scope: Scope) -> bool:
     """Whether a path is known to be the same on all ranks."""
-    for made in objects(program.values.of(path, scope)):
-        if made.last in {"BytesIO", "open", "SpooledTemporaryFile", "TemporaryFile"}:
-            return False
     for part, inside in expressions(program, path, scope):
         if any(
             word in name.lower()
