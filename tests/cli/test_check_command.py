@@ -13,7 +13,7 @@ HEAD_ONLY = """\
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
 #SBATCH --gpus-per-node=4
-torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=node1:29400 train.py
+torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=node1:$((10000+SLURM_JOB_ID%20000)) train.py
 """
 RIGHT = HEAD_ONLY.replace("torchrun", "srun torchrun")
 LITERAL = RIGHT.replace("--nnodes=2", "--nnodes=3")  # RK107, whose fix is safe

@@ -141,7 +141,7 @@ def _check(paths: Sequence[Path], selection: Selection, site: Site | None, files
 def _on_disk(files: _Files) -> FindFile:
     def find(document: Document, name: str) -> Document | None:
         folder = Path(document.path).parent
-        folders = [folder, *list(folder.absolute().parents)[:_FOLDERS_ABOVE], Path()]
+        folders = [folder, *(folder / "/".join([".."] * up) for up in range(1, _FOLDERS_ABOVE + 1)), Path()]
         for place in folders:
             path = Path(_plain(place / name))
             if path.suffix == ".py" and path.is_file():

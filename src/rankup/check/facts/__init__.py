@@ -14,6 +14,8 @@
 | ``program_values`` | ``Values``: where a value comes from |
 | ``program_guards`` | ``Guards``: which statements run on some ranks only |
 | ``program_data`` | loaders, samplers, loops |
+| ``program_sharding`` | data sets: parts for ranks, random numbers, seeds |
+| ``program_snapshots`` | what is saved and loaded |
 | ``program_frameworks`` | Lightning, Accelerate, … |
 | ``program`` | ``Program``: all of it |
 | ``program_reader`` | text → ``Program`` |
