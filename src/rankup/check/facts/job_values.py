@@ -93,7 +93,7 @@ class Value:
             return Span(0, 0)
         start, end = self.atoms[0].span.start, self.atoms[0].span.end
         for atom in self.atoms[1:]:  # what a variable holds stands elsewhere
-            if end <= atom.span.start <= end + 200:
+            if end <= atom.span.start <= end + 3:  # quotes and backslashes between them
                 end = atom.span.end
         return Span(start, end)
 

@@ -61,7 +61,12 @@ def _of_launcher(job: Job, launch: Launch, nodes: int | None) -> Iterator[Match]
 
 def _default(job: Job, variable: Variable) -> str | None:
     """What ``${NAME:-default}`` is, if the script never assigns NAME."""
-    if variable.default is None or variable.name in job.assigned or variable.name.startswith("SLURM"):
+    if (
+        variable.default is None
+        or not job.complete
+        or variable.name in job.assigned
+        or variable.name.startswith("SLURM")
+    ):
         return None
     return variable.default.known
 
