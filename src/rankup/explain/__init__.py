@@ -3,6 +3,7 @@
 | module | what |
 |---|---|
 | ``explain_logs`` | ``explain_logs``: from paths to an ``Explanation`` |
+| ``run_directory`` | what the directory of a run tells besides its logs |
 | ``reading`` | any file as lines, in bounded memory |
 | ``prefixes`` | rank, host, time and colours before a line |
 | ``tracebacks`` | Python's tracebacks in a stream of lines |
@@ -11,6 +12,7 @@
 | ``signatures`` | what known failures look like: tables, one for each origin |
 | ``rules`` | names of the rules of `rankup check` that signatures refer to |
 | ``events`` | what happened, as data |
+| ``log_reader`` | one pass over a log |
 | ``gather`` | from files to facts |
 | ``choose`` | which event is the cause |
 | ``verdict`` | the cause in words |

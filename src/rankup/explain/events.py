@@ -90,6 +90,7 @@ class Facts:
     endings: list[Ending] = field(default_factory=list)
     watchdog: list[Stuck] = field(default_factory=list)
     suspects: list[Event] = field(default_factory=list)
+    last: list[tuple[int | None, list[Quote]]] = field(default_factory=list)  # of each file, with its rank
     ranks: set[int] = field(default_factory=set)
     failed_rank: int | None = None  # as the run directory tells, if there is one
     failed: bool = False  # whether something outside the logs says that the job failed

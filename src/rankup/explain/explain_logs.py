@@ -10,20 +10,26 @@ from rankup.explain.explanation import Explanation
 from rankup.explain.gather import gather
 from rankup.explain.judge import explain
 from rankup.explain.reading import LogFile
+from rankup.explain.run_directory import RunFacts
 
 _MOST_FILES = 4096
 
 
-def explain_logs(
-    paths: Sequence[Path], *, failed_rank: int | None = None, failed: bool = False
-) -> tuple[Explanation | None, list[str]]:
+def explain_logs(paths: Sequence[Path]) -> tuple[Explanation | None, list[str]]:
     """(why the job failed, or None; notes on what could not be read). A folder stands for the files in it.
 
-    ``failed_rank``: the rank that failed first, if the run directory tells; ``failed``: that the job failed is known.
     Raises ``RankupError`` if none of the files can be read.
     """
-    files = [LogFile(path, name) for path, name in _named(paths)]
-    facts = gather(files, failed_rank=failed_rank, failed=failed)
+    return explain_run(RunFacts(tuple(paths)))
+
+
+def explain_run(run: RunFacts) -> tuple[Explanation | None, list[str]]:
+    """The same with what the directory of a run tells."""
+    files = [LogFile(path, name) for path, name in _named(run.logs)]
+    facts = gather(files)
+    facts.endings = list(run.endings) or facts.endings
+    facts.failed_rank, facts.failed = run.failed_rank, run.failed
+    facts.ranks |= {ending.exit.rank for ending in run.endings}
     if all(file.trouble and file.empty for file in files):
         raise RankupError(
             "no-log",
@@ -46,7 +52,7 @@ def _named(paths: Sequence[Path]) -> list[tuple[Path, str]]:
             "no-log",
             "there is no log here",
             context=", ".join(map(str, paths)),
-            hint="give the files that the job printed to",
+            hint="give the files that the job printed to: `rankup status` shows whether it has started",
         )
     unique = list(dict.fromkeys(found))
     names = [path.name for path in unique]

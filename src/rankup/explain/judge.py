@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from rankup.explain.cascade import cascade_of
 from rankup.explain.choose import better, death, earliest, explains, first_ending, ordered, rank_that_left
-from rankup.explain.events import Event, Facts
+from rankup.explain.events import Event, Facts, Quote
 from rankup.explain.explanation import Explanation
 from rankup.explain.signatures.signature import ERROR_LINE, EXIT_CODE, Level
 from rankup.explain.verdict import barrier_verdict, place_of, shortened, verdict, watchdog_verdict
@@ -83,16 +83,12 @@ def exit_code(facts: Facts) -> Iterator[Finding]:
     cause = first_ending(facts)
     if cause is None:
         return
-    quotes = list(cause.quotes)
-    near = [event for event in facts.suspects if event.rank in (None, cause.exit.rank)]
+    rank = cause.exit.rank
+    near = [quote for event in facts.suspects if event.rank in (None, rank) for quote in event.quotes][:1]
     event = Event(
-        EXIT_CODE,
-        [*(near[0].quotes if near else []), *quotes],
-        f"exit code {cause.exit.code}",
-        0,
-        quotes[0].file,
+        EXIT_CODE, [*(near or last_words(facts, rank)), *cause.quotes], f"exit code {cause.exit.code}", 0, ""
     )
-    event.rank, event.host = cause.exit.rank, cause.host
+    event.rank, event.host = rank, cause.host
     yield verdict(event, facts, cause, sure=False)
 
 
@@ -132,6 +128,20 @@ def error_line(facts: Facts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+def known_failure(facts: Facts) -> Iterator[Finding]:
+    """The run directory says that the run failed, and the logs do not show why."""
+    if not facts.failed:
+        return
+    quotes = last_words(facts, facts.failed_rank)
+    yield Explanation(
+        "unknown", Severity.ERROR, "unknown: the run failed, and its logs show no error",
+        place=f"{quotes[-1].file}:{quotes[-1].line}" if quotes else "",
+        fix="`rankup status RUN` tells what the scheduler says",
+        why="the quoted lines are the last that were printed" if quotes else "nothing was printed",
+        confidence=Confidence.LIKELY, rank=facts.failed_rank, quotes=tuple(quotes), cascade=tuple(facts.notes),
+    )  # fmt: skip
+
+
 JUDGES: dict[str, Callable[[Facts], Iterator[Finding]]] = {
     "own-error": own_error,
     "waited": waited,
@@ -139,4 +149,11 @@ JUDGES: dict[str, Callable[[Facts], Iterator[Finding]]] = {
     "exit-code": exit_code,
     "consequences": consequences,
     "error-line": error_line,
+    "known-failure": known_failure,
 }
+
+
+def last_words(facts: Facts, rank: int | None) -> list[Quote]:
+    """The last ordinary lines of a rank's own file, else of the first file that has any."""
+    own = [quotes for of, quotes in facts.last if of == rank and quotes]
+    return next(iter(own or [quotes for of, quotes in facts.last if of is None and quotes]), [])

@@ -5,6 +5,7 @@ A log may be compressed, binary, cut off, of another encoding, without a line en
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import zlib
 from collections import deque
@@ -73,9 +74,10 @@ class LogFile:
                 magic = file.read(4)
                 file.seek(0)
                 source = gzip.GzipFile(fileobj=file) if magic[:2] == b"\x1f\x8b" else file
-                encoding = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(magic[:2])
-                while chunk := source.read(_CHUNK):
-                    yield chunk.decode(encoding, errors="replace").encode() if encoding else chunk
+                encoding = "utf-16" if magic[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
+                decoder = codecs.getincrementaldecoder(encoding)(errors="replace") if encoding else None
+                while chunk := source.read1(_CHUNK):  # what there is, also before an end that is missing
+                    yield decoder.decode(chunk).encode(errors="replace") if decoder else chunk
         except (OSError, EOFError, zlib.error) as error:
             self.trouble = getattr(error, "strerror", None) or str(error) or type(error).__name__
 

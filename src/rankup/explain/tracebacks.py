@@ -50,6 +50,7 @@ class Traceback:
     more: Quote | None = None  # the first line that continues the message
     nested: bool = False  # handed on by the process that wrote it: what is inside is the error itself
     number: int = 0
+    at: tuple[int, float | None] = (0, None)  # order and time of ``said``
 
     @property
     def own(self) -> Frame | None:
@@ -91,13 +92,13 @@ class Tracebacks:
         self._flush()
         return self.take()
 
-    def feed(self, text: str, quote: Quote, rank: int | None) -> bool:
+    def feed(self, text: str, quote: Quote, rank: int | None, at: tuple[int, float | None]) -> bool:
         text = _GROUP.sub("", text, count=1)
         if found := _HEADER.search(text):
             self._begin(text, found, rank)
             return True
         if self._open is not None:
-            return self._inside(text, quote)
+            return self._inside(text, quote, at)
         if self._last is None:
             return False
         stripped = text.strip()
@@ -134,10 +135,11 @@ class Tracebacks:
         self._open.nested = nested
         self._chained, self._spawned = False, None
 
-    def _inside(self, text: str, quote: Quote) -> bool:
+    def _inside(self, text: str, quote: Quote, at: tuple[int, float | None]) -> bool:
         trace = self._open
         assert trace is not None
         trace.number += 1
+        trace.at = at
         indent = len(text) - len(text.lstrip())
         if trace.number > _LONGEST:
             self._open = None
