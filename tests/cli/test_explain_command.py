@@ -63,7 +63,11 @@ def test_nothing_to_read_is_wrong_usage(capfd, targets, error):
 
 
 def test_a_failed_run_offers_it_and_is_explained(folder, capfd):
-    script(folder, "import os\nif os.environ['RANK'] == '1':\n    open('data/train.bin')\n", "train.py")
+    script(
+        folder,
+        "import os, time\nif os.environ['RANK'] == '1':\n    open('data/train.bin')\ntime.sleep(60)\n",
+        "train.py",
+    )
     code, _, err = call(capfd, "run", "--nproc-per-node", "2", "train.py")
     (path,) = folder.glob("runs/train/*")
     offer = f"explain: rankup explain {path.relative_to(folder)}"
@@ -71,7 +75,7 @@ def test_a_failed_run_offers_it_and_is_explained(folder, capfd):
     assert offer.removeprefix("explain: ") in call(capfd, "status", "train")[1]
     code, out, _ = call(capfd, "explain")
     assert code == 1
-    assert out.splitlines()[0] == "rank 1 failed: a file is missing [file-not-found]"
+    assert out.splitlines()[0] == "rank 1 failed first: a file is missing [file-not-found]"
     assert "rank-1.err:4: FileNotFoundError: [Errno 2] No such file or directory: 'data/train.bin'" in out
 
 

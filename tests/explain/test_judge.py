@@ -201,3 +201,26 @@ def test_a_run_that_failed_without_a_word_is_unknown(tmp_path):
     found, _ = explain_run(read_run(logs, (logs / "job.log",), (tmp_path,)))
     assert found.code == "unknown"
     assert [quote.text for quote in found.quotes] == ["step 1", "step 2"]
+
+
+def test_a_step_that_slurm_ends_after_a_task_failed_is_not_cancelled(tmp_path):
+    text = (
+        "reading input\nsrun: error: nid001097: task 5: Exited with exit code 255\nsrun: Terminating StepId=40341.0\n"
+        "slurmstepd: error: *** STEP 40341.0 ON nid001096 CANCELLED AT 2023-12-12T17:52:24 ***\n"
+        "srun: error: nid001097: tasks 1,3: Terminated\nsrun: error: nid001096: tasks 0,2,4: Terminated\n"
+    )
+    found = explain(tmp_path, job=text)
+    assert (found.code, found.rank, found.host) == ("unknown", 5, "nid001097")
+    assert [quote.text for quote in found.quotes] == [
+        "reading input",
+        "srun: error: nid001097: task 5: Exited with exit code 255",
+    ]
+
+
+def test_nccls_information_is_no_failure(tmp_path):
+    text = (
+        "Steps: 0%| | 1/500 [12:44<14459:40:43, 104.11s/it]node1:1:2 [3] NCCL INFO TUNER/Plugin: Plugin load returned 2 : "
+        "libnccl-net.so: cannot open shared object file: No such file or directory : when loading libnccl-tuner.so\n"
+        "node1:1:2 [3] NCCL INFO misc/socket.cc:64 -> 3\ndone\n"
+    )
+    assert explain(tmp_path, job=text) is None

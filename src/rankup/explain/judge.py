@@ -15,6 +15,9 @@ from rankup.explain.watchdog import ranks_text
 from rankup.findings.engine import first
 from rankup.findings.finding import Confidence, Finding, Severity
 
+# What launchers and schedulers do to the others once a rank has failed.
+_ENDED_FROM_OUTSIDE = ("cancelled", "terminated-from-outside", "pbs-deleted", "interrupted")
+
 
 def explain(facts: Facts) -> Explanation | None:
     """Why the job failed; None if its logs show no failure."""
@@ -55,6 +58,13 @@ def waited(facts: Facts) -> Iterator[Finding]:
     if not fresh:
         return
     chosen = better(min(fresh, key=ordered(fresh)), facts)
+    cause = first_ending(facts)
+    if (
+        chosen.signature.name in _ENDED_FROM_OUTSIDE
+        and cause is not None
+        and cause.exit.code not in (-signal.SIGTERM, 143)
+    ):
+        return  # a rank had failed before, and its exit code is all there is
     if any(event.signature.name == "nccl-watchdog" for event in fresh) and chosen.signature.name in (
         "nccl-watchdog",
         "gloo-timeout",

@@ -150,7 +150,8 @@ class LogReader:
         rank = line.rank if line.rank is not None else self.rank
         if rank is not None:
             self.ranks.add(rank)
-        key = (line.rank, line.local, line.task) if len(self._streams) < _MOST_KINDS else None
+        key: object = line.rank if line.rank is not None else (line.local, line.task)
+        key = key if len(self._streams) < _MOST_KINDS else None
         stream = self._streams.setdefault(key, _Stream())
         if stream.summary.feed(text, quote):
             self._tracebacks(stream, stream.tracebacks.take())

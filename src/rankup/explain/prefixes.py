@@ -18,6 +18,8 @@ _LOCAL = re.compile(r"\[(?!rank)[A-Za-z_]+(?P<local>\d+)\]: ?")
 _TASK = re.compile(r" *(?P<task>\d+): ?")  # srun --label
 # A task's lines that nothing but srun's label explains.
 _SURE = re.compile(r" *\d+: (?:\[rank\d|Traceback \(most|  File \"|\[?[WEI]\d{4} |slurmstepd)")
+# torch's label after something without a line end: a progress bar.
+_WITHIN = re.compile(r"\[rank\d+\]: ?(?=Traceback |\[[EWIF]\d|[\w.]+(?:Error|Exception)\b)")
 _STAMPS = (
     # [E1218 20:27:21.426415540 file.cpp:1] of torch's C++, W1122 14:33:27.075000 of its Python
     re.compile(r"^\[?[WEIF](?P<month>\d\d?)(?P<day>\d\d) (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d(?:\.\d+)?)"),
@@ -26,7 +28,9 @@ _STAMPS = (
     ),
     re.compile(r"CANCELLED AT \d{4}-(?P<month>\d\d)-(?P<day>\d\d)T(?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)"),
 )
-_WARNING = re.compile(r"^\[?W\d{3,4} \d\d:|\b\w*Warning: |^\W?(?:\S+ ){0,3}(?:WARNING|WARN|INFO|DEBUG)\b")
+_WARNING = re.compile(
+    r"^\[?W\d{3,4} \d\d:|\b\w*Warning: |^\W?(?:\S+ ){0,3}(?:WARNING|WARN|INFO|DEBUG)\b|NCCL INFO "
+)
 _NCCL = re.compile(r"NCCL WARN")
 
 
@@ -67,10 +71,12 @@ def parse(raw: str, *, labelled: bool) -> Line:
         task, text = int(found["task"]), text[found.end() :]
     if found := _LOCAL.match(text):
         local, text = int(found["local"]), text[found.end() :]
+    if "[rank" in text and not _RANK.match(text) and (within := _WITHIN.search(text)):
+        text = text[within.start() :]
     while found := _RANK.match(text):
         number = found["torch"] or found["ompi"] or found["hydra"]
         rank, text = int(number), text[found.end() :]
-    warning = _WARNING.search(text[:200]) is not None and not _NCCL.search(text)
+    warning = _WARNING.search(text[:300]) is not None and not _NCCL.search(text)
     return Line(raw, text, rank, local, task, stamp(text), warning)
 
 

@@ -49,6 +49,8 @@ def verdict(
     if rank is not None and not host:
         host = next((ending.host for ending in facts.endings if ending.exit.rank == rank), "")
     same = set() if waited else _same(event, facts)
+    if signature.of_all:
+        rank, host = None, ""
     if same:
         rank, host = None, ""
         first_of = [

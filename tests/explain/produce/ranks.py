@@ -190,6 +190,35 @@ RANKS = (
         n=2,
     ),
     torchrun(
+        "collective-mismatch",
+        """
+        # Rank 0 saves, which gathers, while rank 1 trains on.
+        if rank == 0:
+            dist.all_reduce(torch.ones(40))
+        else:
+            dist.all_reduce(torch.ones(4))
+        dist.barrier()
+        """,
+        "collective-mismatch",
+        "Is there a distributed collective mismatch in your code?",
+        None,
+        n=2,
+    ),
+    torchrun(
+        "progress-bar-before-traceback",
+        """
+        for step in range(5):
+            print(f"\\r{step * 20}%|{'#' * step}", end="", file=sys.stderr, flush=True)
+            if rank == 1 and step == 3:
+                raise ValueError("no labels in this batch")
+            dist.all_reduce(torch.ones(10))
+        """,
+        "python-exception",
+        "ValueError: no labels in this batch",
+        1,
+        n=2,
+    ),
+    torchrun(
         "nccl-not-built",
         "",
         "nccl-not-built",

@@ -40,6 +40,27 @@ COLLECTIVES = (
         likely=True,
     ),
     Signature(
+        name="collective-mismatch",
+        pattern=(
+            "Is there a distributed collective mismatch|Detected mismatch between collectives on ranks"
+            "|Collectives differ in the following"
+        ),
+        level=ROOT,
+        what="the ranks called different collectives at the same time",
+        cause=(
+            "one rank takes another path through the script: a collective, a save or an evaluation in a "
+            "branch that depends on the rank, or tensors of different sizes"
+        ),
+        fix="call the same collectives on all ranks; TORCH_DISTRIBUTED_DEBUG=DETAIL names the line of each rank",
+        example=(
+            "  what():  [enforce fail at gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 40 vs 16. "
+            "Received data size doesn't match expected size. Is there a distributed collective mismatch in your code?"
+        ),
+        rules=("RK207", "RK210"),
+        exits=(-6, 134),
+        of_all=True,
+    ),
+    Signature(
         name="monitored-barrier",
         pattern=r"Ranks? ([\d, ]+) failed to pass monitoredBarrier",
         level=WEAK,
@@ -108,7 +129,7 @@ COLLECTIVES = (
     ),
     Signature(
         name="torchrun-summary",
-        pattern=r"ChildFailedError|elastic/multiprocessing/api\.py.*failed \(exitcode",
+        pattern=r"ChildFailedError|elastic[./]multiprocessing[./]api.*failed \(exitcode",
         level=FALLOUT,
         what="torchrun reports a failed rank",
         cause="a rank ended with an error",

@@ -82,6 +82,17 @@ PYTHON = (
         example="KeyError: 'SLURM_PROCID'",
     ),
     Signature(
+        name="file-exists",
+        pattern="FileExistsError",
+        level=ROOT,
+        what="a file or folder exists already",
+        cause="several ranks make it at the same time, or an earlier run has left it",
+        fix="makedirs(…, exist_ok=True); download and unpack on one rank, with a barrier after it",
+        example="FileExistsError: [Errno 17] File exists: '/scratch/data/raw'",
+        rules=("RK306",),
+        likely=True,
+    ),
+    Signature(
         name="file-not-found",
         pattern="FileNotFoundError|NotADirectoryError",
         level=ROOT,

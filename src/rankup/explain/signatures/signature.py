@@ -28,6 +28,7 @@ class Signature:
     ``rules`` are the codes of `rankup check` that find the mistake before the job. ``example`` is a line that must
     match. ``likely``: the cause is probable, not sure. ``exits`` are the exit codes of a rank (negative: a signal)
     that this explains. ``better`` names signatures that explain this one, if the log has them.
+    ``of_all``: the failure is between ranks, and the one that says it is not the one that caused it.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Signature:
     likely: bool = False
     exits: tuple[int, ...] = ()
     better: tuple[str, ...] = ()
+    of_all: bool = False
 
     @cached_property
     def regex(self) -> re.Pattern[str]:

@@ -7,7 +7,7 @@ from rankup.explain.signatures.signature import FALLOUT, NOISE, ROOT, WEAK, Sign
 SLURM = (
     Signature(
         name="time-limit",
-        pattern="CANCELLED AT .*DUE TO TIME LIMIT|DUE TO TIME LIMIT",
+        pattern=r"CANCELLED AT .*DUE TO TIME LIMIT|DUE TO TIME LIMIT|Job \S+ has exceeded its time\b",
         level=ROOT,
         what="the job reached its time limit",
         cause="it required more time than --time, or it hung",
