@@ -224,3 +224,25 @@ def test_nccls_information_is_no_failure(tmp_path):
         "node1:1:2 [3] NCCL INFO misc/socket.cc:64 -> 3\ndone\n"
     )
     assert explain(tmp_path, job=text) is None
+
+
+def test_a_mistake_of_the_job_script_that_it_survives_is_not_the_cause(tmp_path):
+    shell = "job.sh: line 3: module: command not found\nstarting\n"
+    assert (
+        explain(tmp_path, job=shell + traceback("ValueError: no")).message == "the job failed: ValueError: no"
+    )
+    found = explain(tmp_path, job=shell + traceback("ModuleNotFoundError: No module named 'torch'"))
+    assert found.code == "module-command"
+    assert found.quotes[-1].text == "ModuleNotFoundError: No module named 'torch'"
+
+
+@pytest.mark.parametrize(
+    "head", ["Exception ignored in: <function X.__del__ at 0x7f>", "--- Logging error ---"]
+)
+def test_a_traceback_that_ended_nothing_is_ignored(tmp_path, head):
+    ignored = head + "\n" + traceback("AttributeError: 'X' object has no attribute 'y'")
+    assert explain(tmp_path, job=ignored + "done\n") is None
+    assert (
+        explain(tmp_path, job=ignored + traceback("ValueError: no")).message
+        == "the job failed: ValueError: no"
+    )

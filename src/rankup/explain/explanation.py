@@ -34,7 +34,11 @@ class Explanation(Finding):
 def explanation_lines(found: Explanation) -> list[str]:
     """The verdict, the quoted lines, why, hint, the rule, and what followed."""
     lines = [f"{found.message} [{found.code}]", *(f"  {quote}" for quote in found.quotes)]
-    why = ("probably: " if found.confidence is Confidence.LIKELY and found.why else "") + found.why
+    why = (
+        "probably: "
+        if found.confidence is Confidence.LIKELY and found.code != "unknown" and found.why
+        else ""
+    ) + found.why
     rules = ", ".join(f"{code} {RULES[code]}" for code in found.rules)
     for label, text in (("why:", why), ("hint:", found.fix)):
         lines += [f"  {label:<7}{text}"] if text else []

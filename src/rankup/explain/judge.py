@@ -55,6 +55,7 @@ def waited(facts: Facts) -> Iterator[Finding]:
     """Nobody has an error of its own: somebody waited in vain, or was ended from outside."""
     weak = [event for event in facts.events if event.level is Level.WEAK and not event.warning]
     fresh = [event for event in weak if not event.survived] or weak
+    fresh = [event for event in fresh if not event.signature.setup] or fresh
     if not fresh:
         return
     chosen = better(min(fresh, key=ordered(fresh)), facts)

@@ -18,7 +18,7 @@ from rankup.explain.prefixes import Line, is_labelled, parse, stamp
 from rankup.explain.reading import LogFile
 from rankup.explain.signatures.match import Matcher, signature_of, suspicious
 from rankup.explain.signatures.signature import ERROR_LINE, PYTHON_EXCEPTION, Level, Signature
-from rankup.explain.tracebacks import Traceback, Tracebacks
+from rankup.explain.tracebacks import ENDED_NOTHING, Traceback, Tracebacks
 from rankup.explain.watchdog import stuck_of
 from rankup.run.failure import ATTEMPT
 
@@ -41,7 +41,7 @@ _FRAME_OF_CPP = re.compile(r"^frame #\d+: |^Exception raised from |^<omitting py
 _FAULT_FRAME = re.compile(r'^  File "([^"]+)", line \d+ in ')
 _SYNTAX_FRAME = re.compile(r'^  File "[^"]+", line \d+$')
 # Lines that follow a failure without a sign that the program goes on.
-_EPILOGUE = ("srun:", "slurmstepd", "wandb:", "[W", "[E", "W1", "E1", "=>> PBS", "frame #")
+_EPILOGUE = ("srun:", "slurmstepd", "wandb:", "[W", "[E", "W1", "E1", "=>> PBS", "frame #", "----", "====")
 
 
 def rank_in_name(path: Path) -> int | None:
@@ -176,7 +176,7 @@ class LogReader:
         event.labelled = line.rank is not None or self.rank is not None
         if signature is None:
             said = self._quiet(text, quote, stream) or bool(endings)
-            if _ERROR_LINE.match(text) and not line.warning:
+            if _ERROR_LINE.match(text) and not line.warning and not text.startswith(ENDED_NOTHING):
                 self._late.append((event, self._ordinary))
                 return True
             return said
@@ -206,7 +206,7 @@ class LogReader:
             stream.before = quote
         elif not text.startswith("   "):
             stream.before = None
-        if text.strip() and not text.startswith(_EPILOGUE):
+        if text.strip() and not text.startswith(_EPILOGUE) and not text.endswith(" FAILED"):
             self._ordinary += 1
             stream.ordinary += 1
             self._last.append((quote.line, quote.text))
@@ -225,8 +225,9 @@ class LogReader:
         quotes += [one.quote for one in ([named] if named is chain[-1] else [named, chain[-1]]) if one.quote]
         if named is chain[-1] and len(chain) > 1 and not trace.nested and chain[0].quote:
             quotes.insert(0, chain[0].quote)
-        if named.more and named.said.endswith(":"):
-            quotes.append(named.more)
+        telling = [quote for quote in named.more if signature.regex.search(quote.text)]
+        if not signature.regex.search(named.said):  # the message says more in its next lines
+            quotes += telling[:1] or named.more[: named.said.endswith(":")]
         said, (order, time) = named.said[:_LONGEST_QUOTE], trace.at
         event = Event(
             signature, list(dict.fromkeys(quotes)), said, order, self._file.name, trace.rank, time=time

@@ -20,6 +20,8 @@ _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*[a-z]\w*|error|gaierr
 _LIBRARY = re.compile(
     r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python\d|^<(?:frozen|__array)|[/\\]bin[/\\]torchrun$"
 )
+# What Python prints before a traceback that ended nothing: of a destructor, of the logging itself.
+ENDED_NOTHING = ("Exception ignored in", "Exception ignored while", "--- Logging error ---")
 _LONGEST = 400  # lines of one traceback; what is longer is something else
 _CONTINUED = 12  # lines of a message
 
@@ -47,7 +49,8 @@ class Traceback:
     message: str = ""
     quote: Quote | None = None
     cause: Traceback | None = None
-    more: Quote | None = None  # the first line that continues the message
+    more: list[Quote] = field(default_factory=list)  # the lines that continue the message
+    ignored: bool = False
     nested: bool = False  # handed on by the process that wrote it: what is inside is the error itself
     number: int = 0
     at: tuple[int, float | None] = (0, None)  # order and time of ``said``
@@ -79,6 +82,7 @@ class Tracebacks:
         self._chained = False
         self._spawned: int | None = None
         self._done: list[Traceback] = []
+        self._ignored = False  # whether the next one ended nothing
 
     def take(self) -> list[Traceback]:
         done, self._done = self._done, []
@@ -97,6 +101,8 @@ class Tracebacks:
         if found := _HEADER.search(text):
             self._begin(text, found, rank)
             return True
+        if self._open is None and text.strip():
+            self._ignored = text.startswith(ENDED_NOTHING)
         if self._open is not None:
             return self._inside(text, quote, at)
         if self._last is None:
@@ -116,7 +122,7 @@ class Tracebacks:
         if goes_on and self._continued < _CONTINUED:
             self._continued += 1
             self._last.message += "\n" + text
-            self._last.more = self._last.more or quote
+            self._last.more.append(quote)
             return True
         self._flush()
         return False
@@ -132,8 +138,8 @@ class Tracebacks:
         self._open = Traceback(
             rank if self._spawned is None else self._spawned, len(text) - len(text.lstrip()), cause=cause
         )
-        self._open.nested = nested
-        self._chained, self._spawned = False, None
+        self._open.nested, self._open.ignored = nested, self._ignored
+        self._chained, self._spawned, self._ignored = False, None, False
 
     def _inside(self, text: str, quote: Quote, at: tuple[int, float | None]) -> bool:
         trace = self._open
@@ -165,6 +171,6 @@ class Tracebacks:
             trace.said = trace.message = "a traceback that is cut off"
 
     def _flush(self) -> None:
-        if self._last is not None:
+        if self._last is not None and not self._last.ignored:
             self._done.append(self._last)
         self._last, self._chained = None, False

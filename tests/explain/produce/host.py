@@ -505,6 +505,63 @@ for batch in DataLoader(Images(), num_workers=1, multiprocessing_context="spawn"
         {"run.sh": "conda activate torch\npython train.py\n", "train.py": "import lightning_bolts\n"},
     ),
     Case(
+        "folder-missing",
+        "bash ./run.sh > job.log 2>&1",
+        "path-missing",
+        "line 2: cd: /scratch/project: No such file or directory",
+        None,
+        {"run.sh": "echo job started\ncd /scratch/project || exit 1\npython train.py\n"},
+    ),
+    Case(
+        "exit-with-a-message",
+        "torchrun --standalone --nproc-per-node 2 train.py > job.log 2>&1",
+        "unknown",
+        "config.yaml: unknown optimizer 'adamm'",
+        1,
+        {
+            "train.py": program(
+                "if rank == 1:\n    sys.exit(\"config.yaml: unknown optimizer 'adamm'\")\ndist.barrier()\n"
+            )
+        },
+    ),
+    Case(
+        "traceback-survived",
+        "python train.py > job.log 2>&1",
+        "",
+        "",
+        None,
+        {
+            "train.py": "import traceback\nfor step in range(200):\n    try:\n        1 / (step - 20)\n"
+            "    except ZeroDivisionError:\n        traceback.print_exc()\n    print('step', step, flush=True)\n"
+        },
+    ),
+    Case(
+        "mpirun-tag-output",
+        "mpirun --allow-run-as-root --oversubscribe --tag-output -n 3 python train.py > job.log 2>&1",
+        "python-exception",
+        "KeyError: 'lr'",
+        2,
+        {
+            "train.py": "import os, time\nrank = int(os.environ['OMPI_COMM_WORLD_RANK'])\nprint('start', rank, flush=True)\n"
+            "time.sleep(1)\nif rank == 2:\n    {}['lr']\ntime.sleep(20)\n"
+        },
+    ),
+    Case(
+        "two-nodes-two-logs",
+        "for n in 0 1; do torchrun --nnodes 2 --nproc-per-node 2 --node-rank $n --master-addr 127.0.0.1 --master-port 29877"
+        " train.py > node$n.log 2>&1 & done; wait",
+        "python-exception",
+        "RuntimeError: NaN in gradients of layer 7",
+        3,
+        {
+            "train.py": program(
+                "for step in range(4):\n    if rank == 3 and step == 2:\n"
+                "        raise RuntimeError('NaN in gradients of layer 7')\n    dist.all_reduce(torch.ones(9))\n"
+            )
+        },
+        ("node0.log", "node1.log"),
+    ),
+    Case(
         "module-command-missing",
         "bash ./run.sh > job.log 2>&1",
         "module-command",

@@ -7,7 +7,10 @@ from rankup.explain.signatures.signature import ROOT, Signature
 MODELS = (
     Signature(
         name="ddp-unused-parameters",
-        pattern="Expected to have finished reduction in the prior iteration",
+        pattern=(
+            "Expected to have finished reduction in the prior iteration"
+            "|has parameters that were not used in producing the loss"
+        ),
         level=ROOT,
         what="some parameters of the model got no gradient",
         cause=(

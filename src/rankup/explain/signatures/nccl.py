@@ -59,7 +59,8 @@ NCCL = (
     Signature(
         name="no-cuda",
         pattern=(
-            "Torch not compiled with CUDA enabled|Found no NVIDIA driver|No CUDA GPUs are available"
+            "Torch not compiled with CUDA enabled|No supported gpu backend found|Found no NVIDIA driver"
+            "|No CUDA GPUs are available"
             "|no CUDA-capable device is detected|CUDA driver initialization failed"
             "|CUDA driver version is insufficient"
         ),

@@ -30,6 +30,7 @@ PYTHON = (
             "`which python` in the job; activate the environment in the job's script, or `rankup env create`"
         ),
         example="ModuleNotFoundError: No module named 'torchvison'",
+        better=("conda-missing", "module-command", "path-missing"),
     ),
     Signature(
         name="python-syntax-error",
@@ -55,6 +56,7 @@ PYTHON = (
             "file or directory"
         ),
         exits=(2,),
+        better=("path-missing",),
     ),
     Signature(
         name="wrong-arguments",

@@ -29,6 +29,8 @@ class Signature:
     match. ``likely``: the cause is probable, not sure. ``exits`` are the exit codes of a rank (negative: a signal)
     that this explains. ``better`` names signatures that explain this one, if the log has them.
     ``of_all``: the failure is between ranks, and the one that says it is not the one that caused it.
+    ``setup``: a mistake before the program starts. Scripts often go on after it, and rightly so: it is the cause only
+    of what names it as ``better``, or if nothing else is found.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Signature:
     exits: tuple[int, ...] = ()
     better: tuple[str, ...] = ()
     of_all: bool = False
+    setup: bool = False
 
     @cached_property
     def regex(self) -> re.Pattern[str]:
@@ -59,7 +62,7 @@ PYTHON_EXCEPTION = Signature(
     level=ROOT,
     what="",
     cause="the script raised an exception that nothing caught",
-    fix="the quoted lines are the last of the script's own, and the exception",
+    fix="begin at the quoted line of the script, the last of its own before the exception",
     example="",
 )
 ERROR_LINE = Signature(

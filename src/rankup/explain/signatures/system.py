@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankup.explain.signatures.signature import FALLOUT, ROOT, Signature
+from rankup.explain.signatures.signature import FALLOUT, ROOT, WEAK, Signature
 
 SYSTEM = (
     Signature(
@@ -13,7 +13,7 @@ SYSTEM = (
             "|EnvironmentNameNotFound|EnvironmentLocationNotFound"
             r"|profile\.d/conda\.sh: No such file"
         ),
-        level=ROOT,
+        level=WEAK,
         what="conda is not set up in the job",
         cause=(
             "a job's shell does not read what `conda init` wrote, so the environment was not "
@@ -21,6 +21,7 @@ SYSTEM = (
         ),
         fix="`source CONDA/etc/profile.d/conda.sh` before `conda activate` in the job's script",
         example="./run.sh: line 1: conda: command not found",
+        setup=True,
     ),
     Signature(
         name="module-command",
@@ -28,13 +29,14 @@ SYSTEM = (
             r"module: (command )?not found|Lmod has detected the following error|ModuleCmd_Load\.c"
             r"|Unable to locate a modulefile|The following module\(s\) are unknown"
         ),
-        level=ROOT,
+        level=WEAK,
         what="a module of the cluster could not be loaded",
         cause=(
             "the name or version does not exist here, or the job's shell does not know the command `module`"
         ),
         fix="`module avail` on the login node; begin the script with `#!/bin/bash -l`",
         example="./run.sh: line 1: module: command not found",
+        setup=True,
     ),
     Signature(
         name="exec-format",
@@ -51,14 +53,29 @@ SYSTEM = (
         exits=(126,),
     ),
     Signature(
+        name="path-missing",
+        pattern=(
+            r"line \d+: (?:cd: )?\S+: (?:No such file or directory|Is a directory|Not a directory)$"
+            r"|^(?:cp|mv|cat|tar|ls|rm|rsync|unzip|bash|sh|source): .*No such file or directory"
+        ),
+        level=WEAK,
+        what="a path in the job's script does not exist on this node",
+        cause="the job runs in another folder than you think, or the disk is not on this node",
+        fix="give full paths on a file system that all nodes see, and stop at errors (`set -e`)",
+        example="job.sh: line 3: cd: /scratch/project: No such file or directory",
+        setup=True,
+    ),
+    Signature(
         name="command-not-found",
         pattern=r"(?:line \d+: |bash: |sh: \d+: )\S+: (?:command )?not found$",
-        level=ROOT,
+        level=WEAK,
         what="a command does not exist on this node",
         cause="it is mistyped, or its module or environment is not loaded in the job",
         fix="load it in the job's script, or give its full path",
         example="./run.sh: line 3: torch-run: command not found",
         exits=(127,),
+        setup=True,
+        better=("conda-missing", "module-command", "path-missing"),
     ),
     Signature(
         name="segmentation-fault",
@@ -157,6 +174,7 @@ SYSTEM = (
             "build the environment on a node of the cluster"
         ),
         example="OSError: libcudart.so.12: cannot open shared object file: No such file or directory",
+        better=("module-command", "conda-missing"),
     ),
     Signature(
         name="disk-full",
