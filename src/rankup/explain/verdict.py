@@ -46,6 +46,15 @@ def verdict(
     rank, host = event.rank, event.host
     if rank is None and cause is not None and _may_be(event, cause):
         rank, host = cause.exit.rank, cause.host
+    if (
+        rank is None and signature.exits
+    ):  # another line may name the rank: srun's, of a kill that slurmstepd reports
+        named = [
+            e for e in facts.events if e.signature is signature and e.rank is not None and not e.traceback
+        ]
+        if len({e.rank for e in named}) == 1:
+            rank, host = named[0].rank, named[0].host
+            event = replace(event, quotes=[*event.quotes, *named[0].quotes])
     if rank is not None and not host:
         host = next((ending.host for ending in facts.endings if ending.exit.rank == rank), "")
     same = set() if waited else _same(event, facts)

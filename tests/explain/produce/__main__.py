@@ -38,17 +38,44 @@ set +e
 _FRAME = re.compile(r"^(?:\S+ )?frame #([2-9]|\d\d+): .*\n", re.M)
 
 
+class LimitedLab(Lab):
+    """One whose jobs are killed when they use more memory than they asked for."""
+
+    def _write_files(self) -> None:
+        super()._write_files()
+        etc = self._state / "etc"
+        text = (etc / "slurm.conf").read_text()
+        for old, new in {
+            "proctrack/linuxproc": "proctrack/cgroup",
+            "task/none": "task/cgroup",
+            "CR_Core\n": "CR_Core_Memory\n",
+            "NodeName=DEFAULT ": "NodeName=DEFAULT RealMemory=4000 ",
+        }.items():
+            text = text.replace(old, new)
+        (etc / "slurm.conf").write_text(text)
+        (etc / "cgroup.conf").write_text(
+            "CgroupMountpoint=/sys/fs/cgroup\nCgroupPlugin=cgroup/v1\nConstrainRAMSpace=yes\n"
+        )
+
+
 def main(names: list[str]) -> None:
     cases = [case for case in (*RANKS, *HOST, *CLUSTER) if not names or case.name in names]
-    lab = Lab()
-    if any(case.where != "host" for case in cases):
-        lab.up()
-    try:
-        for case in cases:
+    for case in cases:
+        if case.where == "host":
             print(case.name, flush=True)
-            on_host(case) if case.where == "host" else in_lab(case, lab)
-    finally:
-        lab.down()
+            on_host(case)
+    for places, kind in ((("batch", "head"), Lab), (("limits",), LimitedLab)):
+        if not any(case.where in places for case in cases):
+            continue
+        lab = kind()
+        lab.up()
+        try:
+            for case in cases:
+                if case.where in places:
+                    print(case.name, flush=True)
+                    in_lab(case, lab)
+        finally:
+            lab.down()
 
 
 def on_host(case: Case) -> None:

@@ -27,7 +27,7 @@ class Case:
 
     ``rank``, ``signature`` and ``quote`` are what has to be named first: None and "" where the log does not tell.
     ``where`` is "host" (a host of its own on this machine), "batch" (an sbatch script in the laboratory: ``command``
-    is its text) or "head" (a command on its head).
+    is its text), "limits" (the same with memory limits by cgroup v1) or "head" (a command on its head).
     """
 
     name: str

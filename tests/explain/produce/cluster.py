@@ -161,6 +161,27 @@ CLUSTER = (
         ),
     ),
     Case(
+        "oom-kill-by-slurm",
+        "#!/bin/bash\n" + _RENDEZVOUS + "srun --label python train.py\n",
+        "oom-kill",
+        "oom-kill event(s) in StepId",
+        1,
+        {
+            "train.py": program(
+                """
+                data = []
+                dist.barrier()
+                while rank == 1:
+                    data.append(bytearray(b"x" * (1 << 24)))
+                dist.barrier()
+                """,
+                _SRUN + GROUP,
+            )
+        },
+        where="limits",
+        options=("-N1", "-n2", "--mem=1500M"),
+    ),
+    Case(
         "sbatch-invalid-partition",
         "sbatch -p gpu_long job.sh > job.log 2>&1",
         "invalid-partition",
