@@ -9,6 +9,7 @@ from benchmarks import machine, report
 
 BENCHES = (
     "steps",
+    "records",
     "loader",
     "mnist",
     "startup",
@@ -19,6 +20,7 @@ BENCHES = (
     "report_page",
     "prediction",
     "monitor",
+    "check",
 )
 # Run only if they are named: one needs a GPU, the other root and network namespaces.
 ASKED = ("throughput", "simulator")

@@ -25,15 +25,16 @@ DOCUMENTS = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 INITS = sorted(PACKAGE.rglob("__init__.py"))
-#: The list of the whole package is the map; that of the commands is the table in ``cli/app.py``.
-_LISTED_ELSEWHERE = {PACKAGE, PACKAGE / "cli" / "commands"}
+#: The list of the whole package is the map; that of the commands is the table in ``cli/app.py``; that of the rules is
+#: ``docs/reference/rules.md``.
+_LISTED_ELSEWHERE = {PACKAGE, PACKAGE / "cli" / "commands", *(PACKAGE / "check" / "rules").iterdir()}
 
 _ROW = re.compile(
     r"^(?P<indent> +)(?P<name>[a-z_]+)(?P<kind>/|\.py) +(?:\[(?P<floor>\d+)\] +)?(?P<what>\S.*)?$", re.M
 )
 _LISTED = re.compile(r"^(?:\||-|\*) *((?:``[\w./]+``(?:, )?)+)", re.M)  # a row of a table, or of a list
 _FILE = re.compile(r"(?<![\w./*$-])(?:[a-z_]+/)*[a-z_]+\.(?:py|sh)\b(?!\()")
-_MODULE = re.compile(r"\brankup(?:\.[a-z_]+)+")
+_MODULE = re.compile(r"\brankup(?!\.toml\b)(?:\.[a-z_]+)+")
 #: Files of users and of run directories, which documents name as well.
 _THEIRS = {
     "train.py",

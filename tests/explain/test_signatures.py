@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from rankup.check.registry import all_rules
 from rankup.explain.rules import RULES
 from rankup.explain.signatures.match import SIGNATURES, signature_of, suspicious
 from rankup.explain.signatures.signature import Level
@@ -44,6 +45,11 @@ def test_names_are_unique():
 
 def test_each_rule_that_is_named_is_used():
     assert {rule for signature in SIGNATURES for rule in signature.rules} == set(RULES)
+
+
+def test_rules_have_the_names_of_rankup_check():
+    names = {rule.code: rule.name for rule in all_rules()}
+    assert {code: names.get(code) for code in RULES} == RULES
 
 
 # The table of the design: (a line, what it is taken for).

@@ -18,6 +18,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "train": ("train", "train a built-in workload, or your own"),
         "submit": ("submit", "submit a job to SLURM or PBS, on any cluster with a profile"),
         "render": ("render", "print the job script: plain bash, to read or to submit by hand"),
+        "check": ("check", "find mistakes in job scripts and programs, also others'"),
+        "rules": ("rules", "list and explain what check looks for"),
     },
     "Jobs": {
         "status": ("status", "show runs: which wait and why, run where, ended how"),

@@ -34,6 +34,16 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("rankup render --site slurm --nodes 2 --gpus-per-node 4 train.py > job.sh", "a script for sbatch"),
         ("rankup render --explain-config --site olivia train.py", "where each value comes from"),
     ),
+    "check": (
+        ("rankup check job.sh", "a job script, and the Python program that it starts"),
+        ("rankup check --diff scripts/ src/", "all scripts below two folders; show what can be fixed"),
+        ("rankup check --format sarif . > findings.sarif", "for a code scanner"),
+        ("rankup check docs/tutorial.md", "the code of a tutorial"),
+    ),
+    "rules": (
+        ("rankup rules", "all rules"),
+        ("rankup rules RK101", "what a rule finds, why, and what to do"),
+    ),
     "status": (
         ("rankup status", "all runs that wait or run, and the last ten that ended"),
         ("rankup status bert", "the latest run named bert in detail"),

@@ -1,4 +1,7 @@
-"""Names of the rules of `rankup check` that signatures refer to: the code alone tells a reader nothing."""
+"""Names of the rules of `rankup check` that signatures refer to, since a code tells a reader nothing.
+
+A copy, so that `explain` starts without the rules; a test compares it with them.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ RULES: dict[str, str] = {
     "RK101": "no-srun",
     "RK102": "early-rank-expansion",
     "RK104": "torchrun-per-gpu",
-    "RK105": "ntasks≠gpus",
-    "RK106": "nproc≠gpus",
+    "RK105": "ntasks-not-gpus",
+    "RK106": "nproc-not-gpus",
     "RK108": "no-gpu-request",
     "RK110": "srun-cpus-lost",
     "RK111": "localhost-master",
@@ -23,6 +26,13 @@ RULES: dict[str, str] = {
     "RK123": "late-directive",
     "RK124": "pbs-head-only",
     "RK126": "wrong-arch",
+    "RK130": "requeue-at-time-limit",
+    "RK132": "dot-after-number",
+    "RK133": "crlf",
+    "RK134": "misspelt-directive",
+    "RK144": "random-rdzv-id",
+    "RK146": "no-cd-workdir",
+    "RK151": "conda-without-init",
     "RK201": "global-rank-device",
     "RK202": "no-set-device",
     "RK203": "visible-devices-index",
@@ -35,7 +45,7 @@ RULES: dict[str, str] = {
     "RK305": "uneven-eval",
     "RK306": "download-all-ranks",
     "RK307": "guard-before-init",
-    "RK308": "workers≠cpus",
+    "RK308": "workers-not-cpus",
     "RK401": "save-all-ranks",
     "RK402": "no-map-location",
 }

@@ -8,5 +8,6 @@
 | ``rank_lines`` | what ranks print, each line with its rank |
 | ``trial_lines`` | the runs of a study, a line each |
 | ``progress`` | the progress bar of ``rankup train`` |
+| ``diagnostics`` | what ``rankup check`` finds: text, JSON, GitHub, SARIF |
 | ``snapshots`` | snapshots as rows, verdicts and differences |
 """

@@ -19,7 +19,7 @@ RENDEZVOUS = (
             "name of the first node as endpoint; `rankup submit` does both"
         ),
         example="torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError",
-        rules=("RK101", "RK102", "RK124"),
+        rules=("RK101", "RK102", "RK124", "RK144"),
     ),
     Signature(
         name="rendezvous-closed",
@@ -31,6 +31,7 @@ RENDEZVOUS = (
         ),
         fix="look for the error of the other nodes; use the job's id as --rdzv-id",
         example="torch.distributed.elastic.rendezvous.api.RendezvousClosedError",
+        rules=("RK144",),
     ),
     Signature(
         name="rendezvous-connection",

@@ -18,6 +18,7 @@ SLURM = (
         example=(
             "slurmstepd: error: *** JOB 4711 ON node01 CANCELLED AT 2026-11-22T14:40:00 DUE TO TIME LIMIT ***"
         ),
+        rules=("RK130",),
         exits=(-15, -9, 143, 137),
     ),
     Signature(

@@ -98,7 +98,7 @@ SLURM_SUBMIT = (
         cause="it is mistyped, or not known to this version of SLURM",
         fix="`man sbatch` on the login node lists them",
         example="sbatch: unrecognized option '--gpu-per-node=4'",
-        rules=("RK123",),
+        rules=("RK123", "RK134", "RK132"),
     ),
     Signature(
         name="dos-line-ends",
@@ -108,6 +108,7 @@ SLURM_SUBMIT = (
         cause="it was edited on Windows: each line ends with an invisible \\r",
         fix="`sed -i 's/\\r$//' job.sh`",
         example="sbatch: error: Batch script contains DOS line breaks (\\r\\n)",
+        rules=("RK133",),
     ),
     Signature(
         name="cpus-twice",

@@ -21,6 +21,7 @@ SYSTEM = (
         ),
         fix="`source CONDA/etc/profile.d/conda.sh` before `conda activate` in the job's script",
         example="./run.sh: line 1: conda: command not found",
+        rules=("RK151",),
         setup=True,
     ),
     Signature(
@@ -63,6 +64,7 @@ SYSTEM = (
         cause="the job runs in another folder than you think, or the disk is not on this node",
         fix="give full paths on a file system that all nodes see, and stop at errors (`set -e`)",
         example="job.sh: line 3: cd: /scratch/project: No such file or directory",
+        rules=("RK146",),
         setup=True,
     ),
     Signature(

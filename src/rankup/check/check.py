@@ -1,0 +1,101 @@
+"""Documents → what the rules find in them. Each job script is joined with the programs that it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rankup.check.document import Document, Place
+from rankup.check.facts.job import Job
+from rankup.check.facts.job_reader import read_job
+from rankup.check.facts.program import Program
+from rankup.check.facts.program_reader import read_program
+from rankup.check.registry import job_rules, program_rules
+from rankup.check.rule import Match, Rule
+from rankup.findings.finding import Confidence, Finding, Severity
+from rankup.sites.site import Site
+
+# A document, and a path that it names (relative to its folder) → the text of that Python program, if there is one.
+FindFile = Callable[[Document, str], Document | None]
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """A match with its rule: what is printed."""
+
+    rule: Rule[Any]
+    match: Match
+
+    @property
+    def place(self) -> Place:
+        return self.match.document.place(self.match.span)
+
+    @property
+    def finding(self) -> Finding:
+        """The same, for the engine that all findings share."""
+        match = self.match
+        return Finding(
+            self.rule.code,
+            match.severity or Severity.WARNING,
+            match.message.rstrip("."),
+            place=str(self.place),
+            why=match.why or "",
+            fix=match.fix or "",
+            confidence=match.confidence or Confidence.LIKELY,
+        )
+
+
+@dataclass
+class Subjects:
+    """What the rules look at."""
+
+    jobs: list[Job]
+    programs: list[Program]
+
+
+def read_subjects(
+    jobs: Iterable[Document], programs: Iterable[Document], find_file: FindFile, site: Site | None = None
+) -> Subjects:
+    """The facts of ``jobs`` and ``programs``, and of every program that a job starts and ``find_file`` finds."""
+    read: dict[tuple[str, tuple[int, ...]], Program] = {}
+
+    def program_of(document: Document) -> Program:
+        key = document.path, document.lines[:1]
+        if key not in read:
+            read[key] = read_program(document, site, lambda name: find_file(document, name))
+        return read[key]
+
+    read_jobs = [read_job(document, site) for document in jobs]
+    for document in programs:
+        program_of(document)
+    for job in read_jobs:
+        for launch in job.launches:
+            started = find_file(job.document, launch.script) if launch.script else None
+            if started is not None:
+                launch.program = program_of(started)
+                launch.program.starts.append(launch.start)
+    return Subjects(read_jobs, list(read.values()))
+
+
+def diagnostics(subjects: Subjects) -> list[Diagnostic]:
+    """What all rules find, by document and place."""
+    found = [
+        Diagnostic(rule, match)
+        for job in subjects.jobs
+        for rule in job_rules()
+        for match in rule.matches(job)
+    ]
+    found += [
+        Diagnostic(rule, match)
+        for program in subjects.programs
+        for rule in program_rules()
+        for match in rule.matches(program)
+    ]
+    return in_reading_order(found)
+
+
+def in_reading_order(found: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """By file, line and column, and each once."""
+    once = {(d.rule.code, d.place, d.match.message): d for d in found}
+    return sorted(once.values(), key=lambda d: (d.place.path, d.place.line, d.place.column, d.rule.code))

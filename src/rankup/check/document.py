@@ -1,0 +1,85 @@
+"""A text that is checked, and places in it. A block of a page knows where it stands in that page."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import cached_property
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """A part of a document's text, as offsets in characters; ``end`` is exclusive."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a person finds a span. Lines and columns count from 1; the end is exclusive."""
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True)
+class Document:
+    """A job script or a Python program, from a file of its own or from blocks of a page.
+
+    ``lines`` holds, for a block of a page, the page's line (from 1) of each line of ``text``, and ``indent`` how
+    many columns were cut from each. ``complete`` is False if parts of the text are missing (a tutorial's fragment, an
+    ellipsis): then nothing may be concluded from what is absent.
+    """
+
+    path: str
+    text: str
+    complete: bool = True
+    lines: tuple[int, ...] = ()
+    indent: int = 0
+    name: str = ""  # the file name that a page gives to a block; a file's own name otherwise
+    crlf: bool = field(default=False, compare=False)  # ``text`` has "\n" only; the file had "\r\n"
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """The offset at which each line begins."""
+        found = [0]
+        found += [index + 1 for index, character in enumerate(self.text) if character == "\n"]
+        return found
+
+    def line_of(self, offset: int) -> int:
+        """The line of ``text`` (from 0) that holds ``offset``."""
+        return bisect_right(self.starts, offset) - 1
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a line (from 0) and a column in characters (from 0)."""
+        return self.starts[line] + column
+
+    def offset_of_bytes(self, line: int, column: int) -> int:
+        """The offset of a line (from 0) and a column in bytes of UTF-8, as ast and tree-sitter count."""
+        return self.starts[line] + len(self.line(line).encode()[:column].decode(errors="ignore"))
+
+    def line(self, number: int) -> str:
+        """The text of a line (from 0), without its end."""
+        start = self.starts[number]
+        end = self.starts[number + 1] - 1 if number + 1 < len(self.starts) else len(self.text)
+        return self.text[start:end]
+
+    def place(self, span: Span) -> Place:
+        line, end_line = self.line_of(span.start), self.line_of(max(span.start, span.end))
+        return Place(
+            self.path,
+            self.lines[line] if self.lines else line + 1,
+            span.start - self.starts[line] + 1 + self.indent,
+            self.lines[end_line] if self.lines else end_line + 1,
+            span.end - self.starts[end_line] + 1 + self.indent,
+        )
+
+    def __getitem__(self, span: Span) -> str:
+        return self.text[span.start : span.end]

@@ -1,0 +1,47 @@
+"""Applies the edits of findings to the texts of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rankup.check.check import Diagnostic
+from rankup.check.rule import Edit
+
+
+def fixed(files: dict[str, str], found: Iterable[Diagnostic]) -> dict[str, str]:
+    """``files`` (path → text) with the edits of ``found``.
+
+    The edits of one finding are applied together or not at all; a finding whose edits meet those of an earlier one is
+    left for the next time.
+    """
+    taken: dict[str, list[Edit]] = {path: [] for path in files}
+    for diagnostic in found:
+        edits = [(edit.document or diagnostic.match.document, edit) for edit in diagnostic.match.edits]
+        if all(
+            document.path in files and not document.lines and not _meets(taken[document.path], edit)
+            for document, edit in edits
+        ):
+            for document, edit in edits:
+                if edit not in taken[document.path]:
+                    taken[document.path].append(edit)
+    return {path: _applied(text, taken[path]) for path, text in files.items()}
+
+
+def _meets(taken: Iterable[Edit], edit: Edit) -> bool:
+    """Whether an edit overlaps one of ``taken``, or inserts something else at the same place."""
+    for other in taken:
+        if other == edit:
+            continue
+        if edit.span.start < other.span.end and other.span.start < edit.span.end:
+            return True
+        if edit.span.start == other.span.start and (
+            edit.span.start == edit.span.end or other.span.start == other.span.end
+        ):
+            return True
+    return False
+
+
+def _applied(text: str, edits: Iterable[Edit]) -> str:
+    for edit in sorted(edits, key=lambda edit: edit.span, reverse=True):
+        text = text[: edit.span.start] + edit.text + text[edit.span.end :]
+    return text

@@ -1,0 +1,157 @@
+"""Paths → documents to check. What a file is, its content tells; its name helps only where the content does not."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+
+from rankup.check.document import Document
+from rankup.errors import RankupError
+
+MOST_BYTES = 4 << 20  # a longer file is data, not a script
+PAGES = frozenset({".md", ".markdown", ".mdx", ".qmd", ".rmd", ".rst", ".html", ".htm"})
+_SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "build", "dist", "runs"})
+_DIRECTIVE = re.compile(r"^[ \t]*#(SBATCH|PBS|BSUB|COBALT)[ \t]+-", re.M)
+_SHELL = re.compile(r"^#![ \t]*\S*/(env[ \t]+)?(ba|z|k|c|tc|da)?sh\b")
+_PYTHON = re.compile(r"^#!.*python")
+_STARTS = re.compile(
+    r"^[ \t]*(srun|sbatch|torchrun|mpirun|mpiexec|pbsdsh|accelerate launch|deepspeed)[ \t]", re.M
+)
+_TRAINING = re.compile(
+    r"^[ \t]*(import|from)[ \t]+"
+    r"(torch|lightning|pytorch_lightning|accelerate|deepspeed|transformers|horovod|ray|rankup)\b",
+    re.M,
+)
+
+
+@dataclass
+class Inputs:
+    """What there is to check."""
+
+    jobs: list[Document] = field(default_factory=list)
+    programs: list[Document] = field(default_factory=list)
+    pages: list[Document] = field(default_factory=list)
+    job_files: list[Path] = field(default_factory=list)  # job.toml
+    skipped: list[Path] = field(default_factory=list)  # named by the user, but none of these
+
+
+Read = Callable[[Path], Document | None]
+
+
+def read_inputs(paths: Sequence[Path], exclude: Sequence[str], read: Read) -> Inputs:
+    """The documents of ``paths``: files, and folders with all that is below them.
+
+    In a folder, files that have nothing to do with training are left out, hidden folders and environments too.
+    Raises ``RankupError`` (``no-such-file``, ``unreadable-file``).
+    """
+    inputs = Inputs()
+    for path in paths:
+        if not path.exists():
+            raise RankupError("no-such-file", f"there is no file or folder {str(path)!r}")
+        if path.is_dir():
+            for file in _below(path, exclude):
+                _add(inputs, file, read, named=False)
+        else:
+            _add(inputs, path, read, named=True)
+    return inputs
+
+
+def _below(folder: Path, exclude: Sequence[str]) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or path.name in _SKIPPED or _excluded(path, exclude):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            if not (path / "pyvenv.cfg").exists():
+                yield from _below(path, exclude)
+        elif path.is_file():
+            yield path
+
+
+def _excluded(path: Path, exclude: Iterable[str]) -> bool:
+    return any(fnmatch(path.name, pattern) or fnmatch(path.as_posix(), pattern) for pattern in exclude)
+
+
+def _add(inputs: Inputs, path: Path, read: Read, *, named: bool) -> None:
+    document = read(path) if named or _worth_reading(path) else None
+    kind = kind_of(document) if document else ""
+    if document is None or not kind:
+        inputs.skipped += [path] if named else []
+    elif kind == "job file":
+        inputs.job_files.append(path)
+    elif kind == "page":
+        inputs.pages.append(document)
+    elif kind == "job":
+        inputs.jobs.append(document)
+    elif named or _TRAINING.search(document.text):
+        inputs.programs.append(document)
+
+
+def _worth_reading(path: Path) -> bool:
+    """Whether a file of a folder can be a script at all, by its size and its first bytes."""
+    try:
+        if not 0 < path.stat().st_size <= MOST_BYTES:
+            return False
+        if path.suffix.lower() in PAGES or path.suffix == ".py":
+            return True
+        with path.open("rb") as file:
+            head = file.read(1024)
+    except OSError:
+        return False
+    return head[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" not in head
+
+
+def read_document(path: Path) -> Document | None:
+    """The text of a file; None for what is not text. Raises ``unreadable-file``."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise RankupError("unreadable-file", f"cannot read {str(path)!r}: {error.strerror}") from error
+    text = decoded(raw)
+    if text is None or len(raw) > MOST_BYTES:
+        return None
+    return Document(str(path), text.replace("\r\n", "\n"), name=path.name, crlf="\r\n" in text)
+
+
+def decoded(raw: bytes) -> str | None:
+    """The text of a file's bytes: UTF-8, UTF-16 with its mark, else Latin-1; None for what is not text."""
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return raw.decode("utf-16", errors="replace")
+    if b"\0" in raw:
+        return None
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def kind_of(document: Document) -> str:
+    """ "job", "program", "page", "job file" or ""."""
+    name, text = document.name.lower(), document.text
+    suffix = Path(name).suffix
+    if suffix in PAGES:
+        return "page"
+    if suffix == ".toml":
+        return "job file" if re.search(r"^\[job\]", text, re.M) else ""
+    if suffix in (".py", ".pyw") or _PYTHON.match(text):
+        return "program"
+    if is_job(text) or (suffix in (".sh", ".bash", ".sbatch", ".slurm", ".pbs", ".job", ".qsub", ".csh")):
+        return "job"
+    return "program" if _TRAINING.search(text) and parses(text) else ""
+
+
+def is_job(text: str) -> bool:
+    return bool(_DIRECTIVE.search(text) or _SHELL.match(text) or (_STARTS.search(text) and not parses(text)))
+
+
+def parses(text: str) -> bool:
+    """Whether ``text`` is Python."""
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True

@@ -1,0 +1,196 @@
+"""The blocks of a page → the job scripts and programs that a reader makes of them.
+
+Labels of fences are often wrong, so the content decides. Code is often shown in pieces: the pieces of one program are
+joined, and a program or a script of which a piece seems to be missing is marked as not complete.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from rankup.check.document import Document
+from rankup.check.inputs import parses
+from rankup.check.pages.blocks import Block, blocks_of
+from rankup.check.pages.names import undefined_names
+
+_DIRECTIVE = re.compile(r"^\s*#(SBATCH|PBS|BSUB)\s", re.M)
+_CODE = re.compile(r"^\s*(import|from|def|class|for|with|if|while)\s|[\w)\]]\s*=\s*|\w\(", re.M)
+_BAD = re.compile(
+    r"\b(don'?t|do not|never|avoid|incorrect(ly)?|wrong(ly)?|bad|broken|fails?|buggy|mistake|anti-?pattern|not work|"
+    r"before:|instead of)\b|❌|✗|👎",
+    re.I,
+)
+_OTHER = re.compile(
+    r"\b(output|console|pycon|json|ya?ml|toml|ini|diff|c\+\+|cpp|dockerfile|makefile|xml|julia|r)\b", re.I
+)
+_ELLIPSIS = re.compile(r"^\s*(#\s*)?(\.\.\.|…|\[\.\.\.\]|<snip>)|(\.\.\.|…)\s*$", re.M)
+_PLACEHOLDER = re.compile(r"(?<![<\w])<[A-Za-z][\w \-/.]*>|\bYOUR_\w+|\b[Yy]our[-_][\w-]+|\bXXX+\b")
+_HERE = re.compile(
+    r"^\s*cat\s*(?:>\s*(?P<a>\S+)\s*<<|<<)-?\s*(?P<q>['\"]?)(?P<end>\w+)(?P=q)\s*(?:>\s*(?P<b>\S+))?\s*$"
+)
+_FILE_WORD = re.compile(r"[\w./-]+\.(?:py|sh|sbatch|slurm|pbs|job|bash)\b")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A block of a page that is, or belongs to, a file."""
+
+    block: Block
+    name: str
+    kind: str  # "job", "shell" or "program"
+
+
+def page_documents(page: Document) -> tuple[list[Document], list[Document]]:
+    """The job scripts and the programs of a page."""
+    jobs: list[Document] = []
+    groups: list[list[Piece]] = []
+    pieces = list(_pieces(blocks_of(page.text, page.name or page.path)))
+    for index, piece in enumerate(pieces):
+        if piece.kind == "job":
+            parts = [piece]
+            follower = pieces[index + 1] if index + 1 < len(pieces) else None
+            if follower and follower.kind == "shell" and not _commands(piece.block.text):
+                parts.append(follower)
+            jobs.append(_joined(page, parts, complete=len(parts) == 1))
+        elif piece.kind == "program":
+            _group(groups, piece)
+    return jobs, [document for group in groups for document in _programs(page, group)]
+
+
+def _pieces(blocks: Iterable[Block]) -> Iterator[Piece]:
+    for outer in blocks:
+        if _bad(outer):
+            continue
+        for block in _here_documents(outer):
+            text = block.text
+            if re.search(r"^>>> ", text, re.M):
+                continue
+            if _DIRECTIVE.search(text):
+                yield Piece(block, _name(block, (".sh", ".sbatch", ".slurm", ".pbs", ".job", ".bash")), "job")
+            elif _OTHER.search(block.label):
+                continue
+            elif _is_program(block):
+                yield Piece(block, _name(block, (".py",)), "program")
+            elif not re.search(r"^\s*[$>%] ", text, re.M):
+                yield Piece(block, "", "shell")
+
+
+def _bad(block: Block) -> bool:
+    """Whether the page says that this is how one must not write it."""
+    sentence = re.split(r"(?<=[.!?])\s+", block.before)[-1] if block.before else ""
+    first = block.text.lstrip().split("\n", 1)[0]
+    return bool(
+        _BAD.search(sentence)
+        or (first.startswith("#") and _BAD.search(first))
+        or "bad" in block.label.split()
+    )
+
+
+def _is_program(block: Block) -> bool:
+    text = block.text
+    says_python = re.search(r"\b(python|py|python3|ipython)\b", block.label, re.I)
+    if re.search(r"^\s*(import|from)\s+\w", text, re.M) and re.search(
+        r"\btorch\b|\blightning\b|\baccelerat", text
+    ):
+        return bool(says_python) or parses(text)
+    return bool(_CODE.search(text)) and (parses(text) if not says_python else True) and "(" in text
+
+
+def _name(block: Block, suffixes: tuple[str, ...]) -> str:
+    """The file name that the page gives to a block: in the fence, in its first comment, or just before it."""
+    first = block.text.lstrip().split("\n", 1)[0]
+    heads = [
+        block.label.replace(":", " ").replace("=", " ").replace('"', " "),
+        first if first.startswith("#") else "",
+    ]
+    heads.append(block.before.split("\n")[-1])
+    for head in heads:
+        found = [word for word in _FILE_WORD.findall(head) if word.endswith(suffixes)]
+        if len(set(found)) == 1 and not head.startswith("#!"):
+            return str(found[0])
+    return ""
+
+
+def _here_documents(block: Block) -> Iterator[Block]:
+    """The files that a block of shell commands writes by ``cat > FILE <<EOF``, or the block itself."""
+    lines = block.text.split("\n")
+    found = False
+    number = 0
+    while number < len(lines):
+        match = _HERE.match(lines[number])
+        number += 1
+        if match is None or not (name := match["a"] or match["b"]):
+            continue
+        first = number
+        while number < len(lines) and lines[number].strip() != match["end"]:
+            number += 1
+        found = True
+        body = "\n".join(lines[first:number])
+        if not match["q"]:  # the shell takes one backslash away
+            body = re.sub(r"\\([$`\\])", r"\1", body)
+        yield replace(block, text=body, first=block.first + first, label=name, before="")
+    if not found:
+        yield block
+
+
+def _group(groups: list[list[Piece]], piece: Piece) -> None:
+    """Put a piece of a program to those it belongs to."""
+    if piece.name:
+        for group in groups:
+            if group[0].name == piece.name and not _whole(piece.block.text):
+                group.append(piece)
+                return
+        groups.append([piece])
+    elif not groups or _begins(piece.block.text):
+        groups.append([piece])
+    else:
+        groups[-1].append(piece)
+
+
+def _begins(text: str) -> bool:
+    """Whether a piece begins a program: it imports torch, or it is one by itself."""
+    return bool(
+        re.search(r"^(import torch\b|from torch\b|import lightning|from accelerate)", text, re.M)
+    ) or _whole(text)
+
+
+def _whole(text: str) -> bool:
+    if not parses(text):
+        return False
+    tree = ast.parse(text)
+    imports = any(isinstance(node, (ast.Import, ast.ImportFrom)) for node in tree.body)
+    return imports and not undefined_names(tree)
+
+
+def _programs(page: Document, group: list[Piece]) -> Iterator[Document]:
+    """One program of all pieces; if they do not fit together, each piece alone."""
+    together = _joined(page, group, complete=True)
+    if parses(together.text):
+        yield replace(together, complete=together.complete and _whole(together.text))
+        return
+    if len(group) == 1 and _begins(together.text) and together.complete and together.text.count("\n") >= 10:
+        yield together  # a whole program that is not Python: what a reader copies does not start
+        return
+    for piece in group:
+        alone = _joined(page, [piece], complete=False)
+        if parses(alone.text):
+            yield alone
+
+
+def _joined(page: Document, pieces: list[Piece], *, complete: bool) -> Document:
+    texts = [piece.block.text for piece in pieces]
+    lines = [
+        piece.block.first + number for piece in pieces for number in range(piece.block.text.count("\n") + 1)
+    ]
+    text = "\n".join(texts) + "\n"
+    whole = complete and not _ELLIPSIS.search(text) and not _PLACEHOLDER.search(text)
+    name = next((piece.name for piece in pieces if piece.name), "")
+    return Document(page.path, text, whole, (*lines, lines[-1]), pieces[0].block.indent, name)
+
+
+def _commands(text: str) -> bool:
+    """Whether a job script has anything beside directives, comments and settings of the environment."""
+    return any(line.strip() and not line.lstrip().startswith("#") for line in text.split("\n"))

@@ -1,0 +1,177 @@
+"""Files and folders → what the rules find in them, with the repaired texts of those that can be repaired."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from rankup.check.check import Diagnostic, FindFile, diagnostics, in_reading_order, read_subjects
+from rankup.check.document import Document
+from rankup.check.facts.start import Start
+from rankup.check.fixes import fixed
+from rankup.check.inputs import Inputs, read_document, read_inputs
+from rankup.check.pages.joining import page_documents
+from rankup.check.rule import Safety
+from rankup.check.selection import Selection
+from rankup.check.suppression import without_allowed
+from rankup.findings.finding import Finding, Severity
+from rankup.sites.site import Site
+
+MOST_PASSES = 10  # of fixes that make room for each other
+_FOLDERS_ABOVE = (
+    2  # a job script often lies in a folder of its own: scripts/job.sh starts train.py beside scripts/
+)
+
+
+@dataclass
+class Checked:
+    """What was found. ``other`` are findings that are not a rule's: comments that allow nothing."""
+
+    inputs: Inputs
+    diagnostics: list[Diagnostic]
+    other: list[Finding]
+    texts: dict[str, str]  # path → text of every file that was read, as it is (or was repaired)
+
+    @property
+    def findings(self) -> list[Finding]:
+        return [*(diagnostic.finding for diagnostic in self.diagnostics), *self.other]
+
+
+def check_paths(paths: Sequence[Path], selection: Selection, site: Site | None) -> Checked:
+    """Raises ``RankupError`` for paths that cannot be read."""
+    return _check(paths, selection, site, _Files())
+
+
+def check_program(path: Path, start: Start, selection: Selection, site: Site | None) -> list[Finding]:
+    """What the rules of programs find in one that is started as ``start`` says; without notes.
+
+    Empty for what is not a Python file.
+    """
+    files = _Files()
+    document = files.read(path) if path.suffix == ".py" and path.is_file() else None
+    if document is None:
+        return []
+    subjects = read_subjects([], [document], _on_disk(files), site)
+    subjects.programs[0].starts.append(start)
+    chosen = [diagnostic for diagnostic in diagnostics(subjects) if selection.holds(diagnostic.rule)]
+    kept, _ = without_allowed(chosen, jobs=(), programs=[program.document for program in subjects.programs])
+    return [diagnostic.finding for diagnostic in kept if diagnostic.finding.severity is not Severity.NOTE]
+
+
+def repair_paths(
+    paths: Sequence[Path], selection: Selection, site: Site | None, safeties: frozenset[Safety]
+) -> tuple[Checked, dict[str, tuple[Document, Document]]]:
+    """Apply the fixes of ``safeties`` until none is left: what is still found, and path → (before, after).
+
+    Nothing is written.
+    """
+    files = _Files()
+    checked = _check(paths, selection, site, files)
+    before = dict(files.documents)
+    for _ in range(MOST_PASSES):
+        chosen = [d for d in checked.diagnostics if d.match.edits and d.rule.safety in safeties]
+        changed = fixed(checked.texts, chosen)
+        if changed == checked.texts:
+            break
+        files.change(changed)
+        checked = _check(paths, selection, site, files)
+    after = files.documents
+    return checked, {
+        str(path): (before[path], after[path])
+        for path in before
+        if (before[path].text, before[path].crlf) != (after[path].text, after[path].crlf)
+    }
+
+
+def difference(before: Document, after: Document) -> str:
+    """A unified diff, as ``patch`` takes it."""
+    lines = difflib.unified_diff(
+        before.text.splitlines(keepends=True),
+        after.text.splitlines(keepends=True),
+        f"a/{before.path}",
+        f"b/{after.path}",
+    )
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
+
+
+@dataclass
+class _Files:
+    """Every file is read once, and repaired texts take the place of what was read."""
+
+    documents: dict[Path, Document] = field(default_factory=dict)
+
+    def read(self, path: Path) -> Document | None:
+        if path not in self.documents:
+            document = read_document(path)
+            if document is None:
+                return None
+            self.documents[path] = document
+        return self.documents[path]
+
+    def change(self, texts: dict[str, str]) -> None:
+        for path, document in self.documents.items():
+            if document.path in texts and texts[document.path] != document.text:
+                self.documents[path] = Document(
+                    document.path, texts[document.path], name=document.name, crlf=document.crlf
+                )
+
+
+def _check(paths: Sequence[Path], selection: Selection, site: Site | None, files: _Files) -> Checked:
+    inputs = read_inputs(paths, selection.exclude, files.read)
+    on_disk = _on_disk(files)
+    subjects = read_subjects(inputs.jobs, inputs.programs, on_disk, site)
+    found = diagnostics(subjects)
+    jobs = [job.document for job in subjects.jobs]
+    programs = [program.document for program in subjects.programs]
+    for page in inputs.pages:
+        scripts, shown = page_documents(page)
+        found += diagnostics(read_subjects(scripts, shown, _in_page(shown, on_disk), site))
+        jobs += scripts
+        programs += shown
+    chosen = [diagnostic for diagnostic in in_reading_order(found) if selection.holds(diagnostic.rule)]
+    kept, other = without_allowed(chosen, jobs=jobs, programs=programs)
+    texts = {document.path: document.text for document in files.documents.values()}
+    return Checked(inputs, kept, other, texts)
+
+
+def _on_disk(files: _Files) -> FindFile:
+    def find(document: Document, name: str) -> Document | None:
+        folder = Path(document.path).parent
+        folders = [folder, *(folder / "/".join([".."] * up) for up in range(1, _FOLDERS_ABOVE + 1)), Path()]
+        for place in folders:
+            path = Path(_plain(place / name))
+            if path.suffix == ".py" and path.is_file():
+                return files.read(path)
+        return None
+
+    return find
+
+
+def _plain(path: Path) -> str:
+    """Without ``./`` and ``x/..``, so that one file has one name."""
+    parts: list[str] = []
+    for part in PurePosixPath(path).parts:
+        if part == ".." and parts and parts[-1] not in ("..", "/"):
+            parts.pop()
+        else:
+            parts.append(part)
+    return str(PurePosixPath(*parts))
+
+
+def _in_page(programs: Sequence[Document], on_disk: FindFile) -> FindFile:
+    """A page's program by its name; if the page gives it none and there is only one, that one."""
+
+    def find(document: Document, name: str) -> Document | None:
+        base = PurePosixPath(name).name
+        named = [program for program in programs if PurePosixPath(program.name).name == base]
+        if named:
+            return named[-1]
+        if len(programs) == 1 and not programs[0].name and document not in programs:
+            return programs[0]
+        return on_disk(document, name)
+
+    return find

@@ -1,0 +1,33 @@
+"""All rules: each module of ``rules/job`` and ``rules/program`` holds one, called ``RULE``."""
+
+from __future__ import annotations
+
+import pkgutil
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from rankup.check.facts.job import Job
+from rankup.check.facts.program import Program
+from rankup.check.rule import Rule
+from rankup.check.rules import job, program
+
+
+@cache
+def job_rules() -> tuple[Rule[Job], ...]:
+    return _rules_of(job)
+
+
+@cache
+def program_rules() -> tuple[Rule[Program], ...]:
+    return _rules_of(program)
+
+
+def all_rules() -> tuple[Rule[Any], ...]:
+    """Every rule, by code."""
+    return tuple(sorted((*job_rules(), *program_rules()), key=lambda rule: rule.code))
+
+
+def _rules_of(package: Any) -> tuple[Rule[Any], ...]:
+    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+    return tuple(import_module(f"{package.__name__}.{name}").RULE for name in names)

@@ -1,0 +1,80 @@
+"""A rule, and what it finds. A rule is a file in ``rules/``; its ``RULE`` holds its documentation and its examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Generic, TypeVar
+
+from rankup.check.document import Document, Span
+from rankup.check.facts.job import Job
+from rankup.check.facts.program import Program
+from rankup.findings.finding import Confidence, Severity
+
+Subject = TypeVar("Subject", Job, Program)
+
+
+class Safety(str, Enum):
+    """Whether a fix can change what a script does that works today."""
+
+    SAFE = "safe"
+    UNSAFE = "unsafe"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """``span`` of a document is replaced by ``text``; an empty span inserts."""
+
+    span: Span
+    text: str
+    document: Document | None = None  # that of the match, unless another file has to change
+
+
+@dataclass(frozen=True)
+class Match:
+    """A place where a rule fires. What is None is the rule's own."""
+
+    document: Document
+    span: Span
+    message: str  # one sentence that names what stands there: the numbers, the option, the variable
+    edits: tuple[Edit, ...] = ()  # all of them or none
+    fix: str | None = None
+    severity: Severity | None = None
+    confidence: Confidence | None = None
+    why: str | None = None
+
+
+@dataclass(frozen=True)
+class Rule(Generic[Subject]):
+    """A mistake that a reader of job scripts and programs can see.
+
+    ``fires`` and ``silent`` hold at least two examples each: scripts that have the mistake, and near misses that do
+    not. An example is one text (a job script for a rule of jobs, a program for a rule of programs), or several files,
+    each after a line ``--- NAME``.
+    """
+
+    code: str  # RK101
+    name: str  # no-srun
+    severity: Severity
+    confidence: Confidence
+    what: str  # one sentence: what the rule finds
+    why: str  # what happens, and where that is known from
+    fix: str  # what to do
+    find: Callable[[Subject], Iterable[Match]]
+    fires: tuple[str, ...]
+    silent: tuple[str, ...]
+    safety: Safety | None = None  # of its edits; None: it has no edits
+
+    def matches(self, subject: Subject) -> list[Match]:
+        """What it finds, completed by its own severity, confidence, why and fix."""
+        return [
+            replace(
+                match,
+                severity=match.severity or self.severity,
+                confidence=match.confidence or self.confidence,
+                why=self.why if match.why is None else match.why,
+                fix=self.fix if match.fix is None else match.fix,
+            )
+            for match in self.find(subject)
+        ]

@@ -1,0 +1,1 @@
+"""Rules that judge a job script, alone or together with the programs that it starts."""

@@ -1,0 +1,1 @@
+"""Rules that judge a Python program, alone or together with the job scripts that start it."""

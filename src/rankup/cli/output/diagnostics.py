@@ -1,0 +1,199 @@
+"""What `rankup check` prints: text with the line and a caret, JSON, GitHub's annotations, SARIF 2.1.0."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote
+
+from rankup import __version__
+from rankup.check.check import Diagnostic
+from rankup.check.paths import Checked
+from rankup.check.registry import all_rules
+from rankup.check.rule import Rule, Safety
+from rankup.cli.output import console
+from rankup.findings.finding import Confidence, Finding, Severity
+from rankup.findings.text import count, text_lines
+
+FORMATS = {"text": "text", "json": "json", "github": "github", "sarif": "sarif"}
+_WIDEST_LINE = 160  # of a quoted line
+_SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def write(form: str, checked: Checked, *, fixed_files: int, failed: bool) -> None:
+    """Print what was found, in one of ``FORMATS``, to stdout."""
+    if form == "json":
+        console.print_json(_as_dict(checked, fixed_files, failed))
+    elif form == "sarif":
+        print(json.dumps(_sarif(checked), indent=2))
+    elif form == "github":
+        for line in _github(checked):
+            print(line)
+    else:
+        _write_text(checked, fixed_files)
+
+
+def _write_text(checked: Checked, fixed_files: int) -> None:
+    width = console.text_width(sys.stdout)
+    explained: set[str] = set()  # a rule's reason is printed once
+    for diagnostic in checked.diagnostics:
+        brief = diagnostic.rule.code in explained
+        explained.add(diagnostic.rule.code)
+        head, *rest = _text(diagnostic, brief, width)
+        print("\n".join([console.coloured_severity(head, sys.stdout), *rest]))
+    if checked.other:
+        print("\n".join(text_lines(checked.other, width)))
+    print(_summary(checked, fixed_files))
+
+
+def _text(diagnostic: Diagnostic, brief: bool, width: int | None) -> list[str]:
+    finding, rule = diagnostic.finding, diagnostic.rule
+    likely = "" if finding.confidence is Confidence.SURE else ", likely"
+    shown = replace(finding, code=f"{rule.code} {rule.name}{likely}", why="" if brief else finding.why)
+    head, where, *rest = text_lines([shown], width)
+    return [head, where, *_excerpt(diagnostic), *rest]
+
+
+def _excerpt(diagnostic: Diagnostic) -> list[str]:
+    """The line of the file, with carets below what is meant."""
+    document, span = diagnostic.match.document, diagnostic.match.span
+    number = document.line_of(span.start)
+    line = document.line(number)
+    start = span.start - document.starts[number]
+    length = max(1, min(span.end - span.start, len(line) - start))
+    if len(line) > _WIDEST_LINE:  # the part around the place
+        cut = max(0, start - 40)
+        line, start = line[cut : cut + _WIDEST_LINE], start - cut
+        length = min(length, len(line) - start)
+    shown = "".join(character if character.isprintable() or character == "\t" else "·" for character in line)
+    label = f"{diagnostic.place.line:>7} | "
+    blank = "".join("\t" if character == "\t" else " " for character in shown[:start])
+    return [f"{label}{shown}", f"{' ' * 8}| {blank}{'^' * length}"]
+
+
+def _summary(checked: Checked, fixed_files: int) -> str:
+    inputs = checked.inputs
+    files = len(checked.texts) + len(inputs.job_files)
+    what = f"{files} file{'s' * (files != 1)}"
+    counted = count(checked.findings) or "nothing found"
+    fixable = [diagnostic.rule.safety for diagnostic in checked.diagnostics if diagnostic.match.edits]
+    offers = [
+        f"{fixable.count(safety)} fixable with {flag}"
+        for safety, flag in ((Safety.SAFE, "--fix"), (Safety.UNSAFE, "--unsafe-fixes"))
+        if fixable.count(safety)
+    ]
+    words = [f"{what}: {counted}"]
+    words += [f" ({', '.join(offers)})"] if offers else []
+    words += [f"; {fixed_files} file{'s' * (fixed_files != 1)} fixed"] if fixed_files else []
+    return "".join(words)
+
+
+def _as_dict(checked: Checked, fixed_files: int, failed: bool) -> dict[str, Any]:
+    found = []
+    for diagnostic in checked.diagnostics:
+        place, safety = diagnostic.place, diagnostic.rule.safety
+        found.append(
+            {
+                **diagnostic.finding.as_dict(),
+                "name": diagnostic.rule.name,
+                "path": place.path,
+                "line": place.line,
+                "column": place.column,
+                "end_line": place.end_line,
+                "end_column": place.end_column,
+                "automatic_fix": safety.value if safety and diagnostic.match.edits else None,
+            }
+        )
+    return {
+        "passed": not failed,
+        "files": len(checked.texts) + len(checked.inputs.job_files),
+        "fixed_files": fixed_files,
+        "findings": [*found, *(finding.as_dict() for finding in checked.other)],
+    }
+
+
+def _github(checked: Checked) -> Iterator[str]:
+    """Workflow commands: GitHub shows them beside the lines of a pull request."""
+    words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
+    for diagnostic in checked.diagnostics:
+        finding, place = diagnostic.finding, diagnostic.place
+        values = {
+            "file": place.path,
+            "line": place.line,
+            "col": place.column,
+            "endLine": place.end_line,
+            "endColumn": place.end_column,
+            "title": f"{diagnostic.rule.code} {diagnostic.rule.name}",
+        }
+        properties = ",".join(f"{key}={_property(str(value))}" for key, value in values.items())
+        yield f"::{words[finding.severity]} {properties}::{_data(_message(finding))}"
+    for finding in checked.other:
+        yield f"::{words[finding.severity]} title={_property(finding.code)}::{_data(_message(finding))}"
+
+
+def _message(finding: Finding) -> str:
+    return f"{finding.message}. {finding.fix}".rstrip() if finding.fix else finding.message
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _sarif(checked: Checked) -> dict[str, Any]:
+    """SARIF 2.1.0 (OASIS): one run, with the rules that fired."""
+    rules = [rule for rule in all_rules() if any(d.rule is rule for d in checked.diagnostics)]
+    index = {rule.code: number for number, rule in enumerate(rules)}
+    results = [
+        {
+            "ruleId": d.rule.code,
+            "ruleIndex": index[d.rule.code],
+            "level": d.finding.severity.value,
+            "message": {"text": _message(d.finding)},
+            "locations": [{"physicalLocation": _location(d)}],
+            "properties": {"confidence": d.finding.confidence.value},
+        }
+        for d in checked.diagnostics
+    ]
+    driver = {
+        "name": "rankup",
+        "version": __version__,
+        "informationUri": "https://github.com/rankup/rankup",
+        "rules": [_sarif_rule(rule) for rule in rules],
+    }
+    return {
+        "$schema": _SARIF_SCHEMA,
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }
+
+
+def _location(diagnostic: Diagnostic) -> dict[str, Any]:
+    place = diagnostic.place
+    return {
+        "artifactLocation": {"uri": quote(PurePath(place.path).as_posix())},
+        "region": {
+            "startLine": place.line,
+            "startColumn": place.column,
+            "endLine": place.end_line,
+            "endColumn": place.end_column,
+        },
+    }
+
+
+def _sarif_rule(rule: Rule[Any]) -> dict[str, Any]:
+    return {
+        "id": rule.code,
+        "name": rule.name,
+        "shortDescription": {"text": rule.what},
+        "fullDescription": {"text": rule.why},
+        "help": {"text": rule.fix},
+        "defaultConfiguration": {"level": rule.severity.value},
+    }
