@@ -117,7 +117,10 @@ def test_a_traceback_after_which_the_program_went_on_is_not_the_cause(tmp_path):
 
 
 def test_a_program_that_went_on_to_its_end_did_not_fail(tmp_path):
-    assert explain(tmp_path, job=traceback("ValueError: skipped") + "step\n" * 500) is None
+    (tmp_path / "job.log").write_text(traceback("ValueError: skipped") + "step\n" * 500)
+    found, notes = explain_logs([tmp_path / "job.log"])
+    assert found is None
+    assert notes == ["earlier, and the program went on: job.log:4: ValueError: skipped"]
 
 
 def test_a_chain_quotes_first_and_last(tmp_path):

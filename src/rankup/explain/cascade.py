@@ -51,12 +51,14 @@ def cascade_of(cause: Event, facts: Facts, rank: int | None = None, same: Collec
         lines.append(f"{who}{words[key]} [{key}]" if not words[key].startswith("`") else f"{who}{words[key]}")
     if len(kinds) > _MOST:
         lines.append(f"and {len(kinds) - _MOST} other kinds of failures")
-    survived = [
-        event for event in facts.events if event.survived and event.level is Level.ROOT and event is not cause
-    ]
-    if survived:
-        first = survived[0]
-        lines.append(
-            f"earlier, and the program went on: {first.quotes[-1].file}:{first.quotes[-1].line}: {first.said[:120]}"
-        )
-    return lines + facts.notes
+    return lines + survived_lines(facts, cause) + facts.notes
+
+
+def survived_lines(facts: Facts, cause: Event | None = None) -> list[str]:
+    """The first error after which the program went on, if there is one."""
+    survived = [e for e in facts.events if e.survived and e.level is Level.ROOT and e is not cause]
+    if not survived:
+        return []
+    first = survived[0]
+    place = f"{first.quotes[-1].file}:{first.quotes[-1].line}"
+    return [f"earlier, and the program went on: {place}: {first.said[:120]}"]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rankup.errors import RankupError
+from rankup.explain.cascade import survived_lines
 from rankup.explain.explanation import Explanation
 from rankup.explain.gather import gather
 from rankup.explain.judge import explain
@@ -39,7 +40,8 @@ def explain_run(run: RunFacts) -> tuple[Explanation | None, list[str]]:
             context=", ".join(str(file.path) for file in files[:4]),
             hint="give the files that the job printed to, or a run: `rankup status` lists them",
         )
-    return explain(facts), facts.notes
+    found = explain(facts)
+    return found, facts.notes if found else [*survived_lines(facts), *facts.notes]
 
 
 def _named(paths: Sequence[Path]) -> list[tuple[Path, str]]:

@@ -10,7 +10,14 @@ from rankup.explain.choose import better, death, earliest, explains, first_endin
 from rankup.explain.events import Event, Facts, Quote
 from rankup.explain.explanation import Explanation
 from rankup.explain.signatures.signature import ERROR_LINE, EXIT_CODE, Level
-from rankup.explain.verdict import barrier_verdict, place_of, shortened, verdict, watchdog_verdict
+from rankup.explain.verdict import (
+    barrier_verdict,
+    place_of,
+    shortened,
+    timeout_verdict,
+    verdict,
+    watchdog_verdict,
+)
 from rankup.explain.watchdog import ranks_text
 from rankup.findings.engine import first
 from rankup.findings.finding import Confidence, Finding, Severity
@@ -75,6 +82,9 @@ def waited(facts: Facts) -> Iterator[Finding]:
     left = rank_that_left(facts)
     if left is not None:
         yield verdict(left, facts, None, sure=True)
+        return
+    if chosen.signature.name == "gloo-timeout":
+        yield timeout_verdict(chosen, facts)
         return
     if chosen.signature.name == "monitored-barrier":
         yield barrier_verdict(chosen, facts)

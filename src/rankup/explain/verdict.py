@@ -29,6 +29,21 @@ def watchdog_verdict(event: Event, facts: Facts) -> Explanation:
     )  # fmt: skip
 
 
+def timeout_verdict(event: Event, facts: Facts) -> Explanation:
+    """Ranks waited until gloo's timeout: those that wrote nothing are the ones that they waited for."""
+    found = verdict(event, facts, None, sure=True, waited=True)
+    waiting = {e.rank for e in facts.events if e.signature is event.signature and e.rank is not None}
+    silent = facts.ranks - {e.rank for e in facts.events if e.rank is not None}
+    if not waiting or not silent or len(silent) > len(facts.ranks) // 2:
+        return found
+    who = ranks_text(silent)
+    return replace(
+        found, message=f"{who} did not come to a collective: {ranks_text(waiting)} waited until the timeout",
+        rank=min(silent) if len(silent) == 1 else None, host="", confidence=Confidence.LIKELY,
+        fix=f"look what {who} did last; {found.fix}",
+    )  # fmt: skip
+
+
 def barrier_verdict(event: Event, facts: Facts) -> Explanation:
     matched = event.signature.regex.search(event.said)
     numbers = [int(word) for word in matched[1].replace(",", " ").split()] if matched else []
@@ -99,7 +114,7 @@ def _message(event: Event, facts: Facts, rank: int | None, host: str, same: set[
     if len(same) > 1:
         return f"all {len(same)} ranks failed in the same way: {what}"
     if rank is None:
-        return f"the job failed: {what}"
+        return what if what.startswith("the job ") else f"the job failed: {what}"
     on = f" on {host}" if host else ""
     return f"rank {rank}{on} {'failed' if waited or len(facts.ranks) < 2 else 'failed first'}: {what}"
 

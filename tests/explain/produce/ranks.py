@@ -129,7 +129,7 @@ RANKS = (
         """,
         "gloo-timeout",
         "Timed out waiting 4000ms for recv operation to complete",
-        0,
+        1,
         n=2,
         env="PATIENCE=4",
     ),
