@@ -145,15 +145,13 @@ def trains(job: Job, launch: Launch) -> bool:
 def is_distributed(launch: Launch) -> bool | None:
     """Whether the program forms a process group; None if it is not known."""
     program = launch.program
-    if program is None:
-        return None
-    inits = getattr(program, "inits", None)
-    return None if inits is None else bool(inits)
+    if program is None or not program.whole:
+        return True if program is not None and program.distributed else None
+    return program.distributed or bool(program.frameworks)
 
 
 def uses_torch(launch: Launch) -> bool | None:
-    program = launch.program
-    return None if program is None else getattr(program, "uses_torch", None)
+    return None if launch.program is None else launch.program.uses_torch
 
 
 def statement_start(document: Document, span: Span) -> int:
@@ -162,8 +160,3 @@ def statement_start(document: Document, span: Span) -> int:
     while line and document.line(line - 1).rstrip().endswith("\\"):
         line -= 1
     return document.starts[line]
-
-
-def gpus_directive_span(job: Job) -> Span:
-    directive = job.request.gpu_directive
-    return directive.span if directive is not None else Span(0, 0)

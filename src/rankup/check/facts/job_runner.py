@@ -221,11 +221,13 @@ class Runner(ShellReader):
                 processes = request.gpus_per_node
             else:
                 processes = given.number(request.number)
-        cpus, tasks = request.cpus_per_task, request.tasks_per_node
+        cpus, tasks, gpus = request.cpus_per_task, request.tasks_per_node, request.gpus_per_node
         if request.scheduler == "slurm":
             cpus = cpus * tasks if cpus and tasks else None
+        elif request.scheduler == "pbs" and request.packed and request.nodes != 1:
+            cpus = gpus = None  # nobody knows how many chunks share a node
         arguments = tuple(value.text for value in line.arguments)
-        return Start(kind, nodes, processes, request.gpus_per_node, cpus, arguments)
+        return Start(kind, nodes, processes, gpus, cpus, arguments)
 
     def _other(self, command: Command) -> None:
         """A program that nobody knows, perhaps a script."""

@@ -15,7 +15,19 @@ def find(job: Job) -> Iterator[Match]:
         if not launch.is_torchrun and launch.launcher != "accelerate":
             continue
         value, count, nodes = launch.options.get("nnodes"), nnodes(job, launch), _nodes(job, launch)
-        if value is None or count is None or nodes is None or count == nodes or count == _tasks(launch):
+        tasks = _tasks(launch)
+        if value is None or count is None:
+            continue
+        if tasks is not None and tasks < count and nodes == count and launch.step is not None:
+            yield Match(
+                job.document,
+                launch.span,
+                f"{launch.step.kind} starts {tasks} task{'s' * (tasks > 1)}, and {launch.launcher} waits for {count}.",
+                _one_task_each(job, launch),
+                fix="Ask for one task per node: --ntasks-per-node=1, without --ntasks.",
+            )
+            continue
+        if nodes is None or count in (nodes, tasks):
             continue
         if count == 1 and not (launch.options.keys() & {"rdzv_endpoint", "master_addr"}):
             continue  # a torchrun of its own on each node
@@ -51,6 +63,12 @@ def _nodes(job: Job, launch: Launch) -> int | None:
     return None
 
 
+def _one_task_each(job: Job, launch: Launch) -> tuple[Edit, ...]:
+    directive = job.request.get("ntasks")
+    given = launch.step is not None and "ntasks" in launch.step.options
+    return () if directive is None or given else (Edit(directive.span, "--ntasks-per-node=1"),)
+
+
 def _tasks(launch: Launch) -> int | None:
     return launch.step.tasks if launch.step is not None else None
 
@@ -74,6 +92,10 @@ srun torchrun --nnodes=4 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=
 #SBATCH --nodes=4 --ntasks-per-node=1
 NNODES=2
 srun torchrun --nnodes=$NNODES --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=4 --ntasks=1 --gres=gpu:4
+srun torchrun --nnodes=$SLURM_NNODES --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
 """,
     ),
     silent=(

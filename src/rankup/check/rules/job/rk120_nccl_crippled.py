@@ -17,9 +17,13 @@ _MEANS = {
 
 
 def find(job: Job) -> Iterator[Match]:
+    slingshot = any(
+        (binding.value.known or "").startswith("hsn")
+        for binding in job.assigned.get("NCCL_SOCKET_IFNAME", ())
+    )
     for name, meaning in _MEANS.items():
         for binding in job.assigned.get(name, ()):
-            if binding.value.known != "1":
+            if binding.value.known != "1" or (slingshot and name == "NCCL_IB_DISABLE"):
                 continue
             if job.site is not None and job.site.env.get(name) == "1":
                 continue

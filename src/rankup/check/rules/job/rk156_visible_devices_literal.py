@@ -14,12 +14,18 @@ def find(job: Job) -> Iterator[Match]:
         return
     for binding in job.assigned.get("CUDA_VISIBLE_DEVICES", ()):
         known = binding.value.known
-        if known and binding.exported and known.replace(",", "").isdigit():
+        if known and binding.exported and known.replace(",", "").isdigit() and _in_order(known):
             yield Match(
                 job.document,
                 binding.span,
                 f"CUDA_VISIBLE_DEVICES={known} replaces the GPUs that SLURM chose for this job.",
             )
+
+
+def _in_order(devices: str) -> bool:
+    """False for 3,2,1,0: who turns the order round means it."""
+    numbers = [int(number) for number in devices.split(",") if number]
+    return numbers == sorted(numbers)
 
 
 RULE = Rule(
