@@ -180,7 +180,7 @@ def test_a_mistake_in_the_file_is_one_error(folder, capsys, text, message):
     ("args", "message"),
     [
         (["none.sh"], "there is no file or folder 'none.sh'"),
-        (["--select", "RK10l", "job.sh"], "there is no rule 'RK10l'; did you mean 'RK10"),
+        (["--select", "RK10l", "job.sh"], "there is no rule 'RK10l'; did you mean 'RK"),
         (["--format", "xml", "job.sh"], "unknown format 'xml'"),
         (["--site", "olivier", "job.sh"], "did you mean 'olivia'?"),
     ],
