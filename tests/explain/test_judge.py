@@ -132,6 +132,16 @@ def test_a_chain_quotes_first_and_last(tmp_path):
     assert "KeyError: 'lr'" in [quote.text for quote in found.quotes]
 
 
+def test_source_code_in_a_log_is_no_failure(tmp_path):
+    assert (
+        explain(
+            tmp_path,
+            job="    try:\n        except PermissionError as error:\n            raise MemoryError\n",
+        )
+        is None
+    )
+
+
 def test_an_error_line_is_shown_if_nothing_is_known(tmp_path):
     found = explain(tmp_path, job="step 1\nERROR: the license server says no\nbye\n")
     assert found.code == "unknown"

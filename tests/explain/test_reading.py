@@ -90,6 +90,13 @@ def test_a_log_without_anything_shows_no_failure(tmp_path, data):
     assert explain_logs([tmp_path / "job.log", tmp_path / "ok.log"])[0] is None
 
 
+def test_a_label_that_comes_late_is_noticed(tmp_path):
+    text = "preparing\n" * 3000 + "".join(
+        f"3: {line}" for line in TRACEBACK.decode().splitlines(keepends=True)
+    )
+    assert explained(tmp_path / "job.log", text.encode()).rank == 3
+
+
 def test_a_missing_log_is_one_clear_error(tmp_path):
     with pytest.raises(RankupError) as error:
         explain_logs([tmp_path / "none.log"])

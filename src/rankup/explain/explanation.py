@@ -34,20 +34,12 @@ class Explanation(Finding):
 def explanation_lines(found: Explanation) -> list[str]:
     """The verdict, the quoted lines, why, hint, the rule, and what followed."""
     lines = [f"{found.message} [{found.code}]", *(f"  {quote}" for quote in found.quotes)]
-    why = (
-        "probably: "
-        if found.confidence is Confidence.LIKELY and found.code != "unknown" and found.why
-        else ""
-    ) + found.why
-    rules = ", ".join(f"{code} {RULES[code]}" for code in found.rules)
+    hedged = found.confidence is Confidence.LIKELY and found.code != "unknown"
+    why = f"probably: {found.why}" if hedged and found.why else found.why
     for label, text in (("why:", why), ("hint:", found.fix)):
         lines += [f"  {label:<7}{text}"] if text else []
-    lines += (
-        [f"  rule:  {rules} of `rankup check` finds this before the job"] if len(found.rules) == 1 else []
-    )
-    lines += (
-        [f"  rules: {rules} of `rankup check` find such mistakes before the job"]
-        if len(found.rules) > 1
-        else []
-    )
+    if found.rules:
+        rules = ", ".join(f"{code} {RULES[code]}" for code in found.rules)
+        label = "rule:" if len(found.rules) == 1 else "rules:"
+        lines.append(f"  {label:<7}{rules}: `rankup check` looks for this before the job")
     return lines + [f"  {'then:' if i == 0 else '':<7}{text}" for i, text in enumerate(found.cascade)]

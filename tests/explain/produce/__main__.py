@@ -20,6 +20,7 @@ from cluster.lab import HEAD, SYSTEM_PATH, Lab
 from explain.produce.case import Case
 from explain.produce.cluster import CLUSTER
 from explain.produce.host import HOST
+from explain.produce.programs import PROGRAMS
 from explain.produce.ranks import RANKS
 
 LOGS = Path(__file__).parents[1] / "logs"
@@ -59,7 +60,7 @@ class LimitedLab(Lab):
 
 
 def main(names: list[str]) -> None:
-    cases = [case for case in (*RANKS, *HOST, *CLUSTER) if not names or case.name in names]
+    cases = [case for case in (*RANKS, *PROGRAMS, *HOST, *CLUSTER) if not names or case.name in names]
     for case in cases:
         if case.where == "host":
             print(case.name, flush=True)
