@@ -30,7 +30,7 @@ _HETEROGENEOUS = re.compile(r"^#SBATCH[ \t]+(hetjob|packjob)\b", re.M)
 def read_job(document: Document, site: Site | None = None) -> Job:
     """What ``document``, a job script, says. It never fails: what cannot be read is not in the facts."""
     text = document.text.replace("\r", " ")
-    job = Job(document, site, language=_language(text), crlf=document.crlf or "\r\n" in document.text)
+    job = Job(document, site, language=_language(text), crlf="\r\n" in document.text)
     # A page may show `cat job.sh` or a prompt before the script itself.
     shebangs = [match.start() for match in _LATE_SHEBANG.finditer(text, 0, 2000)]
     first = _COMMAND.search(text, shebangs[-1] if shebangs else 0)

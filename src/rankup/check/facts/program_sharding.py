@@ -18,6 +18,8 @@ _RANDOM = frozenset(
         "rand randn randint randperm normal random uniform FakeData make_blobs rand_like randn_like standard_normal"
     )
 )
+#: Random, but the same on all ranks.
+_SEEDED = {"FakeData", "make_blobs"}
 _SHARDS = frozenset(
     words("split_dataset_by_node shard split_by_node split_by_rank distributed_shard WebDataset")
 )
@@ -110,7 +112,7 @@ def random_calls(program: Program, node: ast.AST, scope: Scope) -> list[Call]:
         for inner in ast.walk(part):
             if isinstance(inner, ast.Call):
                 call = program.values.call(inner)
-                if call is not None and call.last in _RANDOM:
+                if call is not None and call.last in _RANDOM and call.last not in _SEEDED:
                     found.append(call)
     return found
 
@@ -118,6 +120,8 @@ def random_calls(program: Program, node: ast.AST, scope: Scope) -> list[Call]:
 def is_synthetic(program: Program, node: ast.AST, scope: Scope) -> bool:
     """Whether a data set is random: each rank may have one of its own."""
     if random_calls(program, node, scope):
+        return True
+    if any(made.last in _SEEDED for made in objects(program.values.of(node, scope))):
         return True
     for part, inside in expressions(program, node, scope):
         for inner in ast.walk(part):

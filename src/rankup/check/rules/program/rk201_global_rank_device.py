@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from rankup.check.facts.program import Program
 from rankup.check.facts.program_module import Call, Module, Scope
@@ -51,6 +53,10 @@ def _modulo(module: Module, node: ast.AST, text: str) -> tuple[Edit, ...]:
 
 def _on_one_machine(program: Program) -> bool:
     """Whether the program itself says that all of its ranks are on one machine."""
+    if re.search(
+        r"(single|one)[-_ ]?(node|machine)|standalone", PurePosixPath(program.document.path).name, re.I
+    ):
+        return True
     if program.spawns:
         return not any(
             atom.kind is Kind.RANK and atom.detail == "sum"

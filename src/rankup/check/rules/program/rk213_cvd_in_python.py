@@ -11,14 +11,7 @@ from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 
 _NAMES = (".CUDA_VISIBLE_DEVICES", ".HIP_VISIBLE_DEVICES")
-_TOUCHES = {
-    "set_device",
-    "cuda",
-    "init_process_group",
-    "device_count",
-    "get_device_properties",
-    "synchronize",
-}
+_TOUCHES = {"set_device", "current_device", "get_device_properties", "get_device_name", "synchronize", "init"}
 
 
 def find(program: Program) -> Iterator[Match]:
@@ -93,7 +86,7 @@ dist.init_process_group("nccl")
 import torch
 
 def main():
-    print(torch.cuda.device_count())
+    print(torch.cuda.get_device_name())
     os.environ["CUDA_VISIBLE_DEVICES"] = "1"
 """,
         """import os

@@ -53,8 +53,17 @@ def _by_condition(program: Program, call: Call, depth: int = 0) -> bool:
                 for word in (*_WORDS, "dist", "world", "ddp", "main", "master", "should_save", "do_save")
             ):
                 return True
+    for statement in getattr(call.scope.node, "body", ()):  # if world_size != 1: raise
+        if isinstance(statement, ast.If) and statement.lineno < call.node.lineno and _leaves(statement):
+            names = {name.lower() for name in identifiers(statement.test)}
+            if any(word in name for name in names for word in (*_WORDS, "dist", "world")):
+                return True
     sites = program.graph.sites.get(call.scope, [])
     return depth < 4 and any(_by_condition(program, site.call, depth + 1) for site in sites)
+
+
+def _leaves(statement: ast.If) -> bool:
+    return isinstance(statement.body[-1], (ast.Return, ast.Raise))
 
 
 def _one_path(program: Program, path: ast.expr, scope: Scope) -> bool:

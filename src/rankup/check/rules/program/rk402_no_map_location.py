@@ -25,7 +25,7 @@ def find(program: Program) -> Iterator[Match]:
             or program.guards.limited(call.node, call.scope)
         ):
             continue
-        if not program.on_all_ranks(call) or not _is_state(call):
+        if not program.on_all_ranks(call) or not _is_state(call) or _other_branch(program, call):
             continue
         yield Match(
             call.module.document,
@@ -39,6 +39,19 @@ def _uses_cuda(program: Program) -> bool:
     if any("nccl" in str(the_constant(program.value(call, "backend", 0))) for call in program.inits):
         return True
     return bool(program.named("torch.cuda.set_device") or program.methods("cuda"))
+
+
+def _other_branch(program: Program, call: Call) -> bool:
+    """Whether the other branch of a condition loads with map_location: this one is for a single process."""
+    around = {
+        holder for holder, _ in call.module.ancestors(call.node) if isinstance(holder, (ast.If, ast.IfExp))
+    }
+    return any(
+        other.argument("map_location", 1) is not None and holder in around
+        for other in program.named("torch.load")
+        if other.module is call.module
+        for holder, _ in other.module.ancestors(other.node)
+    )
 
 
 def _is_state(call: Call) -> bool:
@@ -103,6 +116,17 @@ import torch.distributed as dist
 dist.init_process_group("nccl")
 images = torch.load("images.pt")
 print(images.shape)
+""",
+        """import torch
+import torch.distributed as dist
+
+def resume(model, args):
+    dist.init_process_group("nccl")
+    if args.gpu is None:
+        checkpoint = torch.load(args.resume)
+    else:
+        checkpoint = torch.load(args.resume, map_location=f"cuda:{args.gpu}")
+    model.load_state_dict(checkpoint["model"])
 """,
         """import torch
 

@@ -39,20 +39,22 @@ def _is_criterion(program: Program, call: Call) -> bool:
     return bool(made) and all(one.name == "torch.nn.CrossEntropyLoss" for one in made)
 
 
-def _one_output(program: Program, value: Value, depth: int = 0) -> bool:
+def _one_output(program: Program, value: Value, seen: tuple[Call, ...] = ()) -> bool:
     """Whether a model is known to end in a Linear with one output, whatever it is wrapped in."""
     made = objects(value)
-    if len(made) != len(value) or depth > 4:
+    if len(made) != len(value) or len(seen) > 8:
         return False
     for one in made:
+        if one in seen:  # self.model = DDP(self.model)
+            continue
         if one.name in {"torch.nn.Linear", "torch.nn.LazyLinear"}:
             if the_constant(program.value(one, "out_features", 1 if one.last == "Linear" else 0)) != 1:
                 return False
         elif one in program.wraps or one.name.endswith("DataParallel"):
-            if not _one_output(program, program.value(one, "module", 0), depth + 1):
+            if not _one_output(program, program.value(one, "module", 0), (*seen, one)):
                 return False
         elif one.name == "torch.nn.Sequential" and one.node.args and not one.spread:
-            if not _one_output(program, program.values.of(one.node.args[-1], one.scope), depth + 1):
+            if not _one_output(program, program.values.of(one.node.args[-1], one.scope), (*seen, one)):
                 return False
         else:
             return False

@@ -52,6 +52,7 @@ def find(program: Program) -> Iterator[Match]:
                         module.span(node),
                         f"The time since line {start.node.lineno} is taken while the GPU may still be working.",
                         _edits(start, end),
+                        severity=Severity.NOTE if _in_training(program, start) else None,
                     )
 
 
@@ -123,6 +124,11 @@ def _is_model(program: Program, call: Call) -> bool:
         if isinstance(call.node.func, (ast.Name, ast.Attribute)) and not call.name
         else False
     )
+
+
+def _in_training(program: Program, start: Call) -> bool:
+    """Whether each step of a training is timed: what one reading misses, the next one has."""
+    return any(loop.trains and start in loop.calls for loop in program.data.loops)
 
 
 def _edits(start: Call, end: Call) -> tuple[Edit, ...]:
