@@ -210,7 +210,7 @@ def _computed(tokens: tuple[str | Value, ...], numbers: Numbers) -> int | None:
                 return None
             flat.append(str(number))
         else:
-            flat += _TOKEN.findall(token)
+            flat += [part for part in _TOKEN.findall(token) if part.strip()]
     if len(flat) > 50:
         return None
     try:
