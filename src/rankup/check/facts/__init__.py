@@ -26,10 +26,10 @@
 | ``job_reader`` | text → ``Job`` |
 | ``job_directives`` | ``#SBATCH``, ``#PBS``, ``#BSUB`` |
 | ``job_request`` | ``Request``: what the directives ask for, as numbers |
-| ``job_values`` | ``Value``: what a word becomes: known text, and what only the job will know |
+| ``job_commands`` | ``Command``, ``Step``, ``Shell``, and ``Value``: what a word becomes |
+| ``job_arithmetic`` | numbers in ``$((…))`` |
 | ``job_source`` | ``Source``: a shell text with its places in the document |
 | ``job_words`` | a shell's words → ``Value`` |
-| ``job_commands`` | ``Command``, ``Shell``, ``Step`` |
 | ``job_scope`` | variables, and what holds at one place of a script |
 | ``job_simple`` | assignments, redirections, simple commands |
 | ``job_shell`` | the syntax tree, walked as a shell would |

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rankup.check.document import Document, Span
-from rankup.check.facts.job_commands import Binding, Command, Shell, Step
+from rankup.check.facts.job_commands import Binding, Command, Shell, Step, Value, Variable
 from rankup.check.facts.job_directives import DirectiveLine
 from rankup.check.facts.job_request import Request
-from rankup.check.facts.job_values import Value, Variable
 from rankup.check.facts.program import Program
 from rankup.check.facts.start import Start
 from rankup.sites.site import Site

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-from rankup.check.facts.job_commands import Command
+from rankup.check.facts.job_commands import EMPTY, Command, Output, Value, Variable
 from rankup.check.facts.job_shell import ShellReader
 from rankup.check.facts.job_source import joined
-from rankup.check.facts.job_values import EMPTY, Output, Value, Variable
 
 #: Variables that hold the folder from which the job was submitted.
 HERE = frozenset({"SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "PWD", "LS_SUBCWD"})

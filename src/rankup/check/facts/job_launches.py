@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from rankup.check.facts.job_commands import Value, Variable
 from rankup.check.facts.job_options import Grammar, grammar, parse
-from rankup.check.facts.job_values import Value, Variable
 
 _TORCHRUN_VALUES = (
     "nnodes nproc_per_node nproc-per-node rdzv_backend rdzv-backend rdzv_endpoint rdzv-endpoint rdzv_id "

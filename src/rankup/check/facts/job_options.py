@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from rankup.check.facts.job_values import EMPTY, Literal, Value
+from rankup.check.facts.job_commands import EMPTY, Literal, Value
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from rankup.check.document import Document, Span
 from rankup.check.facts.job import Job, Launch
-from rankup.check.facts.job_commands import Command, Step
-from rankup.check.facts.job_values import Literal, Output, Value, Variable
+from rankup.check.facts.job_commands import Command, Literal, Output, Step, Value, Variable
 
 #: Commands that train nothing, wherever they run.
 _HARMLESS = frozenset(

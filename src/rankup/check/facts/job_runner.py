@@ -7,13 +7,12 @@ import re
 from rankup.check.document import Span
 from rankup.check.facts.job import Launch
 from rankup.check.facts.job_builtins import HERE, builtin
-from rankup.check.facts.job_commands import Binding, Command, Redirect, Shell, Step
+from rankup.check.facts.job_commands import Binding, Command, Output, Redirect, Shell, Step, Value
 from rankup.check.facts.job_launches import LauncherLine, relative_path, start_of
 from rankup.check.facts.job_request import Request
 from rankup.check.facts.job_shell import ShellReader
 from rankup.check.facts.job_source import joined
 from rankup.check.facts.job_steps import Fanout, fan_out
-from rankup.check.facts.job_values import Output, Value
 from rankup.check.facts.job_wrappers import Inner, unwrap
 from rankup.check.facts.start import Start
 

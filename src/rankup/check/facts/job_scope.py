@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rankup.check.document import Span
-from rankup.check.facts.job_commands import Binding, Command, Shell
+from rankup.check.facts.job_commands import Binding, Command, Output, Shell, Value, Variable
 from rankup.check.facts.job_source import Source
-from rankup.check.facts.job_values import Output, Value, Variable
 from rankup.check.facts.job_words import fields, requoted
 
 DEEPEST = 60  # nested statements

@@ -12,11 +12,10 @@ import tree_sitter
 import tree_sitter_bash
 
 from rankup.check.document import Span
-from rankup.check.facts.job_commands import Binding
+from rankup.check.facts.job_commands import Binding, Value
 from rankup.check.facts.job_scope import DEEPEST
 from rankup.check.facts.job_simple import SimpleReader
 from rankup.check.facts.job_source import Source
-from rankup.check.facts.job_values import Value
 from rankup.check.facts.job_words import WordReader, array
 
 _MOST_COMMANDS = 1500  # functions that call functions end here

@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from rankup.check.document import Span
-from rankup.check.facts.job_commands import Binding, Redirect
+from rankup.check.facts.job_commands import EMPTY, Binding, Redirect, Value
 from rankup.check.facts.job_scope import ScopeKeeper
 from rankup.check.facts.job_source import Source
-from rankup.check.facts.job_values import EMPTY, Value
 from rankup.check.facts.job_words import WordReader, array
 
 _NAME = re.compile(r"[A-Za-z_]\w*\Z")

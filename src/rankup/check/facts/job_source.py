@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 from rankup.check.document import Span
-from rankup.check.facts.job_values import Atom, Literal, Value
+from rankup.check.facts.job_commands import Atom, Literal, Value
 
 _FIRST = 0xE000  # private characters stand for atoms without a known text
 _LAST = 0xF8FF

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rankup.check.facts.job_commands import Value
 from rankup.check.facts.job_options import Parsed, grammar, parse
 from rankup.check.facts.job_request import Request
 from rankup.check.facts.job_source import joined
-from rankup.check.facts.job_values import Value
 
 _SRUN_SHORT = {
     "-A": "account", "-c": "cpus-per-task", "-d": "dependency", "-D": "chdir", "-e": "error", "-G": "gpus",

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from rankup.check.document import Span
+from rankup.check.facts.job_commands import EMPTY, Arithmetic, Atom, Literal, Value
 from rankup.check.facts.job_source import Source
-from rankup.check.facts.job_values import EMPTY, Arithmetic, Atom, Literal, Value
 
 _LIMIT = 500  # atoms of one value: a variable that doubles itself ends here
 _PLAIN = re.compile(r"[^\\'\"$`]+")

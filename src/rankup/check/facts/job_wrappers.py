@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rankup.check.facts.job_commands import Value
 from rankup.check.facts.job_options import grammar, parse
 from rankup.check.facts.job_source import joined
-from rankup.check.facts.job_values import Value
 
 _PLAIN = {
     "time": "-f -o --format --output",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankup.check.facts.job import Job, Launch
+from rankup.check.facts.job_commands import Value, Variable
 from rankup.check.facts.job_questions import RANK_VARIABLES, is_many, rank_variables, uses_c10d
-from rankup.check.facts.job_values import Value, Variable
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankup.check.facts.job import Job
+from rankup.check.facts.job_commands import Value
 from rankup.check.facts.job_questions import endpoint, outputs_of
-from rankup.check.facts.job_values import Value
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 

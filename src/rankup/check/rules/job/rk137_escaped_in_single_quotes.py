@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from rankup.check.facts.job import Job, Launch
-from rankup.check.facts.job_values import Value
+from rankup.check.facts.job_commands import Value
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from rankup.check.facts.job import Job
+from rankup.check.facts.job_commands import Variable
 from rankup.check.facts.job_environment import SLURM_VARIABLES
 from rankup.check.facts.job_typos import is_like
-from rankup.check.facts.job_values import Variable
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 

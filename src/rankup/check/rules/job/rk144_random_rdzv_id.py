@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rankup.check.document import Span
 from rankup.check.facts.job import Job, Launch
+from rankup.check.facts.job_commands import Output, Value, Variable
 from rankup.check.facts.job_questions import is_many
-from rankup.check.facts.job_values import Output, Value, Variable
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 
