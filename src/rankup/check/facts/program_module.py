@@ -69,6 +69,13 @@ class Scope:
         return self.parent is not None and self.parent.is_class and self.is_function and not self.is_static
 
     @cached_property
+    def is_property(self) -> bool:
+        if not self.is_method:
+            return False
+        decorators = getattr(self.node, "decorator_list", [])
+        return any(isinstance(d, ast.Name) and d.id in {"property", "cached_property"} for d in decorators)
+
+    @cached_property
     def is_static(self) -> bool:
         decorators = getattr(self.node, "decorator_list", [])
         return any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in decorators)
@@ -234,10 +241,13 @@ _DEFINING: set[type[ast.AST]] = {
 
 
 def parse(document: Document) -> ast.Module:
-    """The tree of a text. Raises SyntaxError, and what else ``ast`` raises for odd texts."""
+    """The tree of a text. Raises SyntaxError, and what else ``ast`` raises for odd texts.
+
+    A carriage return of its own ends a line for Python and for nobody else, so it becomes a blank.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(document.text)
+        return ast.parse(document.text.replace("\r", " "))
 
 
 def read_module(document: Document, tree: ast.Module, name: str = "", package: bool = False) -> Module:
