@@ -23,9 +23,7 @@ def files_of(folder):
 
 def found(files, *, notes=False):
     """File → codes, of a folder's files."""
-    documents = {
-        name: Document(name, text.replace("\r\n", "\n"), crlf="\r\n" in text) for name, text in files.items()
-    }
+    documents = {name: Document(name, text) for name, text in files.items()}
     jobs = [document for name, document in documents.items() if name.endswith((".sh", ".pbs", ".sbatch"))]
     programs = [document for name, document in documents.items() if name.endswith(".py")]
     subjects = read_subjects(jobs, programs, lambda _, name: documents.get(posixpath.normpath(name)))

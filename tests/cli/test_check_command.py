@@ -227,3 +227,35 @@ def test_all_rules_are_listed(capsys):
         main(["rules", "--json"])
     rules = json.loads(capsys.readouterr().out)
     assert rules[0]["code"] == "RK101" and all(rule["fires"] and rule["silent"] for rule in rules)
+
+
+def test_a_fix_keeps_the_line_ends_of_a_program_and_repairs_those_of_a_job_script(folder, capsys):
+    (folder / "job.sh").write_bytes(RIGHT.replace("\n", "\r\n").encode())
+    assert "[RK133 crlf]" in check(capsys, "job.sh")[1]
+    assert check(capsys, "--fix", "job.sh")[0] == 0
+    assert (folder / "job.sh").read_bytes() == RIGHT.encode()
+    program = (
+        "import os\r\nimport torch\r\nimport torch.distributed as dist\r\n\r\ndist.init_process_group('nccl')\r\n"
+        "torch.cuda.set_device(int(os.environ['RANK']))\r\n"
+    )
+    (folder / "train.py").write_bytes(program.encode())
+    check(capsys, "--fix", "--select", "RK201", "train.py")
+    fixed = (folder / "train.py").read_bytes()
+    assert fixed != program.encode() and fixed.count(b"\r\n") == fixed.count(b"\n")
+
+
+def test_submit_is_stopped_by_an_error_in_the_program_and_goes_on_with_force(folder, capsys, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder))
+    (folder / "train.py").write_text(
+        "import torch.distributed as dist\ndist.init_process_group()\n"
+        "if dist.get_rank() == 0:\n    dist.barrier()\n"
+    )
+    submit = ["submit", "--site", "slurm", "--time", "1h", "--nproc-per-node", "2", "--dry-run"]
+    with pytest.raises(SystemExit) as ended:
+        main([*submit, "train.py"])
+    assert ended.value.code == 1
+    assert "[RK207]" in (err := capsys.readouterr().err) and "not submitted; --force submits" in err
+    for more in (["--force"], ["--ignore", "RK207"]):
+        with pytest.raises(SystemExit) as ended:
+            main([*submit, *more, "train.py"])
+        assert not ended.value.code

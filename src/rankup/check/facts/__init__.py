@@ -30,7 +30,10 @@
 | ``job_source`` | ``Source``: a shell text with its places in the document |
 | ``job_words`` | a shell's words → ``Value`` |
 | ``job_commands`` | ``Command``, ``Shell``, ``Step`` |
+| ``job_scope`` | variables, and what holds at one place of a script |
+| ``job_simple`` | assignments, redirections, simple commands |
 | ``job_shell`` | the syntax tree, walked as a shell would |
+| ``job_builtins`` | cd, set, source, eval, trap, read |
 | ``job_runner`` | what each simple command does and starts |
 | ``job_options`` | command lines → options and operands |
 | ``job_wrappers`` | ``time``, ``env``, containers, ``bash -c`` |

@@ -85,6 +85,7 @@ class Job:
     broken: bool = False  # parts could not be read: nothing follows from what is absent
     first_command: int = 0  # where the scheduler stops to read directives
     crlf: bool = False
+    quote_first: Span | None = None  # the first command is only a quote, and directives follow
     misspelt: list[tuple[Span, str]] = field(
         default_factory=list
     )  # directives that are comments, and what was meant

@@ -147,7 +147,8 @@ def is_distributed(launch: Launch) -> bool | None:
     program = launch.program
     if program is None or not program.whole:
         return True if program is not None and program.distributed else None
-    return program.distributed or bool(program.frameworks)
+    # Of the frameworks, only Lightning wants a process for each GPU to be started by somebody else.
+    return program.distributed or "lightning" in program.frameworks or (None if program.frameworks else False)
 
 
 def uses_torch(launch: Launch) -> bool | None:

@@ -29,6 +29,8 @@ def find(job: Job) -> Iterator[Match]:
             or step.background
         ):
             continue
+        if (request.gpus_per_task or 1) != 1 and tasks < gpus:
+            continue  # several GPUs for each task
         directive = request.get("ntasks-per-node")
         edits: tuple[Edit, ...] = ()
         if directive is not None and directive.number == tasks and "ntasks" not in request.by_name:
@@ -98,6 +100,11 @@ srun python train.py  # it spawns its own processes
 #SBATCH --ntasks-per-node=16
 #SBATCH --gres=gpu:1
 srun python mpi_preprocessing.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=2 --gpus-per-task=2
+export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=12345
+srun python pipeline_of_two_gpus.py
 """,
     ),
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rankup.check.document import Span
 from rankup.check.facts.job import Job
-from rankup.check.rule import Match, Rule
+from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 
 
@@ -17,6 +18,7 @@ def find(job: Job) -> Iterator[Match]:
             job.document,
             Span(0, max(1, end if end >= 0 else len(job.document.text))),
             "The lines of this script end with CR LF, as on Windows.",
+            tuple(Edit(Span(at.start(), at.end()), "") for at in re.finditer(r"\r(?=\n)", job.document.text)),
         )
 
 
@@ -33,6 +35,7 @@ RULE = Rule(
         "#!/bin/bash\r\n#SBATCH --nodes=1\r\nsrun python train.py\r\n",
         "#!/bin/bash\r\n#PBS -l select=1:ncpus=4\r\ncd $PBS_O_WORKDIR\r\npython train.py\r\n",
     ),
+    safety=Safety.SAFE,
     silent=(
         "#!/bin/bash\n#SBATCH --nodes=1\nsrun python train.py\n",
         "#!/bin/bash\n#PBS -l select=1:ncpus=4\ncd $PBS_O_WORKDIR\npython train.py\n",
