@@ -34,6 +34,12 @@ class Checked:
     other: list[Finding]
     texts: dict[str, str]  # path → text of every file that was read, as it is (or was repaired)
 
+    def can_fix(self, diagnostic: Diagnostic) -> bool:
+        """Whether it has a fix, in files that the user named: a program that a job script starts is left alone."""
+        named = {document.path for document in (*self.inputs.jobs, *self.inputs.programs)}
+        match = diagnostic.match
+        return bool(match.edits) and all((edit.document or match.document).path in named for edit in match.edits)
+
     @property
     def findings(self) -> list[Finding]:
         return [*(diagnostic.finding for diagnostic in self.diagnostics), *self.other]
@@ -71,7 +77,7 @@ def repair_paths(
     checked = _check(paths, selection, site, files)
     before = dict(files.documents)
     for _ in range(MOST_PASSES):
-        chosen = [d for d in checked.diagnostics if d.match.edits and d.rule.safety in safeties]
+        chosen = [d for d in checked.diagnostics if d.rule.safety in safeties and checked.can_fix(d)]
         changed = fixed(checked.texts, chosen)
         if changed == checked.texts:
             break

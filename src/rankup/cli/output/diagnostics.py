@@ -80,7 +80,7 @@ def _summary(checked: Checked, fixed_files: int) -> str:
     files = len(checked.texts) + len(inputs.job_files)
     what = f"{files} file{'s' * (files != 1)}"
     counted = count(checked.findings) or "nothing found"
-    fixable = [diagnostic.rule.safety for diagnostic in checked.diagnostics if diagnostic.match.edits]
+    fixable = [diagnostic.rule.safety for diagnostic in checked.diagnostics if checked.can_fix(diagnostic)]
     offers = [
         f"{fixable.count(safety)} fixable with {flag}"
         for safety, flag in ((Safety.SAFE, "--fix"), (Safety.UNSAFE, "--unsafe-fixes"))
