@@ -38,7 +38,9 @@ class Checked:
         """Whether it has a fix, in files that the user named: a program that a job script starts is left alone."""
         named = {document.path for document in (*self.inputs.jobs, *self.inputs.programs)}
         match = diagnostic.match
-        return bool(match.edits) and all((edit.document or match.document).path in named for edit in match.edits)
+        return bool(match.edits) and all(
+            (edit.document or match.document).path in named for edit in match.edits
+        )
 
     @property
     def findings(self) -> list[Finding]:
