@@ -13,7 +13,7 @@ from rankup.core.toml_file import read_toml
 from rankup.findings.finding import Severity
 
 CORPUS = Path(__file__).parent / "corpus"
-LABELS = read_toml(CORPUS / "labels.toml", "labels")
+LABELS = {**read_toml(CORPUS / "labels.toml", "labels"), **read_toml(CORPUS / "labels-prog.toml", "labels")}
 FOLDERS = sorted(path.name for path in CORPUS.iterdir() if path.is_dir() and not path.name.startswith("__"))
 
 

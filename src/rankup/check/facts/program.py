@@ -195,8 +195,10 @@ class Program:
 
     @cached_property
     def many_ranks(self) -> bool:
-        """Whether a script starts more than one process of it."""
-        return any((start.nodes or 1) * (start.processes_per_node or 1) > 1 for start in self.starts)
+        """Whether it runs in more than one process, started by a script or by itself."""
+        return bool(self.started) or any(
+            (start.nodes or 1) * (start.processes_per_node or 1) > 1 for start in self.starts
+        )
 
     @cached_property
     def one_node(self) -> bool:

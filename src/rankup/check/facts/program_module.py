@@ -9,11 +9,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from rankup.check.document import Document, Span
+from rankup.check.facts.program_names import words
 
 Block = tuple[ast.AST, str]  # a statement, and the field of it whose list holds the next statement
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-_SKIPPED = (str, int, ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+#: Fields that hold no nodes, or none that anybody asks for.
+_NO_NODES = words(
+    """
+    ctx op ops id attr type_comment name kind level module arg is_async conversion type_ignores simple asname names
+    """
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -67,6 +73,13 @@ class Scope:
     @cached_property
     def is_method(self) -> bool:
         return self.parent is not None and self.parent.is_class and self.is_function and not self.is_static
+
+    @cached_property
+    def is_property(self) -> bool:
+        if not self.is_method:
+            return False
+        decorators = getattr(self.node, "decorator_list", [])
+        return any(isinstance(d, ast.Name) and d.id in {"property", "cached_property"} for d in decorators)
 
     @cached_property
     def is_static(self) -> bool:
@@ -234,10 +247,13 @@ _DEFINING: set[type[ast.AST]] = {
 
 
 def parse(document: Document) -> ast.Module:
-    """The tree of a text. Raises SyntaxError, and what else ``ast`` raises for odd texts."""
+    """The tree of a text. Raises SyntaxError, and what else ``ast`` raises for odd texts.
+
+    A carriage return of its own ends a line for Python and for nobody else, so it becomes a blank.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(document.text)
+        return ast.parse(document.text.replace("\r", " "))
 
 
 def read_module(document: Document, tree: ast.Module, name: str = "", package: bool = False) -> Module:
@@ -250,25 +266,37 @@ def read_module(document: Document, tree: ast.Module, name: str = "", package: b
         node, scope = stack.pop()
         inner = _note(node, scope, module)
         children: list[tuple[ast.AST, Scope]] = []
-        for name_of_field in node._fields:
+        for name_of_field in _fields(type(node)):
             value = getattr(node, name_of_field, None)
-            if value is None or isinstance(value, _SKIPPED):
+            if value is None:
                 continue
             of = inner if name_of_field == "body" else scope
-            if isinstance(value, ast.AST):
-                parents[value] = (node, name_of_field)
-                children.append((value, of))
-            elif isinstance(value, list):
+            if isinstance(value, list):
                 block = (node, name_of_field)
                 for item in value:
-                    if isinstance(item, ast.AST) and not isinstance(item, _SKIPPED):
+                    if isinstance(item, ast.AST):
                         parents[item] = block
-                        children.append((item, of))
+                        if type(item) is not ast.Name:
+                            children.append((item, of))
+            elif isinstance(value, ast.AST):
+                parents[value] = (node, name_of_field)
+                if type(value) is not ast.Name:  # the most frequent node: it has nothing inside
+                    children.append((value, of))
         children.reverse()
         stack += children
     for call in module.calls:
         call.name = full_name(module, call.scope, call.node.func)
     return module
+
+
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
+
+
+def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of a kind of node that can hold nodes worth a visit."""
+    if kind not in _FIELDS:
+        _FIELDS[kind] = tuple(name for name in kind._fields if name not in _NO_NODES)
+    return _FIELDS[kind]
 
 
 def _note(node: ast.AST, scope: Scope, module: Module) -> Scope:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from rankup.check.facts.program import Program
 from rankup.check.facts.program_module import Definition, Module, Scope, place
 from rankup.check.facts.program_value import Kind, is_only, the_constant
-from rankup.check.rule import Match, Rule
+from rankup.check.rule import Edit, Match, Rule, Safety
+from rankup.check.rules.edits import alone, removed
 from rankup.findings.finding import Confidence, Severity
 
 _NAMES = (".CUDA_VISIBLE_DEVICES", ".HIP_VISIBLE_DEVICES")
@@ -27,6 +28,7 @@ def find(program: Program) -> Iterator[Match]:
 
 
 def _judged(program: Program, module: Module, scope: Scope, definition: Definition) -> Match | None:
+    edits = _edit(module, definition)
     value = program.values.of(definition.value, scope)
     span = module.span(definition.at)
     text = the_constant(value)
@@ -43,6 +45,7 @@ def _judged(program: Program, module: Module, scope: Scope, definition: Definiti
             span,
             f"CUDA has been asked at line {late[0].node.lineno} already; a change of the visible devices after that "
             "has no effect.",
+            edits,
         )
     if is_only(value, Kind.LOCAL_RANK) and any(
         is_only(program.value(call, "device", 0), Kind.LOCAL_RANK) for call in program.device_calls
@@ -51,6 +54,7 @@ def _judged(program: Program, module: Module, scope: Scope, definition: Definiti
             module.document,
             span,
             "One device is made visible, and then the local rank is used as its index.",
+            edits,
             severity=Severity.ERROR,
         )
     if isinstance(text, str) and text and (program.inits or program.starts):
@@ -59,9 +63,19 @@ def _judged(program: Program, module: Module, scope: Scope, definition: Definiti
             module.document,
             span,
             f'The devices "{text}" are chosen here, whatever the scheduler has given to the job.',
+            edits,
             severity=Severity.WARNING if strict or "," in text else Severity.NOTE,
         )
     return None
+
+
+def _edit(module: Module, definition: Definition) -> tuple[Edit, ...]:
+    """The statement is taken away, unless its block would be empty then."""
+    statement = module.statement(definition.at)
+    holder, name = module.parents[statement]
+    if len(getattr(holder, name)) < 2 or not alone(module, statement):
+        return ()
+    return (removed(module, statement),)
 
 
 RULE = Rule(
@@ -74,6 +88,7 @@ RULE = Rule(
     "CUDA's start is ignored.",
     fix="Remove it and leave the choice to the scheduler; use torch.cuda.set_device(local_rank).",
     find=find,
+    safety=Safety.UNSAFE,
     fires=(
         """import os
 import torch

@@ -14,7 +14,8 @@ from rankup.findings.finding import Confidence, Severity
 
 def find(program: Program) -> Iterator[Match]:
     losses = program.named("torch.nn.functional.cross_entropy")
-    losses += [call for call in program.calls if not call.name and _is_criterion(program, call)]
+    if program.named("torch.nn.CrossEntropyLoss"):
+        losses += [call for call in program.calls if not call.name and _is_criterion(program, call)]
     for call in losses:
         scores = call.argument("input", 0)
         if scores is None:
