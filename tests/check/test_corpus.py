@@ -123,6 +123,13 @@ MUTANTS = [
     ("job-pbs-ssh", "cd $PBS_O_WORKDIR; source ~/venv/bin/activate; ", "", "RK158"),
     ("job-slurm-srun-python", "#SBATCH --gpus-per-node=4", "#SBATCH --gpus-per-task=1", "RK118"),
     ("job-slurm-one-node", "--cpus-per-task=16", "--cpus-per-task=8", "RK308"),
+    ("job-slurm-apptainer", "torchrun --nnodes=2 ", "torchrun ", "RK107"),
+    ("job-slurm-torchrun-c10d", '    --nnodes "$SLURM_NNODES" \\\n', "", "RK107"),
+    ("job-slurm-deepspeed", '--hostfile "$HOSTFILE" ', "", "RK101"),
+    ("job-slurm-srun-python", "--ntasks-per-node=4", "--ntasks-per-node=1", "RK105"),
+    ("job-slurm-srun-python", "export SRUN", "export WORLD_SIZE=4 SRUN", "RK162"),
+    ("job-slurm-worker-script", "--node_rank=$SLURM_NODEID", "--node_rank=1", "RK103"),
+    ("job-more-single", "#!/bin/bash\n#SBATCH --gres", '#!/bin/bash\n"\n#SBATCH --gres', "RK159"),
 ]
 
 

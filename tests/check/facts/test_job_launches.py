@@ -128,6 +128,16 @@ def test_a_value_that_depends_on_a_branch_is_not_known():
     assert launch.options["nproc_per_node"].known is None
 
 
+def test_no_place_is_empty():
+    text = (
+        TWO_NODES
+        + 'P=7010\nA=$(hostname)\nsrun bash -c "torchrun --rdzv_endpoint=$A:$P --nnodes=$P train.py"\n'
+    )
+    (launch,) = read_job(Document("job.sh", text)).launches
+    for value in (*launch.options.values(), *launch.words.values(), launch.target):
+        assert text[value.span.start : value.span.end].strip()
+
+
 def test_places_are_those_of_the_script():
     text = TWO_NODES + "N=é\nCMD='torchrun --nnodes=3'\nsrun bash -c \"$CMD train.py\"\n"
     (launch,) = read_job(Document("job.sh", text)).launches

@@ -16,6 +16,7 @@ SCRIPTS = [
     path.read_text()
     for folder in (ROOT / "check" / "corpus", ROOT / "goldens" / "scripts")
     for path in sorted([*folder.rglob("*.sh"), *folder.rglob("*.pbs")])
+    if path.stat().st_size < 8000
 ]
 
 
@@ -27,10 +28,10 @@ def found(text):
     return subjects.jobs[0]
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_mutilated_scripts(data):
-    text = data.draw(st.sampled_from(SCRIPTS))
+    text = SCRIPTS[data.draw(st.integers(0, len(SCRIPTS) - 1))]
     for _ in range(data.draw(st.integers(1, 4))):
         start = data.draw(st.integers(0, len(text)))
         end = data.draw(st.integers(start, min(len(text), start + 80)))

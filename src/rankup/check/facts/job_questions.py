@@ -40,7 +40,14 @@ def fans_out(job: Job) -> bool:
             return True
         if command.shell.step is not None and command.name not in _HARMLESS:
             return True
-    return any(launch.launcher == "deepspeed" for launch in job.launches) or _manual(job)
+    return any(_has_hosts(launch) for launch in job.launches) or _manual(job)
+
+
+def _has_hosts(launch: Launch) -> bool:
+    """deepspeed starts its processes on other nodes by itself, if it knows them."""
+    return launch.launcher == "deepspeed" and bool(
+        launch.options.keys() & {"hostfile", "launcher", "include"}
+    )
 
 
 def _manual(job: Job) -> bool:

@@ -16,6 +16,8 @@ def find(job: Job) -> Iterator[Match]:
             continue
         value, count, nodes = launch.options.get("nnodes"), nnodes(job, launch), _nodes(job, launch)
         tasks = _tasks(launch)
+        if value is None and launch.is_torchrun:
+            yield from _alone(job, launch)
         if value is None or count is None:
             continue
         if tasks is not None and tasks < count and nodes == count and launch.step is not None:
@@ -63,6 +65,29 @@ def _nodes(job: Job, launch: Launch) -> int | None:
     return None
 
 
+def _alone(job: Job, launch: Launch) -> Iterator[Match]:
+    """torchrun on several nodes, each with a world of its own, since --nnodes is 1 by default."""
+    step = launch.step
+    if step is None or step.in_loop or step.background or step.kind not in ("srun", "mpiexec", "mpirun"):
+        return
+    if (step.nodes or 0) < 2 or step.tasks != step.nodes:
+        return
+    meets = "standalone" not in launch.options and launch.options.keys() & {
+        "rdzv_endpoint",
+        "master_addr",
+        "node_rank",
+    }
+    yield Match(
+        job.document,
+        launch.span,
+        f"{launch.launcher} runs on {step.nodes} nodes without --nnodes: each node trains alone, the same model.",
+        severity=None if meets else Severity.WARNING,
+        confidence=None if meets else Confidence.LIKELY,
+        why="The default is one node. The nodes do the same work, and write the same files.",
+        fix="Add --nnodes=$SLURM_NNODES and a rendezvous.",
+    )
+
+
 def _one_task_each(job: Job, launch: Launch) -> tuple[Edit, ...]:
     directive = job.request.get("ntasks")
     given = launch.step is not None and "ntasks" in launch.step.options
@@ -94,11 +119,21 @@ NNODES=2
 srun torchrun --nnodes=$NNODES --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
 """,
         """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1 --gres=gpu:4
+NNODES=3
+srun torchrun --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
+srun torchrun --nnodes=$NNODES --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
+""",
+        """#!/bin/bash
 #SBATCH --nodes=4 --ntasks=1 --gres=gpu:4
 srun torchrun --nnodes=$SLURM_NNODES --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
 """,
     ),
     silent=(
+        """#!/bin/bash
+#SBATCH --nodes=1 --ntasks-per-node=1
+srun torchrun --nproc_per_node=4 train.py
+""",
         """#!/bin/bash
 #SBATCH --nodes=2 --ntasks-per-node=1
 srun torchrun --nnodes=$SLURM_NNODES --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py

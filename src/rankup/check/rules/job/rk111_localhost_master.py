@@ -24,8 +24,17 @@ def find(job: Job) -> Iterator[Match]:
                 yield from _of_launcher(job, launch, step.nodes)
         elif trains(job, launch):
             value = launch.exported("MASTER_ADDR")
-            if value is not None and value.known in LOCAL:
+            if value is None:
+                continue
+            if value.known in LOCAL:
                 yield _match(job, value, "MASTER_ADDR", str(value.known), step.nodes)
+            for output, command in outputs_of(value, "hostname"):
+                if output.shell.step is not None and not command.pipe:
+                    yield Match(
+                        job.document,
+                        output.span,
+                        f"Each task on the {step.nodes} nodes sets MASTER_ADDR to its own host.",
+                    )
 
 
 def _of_launcher(job: Job, launch: Launch, nodes: int | None) -> Iterator[Match]:
@@ -61,7 +70,12 @@ def _of_launcher(job: Job, launch: Launch, nodes: int | None) -> Iterator[Match]
 
 def _default(job: Job, variable: Variable) -> str | None:
     """What ``${NAME:-default}`` is, if the script never assigns NAME."""
-    if variable.default is None or variable.name in job.assigned or variable.name.startswith("SLURM"):
+    if (
+        variable.default is None
+        or not job.complete
+        or variable.name in job.assigned
+        or variable.name.startswith("SLURM")
+    ):
         return None
     return variable.default.known
 
@@ -113,6 +127,7 @@ srun python train.py
 export MASTER_ADDR="127.0.0.1"
 srun bash -c 'torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADDR:29500 train.py'
 srun bash -c 'torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$(hostname):29500 train.py'
+srun bash -c 'export MASTER_ADDR=$(hostname); python train.py'
 """,
     ),
     silent=(

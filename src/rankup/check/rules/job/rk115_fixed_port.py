@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rankup.check.document import Span
 from rankup.check.facts.job import Job, Launch
 from rankup.check.facts.job_questions import endpoint, port_of
 from rankup.check.facts.job_values import Value
@@ -23,9 +24,18 @@ def find(job: Job) -> Iterator[Match]:
                 seen.add(port)
                 yield Match(
                     job.document,
-                    value.span,
+                    _place(job, launch, name, value),
                     f"The port {port} of {name} is the same in every job.",
                 )
+
+
+def _place(job: Job, launch: Launch, name: str, value: Value) -> Span:
+    """Where the port stands, if it stands in the script as it is; else the option."""
+    last = value.atoms[-1].span
+    if last.end > last.start and job.document[last].endswith(value.tail[-1:] or "?"):
+        return last
+    word = launch.words.get(name.lstrip("-"))
+    return word.span if word is not None else launch.span
 
 
 def _ports(launch: Launch) -> Iterator[tuple[str, Value, str]]:

@@ -12,7 +12,7 @@ from rankup.findings.finding import Confidence, Severity
 
 
 def find(job: Job) -> Iterator[Match]:
-    if job.scheduler != "slurm" or not job.document.complete:
+    if job.scheduler != "slurm" or not job.request.directives or not job.document.complete:
         return
     mode = job.request.get("open-mode")
     if mode is not None and mode.value.startswith("a"):

@@ -11,20 +11,25 @@ from rankup.findings.finding import Confidence, Severity
 
 
 def find(job: Job) -> Iterator[Match]:
-    for line in job.lines:
-        if line.scheduler != "pbs" or line.late or line.comment is None or not line.words:
-            continue
-        if job.scheduler not in ("pbs", "torque"):
-            continue
-        start = line.words[-1][1].end
-        yield Match(
-            job.document,
-            Span(line.comment.start, line.span.end),
-            "PBS reads this comment as a part of the directive.",
-            (Edit(Span(start, line.span.end), ""),),
-            severity=Severity.WARNING if job.scheduler == "torque" else None,
-            confidence=Confidence.LIKELY if job.scheduler == "torque" else None,
-        )
+    if job.scheduler not in ("pbs", "torque"):
+        return
+    lines = [
+        line
+        for line in job.lines
+        if line.scheduler == "pbs" and not line.late and line.comment and line.words
+    ]
+    if not lines:
+        return
+    first, count = lines[0], len(lines)
+    start = first.comment.start if first.comment is not None else first.span.start
+    yield Match(
+        job.document,
+        Span(start, first.span.end),
+        f"PBS reads this comment as a part of the directive{f' ({count - 1} more follow)' * (count > 1)}.",
+        tuple(Edit(Span(line.words[-1][1].end, line.span.end), "") for line in lines),
+        severity=Severity.WARNING if job.scheduler == "torque" else None,
+        confidence=Confidence.LIKELY if job.scheduler == "torque" else None,
+    )
 
 
 RULE = Rule(

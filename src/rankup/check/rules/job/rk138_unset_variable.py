@@ -14,7 +14,7 @@ from rankup.findings.finding import Confidence, Severity
 
 
 def find(job: Job) -> Iterator[Match]:
-    if not job.scheduler or job.sources_files:
+    if not job.scheduler or job.sources_files or not job.complete:
         return
     seen: set[str] = set()
     for variable in job.expansions:

@@ -10,7 +10,7 @@ from rankup.findings.finding import Confidence, Severity
 
 
 def find(job: Job) -> Iterator[Match]:
-    if not job.scheduler:
+    if not job.scheduler or not job.complete:
         return
     for command in job.commands:
         if command.name in ("source", ".", "eval") or command.name in ("module", "ml"):

@@ -14,6 +14,9 @@ def find(job: Job) -> Iterator[Match]:
         return
     for binding in job.assigned.get("CUDA_VISIBLE_DEVICES", ()):
         known = binding.value.known
+        count = len(known.split(",")) if known else 0
+        if count >= 4 and count == job.request.gpus_per_node:
+            continue  # most likely all of the node
         if known and binding.exported and known.replace(",", "").isdigit() and _in_order(known):
             yield Match(
                 job.document,
