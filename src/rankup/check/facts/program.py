@@ -137,7 +137,30 @@ class Program:
 
     @cached_property
     def inits(self) -> list[Call]:
-        return self.named("torch.distributed.init_process_group")
+        """The calls that form the process group; of a program only those that it runs, not all of its modules'."""
+        found = self.named("torch.distributed.init_process_group")
+        return [call for call in found if call.scope in self.running] if found and self.entry else found
+
+    @cached_property
+    def running(self) -> set[Scope]:
+        """The functions that run when the program does. What has a decorator may be called by another package."""
+        found: set[Scope] = set()
+        waiting = [module.scope for module in self.modules]
+        for module in self.modules:
+            waiting += [
+                scope for scope in module.scopes.values() if getattr(scope.node, "decorator_list", None)
+            ]
+        while waiting:
+            scope = waiting.pop()
+            if scope in found:
+                continue
+            found.add(scope)
+            if scope.is_class:
+                waiting += scope.functions.values()
+            for call in scope.calls:
+                waiting += self.graph.called.get(call, [])
+                waiting += self.graph.functions(call.node.func, call.scope, methods=False)
+        return found
 
     @cached_property
     def wraps(self) -> list[Call]:

@@ -157,6 +157,21 @@ if __name__ == "__main__":
     data = datasets.MNIST("data", download=True)
     mp.spawn(run, args=(data,), nprocs=2)
 """,
+        """--- fetch.py
+from torchvision import datasets
+from common import root
+
+if __name__ == "__main__":
+    datasets.MNIST(root(), download=True)
+--- common.py
+import torch.distributed as dist
+
+def root():
+    return "data"
+
+def setup():
+    dist.init_process_group("nccl")
+""",
         """from torchvision import datasets
 
 if __name__ == "__main__":
