@@ -4,7 +4,8 @@
 |---|---|
 | ``start`` | ``Start``: how a script starts a program |
 | ``program_names`` | names that launchers, frameworks and torch give |
-| ``program_module`` | ``Module``, ``Scope``, ``Call``: one Python file, walked once |
+| ``program_module`` | ``Module``, ``Scope``, ``Call``: one Python file |
+| ``program_walk`` | text → ``Module`` |
 | ``program_imports`` | ``Project``: a program with the local modules that it imports |
 | ``program_calls`` | ``CallGraph``: who calls whom |
 | ``program_value`` | ``Value``: what a value can be |

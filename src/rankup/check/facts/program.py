@@ -12,10 +12,11 @@ from rankup.check.facts.program_data import Data, read_data
 from rankup.check.facts.program_frameworks import frameworks_of
 from rankup.check.facts.program_guards import Guards
 from rankup.check.facts.program_imports import Project, is_entry
-from rankup.check.facts.program_module import Call, Module, Scope, read_module
+from rankup.check.facts.program_module import Call, Module, Scope
 from rankup.check.facts.program_names import COLLECTIVES, is_collective, torch_name
 from rankup.check.facts.program_value import Kind, Test, Value, depends_on, the_constant
 from rankup.check.facts.program_values import Values
+from rankup.check.facts.program_walk import read_module
 from rankup.check.facts.start import Start
 from rankup.sites.site import Site
 

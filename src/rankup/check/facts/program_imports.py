@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from rankup.check.document import Document
-from rankup.check.facts.program_module import Module, dotted, full_name, parse, read_module
+from rankup.check.facts.program_module import Module, dotted, full_name
 from rankup.check.facts.program_names import KNOWN_PACKAGES
+from rankup.check.facts.program_walk import parse, read_module
 
 FindFile = Callable[[str], Document | None]
 

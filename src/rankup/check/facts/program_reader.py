@@ -8,7 +8,7 @@ import sys
 from rankup.check.document import Document, Span
 from rankup.check.facts.program import Program, SyntaxMistake
 from rankup.check.facts.program_imports import FindFile, read_project
-from rankup.check.facts.program_module import parse, read_module
+from rankup.check.facts.program_walk import parse, read_module
 from rankup.sites.site import Site
 
 _LARGEST = 3_000_000  # characters: what is larger is data, not a program
