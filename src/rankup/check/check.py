@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankup.check.document import Document, Place
-from rankup.check.facts.job import Job
-from rankup.check.facts.job_reader import read_job
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_reader import read_program
+from rankup.check.facts.job.job import Job
+from rankup.check.facts.job.reader import read_job
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.reader import read_program
 from rankup.check.registry import job_rules, program_rules
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Finding, Severity

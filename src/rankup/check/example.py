@@ -8,8 +8,8 @@ import re
 
 from rankup.check.check import Subjects, read_subjects
 from rankup.check.document import Document
-from rankup.check.facts.job import Job
-from rankup.check.facts.program import Program
+from rankup.check.facts.job.job import Job
+from rankup.check.facts.program.program import Program
 from rankup.check.registry import program_rules
 from rankup.check.rule import Rule
 from rankup.sites.site import Site

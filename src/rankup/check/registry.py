@@ -7,8 +7,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from rankup.check.facts.job import Job
-from rankup.check.facts.program import Program
+from rankup.check.facts.job.job import Job
+from rankup.check.facts.program.program import Program
 from rankup.check.rule import Rule
 from rankup.check.rules import job, program
 

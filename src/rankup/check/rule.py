@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from rankup.check.document import Document, Span
-from rankup.check.facts.job import Job
-from rankup.check.facts.program import Program
+from rankup.check.facts.job.job import Job
+from rankup.check.facts.program.program import Program
 from rankup.findings.finding import Confidence, Severity
 
 Subject = TypeVar("Subject", Job, Program)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rankup.check.document import Document
-from rankup.check.facts.job_commands import Variable
-from rankup.check.facts.job_reader import read_job
+from rankup.check.facts.job.commands import Variable
+from rankup.check.facts.job.reader import read_job
 
 TWO_NODES = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n#SBATCH --gres=gpu:4\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rankup.check.document import Document
-from rankup.check.facts.job_reader import read_job
+from rankup.check.facts.job.reader import read_job
 
 
 def request_of(*directives, keyword="SBATCH"):

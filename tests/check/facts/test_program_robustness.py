@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rankup.check.document import Document
-from rankup.check.facts.program_reader import read_program
+from rankup.check.facts.program.reader import read_program
 from rankup.check.registry import program_rules
 
 CORPUS = Path(__file__).parents[1] / "corpus"

@@ -7,8 +7,8 @@ import ast
 import pytest
 
 from rankup.check.document import Document
-from rankup.check.facts.program_reader import read_program
-from rankup.check.facts.program_value import Kind, constants, kinds
+from rankup.check.facts.program.reader import read_program
+from rankup.check.facts.program.value import Kind, constants, kinds
 
 HEAD = """
 import os, argparse

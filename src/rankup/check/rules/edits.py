@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from rankup.check.document import Span
-from rankup.check.facts.program_module import Call, Module
+from rankup.check.facts.program.module import Call, Module
 from rankup.check.rule import Edit
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankup.check.facts.job import Job, Launch
-from rankup.check.facts.job_commands import Value, Variable
-from rankup.check.facts.job_questions import RANK_VARIABLES, is_many, rank_variables, uses_c10d
+from rankup.check.facts.job.commands import Value, Variable
+from rankup.check.facts.job.job import Job, Launch
+from rankup.check.facts.job.questions import RANK_VARIABLES, is_many, rank_variables, uses_c10d
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 

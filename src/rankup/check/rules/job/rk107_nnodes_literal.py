@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankup.check.facts.job import Job, Launch
-from rankup.check.facts.job_questions import fans_out, is_written, nnodes
+from rankup.check.facts.job.job import Job, Launch
+from rankup.check.facts.job.questions import fans_out, is_written, nnodes
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankup.check.facts.job import Job, Launch
-from rankup.check.facts.job_commands import Step
-from rankup.check.facts.program import Program
+from rankup.check.facts.job.commands import Step
+from rankup.check.facts.job.job import Job, Launch
+from rankup.check.facts.program.program import Program
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 

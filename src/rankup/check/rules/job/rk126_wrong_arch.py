@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rankup.check.facts.job import Job
+from rankup.check.facts.job.job import Job
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankup.check.facts.job import Job
-from rankup.check.facts.job_signals import batch_signal, execs_the_program, traps
+from rankup.check.facts.job.job import Job
+from rankup.check.facts.job.signals import batch_signal, execs_the_program, traps
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankup.check.document import Span
-from rankup.check.facts.job import Job
+from rankup.check.facts.job.job import Job
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 

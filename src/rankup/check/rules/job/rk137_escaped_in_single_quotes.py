@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rankup.check.facts.job import Job, Launch
-from rankup.check.facts.job_commands import Value
+from rankup.check.facts.job.commands import Value
+from rankup.check.facts.job.job import Job, Launch
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rankup.check.facts.job import Job
-from rankup.check.facts.job_commands import Variable
-from rankup.check.facts.job_environment import SLURM_VARIABLES
-from rankup.check.facts.job_typos import is_like
+from rankup.check.facts.job.commands import Variable
+from rankup.check.facts.job.environment import SLURM_VARIABLES
+from rankup.check.facts.job.job import Job
+from rankup.check.facts.job.typos import is_like
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 

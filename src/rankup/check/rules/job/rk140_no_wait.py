@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankup.check.document import Span
-from rankup.check.facts.job import Job
-from rankup.check.facts.job_commands import Command
-from rankup.check.facts.job_signals import in_background
+from rankup.check.facts.job.commands import Command
+from rankup.check.facts.job.job import Job
+from rankup.check.facts.job.signals import in_background
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankup.check.document import Span
-from rankup.check.facts.job import Job, Launch
-from rankup.check.facts.job_commands import Output, Value, Variable
-from rankup.check.facts.job_questions import is_many
+from rankup.check.facts.job.commands import Output, Value, Variable
+from rankup.check.facts.job.job import Job, Launch
+from rankup.check.facts.job.questions import is_many
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankup.check.facts.job import Job
-from rankup.check.facts.job_commands import Value, Variable
-from rankup.check.facts.job_questions import LOCAL, outputs_of
+from rankup.check.facts.job.commands import Value, Variable
+from rankup.check.facts.job.job import Job
+from rankup.check.facts.job.questions import LOCAL, outputs_of
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 

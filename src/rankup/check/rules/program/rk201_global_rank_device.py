@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_module import Call, Module, Scope
-from rankup.check.facts.program_value import Kind, Value, constants, is_only
+from rankup.check.facts.program.module import Call, Module, Scope
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.value import Kind, Value, constants, is_only
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import name_for, replaced
 from rankup.findings.finding import Confidence, Severity

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_module import Call
-from rankup.check.facts.program_value import Kind, Value, constants, kinds, the_constant
+from rankup.check.facts.program.module import Call
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.value import Kind, Value, constants, kinds, the_constant
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import alone, lines_after, name_for
 from rankup.findings.finding import Confidence, Severity

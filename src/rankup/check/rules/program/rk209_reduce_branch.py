@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_module import Call, identifiers, place
+from rankup.check.facts.program.module import Call, identifiers, place
+from rankup.check.facts.program.program import Program
 from rankup.check.rule import Match, Rule, Safety
 from rankup.check.rules.edits import replaced
 from rankup.findings.finding import Confidence, Severity

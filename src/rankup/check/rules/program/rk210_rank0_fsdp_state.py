@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_guards import Guard
-from rankup.check.facts.program_module import Call, torch_last
-from rankup.check.facts.program_value import Kind, kinds, objects
+from rankup.check.facts.program.guards import Guard
+from rankup.check.facts.program.module import Call, torch_last
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.value import Kind, kinds, objects
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import lines_before, replaced
 from rankup.findings.finding import Confidence, Severity

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_module import Call, Scope
+from rankup.check.facts.program.module import Call, Scope
+from rankup.check.facts.program.program import Program
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import alone, lines_after, lines_before, name_for
 from rankup.findings.finding import Confidence, Severity

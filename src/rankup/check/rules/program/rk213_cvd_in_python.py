@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_module import Definition, Module, Scope, place
-from rankup.check.facts.program_value import Kind, is_only, the_constant
+from rankup.check.facts.program.module import Definition, Module, Scope, place
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.value import Kind, is_only, the_constant
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import alone, removed
 from rankup.findings.finding import Confidence, Severity

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankup.check.document import Span
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_module import torch_last
+from rankup.check.facts.program.module import torch_last
+from rankup.check.facts.program.program import Program
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 

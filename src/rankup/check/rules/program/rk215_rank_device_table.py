@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_module import Module, Scope
-from rankup.check.facts.program_value import Kind, is_only
+from rankup.check.facts.program.module import Module, Scope
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.value import Kind, is_only
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 

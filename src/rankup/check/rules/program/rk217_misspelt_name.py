@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from rankup.check.document import Span
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_module import Module, full_name
-from rankup.check.facts.program_names import words
+from rankup.check.facts.program.module import Module, full_name
+from rankup.check.facts.program.names import words
+from rankup.check.facts.program.program import Program
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from rankup.check.document import Span
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_data import Loader
-from rankup.check.facts.program_module import identifiers
-from rankup.check.facts.program_sharding import is_iterable, is_sharded, is_synthetic, seeds_by_rank
+from rankup.check.facts.program.data import Loader
+from rankup.check.facts.program.module import identifiers
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.sharding import is_iterable, is_sharded, is_synthetic, seeds_by_rank
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import name_for, replaced
 from rankup.findings.finding import Confidence, Severity

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_data import Loader, Loop, around, repeats
-from rankup.check.facts.program_module import Call
-from rankup.check.facts.program_value import Kind, kinds, objects, the_constant
+from rankup.check.facts.program.data import Loader, Loop
+from rankup.check.facts.program.loops import around, repeats
+from rankup.check.facts.program.module import Call
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.value import Kind, kinds, objects, the_constant
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import alone, lines_before
 from rankup.findings.finding import Confidence, Severity

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_module import Call, place
+from rankup.check.facts.program.module import Call, place
+from rankup.check.facts.program.program import Program
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_module import Call, identifiers
-from rankup.check.facts.program_sharding import seeds, seeds_by_rank
-from rankup.check.facts.program_value import Kind, is_only
+from rankup.check.facts.program.module import Call, identifiers
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.sharding import seeds, seeds_by_rank
+from rankup.check.facts.program.value import Kind, is_only
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import argument_added, name_for
 from rankup.findings.finding import Confidence, Severity

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_module import Call
-from rankup.check.facts.program_sharding import may_seed, random_calls
-from rankup.check.facts.program_value import objects
+from rankup.check.facts.program.module import Call
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.sharding import may_seed, random_calls
+from rankup.check.facts.program.value import objects
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 

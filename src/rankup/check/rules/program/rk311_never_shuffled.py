@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_data import Loader, around, repeats
-from rankup.check.facts.program_sharding import expressions, is_iterable, is_synthetic
-from rankup.check.facts.program_value import the_constant
+from rankup.check.facts.program.data import Loader
+from rankup.check.facts.program.loops import around, repeats
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.sharding import expressions, is_iterable, is_synthetic
+from rankup.check.facts.program.value import the_constant
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import argument_added, keyword_removed, replaced
 from rankup.findings.finding import Confidence, Severity

@@ -6,11 +6,11 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_module import Call, Scope, identifiers
-from rankup.check.facts.program_sharding import expressions
-from rankup.check.facts.program_snapshots import to_file
-from rankup.check.facts.program_value import Kind, depends_on
+from rankup.check.facts.program.module import Call, Scope, identifiers
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.sharding import expressions
+from rankup.check.facts.program.snapshots import to_file
+from rankup.check.facts.program.value import Kind, depends_on
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import alone, indented_under, name_for
 from rankup.findings.finding import Confidence, Severity

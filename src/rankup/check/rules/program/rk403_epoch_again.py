@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_data import Loop
-from rankup.check.facts.program_module import Scope, place
-from rankup.check.facts.program_snapshots import Entry, Snapshot, is_loop_counter, read_keys, snapshots
+from rankup.check.facts.program.data import Loop
+from rankup.check.facts.program.module import Scope, place
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.snapshots import Entry, Snapshot, is_loop_counter, read_keys, snapshots
 from rankup.check.rule import Match, Rule, Safety
 from rankup.check.rules.edits import replaced
 from rankup.findings.finding import Confidence, Severity

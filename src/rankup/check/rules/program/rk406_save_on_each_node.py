@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_guards import Guard
-from rankup.check.facts.program_module import Call, Scope, identifiers
-from rankup.check.facts.program_sharding import expressions
-from rankup.check.facts.program_snapshots import to_file
-from rankup.check.facts.program_value import Kind, depends_on
+from rankup.check.facts.program.guards import Guard
+from rankup.check.facts.program.module import Call, Scope, identifiers
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.sharding import expressions
+from rankup.check.facts.program.snapshots import to_file
+from rankup.check.facts.program.value import Kind, depends_on
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 

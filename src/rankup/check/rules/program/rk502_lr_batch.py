@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_module import Scope, identifiers
-from rankup.check.facts.program_sharding import expressions
-from rankup.check.facts.program_value import Kind, depends_on
+from rankup.check.facts.program.module import Scope, identifiers
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.sharding import expressions
+from rankup.check.facts.program.value import Kind, depends_on
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 

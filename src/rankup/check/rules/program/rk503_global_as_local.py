@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_module import Scope, identifiers
-from rankup.check.facts.program_value import Kind, depends_on
+from rankup.check.facts.program.module import Scope, identifiers
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.value import Kind, depends_on
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 

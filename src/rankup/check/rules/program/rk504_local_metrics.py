@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_data import Loader
+from rankup.check.facts.program.data import Loader
+from rankup.check.facts.program.program import Program
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program import Program
-from rankup.check.facts.program_module import Call
-from rankup.check.facts.program_value import Value, objects, the_constant
+from rankup.check.facts.program.module import Call
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.value import Value, objects, the_constant
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from rankup.check.document import Document, Span
-from rankup.check.facts.program import Program
+from rankup.check.facts.program.program import Program
 from rankup.check.facts.start import Start
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity

@@ -1,0 +1,24 @@
+"""A Python program: names, values, conditions on the rank, data, saves.
+
+| module | what |
+|---|---|
+| ``names`` | names that launchers, frameworks and torch give |
+| ``module`` | ``Module``, ``Scope``, ``Call``: one Python file |
+| ``walk`` | text → ``Module`` |
+| ``imports`` | ``Project``: a program with the local modules that it imports |
+| ``calls`` | ``CallGraph``: who calls whom |
+| ``value`` | ``Value``: what a value can be |
+| ``reaching`` | which assignments reach a place |
+| ``conditions`` | conditions on the rank |
+| ``results`` | what calls of Python and torch return |
+| ``values`` | ``Values``: where a value comes from |
+| ``guards`` | ``Guards``: which statements run on some ranks only |
+| ``code`` | ``ProgramCode``: all of these over all modules |
+| ``data`` | loaders, samplers, loops |
+| ``sharding`` | data sets: parts for ranks, random numbers, seeds |
+| ``snapshots`` | what is saved and loaded |
+| ``frameworks`` | Lightning, Accelerate, … |
+| ``program`` | ``Program``: all of it |
+| ``loops`` | loops inside other loops |
+| ``reader`` | text → ``Program`` |
+"""
