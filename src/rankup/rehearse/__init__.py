@@ -1,0 +1,16 @@
+"""Rehearsal: a job script, anybody's, run on a pretended cluster without a queue, up to the training program.
+
+| module | what |
+|---|---|
+| ``allocation`` | ``Allocation``: the nodes that the job has got, and what it asked for |
+| ``scenario`` | ``Scenario``: the pretended cluster, as a file for the stand-ins |
+| ``log`` | what the stand-ins saw |
+| ``slurm_env`` | SLURM's variables of the batch shell and of a step's tasks |
+| ``srun_options`` | srun's command line and input variables |
+| ``step_plan`` | where the tasks of an srun run |
+| ``programs`` | what a Python command line starts |
+| ``record`` | which variables of a program are kept |
+| ``stand_ins`` | the commands of a cluster |
+| ``sandbox`` | runs a command where it can change nothing |
+| ``rehearse`` | script and allocation → ``Rehearsal`` |
+"""

@@ -1,0 +1,249 @@
+"""Runs a job script on a pretended cluster, and tells what would have been started where."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rankup.core import shell
+from rankup.errors import RankupError
+from rankup.rehearse import log, sandbox
+from rankup.rehearse.allocation import Allocation
+from rankup.rehearse.scenario import Scenario
+from rankup.rehearse.slurm_env import batch_environment
+from rankup.rehearse.stand_ins.context import HOST
+from rankup.rehearse.stand_ins.main import COMMANDS, wrapper, write_wrappers
+
+_MOST_ROUNDS = 6
+_MISSING = re.compile(
+    r": line \d+: (?:(?P<cd>cd): )?(?P<path>[^:\n]*/[^:\n]*): (?:No such file or directory|file not found)$", re.M
+)
+
+
+@dataclass
+class Rehearsal:
+    """What happened: the events of the log, the script's output, and how it ended."""
+
+    scenario: Scenario
+    events: list[dict[str, Any]]
+    output: str
+    code: int | None = None
+    ended_by: str = "itself"  # itself, timeout, processes, error
+    changed: list[str] = field(default_factory=list)
+    pretended: list[str] = field(default_factory=list)  # paths that are not on this machine
+    seconds: float = 0.0
+    overlaid: bool = True
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to rehearse."""
+
+    slurm_version: tuple[int, int] = (23, 11)
+    mpi: str = "openmpi"
+    seconds: float = 60.0
+    job_seconds: int = 3600
+    for_real: bool = False
+    confined: bool = True
+    arguments: tuple[str, ...] = ()
+    overlay: bool = True
+
+
+def rehearse(script: Path, allocation: Allocation, options: Options, env: Mapping[str, str]) -> Rehearsal:
+    """Rehearse ``script`` on ``allocation``. What the script names and this machine lacks is pretended, in a new round.
+
+    Raises ``RankupError``: ``script-not-found``, ``bad-script``, ``no-sandbox``.
+    """
+    script = script.absolute()
+    text = _read(script)
+    if options.confined:
+        why = sandbox.available()
+        if why:
+            raise RankupError(
+                "no-sandbox",
+                "this machine does not let a user make a sandbox, so the script could change files",
+                context=why,
+                hint="read the script, then --unconfined runs it with the stand-ins alone, on a copy of its folder",
+            )
+    pretended: dict[str, str] = {}
+    for round_number in range(_MOST_ROUNDS):
+        done = _once(script, text, allocation, options, env, pretended)
+        missing = _missing(done, script.parent) if options.confined and done.overlaid else {}
+        missing = {path: kind for path, kind in missing.items() if path not in pretended}
+        if not missing or round_number == _MOST_ROUNDS - 1:
+            done.pretended = sorted(pretended)
+            return done
+        pretended |= missing
+    raise AssertionError
+
+
+def _read(script: Path) -> str:
+    try:
+        text = script.read_bytes().decode(errors="replace")
+    except OSError as error:
+        raise RankupError("script-not-found", f"cannot read {script}: {error.strerror}") from None
+    if not text.startswith("#!"):
+        raise RankupError(
+            "bad-script", f"{script.name} does not begin with #!", hint="write #!/bin/bash as its first line: sbatch refuses it"
+        )
+    if "\r\n" in text:
+        raise RankupError(
+            "bad-script", f"{script.name} has the line ends of DOS", hint="run dos2unix; sbatch and qsub refuse such a script"
+        )
+    return text
+
+
+def _missing(done: Rehearsal, folder: Path) -> dict[str, str]:
+    """Absolute paths that bash did not find → ``folder`` or ``file``."""
+    found = {}
+    for match in _MISSING.finditer(done.output):
+        path = match["path"].removeprefix(".: ").strip("`'")
+        if path.startswith("/") and not Path(path).exists():
+            found[path] = "folder" if match["cd"] else "file"
+    return found
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="rankup-rehearse-"))
+    try:
+        yield folder.resolve()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _once(
+    script: Path, text: str, allocation: Allocation, options: Options, env: Mapping[str, str], pretended: Mapping[str, str]
+) -> Rehearsal:
+    with _scratch() as scratch:
+        scenario = Scenario(
+            scratch=scratch, folder=script.parent, allocation=allocation, slurm_version=options.slurm_version,
+            mpi=options.mpi, time=options.job_seconds, started=time.time(), for_real=options.for_real,
+            confined=options.confined, python=sys.executable, source=str(Path(__file__).parents[2]),
+            user=env.get("USER", "user"), home=env.get("HOME", "/root"),
+        )  # fmt: skip
+        _write_tools(scenario)
+        plan = _plan(scenario, text, options, env, pretended)
+        (scratch / "plan.json").write_text(json.dumps(plan))
+        began = time.monotonic()
+        error = _run_confined(scratch, options.seconds + 20)
+        rehearsal = Rehearsal(
+            scenario,
+            log.read(scenario.log),
+            _text(scratch / "output.txt"),
+            seconds=time.monotonic() - began,
+        )
+        try:
+            result = json.loads((scratch / "result.json").read_text())
+        except (OSError, ValueError):
+            raise RankupError(
+                "sandbox-failed", "the sandbox could not be made", context=_text(scratch / "sandbox-error") or error,
+                hint="--unconfined runs the script with the stand-ins alone, on a copy of its folder", exit_code=1,
+            ) from None  # fmt: skip
+        rehearsal.code, rehearsal.ended_by = result["code"], result["ended_by"]
+        rehearsal.changed, rehearsal.overlaid = result["changed"], result["overlaid"]
+        return rehearsal
+
+
+def _run_confined(scratch: Path, seconds: float) -> str:
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); "
+        "from rankup.rehearse.sandbox import main; sys.exit(main(sys.argv[1]))"
+    )
+    with (scratch / "sandbox.err").open("wb") as err:
+        process = shell.start(
+            [sys.executable, "-I", "-S", "-B", "-c", code, str(scratch / "plan.json")],
+            stdin=shell.DEVNULL, stdout=err, stderr=err, new_session=True, die_with_parent=True,
+        )  # fmt: skip
+        try:
+            process.wait(timeout=seconds)
+        finally:
+            process.kill()
+            process.wait()
+    return _text(scratch / "sandbox.err")[-500:]
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(4 << 20).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _write_tools(scenario: Scenario) -> None:
+    scenario.save()
+    write_wrappers(scenario)
+    here = Path(__file__).parent
+    hook = scenario.scratch / "hook"
+    hook.mkdir()
+    shutil.copy(here / "stand_ins" / "hook" / "sitecustomize.py", hook)
+    functions = (here / "shell_functions.sh").read_text()
+    functions = functions.replace("@bin@", str(scenario.bin)).replace("@hook@", str(hook))
+    (scenario.scratch / "functions.sh").write_text(functions)
+
+
+def _plan(
+    scenario: Scenario, text: str, options: Options, env: Mapping[str, str], pretended: Mapping[str, str]
+) -> dict[str, Any]:
+    job = scenario.allocation
+    spool = f"/var/spool/slurmd/job{job.job_id:0>5}/slurm_script"
+    own = {
+        **{name: value for name, value in env.items() if not name.startswith(("SLURM_", "SBATCH_", "PBS_", "RANKUP_", "PYTEST_"))},
+        **batch_environment(scenario),
+        "PATH": f"{scenario.bin}:{env.get('PATH', '/usr/local/bin:/usr/bin:/bin')}",
+        "PYTHONPATH": ":".join(filter(None, [str(scenario.scratch / "hook"), env.get("PYTHONPATH", "")])),
+        "BASH_ENV": str(scenario.scratch / "functions.sh"),
+        HOST: job.hosts[0],
+    }
+    files = {spool: text}
+    for names in COMMANDS.values():
+        for name in names:
+            for path in _installed(name, own["PATH"]):
+                files[path] = wrapper(scenario, name)
+    for path, kind in pretended.items():
+        if kind == "file":
+            name = Path(path).name
+            known = any(name in names for names in COMMANDS.values())
+            files[path] = wrapper(scenario, name) if known else f'#!/bin/sh\n{scenario.bin}/unknown-command {shell.quote([path])} "$@"\n'
+    return {
+        "scratch": str(scenario.scratch),
+        "folder": str(scenario.folder),
+        "copy": str(scenario.scratch / "copy"),
+        "no_overlay": not options.overlay,
+        "seconds": options.seconds,
+        "host": job.hosts[0],
+        "hosts": {host: job.address(host) for host in job.hosts},
+        "argv": [*_interpreter(text), spool, *options.arguments],
+        "env": own,
+        "cwd": str(scenario.folder),
+        "output": str(scenario.scratch / "output.txt"),
+        "log": str(scenario.log),
+        "files": files,
+        "links": {path: str(scenario.folder) for path, kind in pretended.items() if kind == "folder"},
+    }
+
+
+def _installed(name: str, path: str) -> Iterator[str]:
+    """Where the real command lies: it is replaced too, for scripts that call it by its path. Python is caught else."""
+    if name.startswith(("python", "ipython")):
+        return
+    for folder in {*path.split(os.pathsep), "/usr/local/bin", "/usr/bin", "/bin"}:
+        candidate = Path(folder, name)
+        if candidate.exists() and "rankup-rehearse-" not in folder:
+            yield str(candidate)
+
+
+def _interpreter(text: str) -> list[str]:
+    """The tokens of a script's first line."""
+    return text.partition("\n")[0][2:].strip().split(None, 1) or ["/bin/sh"]
