@@ -19,6 +19,7 @@ BENCHES = (
     "report_page",
     "prediction",
     "monitor",
+    "check",
 )
 # Run only if they are named: one needs a GPU, the other root and network namespaces.
 ASKED = ("throughput", "simulator")

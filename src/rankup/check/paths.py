@@ -9,13 +9,14 @@ from pathlib import Path, PurePosixPath
 
 from rankup.check.check import Diagnostic, FindFile, diagnostics, in_reading_order, read_subjects
 from rankup.check.document import Document
+from rankup.check.facts.start import Start
 from rankup.check.fixes import fixed
 from rankup.check.inputs import Inputs, read_document, read_inputs
 from rankup.check.pages.joining import page_documents
 from rankup.check.rule import Safety
 from rankup.check.selection import Selection
 from rankup.check.suppression import without_allowed
-from rankup.findings.finding import Finding
+from rankup.findings.finding import Finding, Severity
 from rankup.sites.site import Site
 
 MOST_PASSES = 10  # of fixes that make room for each other
@@ -41,6 +42,22 @@ class Checked:
 def check_paths(paths: Sequence[Path], selection: Selection, site: Site | None) -> Checked:
     """Raises ``RankupError`` for paths that cannot be read."""
     return _check(paths, selection, site, _Files())
+
+
+def check_program(path: Path, start: Start, selection: Selection, site: Site | None) -> list[Finding]:
+    """What the rules of programs find in one that is started as ``start`` says; without notes.
+
+    Empty for what is not a Python file.
+    """
+    files = _Files()
+    document = files.read(path) if path.suffix == ".py" and path.is_file() else None
+    if document is None:
+        return []
+    subjects = read_subjects([], [document], _on_disk(files), site)
+    subjects.programs[0].starts.append(start)
+    chosen = [diagnostic for diagnostic in diagnostics(subjects) if selection.holds(diagnostic.rule)]
+    kept, _ = without_allowed(chosen, jobs=(), programs=[program.document for program in subjects.programs])
+    return [diagnostic.finding for diagnostic in kept if diagnostic.finding.severity is not Severity.NOTE]
 
 
 def repair_paths(

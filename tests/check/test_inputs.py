@@ -1,0 +1,88 @@
+"""What a file is, its content tells."""
+
+from __future__ import annotations
+
+import pytest
+
+from rankup.check.document import Document, Span
+from rankup.check.inputs import kind_of, read_document, read_inputs
+from rankup.errors import RankupError
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("job", "#!/bin/bash\n#SBATCH -N 2\nsrun python a.py\n", "job"),
+        ("job.txt", "#PBS -l select=2\n", "job"),
+        ("submit.slurm", "srun hostname\n", "job"),
+        ("job.lsf", "#BSUB -n 4\njsrun python a.py\n", "job"),
+        ("start", "#!/usr/bin/env bash\ntorchrun a.py\n", "job"),
+        ("train.py", "print(1)\n", "program"),
+        ("train", "#!/usr/bin/env python3\nimport torch\n", "program"),
+        ("train.txt", "import torch\nprint(torch.ones(1))\n", "program"),
+        ("page.md", "# Title\n", "page"),
+        ("page.rst", "Title\n=====\n", "page"),
+        ("job.toml", '[job]\nscript = "a.py"\n', "job file"),
+        ("pyproject.toml", '[project]\nname = "x"\n', ""),
+        ("notes.txt", "We used srun last week.\n", ""),
+        ("data.csv", "a,b\n1,2\n", ""),
+    ],
+)
+def test_a_file_is_known_by_its_content(name, text, kind):
+    assert kind_of(Document(name, text, name=name)) == kind
+
+
+def test_a_folder_is_searched_and_what_is_no_script_of_training_is_left_out(tmp_path):
+    files = {
+        "job.sh": "#!/bin/bash\n#SBATCH -N 2\n",
+        "src/train.py": "import torch\n",
+        "src/tool.py": "print(1)\n",
+        ".hidden/train.py": "import torch\n",
+        "env/pyvenv.cfg": "",
+        "env/lib/train.py": "import torch\n",
+        "old/job.sh": "#!/bin/bash\n",
+        "README.md": "# Title\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "weights.bin").write_bytes(b"\0" * 100)
+    inputs = read_inputs([tmp_path], ["old"], read_document)
+    names = [d.path.removeprefix(f"{tmp_path}/") for d in (*inputs.jobs, *inputs.programs, *inputs.pages)]
+    assert names == ["job.sh", "src/train.py", "README.md"]
+    assert inputs.skipped == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "text", "crlf"),
+    [
+        (b"a\r\nb\r\n", "a\nb\n", True),
+        ("ä\n".encode("utf-16"), "ä\n", False),
+        ("ä\n".encode("latin-1"), "ä\n", False),
+        (b"\xef\xbb\xbfa\n", "a\n", False),
+        (b"", "", False),
+    ],
+)
+def test_every_encoding_is_read(tmp_path, raw, text, crlf):
+    path = tmp_path / "job.sh"
+    path.write_bytes(raw)
+    document = read_document(path)
+    assert document is not None
+    assert (document.text, document.crlf) == (text, crlf)
+
+
+def test_a_named_file_that_is_no_text_is_reported_as_skipped(tmp_path):
+    path = tmp_path / "a.out"
+    path.write_bytes(b"\x7fELF\0\0")
+    assert read_inputs([path], (), read_document).skipped == [path]
+
+
+def test_a_path_that_is_missing_is_an_error(tmp_path):
+    with pytest.raises(RankupError, match="there is no file or folder"):
+        read_inputs([tmp_path / "none.sh"], (), read_document)
+
+
+def test_places_count_characters_and_not_bytes():
+    document = Document("a.py", "é = 1\nüb = f(é)\n")
+    assert document.text[document.offset_of_bytes(1, len("üb = ".encode())) :].startswith("f(")
+    assert str(document.place(Span(document.text.index("f("), 9))) == "a.py:2:6"
