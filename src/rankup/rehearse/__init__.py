@@ -2,6 +2,8 @@
 
 | module | what |
 |---|---|
+| ``report`` | a job script and sizes → ``Report``: what ``rankup rehearse`` prints |
+| ``request`` | a job's directives and a cluster's sizes → ``Allocation`` |
 | ``allocation`` | ``Allocation``: the nodes that the job has got, and what it asked for |
 | ``scenario`` | ``Scenario``: the pretended cluster, as a file for the stand-ins |
 | ``log`` | what the stand-ins saw |
@@ -13,4 +15,8 @@
 | ``stand_ins`` | the commands of a cluster |
 | ``sandbox`` | runs a command where it can change nothing |
 | ``rehearse`` | script and allocation → ``Rehearsal`` |
+| ``launch_options`` | options of torchrun and its like → ``Agent`` |
+| ``processes`` | the log → ``Launch``es and their ``Process``es |
+| ``judge`` | launches → findings |
+| ``table`` | launches as text |
 """

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
-
 @dataclass(frozen=True)
 class Allocation:
     """The nodes of a job, and what its directives ask for. What is None was not asked for.
@@ -27,7 +26,7 @@ class Allocation:
     gpus_per_node: str | None = None  # as it was written
     total_gpus: str | None = None  # of --gpus
     ntasks_per_gpu: int | None = None
-    mpiprocs: int = 1  # PBS: lines of the node file for each host
+    mpiprocs: tuple[int, ...] = (1,)  # PBS: lines of the node file for each host
     ompthreads: int | None = None
     exclusive: bool = False
     export_none: bool = False  # sbatch --export=NONE: srun hands on nothing
@@ -63,7 +62,9 @@ class Allocation:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Allocation:
-        lists = {name: tuple(values[name]) for name in ("hosts", "cpus", "gpus") if name in values}
+        lists = {
+            name: tuple(values[name]) for name in ("hosts", "cpus", "gpus", "mpiprocs") if name in values
+        }
         return cls(**{**values, **lists})
 
 
@@ -93,5 +94,3 @@ def counts_text(counts: tuple[int, ...]) -> str:
         else:
             runs.append([count, 1])
     return ",".join(f"{count}(x{times})" if times > 1 else str(count) for count, times in runs)
-
-

@@ -27,7 +27,9 @@ class Agent:
     notes: tuple[str, ...] = ()
     known: bool = True  # False: the number of workers comes from a file that is not here
     world: int | None = None  # where it is not nodes * workers
-    slots: tuple[tuple[str, int], ...] = ()  # hosts that this one process reaches by itself (deepspeed, horovodrun)
+    slots: tuple[
+        tuple[str, int], ...
+    ] = ()  # hosts that this one process reaches by itself (deepspeed, horovodrun)
 
 
 @dataclass
@@ -63,7 +65,9 @@ _TORCHRUN_FLAGS = frozenset({"standalone", "module", "m", "no_python", "run_path
 _TORCHRUN_SHORT = {"-m": "module", "-r": "redirects", "-t": "tee"}
 
 
-def torchrun(args: Sequence[str], env: Mapping[str, str], gpus: int, cpus: int, launch: bool = False) -> Agent:
+def torchrun(
+    args: Sequence[str], env: Mapping[str, str], gpus: int, cpus: int, launch: bool = False
+) -> Agent:
     """torchrun and ``python -m torch.distributed.run`` (``launch``: the older one)."""
     parsed = _parse(args, _TORCHRUN_FLAGS, _TORCHRUN_SHORT)
     options = {
@@ -123,7 +127,11 @@ def accelerate(args: Sequence[str], env: Mapping[str, str], gpus: int, cwd: Path
     options, notes, known = parsed.options, [], True
     config: dict[str, str] = {}
     file = options.get("config_file", "")
-    default = Path(env.get("HF_HOME", str(Path(env.get("HOME", "/"), ".cache", "huggingface"))), "accelerate", "default_config.yaml")
+    default = Path(
+        env.get("HF_HOME", str(Path(env.get("HOME", "/"), ".cache", "huggingface"))),
+        "accelerate",
+        "default_config.yaml",
+    )
     path = Path(cwd, file) if file else default
     if path.is_file():
         config = _yaml(path)
@@ -139,14 +147,18 @@ def accelerate(args: Sequence[str], env: Mapping[str, str], gpus: int, cwd: Path
     if total is None:
         total = (gpus or 1) * nodes
         if nodes > 1 and known:
-            notes.append(f"accelerate launch has no --num_processes: {total} are assumed, all GPUs of all nodes")
+            notes.append(
+                f"accelerate launch has no --num_processes: {total} are assumed, all GPUs of all nodes"
+            )
     node_rank: int | None = _number(value("machine_rank", default="0"), None)
     address, port = value("main_process_ip", default="127.0.0.1"), value("main_process_port", default="29500")
     backend = value("rdzv_backend", default="static")
     if nodes > 1 and not value("main_process_ip"):
         notes.append("accelerate launch on several nodes has no --main_process_ip")
     if total % nodes:
-        notes.append(f"--num_processes={total} is the number of all processes; {nodes} nodes do not divide it")
+        notes.append(
+            f"--num_processes={total} is the number of all processes; {nodes} nodes do not divide it"
+        )
     meeting = f"{address}:{port}"
     if backend != "static":
         node_rank = None
@@ -209,7 +221,9 @@ def deepspeed(args: Sequence[str], env: Mapping[str, str], gpus: int, cwd: Path)
 
 
 def horovodrun(args: Sequence[str]) -> Agent:
-    parsed = _parse(args, frozenset({"verbose", "disable_cache", "gloo", "mpi", "autotune"}), {"-np": "np", "-H": "hosts"})
+    parsed = _parse(
+        args, frozenset({"verbose", "disable_cache", "gloo", "mpi", "autotune"}), {"-np": "np", "-H": "hosts"}
+    )
     total = _number(parsed.options.get("np", "1"), 1) or 1
     slots = []
     for one in filter(None, parsed.options.get("hosts", "").split(",")):
@@ -217,4 +231,15 @@ def horovodrun(args: Sequence[str]) -> Agent:
         slots.append((host, _number(count, 1) or 1))
     rest = tuple(parsed.rest)
     target = next((word for word in rest if word.endswith(".py")), "")
-    return Agent("horovodrun", len(slots) or 1, 1, total, 0, "", command=rest, target=target, world=total, slots=tuple(slots))
+    return Agent(
+        "horovodrun",
+        len(slots) or 1,
+        1,
+        total,
+        0,
+        "",
+        command=rest,
+        target=target,
+        world=total,
+        slots=tuple(slots),
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,9 @@ _READS_LAUNCHER = re.compile(
 )
 _READS_RANK = re.compile(r"""["'](RANK|LOCAL_RANK|WORLD_SIZE)["']|init_process_group|init_distributed|Accelerator\(|init_device_mesh|"""
                          r"""TrainingArguments|HfArgumentParser""")  # fmt: skip
-_RANK_ARGUMENTS = re.compile(r"^--?(rank|node[-_]?rank|world[-_]size|dist[-_]url|local[-_]rank|nodes|num[-_]nodes|gpu)\b")
+_RANK_ARGUMENTS = re.compile(
+    r"^--?(rank|node[-_]?rank|world[-_]size|dist[-_]url|local[-_]rank|nodes|num[-_]nodes|gpu)\b"
+)
 _SPAWNS = re.compile(r"\bmp\.spawn\(|multiprocessing\.spawn\(|\bnotebook_launcher\(|\bstart_processes\(")
 
 
@@ -121,6 +123,17 @@ class Started:
             return 0, 1
         return self.scenario.allocation.cpus[self.node], 1
 
+    def finished(self, ended: Collection[int]) -> bool:
+        """Whether it, and what has started it, ended before the script did."""
+        return self.event["pid"] in ended and all(
+            int(one["id"].rpartition("/")[2]) in ended for one in self.launches
+        )
+
+    @property
+    def missing(self) -> bool:
+        """Whether its program is not there."""
+        return bool(self.program["missing"])
+
     @cached_property
     def command(self) -> str:
         return " ".join(self.event["argv"])
@@ -156,36 +169,65 @@ def _agent(one: Started) -> Agent:
     return torchrun(args, env, gpus, cpus, launcher == "launch")
 
 
-def processes(found: list[Started], sources: Mapping[str, str]) -> list[Process]:
-    """The processes of ``found``. ``sources``: a program's path → its text, with that of the modules beside it."""
-    numbers: dict[str, int] = {}
-    arrivals: dict[tuple[str, ...], int] = {}
-    made: list[Process] = []
+@dataclass
+class Launch:
+    """Programs that belong together: the agents of one rendezvous, or the ranks of one world."""
+
+    number: int
+    started: list[Started]
+    processes: list[Process] = field(default_factory=list)
+
+    @property
+    def agents(self) -> list[Agent]:
+        return [one.agent for one in self.started if one.agent is not None]
+
+
+def launches(found: list[Started]) -> list[Launch]:
+    """The launches of ``found``."""
+    by_root: dict[str, list[Started]] = {}
     for one in sorted(found, key=_order):
-        number = numbers.setdefault(_same_world(one), len(numbers) + 1)
-        if one.agent is not None:
-            made += _workers(one, one.agent, number, arrivals)
-        else:
-            made.append(_lone(one, number, sources.get(one.program["path"], "")))
-    return made
+        by_root.setdefault(one.root + one.program["target"], []).append(one)
+    made: dict[str, Launch] = {}
+    for root, together in by_root.items():
+        key = root if _complete(together) else _meaning(together[0])
+        made.setdefault(key, Launch(len(made) + 1, [])).started += together
+    for launch in made.values():
+        arrivals: dict[tuple[str, ...], int] = {}
+        for one in launch.started:
+            if one.agent is not None:
+                launch.processes += _workers(one, one.agent, launch.number, arrivals)
+            else:
+                launch.processes.append(_lone(one, launch.number, one.event.get("text", "")))
+    return list(made.values())
 
 
 def _order(one: Started) -> tuple[float, int, int]:
     """By launch, then by rank: tasks of a step start in any order."""
     first = float(one.launches[0]["time"]) if one.launches else float(one.event["time"])
-    rank = one.environment.get("SLURM_PROCID") if one.launches else "0"
-    own = next((one.environment[n] for n in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PALS_RANKID") if n in one.environment), rank)
-    return first, int(own) if own and own.isdigit() else 0, one.event["pid"]
+    rank = one.environment.get("SLURM_PROCID", "0") if one.launches else "0"
+    names = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PALS_RANKID")
+    own = next((one.environment[name] for name in names if name in one.environment), rank)
+    return first, int(own) if own.isdigit() else 0, one.event["pid"]
 
 
-def _same_world(one: Started) -> str:
-    """Launches of agents that mean to meet, and of processes that do, are one world."""
-    agent = one.agent
-    if agent is not None and agent.nodes > 1:
-        return f"{agent.launcher} {agent.backend} {' '.join(agent.command)}"
-    if agent is None and one.environment.get("RANK") is not None:
+def _complete(together: list[Started]) -> bool:
+    """Whether what one launch has started is a world by itself: then a second launch is another one."""
+    first = together[0]
+    if first.agent is not None:
+        return len(together) >= first.agent.nodes
+    if any(_RANK_ARGUMENTS.match(word) for word in first.program["arguments"]):
+        return len(together) > 1
+    size = _number(first.environment.get("WORLD_SIZE", "")) if "RANK" in first.environment else 1
+    return len(together) >= (size or 1)
+
+
+def _meaning(one: Started) -> str:
+    """What launches have in common that mean to be one world."""
+    if one.agent is not None:
+        return f"{one.agent.launcher} {one.agent.backend} {' '.join(one.agent.command)}"
+    if "RANK" in one.environment:
         return f"RANK {one.program['target']} {one.environment.get('WORLD_SIZE')}"
-    return one.root + one.program["target"]
+    return f"arguments {one.program['target']}"
 
 
 def _workers(one: Started, agent: Agent, number: int, arrivals: dict[tuple[str, ...], int]) -> list[Process]:
@@ -200,13 +242,28 @@ def _workers(one: Started, agent: Agent, number: int, arrivals: dict[tuple[str, 
     visible, (cpus, sharing) = one.visible, one.cpus
     for index, (host, count) in enumerate(places):
         for local in range(count):
-            problem = "" if local < len(visible) or not any(one.scenario.allocation.gpus) else "no GPU with this number"
+            problem = (
+                ""
+                if local < len(visible) or not any(one.scenario.allocation.gpus)
+                else "no GPU with this number"
+            )
             made.append(
                 Process(
-                    number, host, node_rank + index, first + local, local, world,
-                    visible[local] if local < len(visible) else "-", _cpus_text(cpus, sharing * count),
-                    agent.master or _c10d_master(one, agent), command, one.event["cwd"], agent.launcher,
-                    f"{agent.launcher}" + (", by arrival" if agent.node_rank is None else ""), arrived, problem,
+                    number,
+                    host,
+                    node_rank + index,
+                    first + local,
+                    local,
+                    world,
+                    visible[local] if local < len(visible) else "-",
+                    _cpus_text(cpus, sharing * count),
+                    agent.master or _c10d_master(one, agent),
+                    command,
+                    one.event["cwd"],
+                    agent.launcher,
+                    f"{agent.launcher}" + (", by arrival" if agent.node_rank is None else ""),
+                    arrived,
+                    problem,
                     one.environment,
                 )  # fmt: skip
             )
@@ -287,5 +344,3 @@ def _argument(one: Started, *names: str) -> int | None:
         if word.startswith("-") and name in names:
             return _number(value if equals else next(iter(words[index + 1 : index + 2]), ""))
     return None
-
-

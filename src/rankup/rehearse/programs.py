@@ -24,7 +24,14 @@ _FRAMEWORKS = (
     "megatron|composer|timm|diffusers|mpi4py|rankup|idr_torch|submitit|hydra|nemo|ignite|fastai|mmengine|mmcv|detectron2"
 )
 _IMPORTS = re.compile(rf"^[ \t]*(?:import|from)[ \t]+(?:{_FRAMEWORKS})\b", re.M)
-_LOCAL = re.compile(r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+([\w, ]+)|import[ \t]+([\w., ]+))", re.M)
+_LOCAL = re.compile(
+    r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+([\w, ]+)|import[ \t]+([\w., ]+))", re.M
+)
+#: Lines of a program from which one sees how it learns its rank.
+RANK_LINE = re.compile(
+    r"^\s*(import|from)\s|SLURM_|OMPI_|PMI|PALS_|MV2_|PBS_|RANK|WORLD_SIZE|init_process_group|init_distributed|Accelerator|"
+    r"init_device_mesh|spawn|start_processes|notebook_launcher|HfArgumentParser|TrainingArguments|hostlist"
+)
 _WITH_VALUE = frozenset("WX")
 
 
@@ -103,7 +110,14 @@ def _launcher(launcher: str, args: tuple[str, ...]) -> Program:
     if launcher == "accelerate":
         if not args or args[0] != "launch":
             # `python -m accelerate.commands.launch` has no subcommand; `accelerate config` and the like are helpers.
-            if args and args[0] in ("config", "env", "test", "estimate-memory", "merge-weights", "tpu-config"):
+            if args and args[0] in (
+                "config",
+                "env",
+                "test",
+                "estimate-memory",
+                "merge-weights",
+                "tpu-config",
+            ):
                 return Program("probe", launcher, arguments=args)
         else:
             args = args[1:]
@@ -143,7 +157,10 @@ def _local_modules(text: str, file: Path, folders: Sequence[Path]) -> Iterator[P
         if match[3]:
             names = [one.split()[0] for one in match[3].split(",") if one.strip()]
         else:
-            names = [match[1], *(f"{match[1]}.{one.split()[0]}" for one in match[2].split(",") if one.strip())]
+            names = [
+                match[1],
+                *(f"{match[1]}.{one.split()[0]}" for one in match[2].split(",") if one.strip()),
+            ]
         for name in names:
             dots = len(name) - len(name.lstrip("."))
             parts = [part for part in name.split(".") if part]

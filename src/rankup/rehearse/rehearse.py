@@ -26,7 +26,8 @@ from rankup.rehearse.stand_ins.main import COMMANDS, wrapper, write_wrappers
 
 _MOST_ROUNDS = 6
 _MISSING = re.compile(
-    r": line \d+: (?:(?P<cd>cd): )?(?P<path>[^:\n]*/[^:\n]*): (?:No such file or directory|file not found)$", re.M
+    r": line \d+: (?:(?P<cd>cd): )?(?P<path>[^:\n]*/[^:\n]*): (?:No such file or directory|file not found)$",
+    re.M,
 )
 
 
@@ -42,6 +43,7 @@ class Rehearsal:
     changed: list[str] = field(default_factory=list)
     pretended: list[str] = field(default_factory=list)  # paths that are not on this machine
     seconds: float = 0.0
+    seconds_allowed: float = 0.0
     overlaid: bool = True
 
 
@@ -94,11 +96,15 @@ def _read(script: Path) -> str:
         raise RankupError("script-not-found", f"cannot read {script}: {error.strerror}") from None
     if not text.startswith("#!"):
         raise RankupError(
-            "bad-script", f"{script.name} does not begin with #!", hint="write #!/bin/bash as its first line: sbatch refuses it"
+            "bad-script",
+            f"{script.name} does not begin with #!",
+            hint="write #!/bin/bash as its first line: sbatch refuses it",
         )
     if "\r\n" in text:
         raise RankupError(
-            "bad-script", f"{script.name} has the line ends of DOS", hint="run dos2unix; sbatch and qsub refuse such a script"
+            "bad-script",
+            f"{script.name} has the line ends of DOS",
+            hint="run dos2unix; sbatch and qsub refuse such a script",
         )
     return text
 
@@ -123,7 +129,12 @@ def _scratch() -> Iterator[Path]:
 
 
 def _once(
-    script: Path, text: str, allocation: Allocation, options: Options, env: Mapping[str, str], pretended: Mapping[str, str]
+    script: Path,
+    text: str,
+    allocation: Allocation,
+    options: Options,
+    env: Mapping[str, str],
+    pretended: Mapping[str, str],
 ) -> Rehearsal:
     with _scratch() as scratch:
         scenario = Scenario(
@@ -142,6 +153,7 @@ def _once(
             log.read(scenario.log),
             _text(scratch / "output.txt"),
             seconds=time.monotonic() - began,
+            seconds_allowed=options.seconds,
         )
         try:
             result = json.loads((scratch / "result.json").read_text())
@@ -199,7 +211,11 @@ def _plan(
     job = scenario.allocation
     spool = f"/var/spool/slurmd/job{job.job_id:0>5}/slurm_script"
     own = {
-        **{name: value for name, value in env.items() if not name.startswith(("SLURM_", "SBATCH_", "PBS_", "RANKUP_", "PYTEST_"))},
+        **{
+            name: value
+            for name, value in env.items()
+            if not name.startswith(("SLURM_", "SBATCH_", "PBS_", "RANKUP_", "PYTEST_"))
+        },
         **batch_environment(scenario),
         "PATH": f"{scenario.bin}:{env.get('PATH', '/usr/local/bin:/usr/bin:/bin')}",
         "PYTHONPATH": ":".join(filter(None, [str(scenario.scratch / "hook"), env.get("PYTHONPATH", "")])),
@@ -215,7 +231,11 @@ def _plan(
         if kind == "file":
             name = Path(path).name
             known = any(name in names for names in COMMANDS.values())
-            files[path] = wrapper(scenario, name) if known else f'#!/bin/sh\n{scenario.bin}/unknown-command {shell.quote([path])} "$@"\n'
+            files[path] = (
+                wrapper(scenario, name)
+                if known
+                else f'#!/bin/sh\n{scenario.bin}/unknown-command {shell.quote([path])} "$@"\n'
+            )
     return {
         "scratch": str(scenario.scratch),
         "folder": str(scenario.folder),

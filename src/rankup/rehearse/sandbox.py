@@ -50,7 +50,9 @@ class _Libc:
             raise OSError(number, f"{name}: {os.strerror(number)}")
         return result
 
-    def mount(self, source: str, target: str | Path, kind: str | None, flags: int, data: str | None = None) -> None:
+    def mount(
+        self, source: str, target: str | Path, kind: str | None, flags: int, data: str | None = None
+    ) -> None:
         self.call("mount", source, str(target), kind, ctypes.c_ulong(flags), data)
 
 
@@ -180,7 +182,13 @@ class _Layout:
             if self.plan.get("no_overlay"):
                 break
             try:
-                self.libc.mount("overlay", target, "overlay", _NODEV, f"lowerdir={lower},upperdir={upper},workdir={work}{more}")
+                self.libc.mount(
+                    "overlay",
+                    target,
+                    "overlay",
+                    _NODEV,
+                    f"lowerdir={lower},upperdir={upper},workdir={work}{more}",
+                )
                 self.uppers.append((upper, str(path)))
                 return
             except OSError:
@@ -235,8 +243,10 @@ class _Layout:
         for path in self.root.iterdir():  # made at the top
             if not Path("/", path.name).exists():
                 found.append(f"/{path.name}/")
-        own = {str(self.scratch), *self.plan["files"], *self.plan["links"]}
-        return sorted(path for path in found if path not in own and not path.startswith(str(self.scratch)))[:1000]
+        own = {"/etc/hosts", *self.plan["files"], *self.plan["links"]}
+        return sorted(path for path in found if path not in own and not path.startswith(str(self.scratch)))[
+            :1000
+        ]
 
 
 def _set_read_only(libc: _Libc, target: Path, *, must: bool = False) -> None:

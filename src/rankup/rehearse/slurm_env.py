@@ -157,5 +157,3 @@ def _devices(numbers: Sequence[int]) -> dict[str, str]:
 
 def _numbers(numbers: Sequence[int]) -> str:
     return ",".join(map(str, numbers))
-
-

@@ -26,7 +26,9 @@ _FLAGS = frozenset(
     "send-libs mpi-combine reboot get-user-env share interactive ignore-pbs external".split()
 )
 #: Flags that may have a value, but only after ``=``.
-_OPTIONAL = frozenset({"kill-on-bad-exit", "exclusive", "immediate", "nice", "propagate", "x11", "pty", "label"})
+_OPTIONAL = frozenset(
+    {"kill-on-bad-exit", "exclusive", "immediate", "nice", "propagate", "x11", "pty", "label"}
+)
 _SAME = {"tasks": "ntasks", "tasks-per-node": "ntasks-per-node", "tasks-per-gpu": "ntasks-per-gpu",
          "workdir": "chdir", "gpus-per-tasks": "gpus-per-task"}  # fmt: skip
 

@@ -86,16 +86,26 @@ def plan_step(
     plan.cpus_per_task = cpus
     exact = cpus is not None or options.has("exact")
     step_cpus = tuple(
-        count * (cpus or 1) if exact else job.cpus[index] for count, index in zip(counts, indices, strict=True)
+        count * (cpus or 1) if exact else job.cpus[index]
+        for count, index in zip(counts, indices, strict=True)
     )
     gpus = _gpus(options, [job.gpus[index] for index in indices], counts, plan)
     bind = _bind(options, counts, gpus)
     tasks = []
     for rank, node, local in _ranks(counts, distribution):
-        tasks.append(TaskPlace(rank, local, node, hosts[node], _gpus_of(bind, local, counts[node], gpus[node], plan)))
+        tasks.append(
+            TaskPlace(rank, local, node, hosts[node], _gpus_of(bind, local, counts[node], gpus[node], plan))
+        )
     bound = bind if max(counts, default=1) > 1 or not bind.startswith("per_task") else ""
     plan.step = Step(
-        number, tuple(hosts), tuple(tasks), step_cpus, gpus, distribution, bound if any(gpus) else "", launched_from
+        number,
+        tuple(hosts),
+        tuple(tasks),
+        step_cpus,
+        gpus,
+        distribution,
+        bound if any(gpus) else "",
+        launched_from,
     )
     return plan
 

@@ -9,19 +9,38 @@ from textwrap import wrap
 
 from rankup.core.columns import aligned
 from rankup.core.hostlist import compress
-from rankup.rehearse.processes import Process
+from rankup.rehearse.processes import Launch, Process
 
-_SHOWN = ("MASTER_", "NCCL_", "RCCL_", "GLOO_", "UCX_", "FI_", "OMP_NUM", "CUDA_", "TORCH_", "WORLD_SIZE", "HIP_", "ROCR_")
+_SHOWN = (
+    "MASTER_",
+    "NCCL_",
+    "RCCL_",
+    "GLOO_",
+    "UCX_",
+    "FI_",
+    "OMP_NUM",
+    "CUDA_",
+    "TORCH_",
+    "WORLD_SIZE",
+    "HIP_",
+    "ROCR_",
+)
 
 
-def table_lines(processes: Sequence[Process], width: int = 100) -> list[str]:
-    """Processes by launch; processes of a host that are alike but for their ranks share a line."""
+def table_lines(launches: Sequence[Launch], width: int = 100) -> list[str]:
+    """A table for each launch; processes of a host that are alike but for their ranks share a line."""
     lines: list[str] = []
-    for number, of_launch in groupby(processes, key=lambda one: one.launch):
-        group = list(of_launch)
-        first = group[0]
+    for launch in launches:
+        group = launch.processes
+        if not group:
+            lines += [f"Launch {launch.number}: no process by {launch.agents[0].launcher}", ""]
+            continue
+        first, reached = group[0], launch.started[0].launches
+        by = first.launcher
+        if reached and launch.agents:
+            by += f", started by {' and '.join(one['launcher'] for one in reached)}"
         lines += [
-            f"Launch {number}: {_count(len(group), 'process', 'processes')} by {first.launcher}"
+            f"Launch {launch.number}: {_count(len(group), 'process', 'processes')} by {by}"
             + (f", {_size(group)}" if _size(group) else "")
         ]
         for command in dict.fromkeys(one.command for one in group):
@@ -56,7 +75,9 @@ def _entry(label: str, text: str, width: int) -> list[str]:
 def _rows(group: Sequence[Process], *, meetings: bool) -> list[str]:
     head = ["host", "node", "rank", "local", "GPU", "CPUs", *(["meet at"] if meetings else [])]
     rows = [head]
-    for _, alike in groupby(group, key=lambda one: (one.host, one.node_rank, one.cpus, one.meeting, one.agent)):
+    for _, alike in groupby(
+        group, key=lambda one: (one.host, one.node_rank, one.cpus, one.meeting, one.agent)
+    ):
         same = list(alike)
         row = [
             same[0].host,

@@ -14,7 +14,9 @@ from rankup.rehearse import log
 from rankup.rehearse.scenario import Scenario
 
 HOST = "RANKUP_REHEARSE_HOST"
-GROUP = "RANKUP_REHEARSE_GROUP"  # the launch to which a process belongs: "3/5" is the fifth, started by the third
+GROUP = (
+    "RANKUP_REHEARSE_GROUP"  # the launch to which a process belongs: "3/5" is the fifth, started by the third
+)
 PASS = "RANKUP_REHEARSE_PASS"  # the process id of a Python that may run
 #: Variables of the rehearsal itself: no program shall be judged by them.
 OWN = (HOST, GROUP, PASS, "BASH_ENV", "OLDPWD", "_", "SHLVL")
@@ -53,16 +55,30 @@ class Here:
         """Record that a launcher starts processes; returns the group that they belong to."""
         number = f"{os.getpid()}"
         group = f"{self.group}/{number}" if self.group else number
-        self.record(
-            "launch", id=group, background=self.background, argv=[self.name, *self.args], **values
-        )
+        self.record("launch", id=group, background=self.background, argv=[self.name, *self.args], **values)
         return group
 
+    def ended(self) -> None:
+        """Record that this process, and what it has started, ended before its script did."""
+        self.record("end", of=os.getpid())
+
     def start(
-        self, argv: Sequence[str], *, host: str, env: Mapping[str, str], cwd: Path | str | None = None, **streams: Any
+        self,
+        argv: Sequence[str],
+        *,
+        host: str,
+        env: Mapping[str, str],
+        cwd: Path | str | None = None,
+        **streams: Any,
     ) -> shell.Process[bytes]:
         """Start ``argv`` as a process of ``host``."""
-        tool = [*stand_in_command(self.scenario), "on_host", str(self.scenario.scratch), host, str(cwd or self.cwd)]
+        tool = [
+            *stand_in_command(self.scenario),
+            "on_host",
+            str(self.scenario.scratch),
+            host,
+            str(cwd or self.cwd),
+        ]
         return shell.start([*tool, *argv], env={**env, HOST: host}, die_with_parent=True, **streams)
 
     def real(self, name: str) -> str | None:

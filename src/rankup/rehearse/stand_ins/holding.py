@@ -36,14 +36,17 @@ def steps(here: Here) -> Iterator[dict[str, Any]]:
 def trains(here: Here, group: str) -> bool:
     """Whether a process of ``group`` was a training."""
     return any(
-        event["kind"] == "program" and f"{event['group']}/".startswith(f"{group}/") for event in read(here.scenario.log)
+        event["kind"] == "program" and f"{event['group']}/".startswith(f"{group}/")
+        for event in read(here.scenario.log)
     )
 
 
 def wait_until_quiet(here: Here) -> None:
     """Until no process was started for a while."""
     while True:
-        last = max((event["time"] for event in read(here.scenario.log) if event["kind"] in _KINDS), default=0.0)
+        last = max(
+            (event["time"] for event in read(here.scenario.log) if event["kind"] in _KINDS), default=0.0
+        )
         left = last + QUIET - time.time()
         if left <= 0:
             return

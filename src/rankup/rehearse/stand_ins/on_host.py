@@ -27,12 +27,17 @@ def main(here: Here) -> NoReturn:
     try:
         os.chdir(folder)
     except OSError as error:
-        print(f"slurmstepd: error: couldn't chdir to `{folder}': {error.strerror}: going to /tmp instead", file=sys.stderr)
+        print(
+            f"slurmstepd: error: couldn't chdir to `{folder}': {error.strerror}: going to /tmp instead",
+            file=sys.stderr,
+        )
         os.chdir("/tmp")
     if "/" not in argv[0]:
         found = [
             str(path)
-            for path in (Path(one or ".", argv[0]) for one in os.environ.get("PATH", "").split(os.pathsep) if one)
+            for path in (
+                Path(one or ".", argv[0]) for one in os.environ.get("PATH", "").split(os.pathsep) if one
+            )
             if path.is_file() and os.access(path, os.X_OK)
         ]
         if not found:

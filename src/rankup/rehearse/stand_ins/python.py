@@ -6,9 +6,12 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from rankup.rehearse.programs import LAUNCHERS, Program, imports_torch, launcher, program_of
+from rankup.rehearse.launch_options import accelerate, deepspeed, torchrun
+from rankup.rehearse.programs import (
+    LAUNCHERS, RANK_LINE, Program, imports_torch, launcher, program_of, script, sources,
+)  # fmt: skip
 from rankup.rehearse.record import environment_of
 from rankup.rehearse.stand_ins.context import PASS, Here
 from rankup.rehearse.stand_ins.holding import wait_until_quiet
@@ -25,7 +28,9 @@ def main(here: Here) -> int:
     if program.kind == "module":
         program = _installed_module(here, program)
     if program.kind == "installer":
-        here.note(f"{' '.join([here.name, *here.args])}: installs packages or makes an environment; noted, not done")
+        here.note(
+            f"{' '.join([here.name, *here.args])}: installs packages or makes an environment; noted, not done"
+        )
         return 0
     if program.kind in ("training", "launcher"):
         _record(here, program)
@@ -33,7 +38,7 @@ def main(here: Here) -> int:
             _become_python(here)
         if here.background:
             wait_until_quiet(here)
-        here.record("end", of=os.getpid())
+        here.ended()
         return 0
     if program.kind == "probe":
         # torch may not be here, and sees no GPU here: a stand-in tells it what the job's nodes have.
@@ -55,11 +60,49 @@ def _record(here: Here, program: Program) -> None:
         "program",
         pid=os.getpid(),
         argv=[here.name, *here.args],
-        program=vars(program),
+        program=_with_target(program, here),
+        text=_text(program, here),
         environment=environment_of(here.env),
         node=hosts.index(here.host) if here.host in hosts else None,
         background=here.background,
     )
+
+
+def _with_target(program: Program, here: Here) -> dict[str, Any]:
+    """The program; of a launcher, whether the program that it starts is there."""
+    values = dict(vars(program))
+    target = _target(program, here)
+    if program.kind == "launcher" and target is not None:
+        values |= {"target": target.target, "path": target.path, "missing": target.missing}
+    return values
+
+
+def _target(program: Program, here: Here) -> Program | None:
+    if program.kind != "launcher":
+        return program
+    if program.launcher == "accelerate":
+        agent = accelerate(program.arguments, here.env, 1, here.cwd)
+    elif program.launcher == "deepspeed":
+        agent = deepspeed(program.arguments, here.env, 1, here.cwd)
+    else:
+        agent = torchrun(program.arguments, here.env, 1, 1)
+    if not agent.target.endswith(".py"):
+        return None
+    return script(agent.target, (), here.cwd, here.env)
+
+
+def _text(program: Program, here: Here) -> str:
+    """What the program and the modules beside it say about ranks: the lines that a judgement may look at."""
+    target = _target(program, here)
+    if target is None or not target.path or target.missing:
+        return ""
+    lines = [
+        line[:200]
+        for _, text in sources(Path(target.path), here.cwd)
+        for line in text.splitlines()
+        if RANK_LINE.search(line)
+    ]
+    return "\n".join(["# program", *lines])[:20000]
 
 
 def _installed_module(here: Here, program: Program) -> Program:
@@ -69,7 +112,9 @@ def _installed_module(here: Here, program: Program) -> Program:
         return Program("helper")
     import importlib.machinery
 
-    found = importlib.machinery.PathFinder.find_spec(top, [p for p in here.env.get("PYTHONPATH", "").split(":") if p])
+    found = importlib.machinery.PathFinder.find_spec(
+        top, [p for p in here.env.get("PYTHONPATH", "").split(":") if p]
+    )
     if found is not None and found.origin and not imports_torch(Path(found.origin), here.cwd):
         return Program("helper")
     if top == "rankup":

@@ -60,7 +60,9 @@ def _scontrol(here: Here) -> int:
         if what[1].startswith("node"):
             for host in expand(words[2]) if len(words) > 2 else here.job.hosts:
                 address = here.job.address(host)
-                print(f"NodeName={host} Arch=x86_64\n   NodeAddr={address} NodeHostName={host}\n   State=ALLOCATED")
+                print(
+                    f"NodeName={host} Arch=x86_64\n   NodeAddr={address} NodeHostName={host}\n   State=ALLOCATED"
+                )
             return 0
         if what[1].startswith("config"):
             print("SLURM_VERSION = {}.{:02}.0".format(*here.scenario.slurm_version))
@@ -101,11 +103,15 @@ def _squeue(here: Here) -> int:
     form = _option(here.args, "o", "format")
     if form is None:
         form = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
-    if not {"-h", "--noheader"} & {*here.args} and not any(re.fullmatch("-[a-zA-Z]*h[a-zA-Z]*", a) for a in here.args):
+    if not {"-h", "--noheader"} & {*here.args} and not any(
+        re.fullmatch("-[a-zA-Z]*h[a-zA-Z]*", a) for a in here.args
+    ):
         print(form.replace("%", ""))
     unknown = sorted({letter for letter in re.findall(r"%[.\d-]*([a-zA-Z])", form) if letter not in values})
     if unknown:
-        here.note(f"{_line(here)}: the rehearsal does not know {', '.join('%' + one for one in unknown)}", "unknown")
+        here.note(
+            f"{_line(here)}: the rehearsal does not know {', '.join('%' + one for one in unknown)}", "unknown"
+        )
     print(re.sub(r"%[.\d-]*([a-zA-Z])", lambda match: values.get(match[1], ""), form))
     sys.stdout.flush()
     return 0

@@ -27,14 +27,17 @@ def main(here: Here) -> int:
     given = parse(here.args)
     if given.problem:
         here.note(given.problem, "bad-srun")
-        here.fail(f"{given.problem}\nTry \"srun --help\" for more information", 1)
+        here.fail(f'{given.problem}\nTry "srun --help" for more information', 1)
     if given.has("version") or given.has("help"):
         print("slurm {}.{:02}".format(*here.scenario.slurm_version))
         return 0
     if not given.command:
         here.fail("srun: fatal: No command given to execute.")
     if ":" in given.command:
-        here.note("srun starts a heterogeneous step (several commands with ' : '); only the first is rehearsed", "unknown")
+        here.note(
+            "srun starts a heterogeneous step (several commands with ' : '); only the first is rehearsed",
+            "unknown",
+        )
         given.command = given.command[: given.command.index(":")]
     plan, step = _place(here, given)
     for warning in plan.warnings:
@@ -45,13 +48,22 @@ def main(here: Here) -> int:
     if step is None:
         here.note(f"{' '.join(['srun', *here.args])}: {plan.error}", "step-refused")
         here.fail(f"srun: error: {plan.error}")
-    group = here.launch(launcher="srun", hosts=list(step.hosts), tasks=len(step.tasks), step=step.number, waits=plan.waits,
-                        counts=list(step.counts), cpus=list(step.cpus), cpus_per_task=plan.cpus_per_task)
+    group = here.launch(
+        launcher="srun",
+        hosts=list(step.hosts),
+        tasks=len(step.tasks),
+        step=step.number,
+        waits=plan.waits,
+        counts=list(step.counts),
+        cpus=list(step.cpus),
+        cpus_per_task=plan.cpus_per_task,
+    )
     code = _run(here, given, plan, step, group)
     if here.background and trains(here, group):
         wait_until_quiet(here)
     with steps(here) as state:
         state["held"].pop(str(step.number), None)
+    here.ended()
     return code
 
 
@@ -72,7 +84,9 @@ def _place(here: Here, given: SrunOptions) -> tuple[StepPlan, Step | None]:
                 plan.waits = told
                 return plan, plan.step
         if not told:
-            here.note(f"{' '.join(['srun', *here.args])}: waits for a step that holds its nodes", "step-waits")
+            here.note(
+                f"{' '.join(['srun', *here.args])}: waits for a step that holds its nodes", "step-waits"
+            )
             told = True
         time.sleep(0.05)
 
@@ -86,7 +100,11 @@ def _run(here: Here, given: SrunOptions, plan: StepPlan, step: Step, group: str)
     if plan.cpus_per_task is not None:
         exported["SLURM_CPUS_PER_TASK"] = str(plan.cpus_per_task)
     programs = _multi_prog(given, here.cwd) if given.has("multi-prog") else {}
-    folder = given.options.get("chdir") or inherited(here.env, here.scenario.slurm_version).get("chdir") or here.cwd
+    folder = (
+        given.options.get("chdir")
+        or inherited(here.env, here.scenario.slurm_version).get("chdir")
+        or here.cwd
+    )
     label = given.has("label")
     stdin = given_input(here)
     running = []
@@ -109,7 +127,11 @@ def _run(here: Here, given: SrunOptions, plan: StepPlan, step: Step, group: str)
         if out is not None:
             _print_labelled(out, task.rank, len(step.tasks))
         if code:
-            print(f"srun: error: {task.host}: task {task.rank}: Exited with exit code {code}", file=sys.stderr, flush=True)
+            print(
+                f"srun: error: {task.host}: task {task.rank}: Exited with exit code {code}",
+                file=sys.stderr,
+                flush=True,
+            )
         worst = max(worst, code)
     return worst
 
