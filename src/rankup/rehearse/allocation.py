@@ -1,4 +1,4 @@
-"""``Allocation``: what a job has got from its scheduler: nodes with their CPUs and GPUs, and the request behind them."""
+"""``Allocation``: what a job has got from its scheduler: nodes with their CPUs and GPUs, and what it asked for."""
 
 from __future__ import annotations
 

@@ -12,7 +12,10 @@ from rankup.rehearse.processes import Launch, Process
 
 _WAITS = "The agents wait for each other until a time limit, and then end with an error."
 _HANGS = "init_process_group waits for the others until its time limit (10 to 30 minutes), and then ends with an error."
-_HEAD = 'use the first node\'s name: scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1, or the first line of $PBS_NODEFILE'
+_HEAD = (
+    "use the first node's name: scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1, or the first line of "
+    "$PBS_NODEFILE"
+)
 
 
 def judge(launches: Sequence[Launch], job: Allocation) -> Iterator[Finding]:
@@ -39,8 +42,8 @@ def _hosts(launch: Launch) -> list[str]:
 
 
 def _list(words: Iterable[object], most: int = 6) -> str:
-    words = [str(word) for word in words]
-    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
+    texts = [str(word) for word in words]
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
 
 
 def _are(number: int) -> str:
@@ -160,8 +163,8 @@ def _ranks(launch: Launch, job: Allocation) -> Iterator[Finding]:
                 "independent-copies", launch, f"{len(ranks)} copies of the program run, and none knows of the others",
                 "RANK and WORLD_SIZE are not set, and the program does not read what its launcher sets (SLURM_PROCID, "
                 "OMPI_COMM_WORLD_RANK, …): every copy trains the whole model alone.",
-                "set RANK, WORLD_SIZE and LOCAL_RANK in each task (srun bash -c 'RANK=$SLURM_PROCID … exec python …'), or "
-                "use torchrun", likely=True,
+                "set RANK, WORLD_SIZE and LOCAL_RANK in each task (srun bash -c 'RANK=$SLURM_PROCID … exec python …'), "
+                "or use torchrun", likely=True,
             )  # fmt: skip
         return
     yield from _numbers(launch, ranks)
@@ -175,8 +178,8 @@ def _ranks(launch: Launch, job: Allocation) -> Iterator[Finding]:
             return
         if len(meetings) > 1:
             yield _error(
-                "different-endpoints", launch, f"ranks meet at {len(meetings)} different places: {_list(meetings)}", _HANGS,
-                "compute MASTER_ADDR and MASTER_PORT once, in the batch shell",
+                "different-endpoints", launch, f"ranks meet at {len(meetings)} different places: {_list(meetings)}",
+                _HANGS, "compute MASTER_ADDR and MASTER_PORT once, in the batch shell",
             )  # fmt: skip
             return
     meeting = ranks[0].meeting
@@ -189,9 +192,11 @@ def _numbers(launch: Launch, ranks: Sequence[Process]) -> Iterator[Finding]:
     doubled = {rank: times for rank, times in Counter(one.rank for one in ranks).items() if times > 1}
     if doubled:
         rank, times = next(iter(doubled.items()))
-        one = f"{times} processes have rank {rank}"
+        message = f"{times} processes have rank {rank}"
+        if len(doubled) > 1:
+            message = f"{len(doubled)} ranks are given twice or more: {_list(doubled)}"
         yield _error(
-            "doubled-rank", launch, one if len(doubled) == 1 else f"{len(doubled)} ranks are given twice or more: {_list(doubled)}",
+            "doubled-rank", launch, message,
             f"A variable that is expanded in the batch shell has that shell's value in every task. {_HANGS}",
             "expand it in the task, by single quotes: srun bash -c 'export RANK=$SLURM_PROCID; exec python …'",
         )  # fmt: skip
@@ -240,7 +245,8 @@ def _devices(launch: Launch, job: Allocation) -> Iterator[Finding]:
     if lost:
         one = lost[0]
         yield _warning(
-            "no-such-device", launch, f"{len(lost)} of {len(launch.processes)} processes find no GPU with their local rank: "
+            "no-such-device", launch,
+            f"{len(lost)} of {len(launch.processes)} processes find no GPU for their local rank: "
             f"rank {one.rank} on {one.host} has local rank {one.local_rank}",
             "torch ends with 'invalid device ordinal', or several processes share a GPU.",
             "start as many processes on a node as it has GPUs",

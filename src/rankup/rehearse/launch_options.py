@@ -116,8 +116,28 @@ def torchrun(
 
 
 _ACCELERATE_FLAGS = frozenset(
-    "multi_gpu cpu tpu ipex use_xpu mps use_deepspeed use_fsdp use_megatron_lm use_mps_device debug module m no_python quiet q "
-    "same_network standalone use_parallelism_config enable_cpu_affinity".split()
+    [
+        "multi_gpu",
+        "cpu",
+        "tpu",
+        "ipex",
+        "use_xpu",
+        "mps",
+        "use_deepspeed",
+        "use_fsdp",
+        "use_megatron_lm",
+        "use_mps_device",
+        "debug",
+        "module",
+        "m",
+        "no_python",
+        "quiet",
+        "q",
+        "same_network",
+        "standalone",
+        "use_parallelism_config",
+        "enable_cpu_affinity",
+    ]
 )
 
 
@@ -163,7 +183,8 @@ def accelerate(args: Sequence[str], env: Mapping[str, str], gpus: int, cwd: Path
     if backend != "static":
         node_rank = None
     return Agent(
-        "accelerate", nodes, nodes, total // nodes, node_rank, meeting, "none", backend, meeting if backend == "static" else "",
+        "accelerate", nodes, nodes, total // nodes, node_rank, meeting, "none", backend,
+        meeting if backend == "static" else "",
         tuple(parsed.rest), next(iter(parsed.rest), ""), "module" in options, tuple(notes), known,
     )  # fmt: skip
 
@@ -179,8 +200,22 @@ def _yaml(path: Path) -> dict[str, str]:
 
 
 _DEEPSPEED_FLAGS = frozenset(
-    "no_python no_local_rank no_ssh no_ssh_check module m enable_each_rank_log save_pid bind_cores_to_rank force_multi "
-    "use_bind elastic_training quick_start venv_script".split()
+    [
+        "no_python",
+        "no_local_rank",
+        "no_ssh",
+        "no_ssh_check",
+        "module",
+        "m",
+        "enable_each_rank_log",
+        "save_pid",
+        "bind_cores_to_rank",
+        "force_multi",
+        "use_bind",
+        "elastic_training",
+        "quick_start",
+        "venv_script",
+    ]
 )
 
 

@@ -1,4 +1,4 @@
-"""The log of a rehearsal → the processes that would train, each with its ranks, its device and where it meets others."""
+"""The log of a rehearsal → the processes that would train, with their ranks, devices and where they meet."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _READS_LAUNCHER = re.compile(
     r"SLURM_PROCID|SLURM_LOCALID|SLURM_NODEID|OMPI_COMM_WORLD|PMI_RANK|PMIX_RANK|PALS_RANK|MV2_COMM|PBS_NODENUM|"
     r"\b(lightning|pytorch_lightning|submitit|idr_torch|mpi4py|rankup|horovod|ezpz|composer|jax|hostlist|torch_ezpz|MPI)\b"
 )
-_READS_RANK = re.compile(r"""["'](RANK|LOCAL_RANK|WORLD_SIZE)["']|init_process_group|init_distributed|Accelerator\(|init_device_mesh|"""
-                         r"""TrainingArguments|HfArgumentParser""")  # fmt: skip
+_READS_RANK = re.compile(r"""["'](RANK|LOCAL_RANK|WORLD_SIZE)["']|init_process_group|init_distributed|Accelerator\(|"""
+                         r"""init_device_mesh|TrainingArguments|HfArgumentParser""")  # fmt: skip
 _RANK_ARGUMENTS = re.compile(
     r"^--?(rank|node[-_]?rank|world[-_]size|dist[-_]url|local[-_]rank|nodes|num[-_]nodes|gpu)\b"
 )
@@ -265,7 +265,7 @@ def _workers(one: Started, agent: Agent, number: int, arrivals: dict[tuple[str, 
                     arrived,
                     problem,
                     one.environment,
-                )  # fmt: skip
+                )
             )
         first += count
     return made
@@ -322,7 +322,8 @@ def _lone(one: Started, number: int, text: str) -> Process:
     spawns = " (starts processes itself)" if _SPAWNS.search(text) else ""
     return Process(
         number, one.host, world.node_rank if world.launcher != "none" else one.node, rank, local, size, device,
-        _cpus_text(cpus, sharing), meeting, one.command + spawns, one.event["cwd"], launcher, source, None, problem, env,
+        _cpus_text(cpus, sharing), meeting, one.command + spawns, one.event["cwd"], launcher, source, None,
+        problem, env,
     )  # fmt: skip
 
 

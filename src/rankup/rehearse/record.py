@@ -6,10 +6,14 @@ import os
 from collections.abc import Mapping
 
 _PREFIXES = (
-    "SLURM", "PBS_", "PALS_", "PMI", "OMPI_", "MPI_", "MV2_", "PRTE", "MASTER_", "RANK", "WORLD_SIZE", "LOCAL_", "NODE_RANK",
-    "GROUP_", "CUDA_", "ROCR_", "HIP_", "ZE_", "NCCL_", "RCCL_", "GLOO_", "UCX_", "FI_", "OMP_", "MKL_", "TORCH", "PET_",
-    "NPROC", "NNODES", "WORLD", "HOSTNAME", "HEAD", "ADDR", "PORT", "ACCELERATE_", "DEEPSPEED", "HOROVOD_", "APPTAINERENV_",
-    "SINGULARITYENV_", "CROSS_", "DS_", "NUM_", "JAX_", "RDZV", "LD_LIBRARY_PATH", "PYTHONPATH", "PATH", "TMPDIR", "HF_",
+    "SLURM", "PBS_", "PALS_", "PMI", "OMPI_", "MPI_", "MV2_", "PRTE", "MASTER_", "RANK", "WORLD_SIZE", "LOCAL_",
+    "NODE_RANK",
+    "GROUP_", "CUDA_", "ROCR_", "HIP_", "ZE_", "NCCL_", "RCCL_", "GLOO_", "UCX_", "FI_", "OMP_", "MKL_",
+    "TORCH", "PET_",
+    "NPROC", "NNODES", "WORLD", "HOSTNAME", "HEAD", "ADDR", "PORT", "ACCELERATE_", "DEEPSPEED", "HOROVOD_",
+    "APPTAINERENV_",
+    "SINGULARITYENV_", "CROSS_", "DS_", "NUM_", "JAX_", "RDZV", "LD_LIBRARY_PATH", "PYTHONPATH", "PATH",
+    "TMPDIR", "HF_",
 )  # fmt: skip
 _SECRETS = ("TOKEN", "SECRET", "PASSWORD", "API_KEY", "CREDENTIAL")
 

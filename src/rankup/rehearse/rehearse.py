@@ -196,11 +196,14 @@ def _text(path: Path) -> str:
 def _write_tools(scenario: Scenario) -> None:
     scenario.save()
     write_wrappers(scenario)
-    here = Path(__file__).parent
+    inside = Path(__file__).parent / "inside"
     hook = scenario.scratch / "hook"
     hook.mkdir()
-    shutil.copy(here / "stand_ins" / "hook" / "sitecustomize.py", hook)
-    functions = (here / "shell_functions.sh").read_text()
+    shutil.copy(inside / "sitecustomize.py", hook)
+    stubs = scenario.scratch / "stubs"
+    stubs.mkdir()
+    shutil.copy(inside / "torch.py", stubs)
+    functions = (inside / "shell_functions.sh").read_text()
     functions = functions.replace("@bin@", str(scenario.bin)).replace("@hook@", str(hook))
     (scenario.scratch / "functions.sh").write_text(functions)
 

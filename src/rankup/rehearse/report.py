@@ -139,7 +139,8 @@ def _ending(rehearsal: Rehearsal) -> Iterator[Finding]:
     if rehearsal.ended_by == "timeout":
         yield Finding(
             "would-hang", Severity.ERROR, f"the script did not end within {rehearsal.seconds_allowed:g} s",
-            place="; ".join(last[-1:]), why="Trainings end at once here, so the script itself waits, or works for long.",
+            place="; ".join(last[-1:]),
+            why="Trainings end at once here, so the script itself waits, or works for long.",
             fix="look for sleep, wait, and loops that wait for something; --time-limit gives it longer",
         )  # fmt: skip
     elif rehearsal.ended_by == "processes":
@@ -166,7 +167,8 @@ def _programs(found: list[Started], rehearsal: Rehearsal) -> Iterator[Finding]:
     early = [one for one in found if one.background and not one.finished(ended)]
     if early and rehearsal.ended_by == "itself":
         yield Finding(
-            "ended-too-early", Severity.ERROR, f"the script ends while its {early[0].event['name']} still runs in the background",
+            "ended-too-early", Severity.ERROR,
+            f"the script ends while its {early[0].event['name']} still runs in the background",
             why="The scheduler ends a job with its script, and kills what still runs.",
             fix="write `wait` at the end of the script",
         )  # fmt: skip
@@ -174,7 +176,8 @@ def _programs(found: list[Started], rehearsal: Rehearsal) -> Iterator[Finding]:
     for target, one in lost.items():
         yield Finding(
             "missing-program", Severity.ERROR, f"there is no {target} in {one.event['cwd']}",
-            why="Python ends with an error on every rank.", fix="check the path, and where the script changes its folder",
+            why="Python ends with an error on every rank.",
+            fix="check the path, and where the script changes its folder",
             confidence=Confidence.LIKELY if rehearsal.pretended else Confidence.SURE,
         )  # fmt: skip
 

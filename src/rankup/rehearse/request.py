@@ -86,8 +86,8 @@ def _slurm(request: Request, sizes: Sizes) -> tuple[Allocation, list[str]]:
             nodes = int(match[0])
             assumed.append(f"--nodes={directive.value if directive else ''}: {nodes} are rehearsed")
         elif ntasks and (sizes.cpus_per_node or per_node):
-            room = per_node or max(1, (sizes.cpus_per_node or 1) // (cpus or 1))
-            nodes = math.ceil(ntasks / room)
+            fit = per_node or max(1, (sizes.cpus_per_node or 1) // (cpus or 1))
+            nodes = math.ceil(ntasks / fit)
         elif total and sizes.gpus_per_node:
             nodes = math.ceil(total / sizes.gpus_per_node)
         else:

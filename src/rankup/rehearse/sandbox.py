@@ -73,7 +73,7 @@ def available() -> str:
 
 
 def main(plan_file: str) -> int:
-    """Run the plan: ``argv``, ``env``, ``cwd``, ``scratch``, ``seconds``, ``hosts``, ``files``, ``folder``, ``copy``."""
+    """Run the plan, a JSON object that ``rehearse`` writes: what to run, and what the sandbox holds."""
     plan: dict[str, Any] = json.loads(Path(plan_file).read_text())
     libc = _Libc()
     uid, gid = os.getuid(), os.getgid()
@@ -333,7 +333,7 @@ def _keep_capability(libc: _Libc) -> None:
     """A user who is not root keeps, over an exec, what names a host: it is worth nothing outside of the sandbox."""
 
     class Header(ctypes.Structure):
-        _fields_ = [("version", ctypes.c_uint32), ("pid", ctypes.c_int)]  # noqa: RUF012
+        _fields_ = [("version", ctypes.c_uint32), ("pid", ctypes.c_int)]
 
     bits = 1 << _CAP_SYS_ADMIN
     data = (ctypes.c_uint32 * 6)(bits, bits, bits, 0, 0, 0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rankup.core.hostlist import compress
-from rankup.rehearse.allocation import Allocation, counts_text
+from rankup.rehearse.allocation import counts_text
 from rankup.rehearse.scenario import Scenario
 
 _DEVICES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")

@@ -71,7 +71,7 @@ def plan_step(
     elif given.number("ntasks-per-node") is not None:
         plan.sets_ntasks_per_node = per_node
     hosts = _pick(job, nodes, listed, excluded, given.number("relative") or 0, busy, plan)
-    if plan.error:
+    if not hosts:
         return plan
     plan.waits = not options.has("overlap") and any(host in busy for host in hosts)
     indices = [job.hosts.index(host) for host in hosts]
@@ -130,6 +130,7 @@ def _pick(
         hosts = list(job.hosts[relative : relative + nodes])
         if len(hosts) < nodes:
             plan.error = f"--relative={relative} and {nodes} nodes are more than the job's {job.num_nodes}"
+            return []
         return hosts
     others = [host for host in job.hosts if host not in listed and host not in excluded]
     wanted = [*listed, *sorted(others, key=lambda host: host in busy)]

@@ -109,7 +109,8 @@ def _texts(texts: Sequence[str]) -> str:
 def _environment(group: Sequence[Process], width: int) -> list[str]:
     """Variables that ranks and their libraries read, if all processes have the same value; else only their names."""
     names = sorted({name for one in group for name in one.environment if name.startswith(_SHOWN)})
-    same, different = [], []
+    same: list[str] = []
+    different: list[str] = []
     for name in names:
         values = {one.environment.get(name) for one in group}
         value = next(iter(values))

@@ -16,14 +16,15 @@ from rankup.cli.output import console
 from rankup.core.nearest import did_you_mean
 from rankup.errors import RankupError
 from rankup.findings.engine import fails
+from rankup.rehearse.rehearse import Options
 from rankup.rehearse.report import Report, report_of
 from rankup.rehearse.request import Sizes
-from rankup.rehearse.rehearse import Options
 from rankup.sites.lookup import find_site
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-_VERSIONS = {"21.08": (21, 8), "22.05": (22, 5), "23.02": (23, 2), "23.11": (23, 11), "24.05": (24, 5), "24.11": (24, 11),
+_VERSIONS = {"21.08": (21, 8), "22.05": (22, 5), "23.02": (23, 2), "23.11": (23, 11), "24.05": (24, 5),
+"24.11": (24, 11),
              "25.05": (25, 5)}  # fmt: skip
 _MPI = ("openmpi", "hydra", "pals")
 

@@ -17,9 +17,11 @@ _HERE = "rankup.rehearse.stand_ins"
 #: Module → the commands that its ``main`` stands in for.
 COMMANDS: dict[str, tuple[str, ...]] = {
     "srun": ("srun",),
-    "slurm_tools": ("scontrol", "squeue", "sbatch", "salloc", "scancel", "sinfo", "sacct", "sstat", "sbcast", "sgather", "sattach"),
+    "slurm_tools": ("scontrol", "squeue", "sbatch", "salloc", "scancel", "sinfo", "sacct", "sstat", "sbcast",
+    "sgather", "sattach"),
     "python": (
-        "python", "python2", "python3", *(f"python3.{minor}" for minor in range(6, 16)), "torchrun", "torchrun_jsc", "accelerate",
+        "python", "python2", "python3", *(f"python3.{minor}" for minor in range(6, 16)), "torchrun",
+        "torchrun_jsc", "accelerate",
         "accelerate-launch", "deepspeed", "horovodrun", "ipython",
     ),
 }  # fmt: skip

@@ -10,7 +10,14 @@ from typing import Any, NoReturn
 
 from rankup.rehearse.launch_options import accelerate, deepspeed, torchrun
 from rankup.rehearse.programs import (
-    LAUNCHERS, RANK_LINE, Program, imports_torch, launcher, program_of, script, sources,
+    LAUNCHERS,
+    RANK_LINE,
+    Program,
+    imports_torch,
+    launcher,
+    program_of,
+    script,
+    sources,
 )  # fmt: skip
 from rankup.rehearse.record import environment_of
 from rankup.rehearse.stand_ins.context import PASS, Here
@@ -19,7 +26,7 @@ from rankup.rehearse.stand_ins.holding import wait_until_quiet
 PYTHON = "RANKUP_REHEARSE_PYTHON"  # the Python that the hook has caught, by its path
 
 
-def main(here: Here) -> int:
+def main(here: Here) -> int:  # noqa: RET503 # the last line does not return
     if here.name in LAUNCHERS:
         program = launcher(here.name, here.args)
     else:
@@ -42,7 +49,7 @@ def main(here: Here) -> int:
         return 0
     if program.kind == "probe":
         # torch may not be here, and sees no GPU here: a stand-in tells it what the job's nodes have.
-        stubs = Path(__file__).parent / "stubs"
+        stubs = here.scenario.scratch / "stubs"
         here.env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(stubs), here.env.get("PYTHONPATH", "")]))
         here.env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(_gpus(here)))))
         here.record("probe", argv=[here.name, *here.args])

@@ -97,7 +97,8 @@ def _squeue(here: Here) -> int:
     values = {
         "i": job.job_id, "A": job.job_id, "e": _date(times.started + times.time), "S": _date(times.started),
         "N": compress(job.hosts), "R": compress(job.hosts), "D": str(job.num_nodes), "L": left, "T": "RUNNING",
-        "t": "R", "l": clock(times.time, days=True), "j": job.job_name, "P": job.partition, "u": times.user, "M": "0:01",
+        "t": "R", "l": clock(times.time, days=True), "j": job.job_name, "P": job.partition, "u": times.user,
+        "M": "0:01",
         "C": str(sum(job.cpus)), "B": job.hosts[0],
     }  # fmt: skip
     form = _option(here.args, "o", "format")

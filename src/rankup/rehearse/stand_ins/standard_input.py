@@ -32,5 +32,5 @@ def given_input(here: Here) -> str | None:
         return None
     with tempfile.NamedTemporaryFile(dir=here.scenario.scratch, prefix="stdin-", delete=False) as file:
         file.write(data)
-    sys.stdin = None  # type: ignore[assignment]
+    sys.stdin = None
     return file.name

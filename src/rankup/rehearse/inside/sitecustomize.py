@@ -4,7 +4,7 @@ import os
 import sys
 
 
-def _hand_over():
+def _hand_over() -> None:
     if os.environ.get("RANKUP_REHEARSE_PASS") == str(os.getpid()) or sys.flags.isolated:
         return
     argv = getattr(sys, "orig_argv", None)
@@ -16,15 +16,15 @@ def _hand_over():
     os.execv(wrapper, ["python3"] + list(argv[1:]))
 
 
-def _load_the_other():
+def _load_the_other() -> None:
     here = os.path.dirname(os.path.abspath(__file__))
     own = sys.modules.pop("sitecustomize", None)
     path = list(sys.path)
     sys.path[:] = [one for one in path if os.path.abspath(one or ".") != here]
     try:
-        import sitecustomize  # noqa: F401
+        __import__("sitecustomize")
     except ImportError:
-        sys.modules["sitecustomize"] = own
+        sys.modules["sitecustomize"] = own  # type: ignore[assignment]
     sys.path[:] = path
 
 
