@@ -8,8 +8,10 @@
 | ``scenario`` | ``Scenario``: the pretended cluster, as a file for the stand-ins |
 | ``log`` | what the stand-ins saw |
 | ``slurm_env`` | SLURM's variables of the batch shell and of a step's tasks |
+| ``pbs_env`` | PBS's variables of a job's shell and of what pbsdsh starts; the node file |
 | ``srun_options`` | srun's command line and input variables |
 | ``step_plan`` | where the tasks of an srun run |
+| ``mpi_options`` | mpirun's command line, and where its ranks run |
 | ``programs`` | what a Python command line starts |
 | ``record`` | which variables of a program are kept |
 | ``stand_ins`` | the commands of a cluster |

@@ -17,13 +17,14 @@ from typing import Any
 
 from rankup.core import shell
 from rankup.errors import RankupError
-from rankup.rehearse import log, sandbox
+from rankup.rehearse import log, pbs_env, sandbox
 from rankup.rehearse.allocation import Allocation
 from rankup.rehearse.scenario import Scenario
 from rankup.rehearse.slurm_env import batch_environment
 from rankup.rehearse.stand_ins.context import HOST
-from rankup.rehearse.stand_ins.main import COMMANDS, wrapper, write_wrappers
+from rankup.rehearse.stand_ins.main import FILE_COMMANDS, commands, wrapper, write_wrappers
 
+_LOGIN = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TERM", "TZ")  # what a new login has
 _MOST_ROUNDS = 6
 _MISSING = re.compile(
     r": line \d+: (?:(?P<cd>cd): )?(?P<path>[^:\n]*/[^:\n]*): (?:No such file or directory|file not found)$",
@@ -212,33 +213,39 @@ def _plan(
     scenario: Scenario, text: str, options: Options, env: Mapping[str, str], pretended: Mapping[str, str]
 ) -> dict[str, Any]:
     job = scenario.allocation
-    spool = f"/var/spool/slurmd/job{job.job_id:0>5}/slurm_script"
+    hidden = ("SLURM_", "SBATCH_", "PBS_", "RANKUP_", "PYTEST_", "OMPI_", "PMI", "SRUN_", "TORCHELASTIC")
+    kept = {name: value for name, value in env.items() if not name.startswith(hidden)}
+    files = {}
+    if job.scheduler == "slurm":
+        spool = f"/var/spool/slurmd/job{int(job.job_id):05}/slurm_script"
+        cwd, batch = str(scenario.folder), batch_environment(scenario)
+        if job.export_none:
+            kept = {name: value for name, value in kept.items() if name in _LOGIN}
+    else:
+        spool = f"/var/spool/pbs/mom_priv/jobs/{pbs_env.job_id(scenario)}.SC"
+        cwd, batch = scenario.home, pbs_env.batch_environment(scenario, env)
+        if not re.search(r"^#PBS\s+(?:.*\s)?-V\b", text, re.M):
+            kept = {name: value for name, value in kept.items() if name in _LOGIN}
+        files[str(pbs_env.node_file(scenario))] = pbs_env.node_file_text(scenario)
+    if not scenario.confined:
+        spool = str(scenario.scratch / "spool" / Path(spool).name)
+    files[spool] = text
     own = {
-        **{
-            name: value
-            for name, value in env.items()
-            if not name.startswith(("SLURM_", "SBATCH_", "PBS_", "RANKUP_", "PYTEST_"))
-        },
-        **batch_environment(scenario),
+        **kept,
+        **batch,
         "PATH": f"{scenario.bin}:{env.get('PATH', '/usr/local/bin:/usr/bin:/bin')}",
-        "PYTHONPATH": ":".join(filter(None, [str(scenario.scratch / "hook"), env.get("PYTHONPATH", "")])),
+        "PYTHONPATH": ":".join(filter(None, [str(scenario.scratch / "hook"), kept.get("PYTHONPATH", "")])),
         "BASH_ENV": str(scenario.scratch / "functions.sh"),
         HOST: job.hosts[0],
     }
-    files = {spool: text}
-    for names in COMMANDS.values():
-        for name in names:
-            for path in _installed(name, own["PATH"]):
-                files[path] = wrapper(scenario, name)
+    known = set(commands(scenario))
+    if scenario.confined:
+        files |= {path: wrapper(scenario, name) for name in known for path in _installed(name, own["PATH"])}
     for path, kind in pretended.items():
         if kind == "file":
             name = Path(path).name
-            known = any(name in names for names in COMMANDS.values())
-            files[path] = (
-                wrapper(scenario, name)
-                if known
-                else f'#!/bin/sh\n{scenario.bin}/unknown-command {shell.quote([path])} "$@"\n'
-            )
+            unknown = f'#!/bin/sh\n{scenario.bin}/unknown-command {shell.quote([path])} "$@"\n'
+            files[path] = wrapper(scenario, name) if name in known else unknown
     return {
         "scratch": str(scenario.scratch),
         "folder": str(scenario.folder),
@@ -249,7 +256,7 @@ def _plan(
         "hosts": {host: job.address(host) for host in job.hosts},
         "argv": [*_interpreter(text), spool, *options.arguments],
         "env": own,
-        "cwd": str(scenario.folder),
+        "cwd": cwd,
         "output": str(scenario.scratch / "output.txt"),
         "log": str(scenario.log),
         "files": files,
@@ -259,7 +266,7 @@ def _plan(
 
 def _installed(name: str, path: str) -> Iterator[str]:
     """Where the real command lies: it is replaced too, for scripts that call it by its path. Python is caught else."""
-    if name.startswith(("python", "ipython")):
+    if name.startswith(("python", "ipython")) or name in FILE_COMMANDS[False]:  # the stand-ins start these
         return
     for folder in {*path.split(os.pathsep), "/usr/local/bin", "/usr/bin", "/bin"}:
         candidate = Path(folder, name)

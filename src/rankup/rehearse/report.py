@@ -29,6 +29,8 @@ _FINDINGS = {
     "step-waits": (Severity.WARNING, Confidence.LIKELY),
     "no-environment": (Severity.WARNING, Confidence.SURE),
     "srun-warning": (Severity.WARNING, Confidence.SURE),
+    "no-gpu": (Severity.WARNING, Confidence.LIKELY),
+    "outside": (Severity.NOTE, Confidence.SURE),
     "takes-input": (Severity.WARNING, Confidence.SURE),
 }
 

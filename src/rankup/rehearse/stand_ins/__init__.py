@@ -9,5 +9,13 @@
 | ``standard_input`` | standard input, as srun and ssh take it from a script |
 | ``srun`` | srun |
 | ``slurm_tools`` | scontrol, squeue, sbatch, … |
+| ``mpirun`` | mpirun, mpiexec |
+| ``remote`` | pbsdsh, pbs_tmrsh, ssh, pdsh |
+| ``tasks`` | starts tasks on hosts, and waits for them |
+| ``pbs_tools`` | qstat, qsub, … |
+| ``containers`` | apptainer, docker, … |
+| ``machine`` | hostname, ip, nproc, nvidia-smi, sleep |
+| ``files`` | cp, rm and other commands that change files |
+| ``noted`` | module, conda, pip, wget: noted and not done |
 | ``python`` | python, torchrun and their like: recorded, or run if they are helpers |
 """

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
 
 from rankup.rehearse.slurm_env import Step, task_environment
 from rankup.rehearse.srun_options import SrunOptions, inherited, parse
-from rankup.rehearse.stand_ins.context import GROUP, HOST, Here
-from rankup.rehearse.stand_ins.holding import steps, trains, wait_until_quiet
+from rankup.rehearse.stand_ins.context import Here
+from rankup.rehearse.stand_ins.holding import steps
 from rankup.rehearse.stand_ins.standard_input import given_input
+from rankup.rehearse.stand_ins.tasks import Task, run_all
 from rankup.rehearse.step_plan import StepPlan, plan_step
-
-_MOST_TASKS = 1024
 
 
 def main(here: Here) -> int:
@@ -59,8 +55,6 @@ def main(here: Here) -> int:
         cpus_per_task=plan.cpus_per_task,
     )
     code = _run(here, given, plan, step, group)
-    if here.background and trains(here, group):
-        wait_until_quiet(here)
     with steps(here) as state:
         state["held"].pop(str(step.number), None)
     here.ended()
@@ -92,8 +86,6 @@ def _place(here: Here, given: SrunOptions) -> tuple[StepPlan, Step | None]:
 
 
 def _run(here: Here, given: SrunOptions, plan: StepPlan, step: Step, group: str) -> int:
-    if len(step.tasks) > _MOST_TASKS:
-        here.fail(f"srun: error: the rehearsal starts at most {_MOST_TASKS} tasks")
     exported = _exported(here, given)
     if plan.sets_ntasks_per_node is not None:
         exported["SLURM_NTASKS_PER_NODE"] = str(plan.sets_ntasks_per_node)
@@ -106,34 +98,26 @@ def _run(here: Here, given: SrunOptions, plan: StepPlan, step: Step, group: str)
         or here.cwd
     )
     label = given.has("label")
-    stdin = given_input(here)
-    running = []
-    for task in step.tasks:
-        env = task_environment(here.scenario, exported, step, task)
-        env |= {GROUP: group, HOST: task.host}
-        if "HOSTNAME" not in env:
-            env["HOSTNAME"] = task.host
-        command = programs.get(task.rank, given.command)
-        command = [word.replace("%t", str(task.rank)) for word in command] if programs else command
-        out: IO[bytes] | None = tempfile.TemporaryFile() if label else None  # noqa: SIM115
-        source: IO[bytes] | int = Path(stdin).open("rb") if stdin else os.open(os.devnull, os.O_RDONLY)  # noqa: SIM115
-        process = here.start(command, host=task.host, env=env, cwd=folder, stdin=source, stdout=out)
-        os.close(source) if isinstance(source, int) else source.close()
-        running.append((task, process, out))
-    worst = 0
-    for task, process, out in running:
-        code = process.wait()
-        code = 128 - code if code < 0 else code
-        if out is not None:
-            _print_labelled(out, task.rank, len(step.tasks))
+    tasks = []
+    width = len(str(len(step.tasks) - 1))
+    for place in step.tasks:
+        env = task_environment(here.scenario, exported, step, place)
+        env.setdefault("HOSTNAME", place.host)
+        command = programs.get(place.rank, given.command)
+        if programs:
+            command = [word.replace("%t", str(place.rank)) for word in command]
+        tasks.append(Task(place.host, command, env, folder, f"{place.rank:>{width}}: " if label else ""))
+
+    def ends(number: int, code: int) -> None:
         if code:
+            place = step.tasks[number]
             print(
-                f"srun: error: {task.host}: task {task.rank}: Exited with exit code {code}",
+                f"srun: error: {place.host}: task {place.rank}: Exited with exit code {code}",
                 file=sys.stderr,
                 flush=True,
             )
-        worst = max(worst, code)
-    return worst
+
+    return run_all(here, tasks, group, given_input(here), ends)
 
 
 def _exported(here: Here, given: SrunOptions) -> dict[str, str]:
@@ -172,12 +156,3 @@ def _multi_prog(given: SrunOptions, cwd: Path) -> Mapping[int, list[str]]:
         if ranks and not ranks.startswith("#") and ranks != "*":
             found |= {int(rank): shlex.split(command) for rank in expand(f"[{ranks}]")}
     return found
-
-
-def _print_labelled(out: IO[bytes], rank: int, tasks: int) -> None:
-    out.seek(0)
-    width = len(str(tasks - 1))
-    for line in out.read().splitlines():
-        sys.stdout.buffer.write(f"{rank:>{width}}: ".encode() + line + b"\n")
-    sys.stdout.flush()
-    out.close()
