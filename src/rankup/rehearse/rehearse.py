@@ -178,8 +178,10 @@ def _run_confined(scratch: Path, seconds: float) -> str:
             [sys.executable, "-I", "-S", "-B", "-c", code, str(scratch / "plan.json")],
             stdin=shell.DEVNULL, stdout=err, stderr=err, new_session=True, die_with_parent=True,
         )  # fmt: skip
+        deadline = time.monotonic() + seconds
         try:
-            process.wait(timeout=seconds)
+            while process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.01)
         finally:
             process.kill()
             process.wait()
@@ -215,7 +217,8 @@ def _plan(
     job = scenario.allocation
     hidden = ("SLURM_", "SBATCH_", "PBS_", "RANKUP_", "PYTEST_", "OMPI_", "PMI", "SRUN_", "TORCHELASTIC")
     kept = {name: value for name, value in env.items() if not name.startswith(hidden)}
-    files = {}
+    files: dict[str, str] = {}
+    folders: dict[str, str] = {}
     if job.scheduler == "slurm":
         spool = f"/var/spool/slurmd/job{int(job.job_id):05}/slurm_script"
         cwd, batch = str(scenario.folder), batch_environment(scenario)
@@ -227,9 +230,13 @@ def _plan(
         if not re.search(r"^#PBS\s+(?:.*\s)?-V\b", text, re.M):
             kept = {name: value for name, value in kept.items() if name in _LOGIN}
         files[str(pbs_env.node_file(scenario))] = pbs_env.node_file_text(scenario)
-    if not scenario.confined:
-        spool = str(scenario.scratch / "spool" / Path(spool).name)
+        folders[batch["TMPDIR"]] = ""
     files[spool] = text
+    instead = {}
+    for number, path in enumerate(files):
+        other = scenario.scratch / f"file{number}"
+        other.write_text(files[path])
+        instead[path] = str(other)
     own = {
         **kept,
         **batch,
@@ -260,7 +267,8 @@ def _plan(
         "output": str(scenario.scratch / "output.txt"),
         "log": str(scenario.log),
         "files": files,
-        "links": {path: str(scenario.folder) for path, kind in pretended.items() if kind == "folder"},
+        "instead": instead,
+        "links": folders | {path: str(scenario.folder) for path, kind in pretended.items() if kind == "folder"},
     }
 
 

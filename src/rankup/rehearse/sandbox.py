@@ -119,6 +119,10 @@ class _Layout:
         self.mounts = sorted(_mount_points())
         self.uppers: list[tuple[Path, str]] = []
         self.overlaid = True
+        hosts = "".join(f"{address} {name}\n" for name, address in plan["hosts"].items())
+        # What the pretended node has: the job script in the spool, host names, what is pretended.
+        self.files: dict[str, str] = {**plan["files"], "/etc/hosts": f"127.0.0.1 localhost\n{hosts}"}
+        self.links: dict[str, str] = dict(plan["links"])
 
     def build(self) -> None:
         self.root.mkdir(exist_ok=True)
@@ -127,6 +131,7 @@ class _Layout:
         self.libc.mount("tmpfs", memory, "tmpfs", _NOSUID | _NODEV, f"size={MOST_BYTES},mode=755")
         self.libc.mount("tmpfs", self.root, "tmpfs", _NOSUID | _NODEV, "size=64m,mode=755")
         self._directory(Path("/"), top=True)
+        self._add_files("/", self.root)
         if not self.overlaid:
             self._bind(Path(self.plan["copy"]), self._inside(Path(self.plan["folder"])))
         target = self._inside(self.scratch)
@@ -177,6 +182,7 @@ class _Layout:
         work.mkdir()
         with contextlib.suppress(OSError):
             upper.chmod(path.stat().st_mode & 0o7777)
+        self._add_files(f"{path}/", upper)  # before the mount: what root owns is not ours to change afterwards
         lower = str(path).replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
         for more in (",userxattr", ""):
             if self.plan.get("no_overlay"):
@@ -196,6 +202,17 @@ class _Layout:
         self.uppers.append((upper, ""))
         self.overlaid = False
         self._read_only(path, target)
+
+    def _add_files(self, below: str, to: Path) -> None:
+        """Put the files whose path begins with ``below`` into ``to``."""
+        for name in [name for name in self.files if name.startswith(below)]:
+            with contextlib.suppress(OSError):
+                _write(to / name.removeprefix(below), self.files[name])
+                del self.files[name]
+        for name in [name for name in self.links if name.startswith(below)]:
+            with contextlib.suppress(OSError):
+                _link(to / name.removeprefix(below), self.links[name])
+                del self.links[name]
 
     def _bind(self, source: Path, target: Path, *, recursive: bool = False) -> None:
         self.libc.mount(str(source), target, None, _BIND | (_REC if recursive else 0))
@@ -244,7 +261,7 @@ class _Layout:
             if not Path("/", path.name).exists():
                 found.append(f"/{path.name}/")
         own = {"/etc/hosts", *self.plan["files"], *self.plan["links"]}
-        return sorted(path for path in found if path not in own and not path.startswith(str(self.scratch)))[
+        return sorted(path for path in found if path.rstrip("/") not in own and not path.startswith(str(self.scratch)))[
             :1000
         ]
 
@@ -273,48 +290,48 @@ def _process_one(libc: _Libc, layout: _Layout, plan: dict[str, Any], uid: int) -
     libc.call("sethostname", plan["host"], len(plan["host"]))
     try:
         libc.mount("proc", layout.root / "proc", "proc", _NOSUID | _NODEV)
+        with contextlib.suppress(OSError):  # a limit of this namespace alone, from Linux 6.14 on
+            if _pid_max_is_ours():
+                (layout.root / "proc/sys/kernel/pid_max").write_text(str(2 * _MOST_PROCESSES))
         for name in ("sys", "sysrq-trigger"):
             with contextlib.suppress(OSError):
                 libc.mount(str(layout.root / "proc" / name), layout.root / "proc" / name, None, _BIND | _REC)
                 _set_read_only(libc, layout.root / "proc" / name)
     except OSError:
         libc.mount("/proc", layout.root / "proc", None, _BIND | _REC)
-    _write_files(layout, plan)
     outside = os.open("/", os.O_RDONLY)
     os.chroot(layout.root)
     os.chdir("/")
-    if uid:
-        _keep_capability(libc)
     os.umask(plan.get("umask", 0o022))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_BYTES, MOST_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    result = {"overlaid": layout.overlaid, **_watch(plan)}
+    result = {"overlaid": layout.overlaid, **_watch(libc, plan, uid)}
     os.fchdir(outside)
     os.chroot(".")
     result["changed"] = layout.changed()
     (scratch / "result.json").write_text(json.dumps(result))
 
 
-def _write_files(layout: _Layout, plan: dict[str, Any]) -> None:
-    """Files that the pretended node has: the job script in the spool, host names, what is pretended."""
-    hosts = "".join(f"{address} {name}\n" for name, address in plan["hosts"].items())
-    files = {**plan["files"], "/etc/hosts": f"127.0.0.1 localhost\n{hosts}"}
-    for name, text in files.items():
-        path = layout.root / name.lstrip("/")
-        with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.exists() or path.is_symlink():
-                path.unlink()
-            path.write_text(text)
-            path.chmod(0o755 if text.startswith("#!") else 0o644)
-    for name, to in plan["links"].items():
-        path = layout.root / name.lstrip("/")
-        with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if to:
-                path.symlink_to(to)
-            else:
-                path.mkdir(parents=True)
+def _pid_max_is_ours() -> bool:
+    numbers = os.uname().release.split(".")[:2]
+    return [int(number) for number in numbers if number.isdigit()] >= [6, 14]
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() or path.is_symlink():
+        path.unlink()
+    path.write_text(text)
+    path.chmod(0o755 if text.startswith("#!") else 0o644)
+
+
+def _link(path: Path, to: str) -> None:
+    """A link, or without ``to`` a folder of its own."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if to:
+        path.symlink_to(to)
+    else:
+        path.mkdir(mode=0o1777, exist_ok=True)
 
 
 def _network(addresses: Any) -> None:
@@ -342,13 +359,19 @@ def _keep_capability(libc: _Libc) -> None:
         libc.call("prctl", _PR_CAP_AMBIENT, 2, ctypes.c_ulong(_CAP_SYS_ADMIN), 0, 0)
 
 
-def _watch(plan: dict[str, Any]) -> dict[str, Any]:
+def _watch(libc: _Libc, plan: dict[str, Any], uid: int) -> dict[str, Any]:
     """Start the command, adopt orphans, and end everything when it ends or must end."""
     log = Path(plan["log"])
+    for name, instead in plan["instead"].items():  # nothing could be written there
+        if not Path(name).exists():
+            plan["argv"] = [instead if word == name else word for word in plan["argv"]]
+            plan["env"] = {key: instead if value == name else value for key, value in plan["env"].items()}
     child = os.fork()
     if not child:
         try:
             os.setsid()
+            if uid:
+                _keep_capability(libc)
             os.chdir(plan["cwd"])
             out = os.open(plan["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             null = os.open(os.devnull, os.O_RDONLY)
@@ -363,26 +386,34 @@ def _watch(plan: dict[str, Any]) -> dict[str, Any]:
         os._exit(127)
     deadline = time.monotonic() + plan["seconds"]
     result: dict[str, Any] = {"code": None, "ended_by": "timeout"}
-    while time.monotonic() < deadline:
+    looked = 0.0
+    while (now := time.monotonic()) < deadline:
         done, status = _reap()
         if done == child:
             result = {"code": os.waitstatus_to_exitcode(status), "ended_by": "itself"}
             break
-        if done <= 0:
-            if sum(name.isdigit() for name in os.listdir("/proc")) > _MOST_PROCESSES:  # noqa: PTH208
+        if now > looked + 0.05:
+            looked = now
+            if _processes() > _MOST_PROCESSES:
                 result = {"code": None, "ended_by": "processes"}
                 break
+        if done <= 0:
             time.sleep(0.01)
     with log.open("a") as file:
         file.write(json.dumps({"kind": "script-end", "time": time.time(), **result}) + "\n")
-    result["left"] = sum(name.isdigit() for name in os.listdir("/proc")) - 1  # noqa: PTH208
-    for _ in range(200):  # until a bomb is out of processes
+    while True:  # a SIGKILL to all leaves nobody who could fork; then there is only to reap
         with contextlib.suppress(OSError):
             os.kill(-1, signal.SIGKILL)
-        if _reap()[0] < 0:
-            break
-        time.sleep(0.01)
-    return result
+        done, _ = _reap()
+        while done > 0:
+            done, _ = _reap()
+        if done < 0:
+            return result
+        time.sleep(0.005)
+
+
+def _processes() -> int:
+    return sum(name.isdigit() for name in os.listdir("/proc"))  # noqa: PTH208
 
 
 def _reap() -> tuple[int, int]:
