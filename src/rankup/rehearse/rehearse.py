@@ -268,7 +268,8 @@ def _plan(
         "log": str(scenario.log),
         "files": files,
         "instead": instead,
-        "links": folders | {path: str(scenario.folder) for path, kind in pretended.items() if kind == "folder"},
+        "links": folders
+        | {path: str(scenario.folder) for path, kind in pretended.items() if kind == "folder"},
     }
 
 

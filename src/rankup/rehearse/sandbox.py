@@ -182,7 +182,9 @@ class _Layout:
         work.mkdir()
         with contextlib.suppress(OSError):
             upper.chmod(path.stat().st_mode & 0o7777)
-        self._add_files(f"{path}/", upper)  # before the mount: what root owns is not ours to change afterwards
+        self._add_files(
+            f"{path}/", upper
+        )  # before the mount: what root owns is not ours to change afterwards
         lower = str(path).replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
         for more in (",userxattr", ""):
             if self.plan.get("no_overlay"):
@@ -261,9 +263,9 @@ class _Layout:
             if not Path("/", path.name).exists():
                 found.append(f"/{path.name}/")
         own = {"/etc/hosts", *self.plan["files"], *self.plan["links"]}
-        return sorted(path for path in found if path.rstrip("/") not in own and not path.startswith(str(self.scratch)))[
-            :1000
-        ]
+        return sorted(
+            path for path in found if path.rstrip("/") not in own and not path.startswith(str(self.scratch))
+        )[:1000]
 
 
 def _set_read_only(libc: _Libc, target: Path, *, must: bool = False) -> None:

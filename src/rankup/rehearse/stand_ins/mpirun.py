@@ -9,9 +9,12 @@ from pathlib import Path
 from rankup.core.hostlist import expand_counts
 from rankup.rehearse import pbs_env
 from rankup.rehearse.mpi_options import MpiOptions, parse, place
+from rankup.rehearse.slurm_env import task_environment
+from rankup.rehearse.srun_options import SrunOptions, inherited
 from rankup.rehearse.stand_ins.context import Here
 from rankup.rehearse.stand_ins.standard_input import given_input
 from rankup.rehearse.stand_ins.tasks import Task, run_all
+from rankup.rehearse.step_plan import plan_step
 
 
 def main(here: Here) -> int:
@@ -143,10 +146,30 @@ def _handed_on(here: Here, options: MpiOptions, host: str, kind: str) -> dict[st
         return {**env, **named}
     if options.handed_on_all is False:
         return {"PATH": here.env.get("PATH", ""), "HOME": here.env.get("HOME", "/"), **named}
-    env = {**here.env, **named}
-    if host != here.host:
-        env["HOSTNAME"] = here.env.get("HOSTNAME", host)
-    return env
+    if "SLURM_JOB_ID" in here.env and host != here.host:
+        return {**_daemon_environment(here, host), **named}
+    return {**here.env, **named}
+
+
+def _daemon_environment(here: Here, host: str) -> dict[str, str]:
+    """Under SLURM mpirun reaches other nodes by an srun of one daemon each: ranks there have that step's variables."""
+    others = [one for one in here.job.hosts if one != here.host]
+    size = str(len(others))
+    words = {
+        "nodes": size,
+        "ntasks": size,
+        "ntasks-per-node": "1",
+        "nodelist": ",".join(others),
+        "overlap": "",
+    }
+    given = SrunOptions(words)
+    plan = plan_step(
+        here.job, given, inherited(here.env, here.scenario.slurm_version), launched_from=here.host
+    )
+    if plan.step is None:
+        return dict(here.env)
+    place = next(task for task in plan.step.tasks if task.host == host)
+    return {**task_environment(here.scenario, here.env, plan.step, place), "SLURM_NTASKS_PER_NODE": "1"}
 
 
 def _variables(
