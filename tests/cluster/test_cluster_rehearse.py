@@ -88,6 +88,15 @@ path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "seen", uuid.uui
 with open(path, "w") as file:
     json.dump(facts, file)
 """
+# A container's command, as far as our scripts use it: its options, the image, and what runs inside.
+CONTAINER = """#!/bin/sh
+shift
+while case $1 in --nv) shift ;; --bind) shift 2 ;; *) false ;; esac; do :; done
+shift
+name=${1##*/}
+shift
+exec "$name" "$@"
+"""
 TRAIN = f"{RECORDER}\nif False:\n    import torch\n"
 
 # Scripts of others: the launches that work, and the mistakes that people make. Each has its directives in the first line.
@@ -190,9 +199,7 @@ class Pair:
         if not real_torchrun:
             (self.folder / "agent.py").write_text(RECORDER)
             write(self.tools / "torchrun", f'#!/bin/sh\nexec {sys.executable} {self.folder}/agent.py "$@"\n')
-        # A container's command, as far as our scripts use it: its options, the image, and what runs inside.
-        container = 'shift; while case $1 in --nv) shift;; --bind) shift 2;; *) false;; esac; do :; done; shift; exec "$@"'
-        write(self.tools / "apptainer", f"#!/bin/sh\n{container}\n")
+        write(self.tools / "apptainer", CONTAINER)
         self.path = f"{self.tools}:{Path(sys.executable).parent}:{lab_module.SYSTEM_PATH}"
         self.job: BatchJob | None = None
 
@@ -259,7 +266,9 @@ def golden(name: str, folder: Path) -> str:
     if follows:
         text = screen + (GOLDENS / other.strip()).read_text().partition("# The same in every job")[2]
     text = text.replace("/work/user/project", str(folder))
-    text = re.sub(r"^ *(module load|module purge|\. \"\$HOME\"/venv).*$", "  true", text, flags=re.M)
+    text = re.sub(
+        r"^ *(module load|conda activate|\. \"\$\(conda|\. \"\$HOME\"/venv).*$", "  true", text, flags=re.M
+    )
     text = re.sub(r":PE=\d+ --bind-to core", " --bind-to none", text)
     return text.replace("seconds before the time limit", "s")
 
@@ -286,9 +295,9 @@ def test_our_own_scripts_start_what_their_rehearsal_shows(site: Lab):
     pairs = {}
     for name in (*OURS, "slurm-elastic"):
         pairs[name] = Pair(site, name, golden(name, site.shared / name), real_torchrun=name in REAL_TORCHRUN)
+    reports = rehearse_all(pairs)  # first: what a run leaves in its run directory changes the next
     for pair in pairs.values():
         pair.submit()
-    reports = rehearse_all(pairs)
     wrong = []
     for name, pair in pairs.items():
         report = reports[name]

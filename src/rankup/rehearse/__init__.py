@@ -15,6 +15,7 @@
 | ``programs`` | what a Python command line starts |
 | ``record`` | which variables of a program are kept |
 | ``stand_ins`` | the commands of a cluster |
+| ``copying`` | a copy of the job's folder |
 | ``sandbox`` | runs a command where it can change nothing |
 | ``rehearse`` | script and allocation → ``Rehearsal`` |
 | ``launch_options`` | options of torchrun and its like → ``Agent`` |

@@ -165,7 +165,10 @@ def _programs(found: list[Started], rehearsal: Rehearsal) -> Iterator[Finding]:
             why="No command that it ran is a Python program that imports torch, or a launcher of one.",
             fix="--output prints what the script printed", confidence=Confidence.LIKELY,
         )  # fmt: skip
-    ended = {event["of"] for event in rehearsal.events if event["kind"] == "end"}
+    over = next(
+        (index for index, event in enumerate(rehearsal.events) if event["kind"] == "script-end"), None
+    )
+    ended = {event["of"] for event in rehearsal.events[:over] if event["kind"] == "end"}
     early = [one for one in found if one.background and not one.finished(ended)]
     if early and rehearsal.ended_by == "itself":
         yield Finding(

@@ -24,6 +24,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rankup.rehearse.copying import copy_folder
+
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
     0x00020000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
@@ -31,6 +33,7 @@ _RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 1
 _MOUNT_SETATTR, _AT_RECURSIVE = 442, 0x8000
 _MOST_ENTRIES = 4000
 _MOST_PROCESSES = 1500
+_LAST_LOOK = 1.5  # seconds
 _PR_SET_PDEATHSIG, _PR_CAP_AMBIENT, _CAP_SYS_ADMIN = 1, 47, 21
 _NOT_COPIED = ("proc", "sys", "dev", "run")
 MOST_BYTES = 1 << 30  # that a script may write, all in memory
@@ -130,9 +133,15 @@ class _Layout:
         memory.mkdir(exist_ok=True)
         self.libc.mount("tmpfs", memory, "tmpfs", _NOSUID | _NODEV, f"size={MOST_BYTES},mode=755")
         self.libc.mount("tmpfs", self.root, "tmpfs", _NOSUID | _NODEV, "size=64m,mode=755")
+        self.overlaid = not self.plan.get("no_overlay") and self._can_overlay()
+        if not self.overlaid:
+            # Folders that are mounted below are made of their entries, so these two can be put in their places.
+            self.mounts += [str(self.scratch), self.plan["folder"]]
+            copy_folder(Path(self.plan["folder"]), Path(self.plan["copy"]))
         self._directory(Path("/"), top=True)
         self._add_files("/", self.root)
         if not self.overlaid:
+            self._inside(Path(self.plan["folder"])).mkdir(parents=True, exist_ok=True)
             self._bind(Path(self.plan["copy"]), self._inside(Path(self.plan["folder"])))
         target = self._inside(self.scratch)
         with contextlib.suppress(OSError):
@@ -165,7 +174,7 @@ class _Layout:
                 with contextlib.suppress(OSError):
                     self._inside(Path(entry.path)).symlink_to(os.readlink(entry.path))  # noqa: PTH115
             elif entry.is_dir(follow_symlinks=False):
-                if str(self.scratch) != entry.path:
+                if entry.path != str(self.scratch) and (self.overlaid or entry.path != self.plan["folder"]):
                     self._directory(Path(entry.path))
             elif entry.is_file(follow_symlinks=False):
                 inside = self._inside(Path(entry.path))
@@ -187,7 +196,7 @@ class _Layout:
         )  # before the mount: what root owns is not ours to change afterwards
         lower = str(path).replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
         for more in (",userxattr", ""):
-            if self.plan.get("no_overlay"):
+            if not self.overlaid:
                 break
             try:
                 self.libc.mount(
@@ -202,8 +211,28 @@ class _Layout:
             except OSError:
                 continue
         self.uppers.append((upper, ""))
-        self.overlaid = False
         self._read_only(path, target)
+
+    def _can_overlay(self) -> bool:
+        """Whether this machine overlays folders for a user: from Linux 5.11 on, on most file systems."""
+        folders = [self.scratch / "memory" / name for name in ("try", "try-upper", "try-work")]
+        for folder in folders:
+            folder.mkdir()
+        target, upper, work = folders
+        for more in (",userxattr", ""):
+            try:
+                self.libc.mount(
+                    "overlay",
+                    target,
+                    "overlay",
+                    _NODEV,
+                    f"lowerdir=/usr,upperdir={upper},workdir={work}{more}",
+                )
+                self.libc.call("umount2", str(target), 2)
+                return True
+            except OSError:
+                continue
+        return False
 
     def _add_files(self, below: str, to: Path) -> None:
         """Put the files whose path begins with ``below`` into ``to``."""
@@ -403,6 +432,12 @@ def _watch(libc: _Libc, plan: dict[str, Any], uid: int) -> dict[str, Any]:
             time.sleep(0.01)
     with log.open("a") as file:
         file.write(json.dumps({"kind": "script-end", "time": time.time(), **result}) + "\n")
+    # What the script has left in the background is ended with it. Here it may first be seen starting something.
+    quiet = time.monotonic() + _LAST_LOOK
+    while result["ended_by"] == "itself" and _processes() > 1 and time.monotonic() < quiet:
+        if _reap()[0] < 0:
+            break
+        time.sleep(0.01)
     while True:  # a SIGKILL to all leaves nobody who could fork; then there is only to reap
         with contextlib.suppress(OSError):
             os.kill(-1, signal.SIGKILL)
