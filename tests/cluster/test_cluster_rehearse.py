@@ -1,6 +1,7 @@
-"""``rankup rehearse`` against reality: its table is what the processes of a real SLURM of two nodes report of themselves.
+"""``rankup rehearse`` against reality: its table is what the processes of a real SLURM report of themselves.
 
-Each script runs twice: rehearsed, and submitted to the lab, whose nodes have the sizes of a site. In the lab ``train.py``
+Each script runs twice: rehearsed, and submitted to the lab,
+whose nodes have the sizes of a site. In the lab ``train.py``
 writes down its environment, and ``torchrun`` is a program that does the same in place of an agent (in two of our own
 scripts it is the real one). Compared are hosts, ranks, sizes, devices, addresses, commands, folders, and all variables
 of SLURM that do not differ from job to job.
@@ -99,17 +100,19 @@ exec "$name" "$@"
 """
 TRAIN = f"{RECORDER}\nif False:\n    import torch\n"
 
-# Scripts of others: the launches that work, and the mistakes that people make. Each has its directives in the first line.
+# The launches that work, and the mistakes that people make: (directives, script, findings).
 EXPORTS = "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1) MASTER_PORT=29511\n"
 RANKS = "export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID; exec python train.py"
 EIGHT = "--nodes=2 --ntasks-per-node=4 --gpus-per-node=4"
 AGENTS = "--nodes=2 --ntasks-per-node=1 --gpus-per-node=4 --cpus-per-task=16"
 TORCHRUN = "torchrun --nnodes=2 --nproc_per_node=4 --master_addr=$MASTER_ADDR --master_port=29511"
+SMALL = RANKS.replace("WORLD_SIZE=$SLURM_NTASKS", "")
 SCRIPTS: dict[str, tuple[str, str, set[str]]] = {
     "one-task-per-gpu": (EIGHT, EXPORTS + f"srun bash -c '{RANKS}'", set()),
     "agents": (AGENTS, EXPORTS + f"srun bash -c '{TORCHRUN} --node_rank=$SLURM_NODEID train.py'", {"cpus-lost"}),
     "agents-in-a-larger-job": (
-        EIGHT, EXPORTS + f"srun --ntasks=2 --ntasks-per-node=1 bash -c '{TORCHRUN} --node_rank=$SLURM_NODEID train.py'", set(),
+        EIGHT,
+        EXPORTS + f"srun --ntasks=2 --ntasks-per-node=1 bash -c '{TORCHRUN} --node_rank=$SLURM_NODEID train.py'", set(),
     ),
     "agent-for-each-node": (
         AGENTS,
@@ -132,7 +135,8 @@ SCRIPTS: dict[str, tuple[str, str, set[str]]] = {
         EIGHT, EXPORTS + f'srun bash -c "{RANKS}"', {"doubled-rank", "shared-device", "idle-gpus"},
     ),
     "node-rank-expanded-early": (
-        AGENTS, EXPORTS + f'srun bash -c "{TORCHRUN} --node_rank=$SLURM_NODEID train.py"', {"doubled-node-rank", "cpus-lost"},
+        AGENTS, EXPORTS + f'srun bash -c "{TORCHRUN} --node_rank=$SLURM_NODEID train.py"', {"doubled-node-rank",
+        "cpus-lost"},
     ),
     "own-address": (
         EIGHT, f"srun bash -c 'export MASTER_ADDR=$(hostname) MASTER_PORT=29511; {RANKS}'", {"different-endpoints"},
@@ -143,7 +147,8 @@ SCRIPTS: dict[str, tuple[str, str, set[str]]] = {
     "gpus-per-task": (EIGHT.replace("-node=4 --gpus-per-node=4", "-node=4 --gpus-per-task=1"),
                       EXPORTS + f"srun bash -c '{RANKS}'", set()),
     "world-of-the-job": (
-        EIGHT, EXPORTS + f"export WORLD_SIZE=$SLURM_NTASKS; srun -n4 bash -c '{RANKS.replace('WORLD_SIZE=$SLURM_NTASKS', '')}'",
+        EIGHT,
+        EXPORTS + f"export WORLD_SIZE=$SLURM_NTASKS; srun -n4 bash -c '{SMALL}'",
         {"world-size-mismatch", "idle-gpus"},
     ),
     "one-after-another": (
@@ -154,7 +159,8 @@ SCRIPTS: dict[str, tuple[str, str, set[str]]] = {
     "uneven": ("--nodes=2 --ntasks=3 --gres=gpu:4", EXPORTS + f"srun bash -c '{RANKS}'", {"idle-gpus"}),
     "refused": ("--nodes=2 --ntasks-per-node=1", EXPORTS + f"srun -n8 bash -c '{RANKS}'",
                 {"step-refused", "srun-warning", "nothing-started", "script-failed"}),
-    "lost-cpus": ("--nodes=2 --ntasks-per-node=2 --cpus-per-task=8", EXPORTS + f"srun bash -c '{RANKS}'", {"cpus-lost"}),
+    "lost-cpus": ("--nodes=2 --ntasks-per-node=2 --cpus-per-task=8", EXPORTS + f"srun bash -c '{RANKS}'",
+    {"cpus-lost"}),
     "cyclic": (EIGHT, EXPORTS + f"srun --distribution=cyclic bash -c '{RANKS}'", set()),
 }  # fmt: skip
 #: Ours, with the directives of their sites. Where a script calls for it, torchrun is the real one.
@@ -231,7 +237,7 @@ class Pair:
         job = replace(job, addresses={node: self.lab.address(node) for node in self.lab.nodes})
         env = {"PATH": self.path, "HOME": str(self.lab.shared), "LANG": "C.UTF-8"}
         return judged(
-            self.script, rehearse(self.script, job, Options(slurm_version=(22, 5), seconds=30), env), []
+            self.script, rehearse(self.script, job, Options(slurm_version=(22, 5), seconds=120), env), []
         )
 
 
@@ -340,11 +346,11 @@ def differences(name: str, table: list[tuple[Any, ...]], pair: Pair) -> list[str
         return []
     log = (pair.folder / "job.log").read_text()[-800:]
     pairs = zip_longest(table, seen, fillvalue=())
-    return [f"{name}: {len(table)} rehearsed, {len(seen)} seen; log: {log}"] + [
-        f"  {sorted({*map(str, here)} - {*map(str, there)})} rehearsed, {sorted({*map(str, there)} - {*map(str, here)})} seen"
-        for here, there in pairs
-        if here != there
-    ]
+    wrong = [f"{name}: {len(table)} rehearsed, {len(seen)} seen; log: {log}"]
+    for here, there in pairs:
+        ours, theirs = {*map(str, here)}, {*map(str, there)}
+        wrong.append(f"  {sorted(ours - theirs)} rehearsed, {sorted(theirs - ours)} seen")
+    return wrong
 
 
 def processes(report: Report) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,7 +25,8 @@ def rehearsed(
     script.write_text("#!/bin/bash\n" + "".join(f"{mark} {line}\n" for line in directives) + body + "\n")
     if program:
         (folder / "train.py").write_text(program)
-    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "USER": "alice", "LANG": "C.UTF-8"}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = {"PATH": path, "HOME": str(folder), "USER": "alice", "LANG": "C.UTF-8"}
     return report_of(script, sizes or Sizes(), Options(seconds=seconds, **options), env)  # type: ignore[arg-type]
 
 

@@ -16,6 +16,7 @@ TWO = ("--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=4", "--cpus-per-task
 EIGHT = ("--nodes=2", "--ntasks-per-node=4", "--gpus-per-node=4", "--cpus-per-task=4")
 HEAD = "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1) MASTER_PORT=29500\n"
 AGENT = "torchrun --nnodes=2 --nproc_per_node=4 --master_addr=$MASTER_ADDR --master_port=29500"
+C10D = "torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=node1:29500"
 PBS = ("-l select=2:ncpus=16:ngpus=4:mpiprocs={}", "-l place=scatter:excl", "-N train")
 
 
@@ -79,7 +80,7 @@ RANKS = "export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LO
 
 def test_srun_starts_one_task_for_each_gpu(tmp_path: Path):
     report = rehearsed(tmp_path, HEAD + f"srun bash -c '{RANKS}'", EIGHT)
-    assert text(report, tmp_path, 200) == dedent("""\
+    assert text(report, tmp_path, 100) == dedent("""\
         Rehearsal of job.sh under SLURM: 2 nodes, 4 GPUs each, 16 CPUs each
 
         Launch 1: 8 processes by srun, world size 8
@@ -87,7 +88,8 @@ def test_srun_starts_one_task_for_each_gpu(tmp_path: Path):
           folder    DIR
           meet at   node1:29500
           ranks by  RANK
-          variables CUDA_VISIBLE_DEVICES=0,1,2,3  MASTER_ADDR=node1  MASTER_PORT=29500  ROCR_VISIBLE_DEVICES=0,1,2,3  WORLD_SIZE=8
+          variables CUDA_VISIBLE_DEVICES=0,1,2,3  MASTER_ADDR=node1  MASTER_PORT=29500
+                    ROCR_VISIBLE_DEVICES=0,1,2,3  WORLD_SIZE=8
 
           host   node  rank  local  GPU  CPUs
           node1  0     0-3   0-3    0-3  4
@@ -167,9 +169,9 @@ def test_what_pbsdsh_starts_knows_nothing_of_the_scripts_variables(tmp_path: Pat
 
 
 SSH = """
-cd "$PBS_O_WORKDIR"; i=0
+cd "$PBS_O_WORKDIR"; i=0; head=$(head -n1 $PBS_NODEFILE)
 for host in $(awk '!seen[$0]++' $PBS_NODEFILE); do
-  ssh $host "cd $PWD; torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$i --master_addr=$(head -n1 $PBS_NODEFILE) train.py" {}
+  ssh $host "cd $PWD; torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$i --master_addr=$head train.py" {}
   i=$((i + 1))
 done
 wait
@@ -205,21 +207,24 @@ def test_agents_with_addresses_of_their_own(tmp_path: Path):
     ("body", "found"),
     [
         ("srun torchrun --nproc_per_node=4 train.py", {"separate-worlds"}),
-        ("srun torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID train.py", {"doubled-node-rank", "local-endpoint"}),
-        ("srun bash -c 'torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID train.py'", {"local-endpoint"}),
+        ("srun torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID train.py", {"doubled-node-rank",
+        "local-endpoint"}),
+        ("srun bash -c 'torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID train.py'",
+        {"local-endpoint"}),
         (f"export MASTER_ADDR=node2\nsrun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py'", {"wrong-head"}),
-        (HEAD + f"srun bash -c '{AGENT.replace('nnodes=2', 'nnodes=3')} --node_rank=$SLURM_NODEID train.py'", {"missing-agents"}),
+        (HEAD + f"srun bash -c '{AGENT.replace('nnodes=2', 'nnodes=3')} --node_rank=$SLURM_NODEID train.py'",
+        {"missing-agents"}),
         (HEAD + f"srun bash -c '{AGENT.replace('=4', '=6')} --node_rank=$SLURM_NODEID train.py'", {"no-such-device"}),
-        ("srun torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_id=$RANDOM --rdzv_endpoint=node1:29500 train.py", set()),
-        ("srun bash -c 'torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_id=$SLURM_PROCID$RANDOM "
-         "--rdzv_endpoint=node1:29500 train.py'", {"different-endpoints"}),
+        (f"srun {C10D} --rdzv_id=$RANDOM train.py", set()),
+        (f"srun bash -c '{C10D} --rdzv_id=$SLURM_PROCID$RANDOM train.py'", {"different-endpoints"}),
         ("srun python train.py", {"independent-copies", "idle-gpus"}),
         ("export RANK=0 WORLD_SIZE=8\npython train.py", {"world-size-mismatch", "no-endpoint", "idle-nodes"}),
         ("export WORLD_SIZE=1\nsrun bash -c 'RANK=$SLURM_PROCID python train.py'", {"rank-out-of-range", "idle-gpus"}),
         (HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py' &", {"ended-too-early"}),
         (HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py' & wait", set()),
         (HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID trian.py'", {"missing-program"}),
-        ("srun apptainer exec image.sif torchrun --standalone --nproc_per_node=4 train.py", {"separate-worlds", "no-gpu"}),
+        ("srun apptainer exec image.sif torchrun --standalone --nproc_per_node=4 train.py", {"separate-worlds",
+        "no-gpu"}),
         ("echo nothing", {"nothing-started"}),
         ("set -e\nfalse\nsrun python train.py", {"script-failed", "nothing-started"}),
     ],

@@ -91,7 +91,8 @@ def test_a_fork_bomb_ends(tmp_path: Path, leftovers: Callable[[], list[str]]):
 def test_no_connection_leaves_the_sandbox(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        body = f"(exec 3<>/dev/tcp/127.0.0.1/{port}) && echo reached; curl http://127.0.0.1:{port}; wget example.org; pip install x"
+        body = f"(exec 3<>/dev/tcp/127.0.0.1/{port}) && echo reached; curl http://127.0.0.1:{port}\n"
+        body += "wget example.org; pip install x"
         report = rehearsed(tmp_path, body, ("--nodes=1",))
     assert "reached" not in report.rehearsal.output
     assert {line.split()[0] for line in report.not_done()} == {"curl", "wget", "pip"}
@@ -103,3 +104,50 @@ def test_a_job_that_is_rehearsed_inside_of_a_job_sees_none_of_its_variables(
     monkeypatch.setitem(os.environ, "SLURM_NTASKS", "77")
     report = rehearsed(tmp_path, "echo tasks ${SLURM_NTASKS:-none}", ("--nodes=1",))
     assert "tasks none" in report.rehearsal.output
+
+
+def test_without_a_sandbox_only_a_copy_of_the_folder_changes(
+    tmp_path: Path, leftovers: Callable[[], list[str]]
+):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "data").write_text("precious")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "notes").write_text("mine")
+    body = f"rm -f notes {outside}/data; rm -f notes; ls; (setsid sleep 1002 &); srun -n2 python train.py"
+    report = rehearsed(folder, body, ("--nodes=1", "--ntasks=2"), confined=False)
+    assert (outside / "data").exists() and (folder / "notes").exists()
+    assert len(report.launches[0].processes) == 2
+    assert "outside" in codes(report) and "notes" not in report.rehearsal.output
+    assert not [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "1002"]]
+    assert leftovers() == []
+
+
+TRAINS = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("nccl")
+total = torch.ones(1) * dist.get_rank()
+dist.all_reduce(total)
+print("sum", int(total), "of", dist.get_world_size(), os.uname().nodename, flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "srun bash -c 'export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS; exec python train.py'",
+        "srun -n2 --ntasks-per-node=1 bash -c 'exec python -m torch.distributed.run --nnodes=2 --nproc_per_node=2 "
+        "--node_rank=$SLURM_NODEID --master_addr=$MASTER_ADDR --master_port=$MASTER_PORT train.py'",
+    ],
+    ids=["srun", "torchrun"],
+)
+def test_for_real_the_ranks_meet_over_gloo_on_pretended_nodes(tmp_path: Path, start: str):
+    body = f"export MASTER_ADDR=$(scontrol show hostnames | head -n1) MASTER_PORT=29513\n{start}"
+    report = rehearsed(
+        tmp_path, body, ("--nodes=2", "--ntasks-per-node=2"), program=TRAINS, for_real=True, seconds=150
+    )
+    lines = sorted(line for line in report.rehearsal.output.splitlines() if line.startswith("sum"))
+    assert lines == ["sum 6 of 4 node1"] * 2 + ["sum 6 of 4 node2"] * 2, report.rehearsal.output
+    assert len(report.launches[0].processes) == 4 and report.rehearsal.code == 0

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from rankup.core import shell
 from rankup.errors import RankupError
 from rankup.rehearse import log, pbs_env, sandbox
 from rankup.rehearse.allocation import Allocation
+from rankup.rehearse.copying import copy_folder
 from rankup.rehearse.scenario import Scenario
 from rankup.rehearse.slurm_env import batch_environment
 from rankup.rehearse.stand_ins.context import HOST
@@ -43,6 +44,7 @@ class Rehearsal:
     ended_by: str = "itself"  # itself, timeout, processes, error
     changed: list[str] = field(default_factory=list)
     pretended: list[str] = field(default_factory=list)  # paths that are not on this machine
+    left_out: list[str] = field(default_factory=list)  # of the copy of the job's folder
     seconds: float = 0.0
     seconds_allowed: float = 0.0
     overlaid: bool = True
@@ -145,10 +147,19 @@ def _once(
             user=env.get("USER", "user"), home=env.get("HOME", "/root"),
         )  # fmt: skip
         _write_tools(scenario)
-        plan = _plan(scenario, text, options, env, pretended)
+        left_out: list[str] = []
+        if not options.confined:
+            left_out = copy_folder(scenario.folder, scratch / "copy")
+            scenario = replace(scenario, folder=scratch / "copy")
+            scenario.save()
+        plan = {
+            **_plan(scenario, text, options, env, pretended),
+            "left_out": left_out,
+            "confined": options.confined,
+        }
         (scratch / "plan.json").write_text(json.dumps(plan))
         began = time.monotonic()
-        error = _run_confined(scratch, options.seconds + 20)
+        error = _run(scratch, options.seconds + 20, confined=options.confined)
         rehearsal = Rehearsal(
             scenario,
             log.read(scenario.log),
@@ -165,13 +176,15 @@ def _once(
             ) from None  # fmt: skip
         rehearsal.code, rehearsal.ended_by = result["code"], result["ended_by"]
         rehearsal.changed, rehearsal.overlaid = result["changed"], result["overlaid"]
+        rehearsal.left_out = result.get("left_out", [])
         return rehearsal
 
 
-def _run_confined(scratch: Path, seconds: float) -> str:
+def _run(scratch: Path, seconds: float, *, confined: bool) -> str:
+    main = "main" if confined else "main_unconfined"
     code = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); "
-        "from rankup.rehearse.sandbox import main; sys.exit(main(sys.argv[1]))"
+        f"from rankup.rehearse.sandbox import {main} as main; sys.exit(main(sys.argv[1]))"
     )
     with (scratch / "sandbox.err").open("wb") as err:
         process = shell.start(

@@ -61,6 +61,9 @@ class Report:
             lines += ["Files that the script would change (nothing was changed):", *changed[:20]]
             lines += [f"  … and {len(changed) - 20} more"] if len(changed) > 20 else []
             lines.append("")
+        if self.rehearsal.scenario.for_real:
+            last = self.rehearsal.output.rstrip().splitlines()[-20:]
+            lines += ["The end of what the script printed:", *(f"  {line}" for line in last), ""]
         lines += text_lines(self.findings, width)
         lines.append(count(self.findings) or "No findings.")
         return lines
@@ -71,7 +74,13 @@ class Report:
         for event in self.rehearsal.events:
             if event["kind"] == "note" and event["code"] not in _FINDINGS:
                 texts[event["text"]] = texts.get(event["text"], 0) + 1
-        return [text + (f" ({times} times)" if times > 1 else "") for text, times in texts.items()]
+        noted = [text + (f" ({times} times)" if times > 1 else "") for text, times in texts.items()]
+        left_out = self.rehearsal.left_out
+        if left_out:
+            noted.append(
+                f"left out of the copy of the folder: {', '.join(left_out[:8])}{' …' * (len(left_out) > 8)}"
+            )
+        return noted
 
     def as_dict(self) -> dict[str, Any]:
         return {

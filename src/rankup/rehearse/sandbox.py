@@ -20,7 +20,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ _MOUNT_SETATTR, _AT_RECURSIVE = 442, 0x8000
 _MOST_ENTRIES = 4000
 _MOST_PROCESSES = 1500
 _LAST_LOOK = 1.5  # seconds
-_PR_SET_PDEATHSIG, _PR_CAP_AMBIENT, _CAP_SYS_ADMIN = 1, 47, 21
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_CAP_AMBIENT, _CAP_SYS_ADMIN = 1, 36, 47, 21
 _NOT_COPIED = ("proc", "sys", "dev", "run")
 MOST_BYTES = 1 << 30  # that a script may write, all in memory
 
@@ -122,6 +122,7 @@ class _Layout:
         self.mounts = sorted(_mount_points())
         self.uppers: list[tuple[Path, str]] = []
         self.overlaid = True
+        self.left_out: list[str] = []
         hosts = "".join(f"{address} {name}\n" for name, address in plan["hosts"].items())
         # What the pretended node has: the job script in the spool, host names, what is pretended.
         self.files: dict[str, str] = {**plan["files"], "/etc/hosts": f"127.0.0.1 localhost\n{hosts}"}
@@ -137,7 +138,7 @@ class _Layout:
         if not self.overlaid:
             # Folders that are mounted below are made of their entries, so these two can be put in their places.
             self.mounts += [str(self.scratch), self.plan["folder"]]
-            copy_folder(Path(self.plan["folder"]), Path(self.plan["copy"]))
+            self.left_out = copy_folder(Path(self.plan["folder"]), Path(self.plan["copy"]))
         self._directory(Path("/"), top=True)
         self._add_files("/", self.root)
         if not self.overlaid:
@@ -336,7 +337,11 @@ def _process_one(libc: _Libc, layout: _Layout, plan: dict[str, Any], uid: int) -
     os.umask(plan.get("umask", 0o022))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_BYTES, MOST_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    result = {"overlaid": layout.overlaid, **_watch(libc, plan, uid)}
+    result = {
+        "overlaid": layout.overlaid,
+        "left_out": layout.left_out,
+        **watch(plan, lambda: _keep_capability(libc) if uid else None),
+    }
     os.fchdir(outside)
     os.chroot(".")
     result["changed"] = layout.changed()
@@ -390,8 +395,27 @@ def _keep_capability(libc: _Libc) -> None:
         libc.call("prctl", _PR_CAP_AMBIENT, 2, ctypes.c_ulong(_CAP_SYS_ADMIN), 0, 0)
 
 
-def _watch(libc: _Libc, plan: dict[str, Any], uid: int) -> dict[str, Any]:
+def main_unconfined(plan_file: str) -> int:
+    """Run the plan without a sandbox. Only what it has started is ended with it."""
+    plan: dict[str, Any] = json.loads(Path(plan_file).read_text())
+    with contextlib.suppress(OSError, AttributeError):
+        _Libc().call("prctl", _PR_SET_CHILD_SUBREAPER, 1)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(1))
+    try:
+        result = watch(plan, lambda: None)
+    finally:
+        _end_all(confined=False)
+    left_out = plan["left_out"]
+    Path(plan["scratch"], "result.json").write_text(
+        json.dumps({"overlaid": False, "changed": [], "left_out": left_out, **result})
+    )
+    return 0
+
+
+def watch(plan: dict[str, Any], in_child: Callable[[], None]) -> dict[str, Any]:
     """Start the command, adopt orphans, and end everything when it ends or must end."""
+    confined = plan["confined"]
     log = Path(plan["log"])
     for name, instead in plan["instead"].items():  # nothing could be written there
         if not Path(name).exists():
@@ -401,8 +425,7 @@ def _watch(libc: _Libc, plan: dict[str, Any], uid: int) -> dict[str, Any]:
     if not child:
         try:
             os.setsid()
-            if uid:
-                _keep_capability(libc)
+            in_child()
             os.chdir(plan["cwd"])
             out = os.open(plan["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             null = os.open(os.devnull, os.O_RDONLY)
@@ -425,7 +448,7 @@ def _watch(libc: _Libc, plan: dict[str, Any], uid: int) -> dict[str, Any]:
             break
         if now > looked + 0.05:
             looked = now
-            if _processes() > _MOST_PROCESSES:
+            if len(_all(confined)) > _MOST_PROCESSES:
                 result = {"code": None, "ended_by": "processes"}
                 break
         if done <= 0:
@@ -434,23 +457,43 @@ def _watch(libc: _Libc, plan: dict[str, Any], uid: int) -> dict[str, Any]:
         file.write(json.dumps({"kind": "script-end", "time": time.time(), **result}) + "\n")
     # What the script has left in the background is ended with it. Here it may first be seen starting something.
     quiet = time.monotonic() + _LAST_LOOK
-    while result["ended_by"] == "itself" and _processes() > 1 and time.monotonic() < quiet:
+    while result["ended_by"] == "itself" and _all(confined) and time.monotonic() < quiet:
         if _reap()[0] < 0:
             break
         time.sleep(0.01)
+    _end_all(confined)
+    return result
+
+
+def _end_all(confined: bool) -> None:
     while True:  # a SIGKILL to all leaves nobody who could fork; then there is only to reap
         with contextlib.suppress(OSError):
-            os.kill(-1, signal.SIGKILL)
+            if confined:
+                os.kill(-1, signal.SIGKILL)
+        for process in [] if confined else _all(confined):
+            with contextlib.suppress(OSError):
+                os.kill(process, signal.SIGKILL)
         done, _ = _reap()
         while done > 0:
             done, _ = _reap()
         if done < 0:
-            return result
+            return
         time.sleep(0.005)
 
 
-def _processes() -> int:
-    return sum(name.isdigit() for name in os.listdir("/proc"))  # noqa: PTH208
+def _all(confined: bool) -> list[int]:
+    """All processes but this one: of the namespace, or else those that this one has started, or adopted."""
+    if confined:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]  # noqa: PTH208
+    found: list[int] = []
+    todo = [os.getpid()]
+    while todo:
+        for tasks in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                children = [int(word) for word in tasks.read_text().split()]
+                found += children
+                todo += children
+    return found
 
 
 def _reap() -> tuple[int, int]:

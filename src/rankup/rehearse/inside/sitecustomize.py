@@ -1,5 +1,6 @@
 # Loaded by every Python of a rehearsal, by PYTHONPATH: one that is called by its path, or from an activated
 # environment, is handed to the stand-in of ``python``. It must work in any Python 3, so it uses nothing new.
+# mypy: ignore-errors
 import os
 import sys
 
@@ -28,5 +29,44 @@ def _load_the_other() -> None:
     sys.path[:] = path
 
 
+class _Gloo:
+    """With --for-real: after the import of torch.distributed, groups that ask for NCCL get gloo."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch.distributed":
+            return None
+        import importlib.util
+
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module):
+                execute(module)
+                _replace(module)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+def _replace(distributed):
+    def without_nccl(function):
+        def call(*args, **kwargs):
+            kwargs.pop("device_id", None)
+            args = tuple("gloo" if isinstance(one, str) and "nccl" in one.lower() else one for one in args)
+            if "nccl" in str(kwargs.get("backend", "")).lower():
+                kwargs["backend"] = "gloo"
+            return function(*args, **kwargs)
+
+        return call
+
+    for name in ("init_process_group", "new_group"):
+        if hasattr(distributed, name):
+            setattr(distributed, name, without_nccl(getattr(distributed, name)))
+
+
 _hand_over()
+if "RANKUP_REHEARSE_GLOO" in os.environ:
+    sys.meta_path.insert(0, _Gloo())
 _load_the_other()

@@ -40,9 +40,11 @@ def main(here: Here) -> int:  # noqa: RET503 # the last line does not return
         )
         return 0
     if program.kind in ("training", "launcher"):
+        if here.scenario.for_real and here.env.get("TORCHELASTIC_RUN_ID"):
+            _train(here)  # a worker of an agent that is recorded
         _record(here, program)
         if here.scenario.for_real:
-            _become_python(here)
+            _train(here)
         if here.background:
             wait_until_quiet(here)
         here.ended()
@@ -139,6 +141,12 @@ def _program_on_stdin() -> str | None:
         file.seek(0)
         os.dup2(file.fileno(), 0)
     return data.decode(errors="replace")
+
+
+def _train(here: Here) -> NoReturn:
+    """Run the program on this machine's CPUs: gloo instead of NCCL, over the loopback device."""
+    here.env |= {"RANKUP_REHEARSE_GLOO": "1", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    _become_python(here)
 
 
 def _become_python(here: Here) -> NoReturn:
