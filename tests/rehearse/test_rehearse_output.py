@@ -163,7 +163,8 @@ def test_pbsdsh_starts_one_agent_for_each_line_of_the_node_file(tmp_path: Path):
 
 
 def test_what_pbsdsh_starts_knows_nothing_of_the_scripts_variables(tmp_path: Path):
-    body = "export SECRET_WORD=yes; cd $PBS_O_WORKDIR\npbsdsh -n 1 bash -c 'echo \"[$SECRET_WORD$PBS_NODEFILE] $PBS_NODENUM $PWD\"'"
+    shows = "echo [$SECRET_WORD$PBS_NODEFILE] $PBS_NODENUM $PWD"
+    body = f"export SECRET_WORD=yes; cd $PBS_O_WORKDIR\npbsdsh -n 1 bash -c '{shows}'"
     report = rehearsed(tmp_path, body, pbs(1), scheduler="pbs")
     assert f"[] 1 {tmp_path}\n" in report.rehearsal.output  # its folder is the home
 

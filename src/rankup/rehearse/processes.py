@@ -198,6 +198,7 @@ def launches(found: list[Started]) -> list[Launch]:
                 launch.processes += _workers(one, one.agent, launch.number, arrivals)
             else:
                 launch.processes.append(_lone(one, launch.number, one.event.get("text", "")))
+        launch.processes.sort(key=lambda one: (one.rank is None, one.rank or 0))
     return list(made.values())
 
 

@@ -23,7 +23,9 @@ _FRAMEWORKS = (
     "torch|torchvision|lightning|pytorch_lightning|accelerate|deepspeed|transformers|horovod|ray|jax|tensorflow|fairseq|"
     "megatron|composer|timm|diffusers|mpi4py|rankup|idr_torch|submitit|hydra|nemo|ignite|fastai|mmengine|mmcv|detectron2"
 )
-_IMPORTS = re.compile(rf"^[ \t]*(?:import|from)[ \t]+(?:{_FRAMEWORKS})\b", re.M)
+_IMPORTS = re.compile(
+    rf"^[ \t]*(?:from[ \t]+(?:{_FRAMEWORKS})\b|import[ \t]+(?:[\w. ]+,[ \t]*)*(?:{_FRAMEWORKS})\b)", re.M
+)
 _LOCAL = re.compile(
     r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+([\w, ]+)|import[ \t]+([\w., ]+))", re.M
 )

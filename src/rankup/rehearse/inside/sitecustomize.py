@@ -35,10 +35,9 @@ class _Gloo:
     def find_spec(self, name, path=None, target=None):
         if name != "torch.distributed":
             return None
-        import importlib.util
+        from importlib.machinery import PathFinder
 
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
