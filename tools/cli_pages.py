@@ -51,6 +51,7 @@ MORE = {
     "logs": "submit.md",
     "cancel": "submit.md",
     "resume": "submit.md",
+    "rehearse": "../how-to/rehearse.md",
     "snapshots": "snapshots.md",
     "verify": "verify.md",
     "scale": "scale.md",

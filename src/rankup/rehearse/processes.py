@@ -309,6 +309,8 @@ def _lone(one: Started, number: int, text: str) -> Process:
         if world.world_size > 1:
             problem = "alone"
         rank, size, source = 0, 1, "alone"
+    elif not text and world.launcher != "none":
+        source += ", if the program reads it"
     visible = one.visible
     device = "-"
     if len(visible) == 1:

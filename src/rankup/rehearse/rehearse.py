@@ -116,7 +116,7 @@ def _missing(done: Rehearsal, folder: Path) -> dict[str, str]:
     """Absolute paths that bash did not find → ``folder`` or ``file``."""
     found = {}
     for match in _MISSING.finditer(done.output):
-        path = match["path"].removeprefix(".: ").strip("`'")
+        path = os.path.normpath(match["path"].removeprefix(".: ").strip("`'"))
         if path.startswith("/") and not Path(path).exists():
             found[path] = "folder" if match["cd"] else "file"
     return found
@@ -264,8 +264,8 @@ def _plan(
     for path, kind in pretended.items():
         if kind == "file":
             name = Path(path).name
-            unknown = f'#!/bin/sh\n{scenario.bin}/unknown-command {shell.quote([path])} "$@"\n'
-            files[path] = wrapper(scenario, name) if name in known else unknown
+            # Whether it is sourced, run or written to: it does nothing, and works.
+            files[path] = wrapper(scenario, name) if name in known else "#!/bin/sh\n:\n"
     return {
         "scratch": str(scenario.scratch),
         "folder": str(scenario.folder),

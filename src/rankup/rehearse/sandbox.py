@@ -292,10 +292,12 @@ class _Layout:
         for path in self.root.iterdir():  # made at the top
             if not Path("/", path.name).exists():
                 found.append(f"/{path.name}/")
-        own = {"/etc/hosts", *self.plan["files"], *self.plan["links"]}
-        return sorted(
-            path for path in found if path.rstrip("/") not in own and not path.startswith(str(self.scratch))
-        )[:1000]
+        own = ["/etc/hosts", *self.plan["files"], *self.plan["links"]]
+        ours = {path for name in own for path in (name, *map(str, Path(name).parents))}
+        wrote = [
+            path for path in found if path.rstrip("/") not in ours and not path.startswith(str(self.scratch))
+        ]
+        return sorted(wrote)[:1000]
 
 
 def _set_read_only(libc: _Libc, target: Path, *, must: bool = False) -> None:

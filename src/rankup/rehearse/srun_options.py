@@ -81,6 +81,7 @@ class SrunOptions:
     options: dict[str, str] = field(default_factory=dict)
     command: list[str] = field(default_factory=list)
     problem: str = ""
+    unknown: list[str] = field(default_factory=list)
 
     def number(self, name: str) -> int | None:
         text = self.options.get(name, "")
@@ -221,8 +222,10 @@ def parse(words: Sequence[str]) -> SrunOptions:
             name, equals, value = word[2:].partition("=")
             name = _full_name(name)
             if name not in _VALUES | _FLAGS | _OPTIONAL:
-                parsed.problem = f"srun: unrecognized option '{word}'"
-                return parsed
+                parsed.unknown.append(
+                    word
+                )  # of another version, or a site's plug-in: a value may only follow a =
+                continue
             if not equals and name in _VALUES and name not in _FLAGS and name not in _OPTIONAL:
                 if not rest:
                     parsed.problem = f"srun: option '--{name}' requires an argument"

@@ -24,6 +24,8 @@ def main(here: Here) -> int:
     if given.problem:
         here.note(given.problem, "bad-srun")
         here.fail(f'{given.problem}\nTry "srun --help" for more information', 1)
+    if given.unknown:
+        here.note(f"srun: the rehearsal does not know {', '.join(given.unknown)}; left out", "unknown")
     if given.has("version") or given.has("help"):
         print("slurm {}.{:02}".format(*here.scenario.slurm_version))
         return 0
