@@ -14,11 +14,15 @@
 | ``program_values`` | ``Values``: where a value comes from |
 | ``program_guards`` | ``Guards``: which statements run on some ranks only |
 | ``program_data`` | loaders, samplers, loops |
+| ``program_sharding`` | data sets: parts for ranks, random numbers, seeds |
+| ``program_snapshots`` | what is saved and loaded |
 | ``program_frameworks`` | Lightning, Accelerate, … |
 | ``program`` | ``Program``: all of it |
 | ``program_reader`` | text → ``Program`` |
 | ``job`` | ``Job``, ``Launch``: a job script |
 | ``job_questions`` | what several rules ask of a job |
+| ``job_signals`` | signals before the time limit, traps, requeues |
+| ``job_environment`` | variables that schedulers set |
 | ``job_reader`` | text → ``Job`` |
 | ``job_directives`` | ``#SBATCH``, ``#PBS``, ``#BSUB`` |
 | ``job_request`` | ``Request``: what the directives ask for, as numbers |
@@ -26,7 +30,10 @@
 | ``job_source`` | ``Source``: a shell text with its places in the document |
 | ``job_words`` | a shell's words → ``Value`` |
 | ``job_commands`` | ``Command``, ``Shell``, ``Step`` |
+| ``job_scope`` | variables, and what holds at one place of a script |
+| ``job_simple`` | assignments, redirections, simple commands |
 | ``job_shell`` | the syntax tree, walked as a shell would |
+| ``job_builtins`` | cd, set, source, eval, trap, read |
 | ``job_runner`` | what each simple command does and starts |
 | ``job_options`` | command lines → options and operands |
 | ``job_wrappers`` | ``time``, ``env``, containers, ``bash -c`` |

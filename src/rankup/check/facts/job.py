@@ -85,6 +85,7 @@ class Job:
     broken: bool = False  # parts could not be read: nothing follows from what is absent
     first_command: int = 0  # where the scheduler stops to read directives
     crlf: bool = False
+    quote_first: Span | None = None  # the first command is only a quote, and directives follow
     misspelt: list[tuple[Span, str]] = field(
         default_factory=list
     )  # directives that are comments, and what was meant
@@ -93,6 +94,7 @@ class Job:
     sources_files: bool = False  # it reads other scripts, which may set any variable
     tested: set[str] = field(default_factory=set)  # variables that a condition looks at
     functions: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)  # of all NAME=, also in arguments and texts
 
     @property
     def scheduler(self) -> str:

@@ -108,7 +108,7 @@ class LauncherLine:
 def start_of(name: str, argv: Sequence[Value]) -> LauncherLine | None:
     """How ``argv`` starts a Python program; None if it does not."""
     words = argv[1:]
-    if name == "torchrun":
+    if name in ("torchrun", "torchrun_jsc"):
         return _launcher("torchrun", words, _TORCHRUN)
     if name == "accelerate":
         return _launcher("accelerate", words[1:], _ACCELERATE) if _is(words, "launch") else None

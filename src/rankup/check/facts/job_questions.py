@@ -40,7 +40,14 @@ def fans_out(job: Job) -> bool:
             return True
         if command.shell.step is not None and command.name not in _HARMLESS:
             return True
-    return any(launch.launcher == "deepspeed" for launch in job.launches) or _manual(job)
+    return any(_has_hosts(launch) for launch in job.launches) or _manual(job)
+
+
+def _has_hosts(launch: Launch) -> bool:
+    """deepspeed starts its processes on other nodes by itself, if it knows them."""
+    return launch.launcher == "deepspeed" and bool(
+        launch.options.keys() & {"hostfile", "launcher", "include"}
+    )
 
 
 def _manual(job: Job) -> bool:
@@ -145,15 +152,14 @@ def trains(job: Job, launch: Launch) -> bool:
 def is_distributed(launch: Launch) -> bool | None:
     """Whether the program forms a process group; None if it is not known."""
     program = launch.program
-    if program is None:
-        return None
-    inits = getattr(program, "inits", None)
-    return None if inits is None else bool(inits)
+    if program is None or not program.whole:
+        return True if program is not None and program.distributed else None
+    # Of the frameworks, only Lightning wants a process for each GPU to be started by somebody else.
+    return program.distributed or "lightning" in program.frameworks or (None if program.frameworks else False)
 
 
 def uses_torch(launch: Launch) -> bool | None:
-    program = launch.program
-    return None if program is None else getattr(program, "uses_torch", None)
+    return None if launch.program is None else launch.program.uses_torch
 
 
 def statement_start(document: Document, span: Span) -> int:
@@ -162,8 +168,3 @@ def statement_start(document: Document, span: Span) -> int:
     while line and document.line(line - 1).rstrip().endswith("\\"):
         line -= 1
     return document.starts[line]
-
-
-def gpus_directive_span(job: Job) -> Span:
-    directive = job.request.gpu_directive
-    return directive.span if directive is not None else Span(0, 0)

@@ -17,7 +17,10 @@ from rankup.sites.site import Site
 _LONGEST = 400_000  # characters: a longer text is not a job script
 _LONGEST_LINE = 20_000
 _SHEBANG = re.compile(r"#![ \t]*(\S+)(?:[ \t]+(?:-S[ \t]+)?(\S+))?")
-_COMMAND = re.compile(r"^[ \t]*[^\s#]", re.M)
+_COMMAND = re.compile(r"^[ \t]*(?!\$ )[^\s#]", re.M)
+_LATE_SHEBANG = re.compile(r"(?<=\n)#![ \t]*/\S+(?=[^\n]*\n+#(?:SBATCH|PBS|BSUB))")
+_ONLY_QUOTE = re.compile(r"[ \t]*([\"'`“”‘’´]+)[ \t]*(?=\n|\Z)")
+_NAMES = re.compile(r"\b([A-Za-z_]\w*)\+?=")
 _CSH = re.compile(
     r"^[ \t]*(?:export[ \t]+\w+=|if[ \t]+\[.*\][ \t]*;?[ \t]*then|fi[ \t]*$|done[ \t]*$|\w+=\S+[ \t]*$)", re.M
 )
@@ -27,11 +30,16 @@ _HETEROGENEOUS = re.compile(r"^#SBATCH[ \t]+(hetjob|packjob)\b", re.M)
 def read_job(document: Document, site: Site | None = None) -> Job:
     """What ``document``, a job script, says. It never fails: what cannot be read is not in the facts."""
     text = document.text.replace("\r", " ")
-    job = Job(document, site, language=_language(text), crlf=document.crlf or "\r\n" in document.text)
-    first = _COMMAND.search(text)
+    job = Job(document, site, language=_language(text), crlf="\r\n" in document.text)
+    # A page may show `cat job.sh` or a prompt before the script itself.
+    shebangs = [match.start() for match in _LATE_SHEBANG.finditer(text, 0, 2000)]
+    first = _COMMAND.search(text, shebangs[-1] if shebangs else 0)
     job.first_command = first.start() if first else len(text)
+    job.names = set(_NAMES.findall(text))
     job.lines = directive_lines(text, job.first_command)
     job.request = _request(job.lines, text)
+    quote = _ONLY_QUOTE.match(text, job.first_command)
+    job.quote_first = Span(*quote.span(1)) if quote and any(line.late for line in job.lines) else None
     job.misspelt = misspelt_directives(text, job.first_command)
     if job.language != "bash" or "\0" in text or len(text) > _LONGEST or _long_line(text):
         job.broken = True

@@ -64,7 +64,11 @@ class Source:
         """Where a part of the text stands in the document."""
         first = self._place(start, False)
         last = self._place(max(start, end - 1), True)
-        return Span(first.start, last.end) if first.start <= last.end else first
+        if first.start < last.end:
+            return Span(first.start, last.end)
+        # It was put together from several places: the first of them.
+        piece = self.pieces[max(0, bisect_right(self.starts, start) - 1)][1]
+        return Span(first.start, max(first.end, piece.end))
 
     def _place(self, offset: int, last: bool) -> Span:
         start, span, exact = self.pieces[max(0, bisect_right(self.starts, offset) - 1)]
@@ -80,7 +84,10 @@ class Source:
         if not self.atoms or not PLACEHOLDER.search(text):
             return [Literal(text, self.span(start, end), quoted)]
         atoms: list[Atom] = []
+        exact = len(text) == end - start
+        following = start
         for part in re.split("([\ue000-\uf8ff])", text):
+            position, following = following, following + len(part)
             if not part:
                 continue
             if PLACEHOLDER.fullmatch(part):
@@ -88,7 +95,8 @@ class Source:
                 if index < len(self.atoms):
                     atoms.append(self.atoms[index])
             else:
-                atoms.append(Literal(part, self.span(start, end), quoted))
+                span = self.span(position, following) if exact else self.span(start, end)
+                atoms.append(Literal(part, span, quoted))
         return atoms
 
 

@@ -9,6 +9,15 @@ from rankup.check.document import Span
 
 _ALMOST = re.compile(r"^#[ \t]?([A-Za-z]{2,9})[ \t]*(?=-{1,2}[A-Za-z])", re.M)
 _BLANKS = re.compile(r"\\([ \t]+)$", re.M)
+_TEXTS = (
+    "comment",
+    "string",
+    "string_content",
+    "raw_string",
+    "ansi_c_string",
+    "heredoc_body",
+    "heredoc_content",
+)
 _NAMES = ("SBATCH", "PBS")
 
 
@@ -69,9 +78,8 @@ def blanks_after_backslash(text: str, root: Any) -> list[Span]:
     found = []
     for match in _BLANKS.finditer(text):
         node = root.descendant_for_byte_range(match.start(), match.start() + 1)
-        while node is not None and node.type in ("word", "concatenation", "command_name"):
-            node = node.parent
         following = text[match.end() + 1 :].lstrip(" \t")[:1]
-        if node is not None and node.type == "command" and following not in ("", "\n", "#"):
+        line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()].strip()
+        if node is not None and node.type not in _TEXTS and line and following not in ("", "\n", "#"):
             found.append(Span(*match.span(1)))
     return found

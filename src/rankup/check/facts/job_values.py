@@ -93,7 +93,7 @@ class Value:
             return Span(0, 0)
         start, end = self.atoms[0].span.start, self.atoms[0].span.end
         for atom in self.atoms[1:]:  # what a variable holds stands elsewhere
-            if end <= atom.span.start <= end + 200:
+            if end <= atom.span.start <= end + 3:  # quotes and backslashes between them
                 end = atom.span.end
         return Span(start, end)
 
@@ -210,7 +210,7 @@ def _computed(tokens: tuple[str | Value, ...], numbers: Numbers) -> int | None:
                 return None
             flat.append(str(number))
         else:
-            flat += _TOKEN.findall(token)
+            flat += [part for part in _TOKEN.findall(token) if part.strip()]
     if len(flat) > 50:
         return None
     try:

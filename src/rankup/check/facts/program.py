@@ -12,7 +12,7 @@ from rankup.check.facts.program_data import Data, read_data
 from rankup.check.facts.program_frameworks import frameworks_of
 from rankup.check.facts.program_guards import Guards
 from rankup.check.facts.program_imports import Project, is_entry
-from rankup.check.facts.program_module import Call, Module, Scope
+from rankup.check.facts.program_module import Call, Module, Scope, read_module
 from rankup.check.facts.program_names import COLLECTIVES, is_collective, torch_name
 from rankup.check.facts.program_value import Kind, Test, Value, depends_on, the_constant
 from rankup.check.facts.program_values import Values
@@ -32,30 +32,32 @@ class SyntaxMistake:
 class Program:
     """A Python program with the local modules that it imports.
 
-    ``project`` is None for a text that is no Python; then there are no facts but ``syntax_error``.
+    ``project`` is empty for a text that is no Python; then there are no facts but ``syntax_error``.
     """
 
     document: Document
     site: Site | None = None
     starts: list[Start] = field(default_factory=list)  # by the job scripts that are checked with it
-    project: Project | None = None
     syntax_error: SyntaxMistake | None = None
+    project: Project = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.project = Project(read_module(self.document, ast.Module([], [])))
 
     @cached_property
     def modules(self) -> list[Module]:
-        return list(self.project) if self.project is not None else []
+        return list(self.project)
 
     @cached_property
     def entry(self) -> bool:
         """Whether the file does something when it is run; else it is a module that others import."""
-        return self.project is not None and is_entry(self.project.main.tree)
+        return is_entry(self.project.main.tree)
 
     @cached_property
     def whole(self) -> bool:
         """Whether all of the program is known, so that something may be concluded from what is absent."""
         return (
-            self.project is not None
-            and self.entry
+            self.entry
             and not self.project.missing
             and all(module.document.complete for module in self.modules)
         )
@@ -96,12 +98,10 @@ class Program:
 
     @cached_property
     def graph(self) -> CallGraph:
-        assert self.project is not None
         return CallGraph(self.project)
 
     @cached_property
     def values(self) -> Values:
-        assert self.project is not None
         return Values(self.project, self.graph)
 
     @cached_property
@@ -128,9 +128,8 @@ class Program:
 
     @cached_property
     def uses_torch(self) -> bool:
-        return any(
-            name.partition(".")[0]
-            in {"torch", "torchvision", "lightning", "pytorch_lightning", "transformers"}
+        return bool(self.frameworks) or any(
+            name.partition(".")[0] in {"torch", "torchvision", "transformers"}
             for module in self.modules
             for name, level, _ in module.imported
             if not level
@@ -178,6 +177,27 @@ class Program:
         return any(site.spawned for sites in self.graph.sites.values() for site in sites) or any(
             call.last in {"spawn", "start_processes"} and "multiprocessing" in call.name
             for call in self.calls
+        )
+
+    @cached_property
+    def started(self) -> set[Scope]:
+        """The functions that run in processes which the program itself starts."""
+        found: set[Scope] = set()
+        for sites in self.graph.sites.values():
+            for site in sites:
+                if site.spawned or site.call.last == "Process":
+                    found |= self.graph.reached(site.function, 6)
+        return found
+
+    def on_all_ranks(self, call: Call) -> bool:
+        """Whether a call runs in each rank, and not in the process that starts them."""
+        return not self.started or call.scope in self.started
+
+    @cached_property
+    def many_ranks(self) -> bool:
+        """Whether it runs in more than one process, started by a script or by itself."""
+        return bool(self.started) or any(
+            (start.nodes or 1) * (start.processes_per_node or 1) > 1 for start in self.starts
         )
 
     @cached_property

@@ -122,6 +122,8 @@ def _last(node: ast.AST) -> str:
 
 
 def _sounds_like_a_rank(node: ast.AST) -> bool:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        return _sounds_like_a_rank(node.left)
     name = _last(node).lower()
     return "rank" in name or name in {
         "procid",

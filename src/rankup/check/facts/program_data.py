@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rankup.check.facts.program_module import Call, Module, Scope
-from rankup.check.facts.program_value import Kind, Value, constants, kinds, objects, the_constant
+from rankup.check.facts.program_value import Kind, Value, constants, kinds, objects, part_of, the_constant
 
 if TYPE_CHECKING:
     from rankup.check.facts.program import Program
@@ -145,7 +145,24 @@ class _Reader:
         elif isinstance(node, ast.Name):
             for definition in scope.definitions.get(node.id, ())[:4]:
                 if isinstance(definition.value, ast.Call) and not definition.item:
-                    found += self.iterated(definition.value, scope, depth + 2)
+                    found += self._unpacked(definition.value, definition.path, scope, depth)
+        return found
+
+    def _unpacked(self, value: ast.Call, path: tuple[int, ...], scope: Scope, depth: int) -> list[Call]:
+        """The loaders at one place of what a call returns: ``model, loader = accelerator.prepare(model, loader)``."""
+        if not path:
+            return self.iterated(value, scope, depth + 2)
+        parts = part_of(self.program.values.of(value, scope), path)
+        found = [call for call in objects(parts) if call.node in self._made]
+        last = value.func.attr if isinstance(value.func, ast.Attribute) else ""
+        if (
+            not found
+            and last.startswith(("prepare", "setup"))
+            and len(path) == 1
+            and path[0] < len(value.args)
+        ):
+            given = value.args[path[0]]
+            return self.iterated(given, scope, depth + 2) if not isinstance(given, ast.Starred) else []
         return found
 
     def trains(self, calls: list[Call]) -> bool:

@@ -5,15 +5,42 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from rankup.check.document import Document
-from rankup.check.facts.program_module import Module, full_name, parse, read_module
+from rankup.check.facts.program_module import Module, dotted, full_name, parse, read_module
 from rankup.check.facts.program_names import KNOWN_PACKAGES
 
 FindFile = Callable[[str], Document | None]
 
 _MOST_FILES = 40
 _LARGEST_FILE = 1_000_000  # characters; nobody writes a larger module by hand
+#: What modules do when they are imported: settings, paths, logs.
+_PREPARING = {
+    "logging",
+    "warnings",
+    "sys",
+    "os",
+    "matplotlib",
+    "plt",
+    "logger",
+    "np",
+    "numpy",
+    "random",
+    "load_dotenv",
+}
+_PREPARING_VERBS = (
+    "set_",
+    "use",
+    "append",
+    "insert",
+    "register",
+    "seed",
+    "manual_seed",
+    "add_",
+    "filter",
+    "allow",
+)
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
@@ -46,11 +73,8 @@ def read_project(main: Module, find_file: FindFile) -> Project:
                 document = find_file(folder + candidate)
                 if document is None or document.path == main.document.path:
                     continue
-                if len(document.text) > _LARGEST_FILE:
-                    return None
-                try:
-                    module = read_module(document, parse(document), name, package)
-                except UNREADABLE:
+                module = _module_of(document, name, package)
+                if module is None:
                     return None
                 tried[name] = module
                 project.modules[name] = module
@@ -65,6 +89,17 @@ def read_project(main: Module, find_file: FindFile) -> Project:
     for module in project:
         _resolve_imports(project, module)
     return project
+
+
+@lru_cache(maxsize=256)
+def _module_of(document: Document, name: str, package: bool) -> Module | None:
+    """A module, read once for all the programs that import it."""
+    if len(document.text) > _LARGEST_FILE:
+        return None
+    try:
+        return read_module(document, parse(document), name, package)
+    except UNREADABLE:
+        return None
 
 
 def _resolve_imports(project: Project, module: Module) -> None:
@@ -166,10 +201,8 @@ def is_entry(tree: ast.Module) -> bool:
             return True
         if isinstance(statement, (ast.For, ast.While, ast.With)):
             return True
-        if (
-            isinstance(statement, ast.Expr)
-            and isinstance(statement.value, ast.Call)
-            and isinstance(statement.value.func, ast.Name)
-        ):
-            return True  # main()
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+            parts = dotted(statement.value.func) or ["?"]
+            if parts[0] not in _PREPARING and not parts[-1].startswith(_PREPARING_VERBS):
+                return True  # main()
     return False

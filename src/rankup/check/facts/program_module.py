@@ -9,11 +9,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from rankup.check.document import Document, Span
+from rankup.check.facts.program_names import words
 
 Block = tuple[ast.AST, str]  # a statement, and the field of it whose list holds the next statement
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-_SKIPPED = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+#: Fields that hold no nodes, or none that anybody asks for.
+_NO_NODES = words(
+    """
+    ctx op ops id attr type_comment name kind level module arg is_async conversion type_ignores simple asname names
+    """
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -67,6 +73,13 @@ class Scope:
     @cached_property
     def is_method(self) -> bool:
         return self.parent is not None and self.parent.is_class and self.is_function and not self.is_static
+
+    @cached_property
+    def is_property(self) -> bool:
+        if not self.is_method:
+            return False
+        decorators = getattr(self.node, "decorator_list", [])
+        return any(isinstance(d, ast.Name) and d.id in {"property", "cached_property"} for d in decorators)
 
     @cached_property
     def is_static(self) -> bool:
@@ -138,6 +151,7 @@ class Module:
     )  # of a few kinds, in reading order
     imports: dict[str, str] = field(default_factory=dict)  # local name → full name
     imported: list[tuple[str, int, tuple[str, ...]]] = field(default_factory=list)  # module, level, names
+    addresses: list[ast.Constant] = field(default_factory=list)  # texts with "://"
 
     @property
     def scope(self) -> Scope:
@@ -190,7 +204,7 @@ def place(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
-_KEPT = (
+_KEPT: set[type[ast.AST]] = {
     ast.If,
     ast.For,
     ast.AsyncFor,
@@ -205,48 +219,93 @@ _KEPT = (
     ast.BinOp,
     ast.Return,
     ast.Dict,
-)
+    ast.JoinedStr,
+    ast.AnnAssign,
+}
+_PLAIN: set[type[ast.AST]] = {
+    ast.Name,
+    ast.keyword,
+    ast.arg,
+    ast.arguments,
+    ast.Expr,
+    ast.Tuple,
+    ast.List,
+    ast.alias,
+}
+_DEFINING: set[type[ast.AST]] = {
+    ast.Assign,
+    ast.AnnAssign,
+    ast.AugAssign,
+    ast.NamedExpr,
+    ast.For,
+    ast.AsyncFor,
+    ast.comprehension,
+    ast.With,
+    ast.AsyncWith,
+    ast.ExceptHandler,
+}
 
 
 def parse(document: Document) -> ast.Module:
-    """The tree of a text. Raises SyntaxError, and what else ``ast`` raises for odd texts."""
+    """The tree of a text. Raises SyntaxError, and what else ``ast`` raises for odd texts.
+
+    A carriage return of its own ends a line for Python and for nobody else, so it becomes a blank.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(document.text)
+        return ast.parse(document.text.replace("\r", " "))
 
 
 def read_module(document: Document, tree: ast.Module, name: str = "", package: bool = False) -> Module:
     """Walks the tree once. Iterative: generated programs may be nested deeper than Python's own stack."""
     module = Module(document, name, tree, package)
     module.scopes[tree] = Scope(tree, module, None, "")
+    parents = module.parents
     stack: list[tuple[ast.AST, Scope]] = [(tree, module.scopes[tree])]
     while stack:
         node, scope = stack.pop()
         inner = _note(node, scope, module)
         children: list[tuple[ast.AST, Scope]] = []
-        for name_of_field in node._fields:
+        for name_of_field in _fields(type(node)):
             value = getattr(node, name_of_field, None)
-            runs_inside = inner is not scope and name_of_field == "body"
-            of = inner if runs_inside else scope
-            if isinstance(value, ast.AST):
-                if not isinstance(value, _SKIPPED):
-                    module.parents[value] = (node, name_of_field)
-                    children.append((value, of))
-            elif isinstance(value, list):
+            if value is None:
+                continue
+            of = inner if name_of_field == "body" else scope
+            if isinstance(value, list):
+                block = (node, name_of_field)
                 for item in value:
-                    if isinstance(item, ast.AST) and not isinstance(item, _SKIPPED):
-                        module.parents[item] = (node, name_of_field)
-                        children.append((item, of))
-        stack.extend(reversed(children))
+                    if isinstance(item, ast.AST):
+                        parents[item] = block
+                        if type(item) is not ast.Name:
+                            children.append((item, of))
+            elif isinstance(value, ast.AST):
+                parents[value] = (node, name_of_field)
+                if type(value) is not ast.Name:  # the most frequent node: it has nothing inside
+                    children.append((value, of))
+        children.reverse()
+        stack += children
     for call in module.calls:
         call.name = full_name(module, call.scope, call.node.func)
     return module
 
 
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
+
+
+def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of a kind of node that can hold nodes worth a visit."""
+    if kind not in _FIELDS:
+        _FIELDS[kind] = tuple(name for name in kind._fields if name not in _NO_NODES)
+    return _FIELDS[kind]
+
+
 def _note(node: ast.AST, scope: Scope, module: Module) -> Scope:
     """Keeps what a node says; returns the scope of its body."""
-    if isinstance(node, _KEPT):
-        module.nodes.setdefault(type(node), []).append(node)
+    kind = type(node)
+    if kind in _PLAIN:
+        return scope
+    if kind in _KEPT:
+        module.nodes.setdefault(kind, []).append(node)
     if isinstance(node, _SCOPES):
         name = getattr(node, "name", "<lambda>")
         inner = Scope(node, module, scope, name)
@@ -258,13 +317,16 @@ def _note(node: ast.AST, scope: Scope, module: Module) -> Scope:
         call = Call(node, module, scope)
         module.calls.append(call)
         scope.calls.append(call)
+    elif isinstance(node, ast.Constant):
+        if isinstance(node.value, str) and "://" in node.value:
+            module.addresses.append(node)
     elif isinstance(node, (ast.Import, ast.ImportFrom)):
         _note_import(node, module)
     elif isinstance(node, ast.Return):
         scope.returns.append(node.value or ast.Constant(None))
     elif isinstance(node, (ast.Global, ast.Nonlocal)):
         scope.outer.update(node.names)
-    else:
+    elif kind in _DEFINING:
         _note_definitions(node, scope)
     return scope
 
@@ -381,3 +443,19 @@ def default_of(scope: Scope, name: str) -> ast.expr | None:
         if argument.arg == name:
             return given
     return None
+
+
+def identifiers(node: ast.AST) -> set[str]:
+    """All names and attributes in an expression."""
+    found: set[str] = set()
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            found.add(part.id)
+        elif isinstance(part, ast.Attribute):
+            found.add(part.attr)
+    return found
+
+
+def torch_last(call: Call) -> str:
+    """The last part of the full name of what is called: ``DistributedDataParallel`` for an alias ``DDP``."""
+    return call.name.rpartition(".")[2]

@@ -45,7 +45,12 @@ def _mistake(document: Document, error: SyntaxError) -> SyntaxMistake | None:
     line = min(max(error.lineno or 1, 1), len(document.starts)) - 1
     text = document.line(line)
     message = error.msg or "invalid syntax"
-    if not document.complete or _MAGIC.search(document.text) or "null byte" in message:
+    if (
+        not document.complete
+        or _MAGIC.search(document.text)
+        or "null byte" in message
+        or "\r" in document.text
+    ):
         return None
     if sys.version_info < (3, 14) and _NEWER.search(text):
         return None

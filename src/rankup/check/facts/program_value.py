@@ -176,6 +176,8 @@ def part_of(value: Value, path: tuple[int, ...]) -> Value:
                 parts.append(atom.detail[index])
             elif atom.kind is Kind.CONSTANT and atom.detail.value is None:
                 continue  # a function that returns nothing on one of its ways
+            elif atom.kind is Kind.OBJECT:
+                parts.append(frozenset({Atom(Kind.ITEM, (frozenset({atom}), index))}))
             else:
                 parts.append(UNKNOWN)
         value = union(parts)

@@ -43,9 +43,12 @@ class Values:
         self._active: set[object] = set()
         self._attributes: dict[str, list[tuple[Definition, Scope]]] = {}
         self._options: dict[str, list[Call]] = {}
+        self._properties: dict[str, list[Scope]] = {}
         self._call_of: dict[ast.AST, Call] = {}
         for module in project:
             for scope in module.scopes.values():
+                if scope.is_property:
+                    self._properties.setdefault(scope.name, []).append(scope)
                 for name, found in scope.definitions.items():
                     if name.startswith(".") or scope.is_class:
                         key = name if name.startswith(".") else "." + name
@@ -238,10 +241,12 @@ class Values:
         value = union(self._definition(d, s) for d, s in found[:40]) if found else NOTHING
         for call in options:
             value |= self._option(attribute, call)
-        if attribute in names.FIRST_RANK_ATTRIBUTES and not (found or options):
+        for function in self._properties.get(attribute, ()):
+            value |= self.returned(function)
+        if attribute in names.FIRST_RANK_ATTRIBUTES and not value:
             of = Kind.LOCAL_RANK if "local" in attribute else Kind.RANK
             return frozenset({Atom(Kind.TEST, Test(of, True, sure=True))})
-        if found or options:
+        if found or options or attribute in self._properties:
             return value
         if attribute in names.RANK_ATTRIBUTES:
             return frozenset({Atom(Kind.RANK, attribute)})

@@ -45,6 +45,8 @@ def find(job: Job) -> Iterator[Match]:
 def _forms_ranks_on_nodes(launch: Launch) -> bool:
     if launch.is_torchrun:
         return True
+    if launch.launcher == "deepspeed":  # fans_out is false: it has no host file
+        return "nnodes" not in launch.options
     return launch.launcher == "accelerate" and "nnodes" in launch.options
 
 
@@ -86,6 +88,11 @@ python -m torch.distributed.run --nnodes $SLURM_NNODES --nproc_per_node 4 \\
 #SBATCH --gpus-per-node=4
 accelerate launch --num_machines 2 --num_processes 8 --main_process_ip $HOSTNAME train.py
 """,
+        """#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --gpus-per-node=8
+deepspeed --num_gpus 8 train.py --deepspeed_config zero2.json
+""",
     ),
     silent=(
         """#!/bin/bash
@@ -110,6 +117,10 @@ nodes=($(scontrol show hostnames "$SLURM_JOB_NODELIST"))
 ssh "${nodes[1]}" "cd $PWD && torchrun --nnodes=2 --node_rank=1 --master_addr=${nodes[0]} train.py" &
 torchrun --nnodes=2 --node_rank=0 --master_addr=${nodes[0]} train.py
 wait
+""",
+        """#!/bin/bash
+#SBATCH --nodes=2 --gpus-per-node=8
+deepspeed --hostfile "hosts.$SLURM_JOB_ID" train.py --deepspeed_config zero2.json
 """,
         """#!/bin/bash
 # a script without directives is started on each node by somebody

@@ -35,7 +35,7 @@ def find(job: Job) -> Iterator[Match]:
 
 def _ranks(launch: Launch) -> Iterator[tuple[str, Value]]:
     """The options that say a rank: the launcher's own and the program's."""
-    if "node_rank" in launch.options and not (launch.is_torchrun and uses_c10d(launch)):
+    if "node_rank" in launch.options and not uses_c10d(launch):
         yield "node_rank", launch.options["node_rank"]
     if launch.forms_ranks:
         return

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from rankup.check.document import Span
 from rankup.check.facts.job import Job, Launch
-from rankup.check.facts.job_questions import agents, nnodes, uses_c10d
+from rankup.check.facts.job_questions import nnodes, uses_c10d
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(job: Job) -> Iterator[Match]:
-    for launch in agents(job):
+    for launch in job.launches:
         rank = launch.options.get("node_rank")
-        if rank is None:
+        if rank is None or not (launch.is_torchrun or launch.launcher == "accelerate"):
             continue
         if launch.launcher == "torchrun" and uses_c10d(launch):
             yield Match(
@@ -24,11 +24,11 @@ def find(job: Job) -> Iterator[Match]:
                 _removed(job, launch),
                 severity=Severity.NOTE,
             )
-        elif _same_everywhere(job, launch):
+        elif not uses_c10d(launch) and _same_everywhere(job, launch):
             yield Match(
                 job.document,
                 launch.words["node_rank"].span,
-                f"Every node is told the same --node_rank={rank.text}.",
+                f"Every node is told the same rank: {job.document[launch.words['node_rank'].span]} {rank.text}.",
                 severity=Severity.ERROR,
                 why="With a static rendezvous each agent needs a rank of its own: others are refused, or all wait.",
                 fix="Use srun … bash -c '… --node_rank=$SLURM_NODEID …', which each node expands for itself.",

@@ -32,7 +32,8 @@ def _one_process_each(job: Job, launch: Launch, step: Step) -> bool:
     """torchrun as one task per process: --nnodes is the number of tasks."""
     count = nnodes(job, launch)
     if launch.launcher != "torchrun" and not launch.is_torchrun:
-        return "nproc_per_node" not in launch.options and "num_processes" not in launch.options
+        processes = launch.options.get("nproc_per_node") or launch.options.get("num_processes")
+        return processes is None or job.number(processes) in (1, None)
     if nproc(job, launch) == 1 and (count == 1 or count is None or count == step.tasks):
         return True
     return count is not None and count > 1 and count == step.tasks and step.tasks != step.nodes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankup.check.facts.job import Job
+from rankup.check.facts.job import Job, Launch
 from rankup.check.facts.job_questions import is_distributed, trains
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
@@ -22,13 +22,17 @@ def find(job: Job) -> Iterator[Match]:
         ):
             continue
         tasks, gpus = step.tasks_per_node, request.gpus_per_node
-        if tasks is None or tasks < 2 or not gpus or tasks == gpus or not trains(job, launch):
+        if tasks is None or not gpus or tasks == gpus or not trains(job, launch):
+            continue
+        if tasks == 1 and not _is_one_rank(launch):
             continue
         if (
             step.options.keys() & {"gpus", "gres", "gpus-per-task", "gpus-per-node", "nodelist"}
             or step.background
         ):
             continue
+        if (request.gpus_per_task or 1) != 1 and tasks < gpus:
+            continue  # several GPUs for each task
         directive = request.get("ntasks-per-node")
         edits: tuple[Edit, ...] = ()
         if directive is not None and directive.number == tasks and "ntasks" not in request.by_name:
@@ -52,6 +56,14 @@ def find(job: Job) -> Iterator[Match]:
             )
 
 
+def _is_one_rank(launch: Launch) -> bool:
+    """Whether the program certainly is one rank, and starts no others."""
+    program = launch.program
+    if program is None or not program.whole:
+        return False
+    return program.distributed and not program.spawns and not program.frameworks
+
+
 RULE = Rule(
     code="RK105",
     name="ntasks-not-gpus",
@@ -63,6 +75,20 @@ RULE = Rule(
     find=find,
     safety=Safety.UNSAFE,
     fires=(
+        """--- job.sh
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=4
+export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=12345
+srun python train.py
+--- train.py
+import os
+import torch.distributed as dist
+
+dist.init_process_group("nccl", rank=int(os.environ["SLURM_PROCID"]), world_size=int(os.environ["SLURM_NTASKS"]))
+dist.destroy_process_group()
+""",
         """#!/bin/bash
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=8
@@ -79,6 +105,23 @@ srun python train.py
 """,
     ),
     silent=(
+        """--- job.sh
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --gpus-per-node=4
+export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=12345
+srun python train.py
+--- train.py
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+def work(rank):
+    dist.init_process_group("nccl", rank=rank, world_size=4)
+
+
+mp.spawn(work, nprocs=4)
+""",
         """#!/bin/bash
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=4
@@ -98,6 +141,11 @@ srun python train.py  # it spawns its own processes
 #SBATCH --ntasks-per-node=16
 #SBATCH --gres=gpu:1
 srun python mpi_preprocessing.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=2 --gpus-per-task=2
+export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=12345
+srun python pipeline_of_two_gpus.py
 """,
     ),
 )

@@ -34,7 +34,7 @@ def find(job: Job) -> Iterator[Match]:
                 severity=Severity.ERROR,
                 why="The processes without a GPU of their own fail with an invalid device ordinal (PICK-pytorch#14).",
             )
-        elif value is not None or launch.launcher == "torchrun":
+        elif (value is not None or launch.launcher == "torchrun") and not _others(job):
             yield Match(
                 job.document,
                 span,
@@ -42,6 +42,11 @@ def find(job: Job) -> Iterator[Match]:
                 edits,
                 confidence=Confidence.LIKELY,
             )
+
+
+def _others(job: Job) -> bool:
+    """Whether something else runs beside it, which may use the other GPUs."""
+    return any(command.background and not command.in_output and command.argv for command in job.commands)
 
 
 def _uses_the_node(job: Job, launch: Launch) -> bool:
@@ -98,6 +103,11 @@ wait
         """#!/bin/bash
 #SBATCH --gpus-per-node=4
 torchrun --nproc_per_node=gpu train.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=1 --gres=gpu:4
+CUDA_VISIBLE_DEVICES=3 vllm serve model &
+torchrun --standalone --nproc_per_node=3 train.py
 """,
         """#!/bin/bash
 #SBATCH --gpus=8
