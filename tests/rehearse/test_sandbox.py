@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from rankup.errors import RankupError
 from rankup.rehearse import sandbox
 from rehearse.scripts import codes, rehearsed
 
@@ -129,7 +130,7 @@ import os, torch, torch.distributed as dist
 dist.init_process_group("nccl")
 total = torch.ones(1) * dist.get_rank()
 dist.all_reduce(total)
-print("sum", int(total), "of", dist.get_world_size(), os.uname().nodename, flush=True)
+os.write(1, f"sum {int(total)} of {dist.get_world_size()} {os.uname().nodename}\\n".encode())  # one write
 dist.destroy_process_group()
 """
 
@@ -151,3 +152,10 @@ def test_for_real_the_ranks_meet_over_gloo_on_pretended_nodes(tmp_path: Path, st
     lines = sorted(line for line in report.rehearsal.output.splitlines() if line.startswith("sum"))
     assert lines == ["sum 6 of 4 node1"] * 2 + ["sum 6 of 4 node2"] * 2, report.rehearsal.output
     assert len(report.launches[0].processes) == 4 and report.rehearsal.code == 0
+
+
+def test_without_namespaces_a_rehearsal_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sandbox, "available", lambda: "user namespaces: Operation not permitted")
+    with pytest.raises(RankupError, match="does not let a user make a sandbox") as error:
+        rehearsed(tmp_path, "echo started", ("--nodes=1",))
+    assert "--unconfined" in error.value.hint

@@ -16,6 +16,9 @@
 | ``record`` | which variables of a program are kept |
 | ``stand_ins`` | the commands of a cluster |
 | ``copying`` | a copy of the job's folder |
+| ``system_calls`` | system calls that Python does not have |
+| ``layout`` | the file system that a sandbox shows |
+| ``supervision`` | starts a command, and ends it with all that it has started |
 | ``sandbox`` | runs a command where it can change nothing |
 | ``rehearse`` | script and allocation → ``Rehearsal`` |
 | ``launch_options`` | options of torchrun and its like → ``Agent`` |

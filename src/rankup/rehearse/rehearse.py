@@ -73,6 +73,8 @@ def rehearse(script: Path, allocation: Allocation, options: Options, env: Mappin
     text = _read(script)
     if options.confined:
         why = sandbox.available()
+        if any(script.resolve().is_relative_to(f"/{name}") for name in ("dev", "run", "proc", "sys")):
+            why = f"{script.parent} is not seen in a sandbox"
         if why:
             raise RankupError(
                 "no-sandbox",
@@ -124,7 +126,11 @@ def _missing(done: Rehearsal, folder: Path) -> dict[str, str]:
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="rankup-rehearse-"))
+    usual = Path(tempfile.gettempdir()).resolve()
+    hidden = any(
+        usual.is_relative_to(f"/{name}") for name in ("dev", "run", "proc", "sys")
+    )  # a sandbox has its own
+    folder = Path(tempfile.mkdtemp(prefix="rankup-rehearse-", dir="/var/tmp" if hidden else None))
     try:
         yield folder.resolve()
     finally:
@@ -181,10 +187,10 @@ def _once(
 
 
 def _run(scratch: Path, seconds: float, *, confined: bool) -> str:
-    main = "main" if confined else "main_unconfined"
+    module, main = ("sandbox", "main") if confined else ("supervision", "main_unconfined")
     code = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); "
-        f"from rankup.rehearse.sandbox import {main} as main; sys.exit(main(sys.argv[1]))"
+        f"from rankup.rehearse.{module} import {main} as main; sys.exit(main(sys.argv[1]))"
     )
     with (scratch / "sandbox.err").open("wb") as err:
         process = shell.start(
