@@ -52,6 +52,7 @@ MORE = {
     "explain": "../how-to/a-job-failed.md",
     "cancel": "submit.md",
     "resume": "submit.md",
+    "rehearse": "../how-to/rehearse.md",
     "snapshots": "snapshots.md",
     "verify": "verify.md",
     "scale": "scale.md",

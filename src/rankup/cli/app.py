@@ -18,6 +18,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "train": ("train", "train a built-in workload, or your own"),
         "submit": ("submit", "submit a job to SLURM or PBS, on any cluster with a profile"),
         "render": ("render", "print the job script: plain bash, to read or to submit by hand"),
+        "rehearse": ("rehearse", "run a job script on a pretended cluster, without a queue"),
         "check": ("check", "find mistakes in job scripts and programs, also others'"),
         "rules": ("rules", "list and explain what check looks for"),
     },

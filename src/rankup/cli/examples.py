@@ -34,6 +34,21 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("rankup render --site slurm --nodes 2 --gpus-per-node 4 train.py > job.sh", "a script for sbatch"),
         ("rankup render --explain-config --site olivia train.py", "where each value comes from"),
     ),
+    "rehearse": (
+        ("rankup rehearse job.sh", "the sizes that its directives name"),
+        (
+            "rankup rehearse --nodes 2 --gpus-per-node 4 job.sh config.yaml",
+            "other sizes; arguments of the script",
+        ),
+        (
+            "rankup rehearse --slurm-version 22.05 --hosts 'gpu[01-02]' job.sh",
+            "as that SLURM, with these nodes",
+        ),
+        (
+            "rankup rehearse --for-real --time-limit 120 job.sh",
+            "also train, on CPUs with gloo, for two minutes",
+        ),
+    ),
     "check": (
         ("rankup check job.sh", "a job script, and the Python program that it starts"),
         ("rankup check --diff scripts/ src/", "all scripts below two folders; show what can be fixed"),

@@ -1,0 +1,9 @@
+# Read by every bash of a rehearsal (BASH_ENV): what is a function or a builtin on a cluster, and not a command.
+case ":$PATH:" in *":@bin@:"*) ;; *) export PATH="@bin@:$PATH" ;; esac
+case ":${PYTHONPATH:-}:" in *":@hook@:"*) ;; *) export PYTHONPATH="@hook@${PYTHONPATH:+:$PYTHONPATH}" ;; esac
+module() { @bin@/module "$@"; }
+ml() { @bin@/module "$@"; }
+conda() { @bin@/conda "$@"; }
+mamba() { @bin@/mamba "$@"; }
+micromamba() { @bin@/micromamba "$@"; }
+command_not_found_handle() { @bin@/unknown-command "$@"; }

@@ -1,0 +1,301 @@
+"""Launches → what is wrong with them: agents that are missing, ranks that are doubled, what would wait for ever."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from rankup.findings.finding import Confidence, Finding, Severity
+from rankup.rehearse.allocation import Allocation
+from rankup.rehearse.processes import Launch, Process
+
+_WAITS = "The agents wait for each other until a time limit, and then end with an error."
+_HANGS = "init_process_group waits for the others until its time limit (10 to 30 minutes), and then ends with an error."
+_HEAD = (
+    "use the first node's name: scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1, or the first line of "
+    "$PBS_NODEFILE"
+)
+
+
+def judge(launches: Sequence[Launch], job: Allocation) -> Iterator[Finding]:
+    """All findings of ``launches``."""
+    for launch in launches:
+        yield from _agents(launch, job) if launch.agents else _ranks(launch, job)
+        yield from _order(launch)
+        yield from _devices(launch, job)
+    yield from _copies(launches)
+    yield from _unused(launches, job)
+
+
+def _error(code: str, launch: Launch, message: str, why: str, fix: str, *, likely: bool = False) -> Finding:
+    confidence = Confidence.LIKELY if likely else Confidence.SURE
+    return Finding(code, Severity.ERROR, message, f"launch {launch.number}", why, fix, confidence)
+
+
+def _warning(code: str, launch: Launch, message: str, why: str, fix: str) -> Finding:
+    return Finding(code, Severity.WARNING, message, f"launch {launch.number}", why, fix, Confidence.LIKELY)
+
+
+def _hosts(launch: Launch) -> list[str]:
+    return list(dict.fromkeys(one.host for one in launch.started))
+
+
+def _list(words: Iterable[object], most: int = 6) -> str:
+    texts = [str(word) for word in words]
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
+
+
+def _are(number: int) -> str:
+    return f"{number} {'is' if number == 1 else 'are'}"
+
+
+# ---- Agents: torchrun, accelerate launch, deepspeed
+
+
+def _agents(launch: Launch, job: Allocation) -> Iterator[Finding]:
+    agents = launch.agents
+    name = agents[0].launcher
+    for note in dict.fromkeys(note for agent in agents for note in agent.notes):
+        ends = "ends with an error" in note
+        yield Finding(
+            "bad-launcher-option", Severity.ERROR if ends else Severity.WARNING, note, f"launch {launch.number}",
+            fix="print the option's value in the job script to see what it became",
+        )  # fmt: skip
+    many = [agent for agent in agents if agent.nodes > 1]
+    if not many or agents[0].slots:
+        return
+    nodes = many[0].nodes
+    sizes = {agent.nodes for agent in agents}
+    if len(sizes) > 1:
+        message = f"agents of {name} expect different numbers of nodes: {_list(sorted(sizes))}"
+        yield _error("world-size-mismatch", launch, message, _WAITS, "give all agents the same --nnodes")
+    meetings = Counter((agent.endpoint, agent.run_id, agent.backend) for agent in agents)
+    if len(meetings) > 1:
+        seen = [
+            endpoint + (f" (id {run_id})" if run_id != "none" else "") for endpoint, run_id, _ in meetings
+        ]
+        yield _error(
+            "different-endpoints", launch, f"agents of {name} meet at {len(meetings)} different places: {_list(seen)}",
+            _WAITS, "compute the address and the id once, in the batch shell, and give them to all agents",
+        )  # fmt: skip
+    if len(agents) < min(agent.least_nodes for agent in many):
+        missing = [host for host in job.hosts if host not in _hosts(launch)]
+        where = f"; none on {_list(missing)}" if missing else ""
+        yield _error(
+            "missing-agents", launch, f"{name} expects {nodes} agents, and {_are(len(agents))} started{where}", _WAITS,
+            f"start {name} once on every node: srun --ntasks={nodes} --ntasks-per-node=1, pbsdsh, or ssh",
+        )  # fmt: skip
+    if len(agents) > nodes:
+        yield _error(
+            "too-many-agents", launch, f"{name} expects {nodes} agents, and {len(agents)} are started",
+            "The agents that are too many fail, or take the place of others.",
+            f"start {name} once on every node: srun --ntasks={nodes} --ntasks-per-node=1",
+        )  # fmt: skip
+    for rank, times in Counter(agent.node_rank for agent in agents if agent.node_rank is not None).items():
+        if times > 1:
+            yield _error(
+                "doubled-node-rank", launch, f"{times} agents of {name} have node rank {rank}", _WAITS,
+                "a variable such as $SLURM_NODEID must be expanded on the node: srun bash -c '… $SLURM_NODEID …'",
+            )  # fmt: skip
+        if rank >= nodes:
+            message = f"an agent of {name} has node rank {rank}, but there are {nodes} nodes"
+            yield _error("rank-out-of-range", launch, message, _WAITS, "node ranks begin at 0")
+    if len(meetings) == 1:
+        heads = [
+            one.host for one in launch.started if one.agent is not None and one.agent.node_rank in (0, None)
+        ]
+        address = many[0].endpoint.rpartition(":")[0]
+        yield from _head(launch, job, address, heads, "an agent listens only on its own node")
+
+
+def _head(launch: Launch, job: Allocation, address: str, heads: Sequence[str], why: str) -> Iterator[Finding]:
+    """Whether others can reach rank 0 at ``address``."""
+    hosts = _hosts(launch)
+    if not address:
+        return
+    if _is_loopback(address):
+        if len(hosts) > 1:
+            message = f"processes on {len(hosts)} nodes meet at {address}, which is each node itself"
+            yield _error("local-endpoint", launch, message, f"Each node waits for itself: {why}.", _HEAD)
+        return
+    host = host_of(address, job)
+    if host is None:
+        yield _warning(
+            "unknown-endpoint", launch, f"{address} is not a node of this job",
+            "Only a process on that host can listen there.", _HEAD,
+        )  # fmt: skip
+    elif heads and host not in heads:
+        yield _error(
+            "wrong-head", launch, f"processes meet at {address}, but rank 0 is on {_list(dict.fromkeys(heads))}",
+            f"Nobody listens at that address: {why}.", "MASTER_ADDR must be the node that has rank 0",
+        )  # fmt: skip
+
+
+def _is_loopback(address: str) -> bool:
+    if address.lower() in ("localhost", "localhost.localdomain"):
+        return True
+    try:
+        return ipaddress.ip_address(address.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def host_of(address: str, job: Allocation) -> str | None:
+    """The node of ``job`` that has ``address``, a name or a number."""
+    short = address.partition(".")[0]
+    for host in job.hosts:
+        if address in (host, job.address(host)) or short == host.partition(".")[0]:
+            return host
+    return None
+
+
+# ---- Ranks: one process each
+
+
+def _ranks(launch: Launch, job: Allocation) -> Iterator[Finding]:
+    ranks = [one for one in launch.processes if one.rank is not None]
+    if not ranks:
+        return
+    if all(one.source == "alone" for one in ranks):
+        if len(ranks) > 1:
+            yield _error(
+                "independent-copies", launch, f"{len(ranks)} copies of the program run, and none knows of the others",
+                "RANK and WORLD_SIZE are not set, and the program does not read what its launcher sets (SLURM_PROCID, "
+                "OMPI_COMM_WORLD_RANK, …): every copy trains the whole model alone.",
+                "set RANK, WORLD_SIZE and LOCAL_RANK in each task (srun bash -c 'RANK=$SLURM_PROCID … exec python …'), "
+                "or use torchrun", likely=True,
+            )  # fmt: skip
+        return
+    yield from _numbers(launch, ranks)
+    if ranks[0].source == "RANK" and max((one.world_size or 1) for one in ranks) > 1:
+        meetings = sorted({one.meeting for one in ranks})
+        if any(not one or one.endswith(":") for one in meetings):
+            yield _error(
+                "no-endpoint", launch, "RANK and WORLD_SIZE are set, but not both MASTER_ADDR and MASTER_PORT",
+                "init_process_group ends with an error.", "export MASTER_ADDR and MASTER_PORT",
+            )  # fmt: skip
+            return
+        if len(meetings) > 1:
+            yield _error(
+                "different-endpoints", launch, f"ranks meet at {len(meetings)} different places: {_list(meetings)}",
+                _HANGS, "compute MASTER_ADDR and MASTER_PORT once, in the batch shell",
+            )  # fmt: skip
+            return
+    meeting = ranks[0].meeting
+    if meeting and len(ranks) > 1 and all(one.meeting == meeting for one in ranks):
+        heads = [one.host for one in ranks if one.rank == 0]
+        yield from _head(launch, job, meeting.rpartition(":")[0], heads, "rank 0 listens on its own node")
+
+
+def _numbers(launch: Launch, ranks: Sequence[Process]) -> Iterator[Finding]:
+    doubled = {rank: times for rank, times in Counter(one.rank for one in ranks).items() if times > 1}
+    if doubled:
+        rank, times = next(iter(doubled.items()))
+        message = f"{times} processes have rank {rank}"
+        if len(doubled) > 1:
+            message = f"{len(doubled)} ranks are given twice or more: {_list(doubled)}"
+        yield _error(
+            "doubled-rank", launch, message,
+            f"A variable that is expanded in the batch shell has that shell's value in every task. {_HANGS}",
+            "expand it in the task, by single quotes: srun bash -c 'export RANK=$SLURM_PROCID; exec python …'",
+        )  # fmt: skip
+    sizes = sorted({one.world_size for one in ranks if one.world_size is not None})
+    if len(sizes) > 1:
+        message = f"processes have different world sizes: {_list(sizes)}"
+        yield _error("world-size-mismatch", launch, message, _HANGS, "give all processes the same WORLD_SIZE")
+        return
+    if not sizes:
+        return
+    beyond = [one.rank for one in ranks if one.rank is not None and one.rank >= sizes[0]]
+    if beyond:
+        yield _error(
+            "rank-out-of-range", launch, f"rank {beyond[0]} is not below the world size {sizes[0]}",
+            "init_process_group refuses it, or waits for ever.", "WORLD_SIZE must be the number of all processes",
+        )  # fmt: skip
+    if len(ranks) < sizes[0] and not any("starts processes itself" in one.command for one in ranks):
+        yield _error(
+            "world-size-mismatch", launch, f"the world size is {sizes[0]}, and {_are(len(ranks))} started", _HANGS,
+            "start one process for each rank, e.g. by srun, or set WORLD_SIZE to what is started",
+            likely=ranks[0].source != "RANK",
+        )  # fmt: skip
+
+
+# ---- Order, devices, nodes
+
+
+def _order(launch: Launch) -> Iterator[Finding]:
+    """Parts of one world that are started one after another, each in the foreground: the first never ends."""
+    roots = list(dict.fromkeys(one.root for one in launch.started))
+    waiting = [one for one in launch.started if one.root in roots[:-1] and not one.background]
+    if waiting:
+        first = waiting[0]
+        name = first.launches[0]["argv"][0] if first.launches else first.event["name"]
+        yield _error(
+            "would-hang", launch, f"the script waits for the {name} of {first.host} before it starts the others",
+            "The first waits for the others, which are started only after it has ended.",
+            "write & behind each of them, and `wait` behind the loop",
+        )  # fmt: skip
+
+
+def _devices(launch: Launch, job: Allocation) -> Iterator[Finding]:
+    if not any(job.gpus):
+        return
+    lost = [one for one in launch.processes if one.problem.startswith("no GPU")]
+    if lost:
+        one = lost[0]
+        yield _warning(
+            "no-such-device", launch,
+            f"{len(lost)} of {len(launch.processes)} processes find no GPU for their local rank: "
+            f"rank {one.rank} on {one.host} has local rank {one.local_rank}",
+            "torch ends with 'invalid device ordinal', or several processes share a GPU.",
+            "start as many processes on a node as it has GPUs",
+        )  # fmt: skip
+    users: dict[tuple[str, str], int] = Counter(
+        (one.host, one.device) for one in launch.processes if one.device != "-"
+    )
+    shared = [place for place, number in users.items() if number > 1]
+    if shared:
+        host, device = shared[0]
+        more = f", and so are {len(shared) - 1} more GPUs" if len(shared) > 1 else ""
+        yield _warning(
+            "shared-device", launch, f"GPU {device} of {host} is used by {users[shared[0]]} processes{more}",
+            "They share its memory and its time; NCCL refuses two ranks on one GPU.",
+            "LOCAL_RANK must count the processes of a node: LOCAL_RANK=$SLURM_LOCALID, expanded in the task",
+        )  # fmt: skip
+
+
+def _copies(launches: Sequence[Launch]) -> Iterator[Finding]:
+    """torchrun for one node, on several nodes or several times: each is a world of its own."""
+    alone: dict[tuple[str, ...], list[Launch]] = {}
+    for launch in launches:
+        for one in launch.started:
+            if one.agent is not None and one.agent.nodes == 1 and not one.agent.slots:
+                alone.setdefault((one.agent.launcher, *one.agent.command), []).append(launch)
+    for (name, *_), found in alone.items():
+        hosts = {one.host for launch in found for one in launch.started}
+        if len(found) > 1 and (len(hosts) > 1 or len({launch.number for launch in found}) == 1):
+            yield _error(
+                "separate-worlds", found[0], f"{len(found)} agents of {name} start, and each forms a world of its own",
+                "Every one of them trains the whole model, and they write over each other's files.",
+                "give --nnodes, --node_rank and a common endpoint, and start one agent on every node",
+            )  # fmt: skip
+
+
+def _unused(launches: Sequence[Launch], job: Allocation) -> Iterator[Finding]:
+    processes = [one for launch in launches for one in launch.processes]
+    used = {one.host for one in processes}
+    idle = [host for host in job.hosts if host not in used]
+    if processes and idle:
+        yield Finding(
+            "idle-nodes", Severity.WARNING, f"no process trains on {_list(idle)}: {len(idle)} of {job.num_nodes} nodes",
+            why="Only srun, mpirun, pbsdsh, ssh and the like reach other nodes than the first.",
+            fix="start the training on all nodes, or ask for fewer",
+        )  # fmt: skip
+    elif processes and any(job.gpus) and all(one.device != "-" for one in processes):
+        unused = sum(job.gpus) - len({(one.host, one.device) for one in processes})
+        if unused > 0:
+            yield Finding(
+                "idle-gpus", Severity.WARNING, f"{unused} of {sum(job.gpus)} GPUs are used by no process",
+                fix="start one process for each GPU, or ask for fewer", confidence=Confidence.LIKELY,
+            )  # fmt: skip

@@ -1,0 +1,307 @@
+"""Runs a job script on a pretended cluster, and tells what would have been started where."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rankup.core import shell
+from rankup.errors import RankupError
+from rankup.rehearse import log, pbs_env, sandbox
+from rankup.rehearse.allocation import Allocation
+from rankup.rehearse.copying import copy_folder
+from rankup.rehearse.scenario import Scenario
+from rankup.rehearse.slurm_env import batch_environment
+from rankup.rehearse.stand_ins.context import HOST
+from rankup.rehearse.stand_ins.main import FILE_COMMANDS, commands, wrapper, write_wrappers
+
+_LOGIN = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TERM", "TZ")  # what a new login has
+_MOST_ROUNDS = 6
+_MISSING = re.compile(
+    r": line \d+: (?:(?P<cd>cd): )?(?P<path>[^:\n]*/[^:\n]*): (?:No such file or directory|file not found)$",
+    re.M,
+)
+
+
+@dataclass
+class Rehearsal:
+    """What happened: the events of the log, the script's output, and how it ended."""
+
+    scenario: Scenario
+    events: list[dict[str, Any]]
+    output: str
+    code: int | None = None
+    ended_by: str = "itself"  # itself, timeout, processes, error
+    changed: list[str] = field(default_factory=list)
+    pretended: list[str] = field(default_factory=list)  # paths that are not on this machine
+    left_out: list[str] = field(default_factory=list)  # of the copy of the job's folder
+    seconds: float = 0.0
+    seconds_allowed: float = 0.0
+    overlaid: bool = True
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to rehearse."""
+
+    slurm_version: tuple[int, int] = (23, 11)
+    mpi: str = "openmpi"
+    seconds: float = 60.0
+    job_seconds: int = 3600
+    for_real: bool = False
+    confined: bool = True
+    arguments: tuple[str, ...] = ()
+    overlay: bool = True
+
+
+def rehearse(script: Path, allocation: Allocation, options: Options, env: Mapping[str, str]) -> Rehearsal:
+    """Rehearse ``script`` on ``allocation``. What the script names and this machine lacks is pretended, in a new round.
+
+    Raises ``RankupError``: ``script-not-found``, ``bad-script``, ``no-sandbox``.
+    """
+    script = script.absolute()
+    text = _read(script)
+    if options.confined:
+        why = sandbox.available()
+        if any(script.resolve().is_relative_to(f"/{name}") for name in ("dev", "run", "proc", "sys")):
+            why = f"{script.parent} is not seen in a sandbox"
+        if why:
+            raise RankupError(
+                "no-sandbox",
+                "this machine does not let a user make a sandbox, so the script could change files",
+                context=why,
+                hint="read the script, then --unconfined runs it with the stand-ins alone, on a copy of its folder",
+            )
+    pretended: dict[str, str] = {}
+    for round_number in range(_MOST_ROUNDS):
+        done = _once(script, text, allocation, options, env, pretended)
+        missing = _missing(done, script.parent) if options.confined and done.overlaid else {}
+        missing = {path: kind for path, kind in missing.items() if path not in pretended}
+        if not missing or round_number == _MOST_ROUNDS - 1:
+            done.pretended = sorted(pretended)
+            return done
+        pretended |= missing
+    raise AssertionError
+
+
+def _read(script: Path) -> str:
+    try:
+        text = script.read_bytes().decode(errors="replace")
+    except OSError as error:
+        raise RankupError("script-not-found", f"cannot read {script}: {error.strerror}") from None
+    if not text.startswith("#!"):
+        raise RankupError(
+            "bad-script",
+            f"{script.name} does not begin with #!",
+            hint="write #!/bin/bash as its first line: sbatch refuses it",
+        )
+    if "\r\n" in text:
+        raise RankupError(
+            "bad-script",
+            f"{script.name} has the line ends of DOS",
+            hint="run dos2unix; sbatch and qsub refuse such a script",
+        )
+    return text
+
+
+def _missing(done: Rehearsal, folder: Path) -> dict[str, str]:
+    """Absolute paths that bash did not find → ``folder`` or ``file``."""
+    found = {}
+    for match in _MISSING.finditer(done.output):
+        path = os.path.normpath(match["path"].removeprefix(".: ").strip("`'"))
+        if path.startswith("/") and not Path(path).exists():
+            found[path] = "folder" if match["cd"] else "file"
+    return found
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    usual = Path(tempfile.gettempdir()).resolve()
+    hidden = any(
+        usual.is_relative_to(f"/{name}") for name in ("dev", "run", "proc", "sys")
+    )  # a sandbox has its own
+    folder = Path(tempfile.mkdtemp(prefix="rankup-rehearse-", dir="/var/tmp" if hidden else None))
+    try:
+        yield folder.resolve()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _once(
+    script: Path,
+    text: str,
+    allocation: Allocation,
+    options: Options,
+    env: Mapping[str, str],
+    pretended: Mapping[str, str],
+) -> Rehearsal:
+    with _scratch() as scratch:
+        scenario = Scenario(
+            scratch=scratch, folder=script.parent, allocation=allocation, slurm_version=options.slurm_version,
+            mpi=options.mpi, time=options.job_seconds, started=time.time(), for_real=options.for_real,
+            confined=options.confined, python=sys.executable, source=str(Path(__file__).parents[2]),
+            user=env.get("USER", "user"), home=env.get("HOME", "/root"),
+        )  # fmt: skip
+        _write_tools(scenario)
+        left_out: list[str] = []
+        if not options.confined:
+            left_out = copy_folder(scenario.folder, scratch / "copy")
+            scenario = replace(scenario, folder=scratch / "copy")
+            scenario.save()
+        plan = {
+            **_plan(scenario, text, options, env, pretended),
+            "left_out": left_out,
+            "confined": options.confined,
+        }
+        (scratch / "plan.json").write_text(json.dumps(plan))
+        began = time.monotonic()
+        error = _run(scratch, options.seconds + 20, confined=options.confined)
+        rehearsal = Rehearsal(
+            scenario,
+            log.read(scenario.log),
+            _text(scratch / "output.txt"),
+            seconds=time.monotonic() - began,
+            seconds_allowed=options.seconds,
+        )
+        try:
+            result = json.loads((scratch / "result.json").read_text())
+        except (OSError, ValueError):
+            raise RankupError(
+                "sandbox-failed", "the sandbox could not be made", context=_text(scratch / "sandbox-error") or error,
+                hint="--unconfined runs the script with the stand-ins alone, on a copy of its folder", exit_code=1,
+            ) from None  # fmt: skip
+        rehearsal.code, rehearsal.ended_by = result["code"], result["ended_by"]
+        rehearsal.changed, rehearsal.overlaid = result["changed"], result["overlaid"]
+        rehearsal.left_out = result.get("left_out", [])
+        return rehearsal
+
+
+def _run(scratch: Path, seconds: float, *, confined: bool) -> str:
+    module, main = ("sandbox", "main") if confined else ("supervision", "main_unconfined")
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); "
+        f"from rankup.rehearse.{module} import {main} as main; sys.exit(main(sys.argv[1]))"
+    )
+    with (scratch / "sandbox.err").open("wb") as err:
+        process = shell.start(
+            [sys.executable, "-I", "-S", "-B", "-c", code, str(scratch / "plan.json")],
+            stdin=shell.DEVNULL, stdout=err, stderr=err, new_session=True, die_with_parent=True,
+        )  # fmt: skip
+        deadline = time.monotonic() + seconds
+        try:
+            while process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.01)
+        finally:
+            process.kill()
+            process.wait()
+    return _text(scratch / "sandbox.err")[-500:]
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(4 << 20).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _write_tools(scenario: Scenario) -> None:
+    scenario.save()
+    write_wrappers(scenario)
+    inside = Path(__file__).parent / "inside"
+    hook = scenario.scratch / "hook"
+    hook.mkdir()
+    shutil.copy(inside / "sitecustomize.py", hook)
+    stubs = scenario.scratch / "stubs"
+    stubs.mkdir()
+    shutil.copy(inside / "torch.py", stubs)
+    functions = (inside / "shell_functions.sh").read_text()
+    functions = functions.replace("@bin@", str(scenario.bin)).replace("@hook@", str(hook))
+    (scenario.scratch / "functions.sh").write_text(functions)
+
+
+def _plan(
+    scenario: Scenario, text: str, options: Options, env: Mapping[str, str], pretended: Mapping[str, str]
+) -> dict[str, Any]:
+    job = scenario.allocation
+    hidden = ("SLURM_", "SBATCH_", "PBS_", "RANKUP_", "PYTEST_", "OMPI_", "PMI", "SRUN_", "TORCHELASTIC")
+    kept = {name: value for name, value in env.items() if not name.startswith(hidden)}
+    files: dict[str, str] = {}
+    folders: dict[str, str] = {}
+    if job.scheduler == "slurm":
+        spool = f"/var/spool/slurmd/job{int(job.job_id):05}/slurm_script"
+        cwd, batch = str(scenario.folder), batch_environment(scenario)
+        if job.export_none:
+            kept = {name: value for name, value in kept.items() if name in _LOGIN}
+    else:
+        spool = f"/var/spool/pbs/mom_priv/jobs/{pbs_env.job_id(scenario)}.SC"
+        cwd, batch = scenario.home, pbs_env.batch_environment(scenario, env)
+        if not re.search(r"^#PBS\s+(?:.*\s)?-V\b", text, re.M):
+            kept = {name: value for name, value in kept.items() if name in _LOGIN}
+        files[str(pbs_env.node_file(scenario))] = pbs_env.node_file_text(scenario)
+        folders[batch["TMPDIR"]] = ""
+    files[spool] = text
+    instead = {}
+    for number, path in enumerate(files):
+        other = scenario.scratch / f"file{number}"
+        other.write_text(files[path])
+        instead[path] = str(other)
+    own = {
+        **kept,
+        **batch,
+        "PATH": f"{scenario.bin}:{env.get('PATH', '/usr/local/bin:/usr/bin:/bin')}",
+        "PYTHONPATH": ":".join(filter(None, [str(scenario.scratch / "hook"), kept.get("PYTHONPATH", "")])),
+        "BASH_ENV": str(scenario.scratch / "functions.sh"),
+        HOST: job.hosts[0],
+    }
+    known = set(commands(scenario))
+    if scenario.confined:
+        files |= {path: wrapper(scenario, name) for name in known for path in _installed(name, own["PATH"])}
+    for path, kind in pretended.items():
+        if kind == "file":
+            name = Path(path).name
+            # Whether it is sourced, run or written to: it does nothing, and works.
+            files[path] = wrapper(scenario, name) if name in known else "#!/bin/sh\n:\n"
+    return {
+        "scratch": str(scenario.scratch),
+        "folder": str(scenario.folder),
+        "copy": str(scenario.scratch / "copy"),
+        "no_overlay": not options.overlay,
+        "seconds": options.seconds,
+        "host": job.hosts[0],
+        "hosts": {host: job.address(host) for host in job.hosts},
+        "argv": [*_interpreter(text), spool, *options.arguments],
+        "env": own,
+        "cwd": cwd,
+        "output": str(scenario.scratch / "output.txt"),
+        "log": str(scenario.log),
+        "files": files,
+        "instead": instead,
+        "links": folders
+        | {path: str(scenario.folder) for path, kind in pretended.items() if kind == "folder"},
+    }
+
+
+def _installed(name: str, path: str) -> Iterator[str]:
+    """Where the real command lies: it is replaced too, for scripts that call it by its path. Python is caught else."""
+    if name.startswith(("python", "ipython")) or name in FILE_COMMANDS[False]:  # the stand-ins start these
+        return
+    for folder in {*path.split(os.pathsep), "/usr/local/bin", "/usr/bin", "/bin"}:
+        candidate = Path(folder, name)
+        if candidate.exists() and "rankup-rehearse-" not in folder:
+            yield str(candidate)
+
+
+def _interpreter(text: str) -> list[str]:
+    """The tokens of a script's first line."""
+    return text.partition("\n")[0][2:].strip().split(None, 1) or ["/bin/sh"]

@@ -1,0 +1,113 @@
+"""What a stand-in knows of its place."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rankup.core import shell
+from rankup.rehearse import log
+from rankup.rehearse.scenario import Scenario
+
+HOST = "RANKUP_REHEARSE_HOST"
+GROUP = (
+    "RANKUP_REHEARSE_GROUP"  # the launch to which a process belongs: "3/5" is the fifth, started by the third
+)
+PASS = "RANKUP_REHEARSE_PASS"  # the process id of a Python that may run
+#: Variables of the rehearsal itself: no program shall be judged by them.
+OWN = (HOST, GROUP, PASS, "BASH_ENV", "OLDPWD", "_", "SHLVL")
+
+
+class Here:
+    """The place of a running stand-in, and what it can do there."""
+
+    def __init__(self, name: str, scratch: Path, args: Sequence[str]) -> None:
+        self.name = name
+        self.args = list(args)
+        self.scenario = Scenario.load(scratch)
+        self.env: dict[str, str] = dict(os.environ)
+        self.host = self.env.get(HOST) or os.uname().nodename
+        self.group = self.env.get(GROUP, "")
+        # A shell without job control starts what stands before a & with this signal ignored.
+        self.background = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        try:
+            self.cwd = Path.cwd()
+        except OSError:
+            self.cwd = Path("/")
+
+    @property
+    def job(self) -> Any:
+        return self.scenario.allocation
+
+    def record(self, kind: str, **values: Any) -> None:
+        place = {"host": self.host, "group": self.group, "cwd": str(self.cwd), "name": self.name}
+        log.append(self.scenario.log, kind, **{**place, **values})
+
+    def note(self, text: str, code: str = "noted") -> None:
+        """Something that a reader of the rehearsal must know."""
+        self.record("note", code=code, text=text)
+
+    def launch(self, **values: Any) -> str:
+        """Record that a launcher starts processes; returns the group that they belong to."""
+        number = f"{os.getpid()}"
+        group = f"{self.group}/{number}" if self.group else number
+        self.record("launch", id=group, background=self.background, argv=[self.name, *self.args], **values)
+        return group
+
+    def ended(self) -> None:
+        """Record that this process, and what it has started, ended before its script did."""
+        self.record("end", of=os.getpid())
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        host: str,
+        env: Mapping[str, str],
+        cwd: Path | str | None = None,
+        **streams: Any,
+    ) -> shell.Process[bytes]:
+        """Start ``argv`` as a process of ``host``."""
+        tool = [
+            *stand_in_command(self.scenario),
+            "on_host",
+            str(self.scenario.scratch),
+            host,
+            str(cwd or self.cwd),
+        ]
+        return shell.start([*tool, *argv], env={**env, HOST: host}, die_with_parent=True, **streams)
+
+    def real(self, name: str) -> str | None:
+        """The real command of a name: the first on PATH that is not a stand-in."""
+        own = self.scenario.bin
+        for folder in self.env.get("PATH", os.defpath).split(os.pathsep):
+            path = Path(folder or ".", name)
+            if Path(folder) != own and path.is_file() and os.access(path, os.X_OK):
+                return str(path)
+        hidden = self.scenario.scratch / "real" / name
+        return str(hidden) if hidden.exists() else None
+
+    def run_real(self, name: str, args: Sequence[str] | None = None) -> NoReturn:
+        """Become the real command."""
+        path = self.real(name)
+        if path is None:
+            self.fail(f"{name}: command not found", 127)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.execve(path, [name, *(self.args if args is None else args)], self.env)
+
+    def fail(self, text: str, code: int = 1) -> NoReturn:
+        print(text, file=sys.stderr, flush=True)
+        raise SystemExit(code)
+
+
+def stand_in_command(scenario: Scenario) -> list[str]:
+    """The tokens that start a stand-in, up to its name."""
+    code = (
+        f"import sys; sys.path.insert(0, {scenario.source!r}); "
+        "from rankup.rehearse.stand_ins.main import main; main(sys.argv[1:])"
+    )
+    return [scenario.python, "-I", "-S", "-B", "-c", code]

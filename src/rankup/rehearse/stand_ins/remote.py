@@ -1,0 +1,192 @@
+"""``pbsdsh``, ``pbs_tmrsh``, ``ssh``, ``pdsh``: commands on other hosts, with the little environment that they give."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from rankup.core.hostlist import expand
+from rankup.errors import RankupError
+from rankup.rehearse import pbs_env
+from rankup.rehearse.stand_ins.context import Here
+from rankup.rehearse.stand_ins.standard_input import given_input
+from rankup.rehearse.stand_ins.tasks import Task, run_all
+
+_SSH_VALUES = frozenset("BbcDEeFIiJLlmOoPpQRSWw")
+
+
+def main(here: Here) -> int:
+    kinds = {"pbsdsh": _pbsdsh, "pbs_tmrsh": _pbs_tmrsh, "pdsh": _pdsh, "clush": _pdsh}
+    return kinds.get(here.name, _ssh)(here)
+
+
+def _launch(here: Here, tasks: list[Task], stdin: str | None = None, *, report: bool = False) -> list[int]:
+    group = here.launch(launcher=here.name, hosts=[task.host for task in tasks], tasks=len(tasks))
+    codes: list[int] = []
+
+    def ends(number: int, code: int) -> None:
+        codes.append(code)
+        if report and code:
+            print(f"pbsdsh: task 0x{number:08x} exit status {code}", flush=True)
+
+    run_all(here, tasks, group, stdin, ends)
+    here.ended()
+    return codes
+
+
+def _pbsdsh(here: Here) -> int:
+    """One copy for each line of the node file; 0 whatever the tasks do."""
+    rest, only, copies = list(here.args), None, None
+    torque = here.job.scheduler == "torque"
+    once = False
+    wanted = ""
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        if word == "--":
+            break
+        if word[:2] in ("-n", "-c") and len(word) >= 2:
+            text = word[2:] or (rest.pop(0) if rest else "")
+            if not text.isdigit():
+                return _refused(here, f"{word} needs a number, and is given {text!r}")
+            only, copies = (int(text), copies) if word[1] == "n" else (only, int(text))
+        elif word == "-u" and torque:
+            once = True
+        elif word == "-h" and torque:
+            wanted = rest.pop(0) if rest else ""
+        elif word in ("-o", "-s", "-v"):
+            continue
+        else:
+            return _refused(
+                here,
+                f"pbsdsh has no option {word}" + (" (only Torque's has)" if word in ("-u", "-h") else ""),
+            )
+    if not rest:
+        return _refused(here, "no command is given")
+    lines = [
+        host for host, count in zip(here.job.hosts, here.job.mpiprocs, strict=True) for _ in range(count)
+    ]
+    if once:
+        lines = list(here.job.hosts)
+    if wanted:
+        lines = [host for host in here.job.hosts if host == wanted]
+    numbers = list(range(len(lines)))
+    if only is not None:
+        numbers = [only % max(1, len(lines))]
+    elif copies is not None:
+        numbers = [number % len(lines) for number in range(copies)]
+    tasks = [
+        Task(
+            lines[number],
+            rest,
+            pbs_env.task_environment(here.scenario, here.env, lines[number], number + 2),
+            here.scenario.home,
+        )
+        for number in numbers
+    ]
+    _launch(here, tasks, report=True)
+    return 0
+
+
+def _pbs_tmrsh(here: Here) -> int:
+    rest = [word for index, word in enumerate(here.args) if index or word not in ("-n",)]
+    if rest[:1] == ["-l"]:
+        rest = rest[2:]
+    if len(rest) < 2:
+        return _refused(here, "pbs_tmrsh needs a host and a command")
+    host = rest[0]
+    if host not in here.job.hosts:
+        return _refused(here, f"{host} is not a host of this job", 254)
+    env = pbs_env.task_environment(here.scenario, here.env, host, 2)
+    return _launch(here, [Task(host, rest[1:], env, here.scenario.home)])[0]
+
+
+def _ssh(here: Here) -> int:
+    rest, no_input, user_host = list(here.args), False, ""
+    while rest:
+        word = rest.pop(0)
+        if word.startswith("-") and len(word) > 1 and not user_host:
+            no_input = no_input or "n" in word[1:] or word == "-f"
+            if word[1] in _SSH_VALUES and len(word) == 2 and rest:
+                rest.pop(0)
+        elif not user_host:
+            user_host = word
+        else:
+            rest.insert(0, word)
+            break
+    host = _resolve(here, user_host.rpartition("@")[2])
+    if host is None:
+        return _refused(here, f"{user_host or '(nothing)'} is not a host of this job", 255)
+    if not rest:
+        return _refused(here, f"ssh {user_host} opens a shell and waits for input", 255)
+    stdin = None if no_input else given_input(here)
+    if stdin and _are_hosts(here, Path(stdin).read_text(errors="replace")):
+        here.note(
+            f"{here.name} {user_host} reads the script's standard input: the loop that reads hosts "
+            "ends after its first round; use ssh -n", "takes-input",
+        )  # fmt: skip
+    env = _login_environment(here)
+    return _launch(here, [Task(host, ["/bin/bash", "-c", " ".join(rest)], env, here.scenario.home)], stdin)[0]
+
+
+def _pdsh(here: Here) -> int:
+    rest, hosts = list(here.args), ""
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        if word[:2] in ("-w", "-g", "-l", "-f", "-R", "-t", "-u", "-x"):
+            value = word[2:] or (rest.pop(0) if rest else "")
+            hosts = value if word[1] == "w" else hosts
+        elif word == "-a":
+            hosts = ",".join(here.job.hosts)
+    try:
+        names = expand(hosts)
+    except RankupError as error:
+        return _refused(here, error.message)
+    unknown = [name for name in names if _resolve(here, name) is None]
+    if unknown or not names or not rest:
+        return _refused(here, f"{', '.join(unknown) or 'nothing'} is not a host of this job")
+    env = _login_environment(here)
+    tasks = [
+        Task(
+            _resolve(here, name) or name,
+            ["/bin/bash", "-c", " ".join(rest)],
+            env,
+            here.scenario.home,
+            f"{name}: ",
+        )
+        for name in names
+    ]
+    _launch(here, tasks)
+    return 0
+
+
+def _login_environment(here: Here) -> Mapping[str, str]:
+    """A new login: neither the job's variables nor what the script exports."""
+    return {
+        "PATH": f"{here.scenario.bin}:/usr/local/bin:/usr/bin:/bin", "HOME": here.scenario.home,
+        "USER": here.scenario.user,
+        "LOGNAME": here.scenario.user, "SHELL": "/bin/bash", "LANG": here.env.get("LANG", "C.UTF-8"),
+        "SSH_CONNECTION": f"{here.job.address(here.host)} 40000 {here.job.address(here.host)} 22",
+    }  # fmt: skip
+
+
+def _resolve(here: Here, name: str) -> str | None:
+    if name in ("localhost", "127.0.0.1"):
+        return here.host
+    for host in here.job.hosts:
+        if name in (host, here.job.address(host)) or (
+            name and name.partition(".")[0] == host.partition(".")[0]
+        ):
+            return str(host)
+    return None
+
+
+def _are_hosts(here: Here, text: str) -> bool:
+    lines = text.split()
+    return bool(lines) and all(_resolve(here, line) for line in lines)
+
+
+def _refused(here: Here, why: str, code: int = 1) -> int:
+    here.note(f"{' '.join([here.name, *here.args])[:200]}: {why}", "bad-command")
+    print(f"{here.name}: {why}", file=sys.stderr)
+    return code

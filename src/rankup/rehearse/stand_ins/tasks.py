@@ -1,0 +1,68 @@
+"""Starts tasks on hosts, at once, and waits for all of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from rankup.rehearse.stand_ins.context import GROUP, HOST, Here
+from rankup.rehearse.stand_ins.holding import trains, wait_until_quiet
+
+MOST = 1024
+
+
+@dataclass(frozen=True)
+class Task:
+    """One process to start."""
+
+    host: str
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: Path | str
+    label: str = ""
+
+
+def run_all(
+    here: Here, tasks: Sequence[Task], group: str, stdin: str | None, ends: Callable[[int, int], None]
+) -> int:
+    """The worst exit code. ``ends`` is told each task's number and its exit code."""
+    if len(tasks) > MOST:
+        here.note(
+            f"{here.name} would start {len(tasks)} processes; a rehearsal starts at most {MOST}",
+            "bad-command",
+        )
+        here.fail(f"{here.name}: too many processes for a rehearsal")
+    running = []
+    for task in tasks:
+        env = {
+            "BASH_ENV": str(here.scenario.scratch / "functions.sh"),
+            **task.env,
+            GROUP: group,
+            HOST: task.host,
+        }
+        env.setdefault("PYTHONPATH", str(here.scenario.scratch / "hook"))
+        out: IO[bytes] | None = tempfile.TemporaryFile() if task.label else None  # noqa: SIM115
+        with Path(stdin or os.devnull).open("rb") as source:
+            running.append(
+                (here.start(task.argv, host=task.host, env=env, cwd=task.cwd, stdin=source, stdout=out), out)
+            )
+    worst = 0
+    for number, (process, out) in enumerate(running):
+        code = process.wait()
+        code = 128 - code if code < 0 else code
+        if out is not None:
+            out.seek(0)
+            for line in out.read().splitlines():
+                sys.stdout.buffer.write(tasks[number].label.encode() + line + b"\n")
+            sys.stdout.flush()
+            out.close()
+        ends(number, code)
+        worst = max(worst, code)
+    if here.background and trains(here, group):
+        wait_until_quiet(here)
+    return worst

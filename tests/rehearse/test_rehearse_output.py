@@ -1,0 +1,279 @@
+"""Whole outputs of rehearsals: scripts that work, and the mistakes that people make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from rankup.rehearse import sandbox
+from rehearse.scripts import codes, rehearsed, text
+
+pytestmark = pytest.mark.skipif(bool(sandbox.available()), reason="no user namespaces here")
+
+TWO = ("--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=4", "--cpus-per-task=16")
+EIGHT = ("--nodes=2", "--ntasks-per-node=4", "--gpus-per-node=4", "--cpus-per-task=4")
+HEAD = "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1) MASTER_PORT=29500\n"
+AGENT = "torchrun --nnodes=2 --nproc_per_node=4 --master_addr=$MASTER_ADDR --master_port=29500"
+C10D = "torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=node1:29500"
+PBS = ("-l select=2:ncpus=16:ngpus=4:mpiprocs={}", "-l place=scatter:excl", "-N train")
+
+
+def pbs(processes: int) -> tuple[str, ...]:
+    return tuple(line.format(processes) for line in PBS)
+
+
+def test_srun_starts_an_agent_on_each_node(tmp_path: Path):
+    report = rehearsed(
+        tmp_path, HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py --lr 0.1'", TWO
+    )
+    assert text(report, tmp_path, 80) == dedent("""\
+        Rehearsal of job.sh under SLURM: 2 nodes, 4 GPUs each, 16 CPUs each
+
+        Launch 1: 8 processes by torchrun, started by srun, world size 8
+          command   python train.py --lr 0.1
+          folder    DIR
+          meet at   node1:29500
+          ranks by  torchrun
+          variables CUDA_VISIBLE_DEVICES=0,1,2,3  MASTER_ADDR=node1  MASTER_PORT=29500
+                    ROCR_VISIBLE_DEVICES=0,1,2,3
+
+          host   node  rank  local  GPU  CPUs
+          node1  0     0-3   0-3    0-3  16/4
+          node2  1     4-7   0-3    0-3  16/4
+
+        No findings.""")
+
+
+def test_torchrun_on_the_head_alone(tmp_path: Path):
+    report = rehearsed(tmp_path, HEAD + f"{AGENT} --node_rank=$SLURM_NODEID train.py", TWO)
+    assert text(report, tmp_path, 80) == dedent("""\
+        Rehearsal of job.sh under SLURM: 2 nodes, 4 GPUs each, 16 CPUs each
+
+        Launch 1: 4 processes by torchrun, world size 8
+          command   python train.py
+          folder    DIR
+          meet at   node1:29500
+          ranks by  torchrun
+          variables CUDA_VISIBLE_DEVICES=0,1,2,3  MASTER_ADDR=node1  MASTER_PORT=29500
+                    ROCR_VISIBLE_DEVICES=0,1,2,3
+
+          host   node  rank  local  GPU  CPUs
+          node1  0     0-3   0-3    0-3  16/4
+
+        error: torchrun expects 2 agents, and 1 is started; none on node2 [missing-agents]
+          where: launch 1
+          why:   The agents wait for each other until a time limit, and then end with an
+                 error.
+          hint:  start torchrun once on every node: srun --ntasks=2 --ntasks-per-node=1,
+                 pbsdsh, or ssh
+        warning: no process trains on node2: 1 of 2 nodes [idle-nodes]
+          why:   Only srun, mpirun, pbsdsh, ssh and the like reach other nodes than the
+                 first.
+          hint:  start the training on all nodes, or ask for fewer
+        1 error, 1 warning""")
+
+
+RANKS = "export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID; exec python train.py"
+
+
+def test_srun_starts_one_task_for_each_gpu(tmp_path: Path):
+    report = rehearsed(tmp_path, HEAD + f"srun bash -c '{RANKS}'", EIGHT)
+    assert text(report, tmp_path, 100) == dedent("""\
+        Rehearsal of job.sh under SLURM: 2 nodes, 4 GPUs each, 16 CPUs each
+
+        Launch 1: 8 processes by srun, world size 8
+          command   python train.py
+          folder    DIR
+          meet at   node1:29500
+          ranks by  RANK
+          variables CUDA_VISIBLE_DEVICES=0,1,2,3  MASTER_ADDR=node1  MASTER_PORT=29500
+                    ROCR_VISIBLE_DEVICES=0,1,2,3  WORLD_SIZE=8
+
+          host   node  rank  local  GPU  CPUs
+          node1  0     0-3   0-3    0-3  4
+          node2  1     4-7   0-3    0-3  4
+
+        No findings.""")
+
+
+def test_a_rank_that_is_expanded_in_the_batch_shell(tmp_path: Path):
+    report = rehearsed(tmp_path, HEAD + f'srun bash -c "{RANKS}"', EIGHT)
+    shown = text(report, tmp_path, 200)
+    assert "  node1  0     0 (4 times)  0 (4 times)  0 (4 times)  4\n" in shown
+    assert "error: 8 processes have rank 0 [doubled-rank]\n" in shown
+    assert codes(report) == {"doubled-rank", "shared-device", "idle-gpus"}
+
+
+def test_more_tasks_than_gpus(tmp_path: Path):
+    directives = ("--nodes=1", "--ntasks-per-node=6", "--gpus-per-node=4")
+    report = rehearsed(tmp_path, HEAD + f"srun bash -c '{RANKS}'", directives)
+    assert codes(report) == {"no-such-device"}
+    assert "2 of 6 processes find no GPU for their local rank: rank 4 on node1" in text(report, tmp_path, 200)
+
+
+def test_mpirun_under_pbs(tmp_path: Path):
+    body = (
+        'cd "$PBS_O_WORKDIR"\nmodule load openmpi\nexport MASTER_ADDR=$(head -n1 $PBS_NODEFILE) MASTER_PORT=29500\n'
+        "mpirun -np 8 --hostfile $PBS_NODEFILE --map-by ppr:4:node:PE=4 -x MASTER_ADDR -x MASTER_PORT bash -c '\n"
+        "export RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK\n"
+        "exec python train.py'"
+    )
+    report = rehearsed(tmp_path, body, pbs(4), scheduler="pbs")
+    assert text(report, tmp_path, 100) == dedent("""\
+        Rehearsal of job.sh under PBS: 2 nodes, 4 GPUs each, 16 CPUs each
+
+        Launch 1: 8 processes by mpirun, world size 8
+          command   python train.py
+          folder    DIR
+          meet at   node1:29500
+          ranks by  RANK
+          variables MASTER_ADDR=node1  MASTER_PORT=29500  OMP_NUM_THREADS=16  WORLD_SIZE=8
+
+          host   node  rank  local  GPU  CPUs
+          node1  0     0-3   0-3    0-3  4
+          node2  1     4-7   0-3    0-3  4
+
+        Not done, or not known:
+          module load openmpi: sets nothing here
+
+        No findings.""")
+
+
+PBSDSH = """
+export MASTER_ADDR=$(head -n1 $PBS_NODEFILE)
+cat > "$PBS_O_WORKDIR/agent.sh" <<END
+cd "$PBS_O_WORKDIR"
+torchrun --nnodes=2 --nproc_per_node=4 --node_rank=\\$PBS_NODENUM --master_addr=$MASTER_ADDR train.py
+END
+pbsdsh -- bash "$PBS_O_WORKDIR/agent.sh"
+"""
+
+
+def test_pbsdsh_starts_one_agent_for_each_line_of_the_node_file(tmp_path: Path):
+    report = rehearsed(tmp_path, PBSDSH, pbs(1), scheduler="pbs")
+    shown = text(report, tmp_path, 100)
+    assert "Launch 1: 8 processes by torchrun, started by pbsdsh, world size 8\n" in shown
+    assert "  node1  0     0-3   0-3    0-3  16/4\n  node2  1     4-7   0-3    0-3  16/4\n" in shown
+    assert codes(report) == set()
+    (tmp_path / "four").mkdir()
+    four = rehearsed(tmp_path / "four", PBSDSH, pbs(4), scheduler="pbs")
+    assert {"too-many-agents", "doubled-node-rank"} <= codes(four)
+
+
+def test_what_pbsdsh_starts_knows_nothing_of_the_scripts_variables(tmp_path: Path):
+    shows = "echo [$SECRET_WORD$PBS_NODEFILE] $PBS_NODENUM $PWD"
+    body = f"export SECRET_WORD=yes; cd $PBS_O_WORKDIR\npbsdsh -n 1 bash -c '{shows}'"
+    report = rehearsed(tmp_path, body, pbs(1), scheduler="pbs")
+    assert f"[] 1 {tmp_path}\n" in report.rehearsal.output  # its folder is the home
+
+
+SSH = """
+cd "$PBS_O_WORKDIR"; i=0; head=$(head -n1 $PBS_NODEFILE)
+for host in $(awk '!seen[$0]++' $PBS_NODEFILE); do
+  ssh $host "cd $PWD; torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$i --master_addr=$head train.py" {}
+  i=$((i + 1))
+done
+wait
+"""
+
+
+def test_a_loop_of_ssh(tmp_path: Path):
+    good = rehearsed(tmp_path, SSH.format("&"), pbs(1), scheduler="pbs")
+    assert "  node1  0     0-3   0-3    0-3  16/4\n" in text(good, tmp_path) and codes(good) == set()
+    (tmp_path / "bad").mkdir()
+    bad = rehearsed(tmp_path / "bad", SSH.format(""), pbs(1), scheduler="pbs")
+    assert codes(bad) == {"would-hang"}
+    assert "error: the script waits for the ssh of node1 before it starts the others [would-hang]" in text(
+        bad, tmp_path
+    )
+
+
+def test_ssh_in_a_loop_that_reads_hosts_takes_the_rest_of_them(tmp_path: Path):
+    body = (
+        'cd $PBS_O_WORKDIR\nwhile read host; do ssh $host "cd $PWD; torchrun train.py"; done <$PBS_NODEFILE'
+    )
+    assert codes(rehearsed(tmp_path, body, pbs(1), scheduler="pbs")) == {"takes-input", "idle-nodes"}
+
+
+def test_agents_with_addresses_of_their_own(tmp_path: Path):
+    body = f"srun bash -c 'MASTER_ADDR=$(hostname); {AGENT} --node_rank=$SLURM_NODEID train.py'"
+    report = rehearsed(tmp_path, body, TWO)
+    assert codes(report) == {"different-endpoints"}
+    assert "node1:29500, node2:29500" in text(report, tmp_path, 200)
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("srun torchrun --nproc_per_node=4 train.py", {"separate-worlds"}),
+        ("srun torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID train.py", {"doubled-node-rank",
+        "local-endpoint"}),
+        ("srun bash -c 'torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID train.py'",
+        {"local-endpoint"}),
+        (f"export MASTER_ADDR=node2\nsrun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py'", {"wrong-head"}),
+        (HEAD + f"srun bash -c '{AGENT.replace('nnodes=2', 'nnodes=3')} --node_rank=$SLURM_NODEID train.py'",
+        {"missing-agents"}),
+        (HEAD + f"srun bash -c '{AGENT.replace('=4', '=6')} --node_rank=$SLURM_NODEID train.py'", {"no-such-device"}),
+        (f"srun {C10D} --rdzv_id=$RANDOM train.py", set()),
+        (f"srun bash -c '{C10D} --rdzv_id=$SLURM_PROCID$RANDOM train.py'", {"different-endpoints"}),
+        ("srun python train.py", {"independent-copies", "idle-gpus"}),
+        ("export RANK=0 WORLD_SIZE=8\npython train.py", {"world-size-mismatch", "no-endpoint", "idle-nodes"}),
+        ("export WORLD_SIZE=1\nsrun bash -c 'RANK=$SLURM_PROCID python train.py'", {"rank-out-of-range", "idle-gpus"}),
+        (HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py' &", {"ended-too-early"}),
+        (HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py' & wait", set()),
+        (HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID trian.py'", {"missing-program"}),
+        ("srun apptainer exec image.sif torchrun --standalone --nproc_per_node=4 train.py", {"separate-worlds",
+        "no-gpu"}),
+        ("echo nothing", {"nothing-started"}),
+        ("set -e\nfalse\nsrun python train.py", {"script-failed", "nothing-started"}),
+    ],
+)  # fmt: skip
+def test_a_mistake_has_a_name(tmp_path: Path, body: str, found: set[str]):
+    assert codes(rehearsed(tmp_path, body, TWO)) == found
+
+
+def test_a_program_that_reads_slurms_variables_has_ranks_by_them(tmp_path: Path):
+    program = "import torch, os\nrank = int(os.environ['SLURM_PROCID'])\n"
+    report = rehearsed(tmp_path, HEAD + "srun python train.py", EIGHT, program=program)
+    assert codes(report) == set()
+    assert "  ranks by  SLURM_PROCID\n" in text(report, tmp_path)
+
+
+def test_a_step_waits_for_the_one_that_trains(tmp_path: Path):
+    """Without --overlap a second step starts only after the first: a monitor that never watches."""
+    body = HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py' &\nsleep 5; srun hostname\nwait"
+    assert codes(rehearsed(tmp_path, body, TWO)) == {"step-waits"}
+
+
+def test_helpers_run_and_probes_see_the_pretended_gpus(tmp_path: Path):
+    (tmp_path / "port.py").write_text("print(29000 + 11)\n")
+    body = (
+        "N=$(python -c 'import torch; print(torch.cuda.device_count())'); PORT=$(python port.py)\n"
+        "M=$(nvidia-smi -L | wc -l); A=$(python - <<END\nprint('in')\nEND\n)\necho found $N $PORT $M $A\n"
+        "torchrun --standalone --nproc_per_node=$N train.py"
+    )
+    report = rehearsed(tmp_path, body, ("--nodes=1", "--gpus-per-node=4"))
+    assert "found 4 29011 4 in\n" in report.rehearsal.output
+    assert len(report.launches[0].processes) == 4 and codes(report) == set()
+
+
+def test_a_python_of_an_environment_is_caught_too(tmp_path: Path):
+    import sys
+
+    report = rehearsed(tmp_path, f"{sys.executable} train.py", ("--nodes=1",))
+    assert [one.command for one in report.launches[0].processes] == ["python3 train.py"]
+
+
+def test_what_is_not_on_this_machine_is_pretended_and_said(tmp_path: Path):
+    body = (
+        "module purge; source /opt/cluster/env/bin/activate; conda activate torch\ncd /scratch/alice/project\n"
+        "/opt/cluster/env/bin/torchrun --standalone --nproc_per_node=2 train.py"
+    )
+    report = rehearsed(tmp_path, body, ("--nodes=1",))
+    assert len(report.launches[0].processes) == 2
+    assert codes(report) == {"not-here"}
+    assert report.rehearsal.pretended == [
+        "/opt/cluster/env/bin/activate", "/opt/cluster/env/bin/torchrun", "/scratch/alice/project",
+    ]  # fmt: skip

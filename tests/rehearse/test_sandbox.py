@@ -1,0 +1,161 @@
+"""A rehearsal changes nothing, ends in time, and leaves nothing behind, whatever stands in the script."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rankup.errors import RankupError
+from rankup.rehearse import sandbox
+from rehearse.scripts import codes, rehearsed
+
+pytestmark = pytest.mark.skipif(bool(sandbox.available()), reason="no user namespaces here")
+
+
+@pytest.fixture
+def leftovers(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], list[str]]:
+    """Folders and processes that the rehearsals of this test have left."""
+    scratch = tmp_path_factory.mktemp("scratch")
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+
+    def found() -> list[str]:
+        processes = [
+            " ".join(one.info["cmdline"] or ())[:120]
+            for one in psutil.process_iter(["cmdline"])
+            if any(str(scratch) in word for word in one.info["cmdline"] or ())
+        ]
+        return [*map(str, scratch.iterdir()), *processes]
+
+    return found
+
+
+@pytest.mark.parametrize("overlay", [True, False], ids=["copy-on-write", "read-only"])
+def test_a_script_that_writes_and_removes_changes_nothing(tmp_path: Path, overlay: bool):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "data").write_text("precious")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "notes").write_text("mine")
+    body = (
+        f"rm -rf {outside}/data notes; echo new > made; echo x > {outside}/made; mkdir -p {outside}/a/b\n"
+        f"rm -rf /usr/share; touch /etc/rankup-was-here; ls made notes 2>&1; python train.py"
+    )
+    report = rehearsed(folder, body, ("--nodes=1",), overlay=overlay)
+    assert (outside / "data").read_text() == "precious" and (folder / "notes").read_text() == "mine"
+    assert sorted(path.name for path in folder.iterdir()) == ["job.sh", "notes", "train.py"]
+    assert [path.name for path in outside.iterdir()] == ["data"]
+    assert not Path("/etc/rankup-was-here").exists()
+    assert len(report.launches[0].processes) == 1
+    if overlay:
+        assert (
+            f"{outside}/made" in report.rehearsal.changed
+            and "/etc/rankup-was-here" in report.rehearsal.changed
+        )
+
+
+def test_a_script_that_hangs_ends_at_the_time_limit(tmp_path: Path, leftovers: Callable[[], list[str]]):
+    report = rehearsed(tmp_path, "echo waiting; sleep infinity", ("--nodes=1",), seconds=2)
+    assert report.rehearsal.ended_by == "timeout"
+    assert codes(report) == {"would-hang", "nothing-started"}
+    assert leftovers() == []
+
+
+def test_processes_that_try_to_stay_are_ended(tmp_path: Path, leftovers: Callable[[], list[str]]):
+    body = (
+        "trap '' TERM INT HUP; setsid nohup sleep 1000 & (setsid sleep 1001 &) ; disown -a; python train.py"
+    )
+    report = rehearsed(tmp_path, body, ("--nodes=1",))
+    assert report.rehearsal.code == 0
+    assert not [
+        p
+        for p in psutil.process_iter(["cmdline"])
+        if p.info["cmdline"] in (["sleep", "1000"], ["sleep", "1001"])
+    ]
+    assert leftovers() == []
+
+
+def test_a_fork_bomb_ends(tmp_path: Path, leftovers: Callable[[], list[str]]):
+    report = rehearsed(tmp_path, "f() { f | f & }; f; while :; do :; done", ("--nodes=1",), seconds=20)
+    assert "too-many-processes" in codes(report) or "would-hang" in codes(report)
+    assert leftovers() == []
+
+
+def test_no_connection_leaves_the_sandbox(tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        body = f"(exec 3<>/dev/tcp/127.0.0.1/{port}) && echo reached; curl http://127.0.0.1:{port}\n"
+        body += "wget example.org; pip install x"
+        report = rehearsed(tmp_path, body, ("--nodes=1",))
+    assert "reached" not in report.rehearsal.output
+    assert {line.split()[0] for line in report.not_done()} == {"curl", "wget", "pip"}
+
+
+def test_a_job_that_is_rehearsed_inside_of_a_job_sees_none_of_its_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(os.environ, "SLURM_NTASKS", "77")
+    report = rehearsed(tmp_path, "echo tasks ${SLURM_NTASKS:-none}", ("--nodes=1",))
+    assert "tasks none" in report.rehearsal.output
+
+
+def test_without_a_sandbox_only_a_copy_of_the_folder_changes(
+    tmp_path: Path, leftovers: Callable[[], list[str]]
+):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "data").write_text("precious")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "notes").write_text("mine")
+    body = f"rm -f notes {outside}/data; rm -f notes; ls; (setsid sleep 1002 &); srun -n2 python train.py"
+    report = rehearsed(folder, body, ("--nodes=1", "--ntasks=2"), confined=False)
+    assert (outside / "data").exists() and (folder / "notes").exists()
+    assert len(report.launches[0].processes) == 2
+    assert "outside" in codes(report) and "notes" not in report.rehearsal.output
+    assert not [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "1002"]]
+    assert leftovers() == []
+
+
+TRAINS = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("nccl")
+total = torch.ones(1) * dist.get_rank()
+dist.all_reduce(total)
+os.write(1, f"sum {int(total)} of {dist.get_world_size()} {os.uname().nodename}\\n".encode())  # one write
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "srun bash -c 'export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS; exec python train.py'",
+        "srun -n2 --ntasks-per-node=1 bash -c 'exec python -m torch.distributed.run --nnodes=2 --nproc_per_node=2 "
+        "--node_rank=$SLURM_NODEID --master_addr=$MASTER_ADDR --master_port=$MASTER_PORT train.py'",
+    ],
+    ids=["srun", "torchrun"],
+)
+def test_for_real_the_ranks_meet_over_gloo_on_pretended_nodes(tmp_path: Path, start: str):
+    body = f"export MASTER_ADDR=$(scontrol show hostnames | head -n1) MASTER_PORT=29513\n{start}"
+    report = rehearsed(
+        tmp_path, body, ("--nodes=2", "--ntasks-per-node=2"), program=TRAINS, for_real=True, seconds=150
+    )
+    lines = sorted(line for line in report.rehearsal.output.splitlines() if line.startswith("sum"))
+    assert lines == ["sum 6 of 4 node1"] * 2 + ["sum 6 of 4 node2"] * 2, report.rehearsal.output
+    assert len(report.launches[0].processes) == 4 and report.rehearsal.code == 0
+
+
+def test_without_namespaces_a_rehearsal_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sandbox, "available", lambda: "user namespaces: Operation not permitted")
+    with pytest.raises(RankupError, match="does not let a user make a sandbox") as error:
+        rehearsed(tmp_path, "echo started", ("--nodes=1",))
+    assert "--unconfined" in error.value.hint
