@@ -25,7 +25,7 @@ import pytest
 from lab import HEAD, BatchJob, Lab, why_not
 
 from rankup.check.document import Document
-from rankup.check.facts.job_reader import read_job
+from rankup.check.facts.job.reader import read_job
 from rankup.findings.finding import Severity
 from rankup.rehearse.rehearse import Options, rehearse
 from rankup.rehearse.report import Report, judged

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rankup.check.document import Document
-from rankup.check.facts.job_reader import read_job
+from rankup.check.facts.job.reader import read_job
 from rankup.errors import RankupError
 from rankup.findings.finding import Confidence, Finding, Severity, in_order
 from rankup.findings.text import count, text_lines

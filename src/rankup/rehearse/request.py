@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from rankup.check.facts.job_request import Request
+from rankup.check.facts.job.request import Request
 from rankup.core.hostlist import expand
 from rankup.errors import RankupError
 from rankup.rehearse.allocation import Allocation, spread
