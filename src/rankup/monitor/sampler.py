@@ -7,6 +7,7 @@ import time
 
 from rankup.monitor.counters import Counters
 from rankup.monitor.gpus import Gpus
+from rankup.monitor.limits import Limits
 from rankup.monitor.samples_file import SamplesFile, Turn, path_for
 
 TICK = 1.0  # seconds
@@ -30,7 +31,8 @@ def sample(folder: str, parent: int) -> None:
         turn = Turn(folder, host)
         # Made at once: who deletes the directory a second later does not find a new file in it.
         file = SamplesFile(path_for(folder, host)) if turn.mine() else None
-        counters, gpus = Counters(), Gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))
+        counters, limits = Counters(), Limits(folder)
+        gpus = Gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))
         began = due = time.monotonic()
         while True:
             due = max(due + interval(due - began), time.monotonic())
@@ -38,7 +40,8 @@ def sample(folder: str, parent: int) -> None:
                 return
             if (now := _written(outcome)) is not None and now != before:
                 return
-            about = {"kind": "sample", "time": round(time.time(), 3), "host": host, **counters.read()}
+            about = {"kind": "sample", "time": round(time.time(), 3), "host": host}
+            about |= {**counters.read(), **limits.read()}
             if not turn.mine():
                 continue
             file = file or SamplesFile(path_for(folder, host))

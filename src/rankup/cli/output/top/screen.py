@@ -1,0 +1,116 @@
+"""One frame as lines of a given width and height. The first thing to go is what tells least."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from rankup.cli.output.top.columns import columns_that_fit, filtered, headings, in_order, line
+from rankup.cli.output.top.plain import alert_head, headline, node_text, shortest_headline
+from rankup.cli.output.top.sparkline import sparkline
+from rankup.core.progress import progress_share
+from rankup.core.units import rate
+from rankup.errors import RankupError
+from rankup.monitor.alerts.alert import Alert
+from rankup.monitor.frame import Frame
+from rankup.monitor.rows import RankRow
+
+_STATE = {"running": "green", "failed": "red", "done": "green", "pending": "yellow", "cancelled": "yellow"}
+KEYS = "q quit  s sort  f filter  p py-spy  j k scroll"
+
+
+@dataclass
+class View:
+    """What the user has chosen. ``typing``: the filter that is being typed, None if none is; ``said``: a message."""
+
+    sort: str = "rank"
+    filter: str = ""
+    scroll: int = 0
+    typing: str | None = None
+    said: str = ""
+    keys: bool = True
+
+
+def screen_lines(frame: Frame, view: View, width: int, height: int) -> list[Text]:
+    """At most ``height`` lines. ``view.scroll`` is corrected to what there is."""
+    head = _head(frame, width, height)
+    active = [alert for alert in frame.alerts if alert.active]
+    most_alerts = max(1, (height - 6) // 4)
+    alerts = [_alert(frame, one, width) for one in active[:most_alerts]]
+    if len(active) > most_alerts:
+        more = f" (+{len(active) - most_alerts} more)"
+        alerts[-1].truncate(width - len(more), overflow="ellipsis")
+        alerts[-1].append(more, "yellow")
+    nodes = [_cut(node_text(node), width, "dim") for node in frame.nodes]
+    # Nodes may take a third of what is left, and none of a small terminal.
+    nodes = nodes[: max(0, (height - len(head) - len(alerts) - 8) // 3)] if height > 12 else []
+    rows = _chosen(frame, view)
+    top = [*head, *alerts, *nodes]
+    room = max(0, height - len(top) - 2)  # the table's heading, the last line
+    view.scroll = max(0, min(view.scroll, len(rows) - room))
+    shown = rows[view.scroll : view.scroll + room]
+    columns = columns_that_fit(frame.ranks, width)
+    lines = [*top, Text(headings(columns), "bold")]
+    for row in shown:
+        text = Text()
+        for (column, _), cell in zip(columns, line(row, columns), strict=True):
+            style = "yellow" if row.rank in frame.alerted and column.name in ("rank", "doing") else ""
+            text.append(cell, style)
+            text.append(" ")
+        lines.append(text)
+    lines = lines[: height - 1] if len(lines) >= height else lines + [Text()] * (height - 1 - len(lines))
+    return [*lines, _foot(view, len(shown), len(rows), len(frame.ranks), width)]
+
+
+def _head(frame: Frame, width: int, height: int) -> list[Text]:
+    words = shortest_headline(frame) if width < 60 else headline(frame, short=width < 100)
+    text = _cut(words, width, "bold")
+    start = words.find(frame.state, len(frame.name))
+    text.stylize(_STATE.get(frame.state, "bold"), start, start + len(frame.state))
+    if height < 16 and width < 200:
+        return [text]
+    share = progress_share(frame.step) if frame.step is not None else None
+    bar = _bar(share, min(40, width // 3))
+    total = frame.samples_per_s
+    rates = "" if total is None else f"{rate(total)} samples/s "
+    room = width - len(bar) - len(rates) - 2
+    curve = sparkline(frame.rate, min(60, room)) if room > 8 and frame.rate else ""
+    return [text, _cut("  ".join(filter(None, (bar, rates + curve))), width, "cyan")]
+
+
+def _bar(share: float | None, width: int) -> str:
+    if share is None:
+        return ""
+    done = round(share * width)
+    return f"{'█' * done}{'░' * (width - done)} {100 * share:.0f} %"
+
+
+def _alert(frame: Frame, alert: Alert, width: int) -> Text:
+    return _cut("! " + alert_head(alert, frame.time), width, "yellow")
+
+
+def _chosen(frame: Frame, view: View) -> list[RankRow]:
+    try:
+        rows = filtered(frame.ranks, view.filter, frame.alerted)
+    except RankupError:  # while it is being typed
+        rows = list(frame.ranks)
+    return in_order(rows, view.sort)
+
+
+def _foot(view: View, shown: int, chosen: int, all_ranks: int, width: int) -> Text:
+    if view.typing is not None:
+        return _cut(f"filter (0-3,7 or host or !): {view.typing}▏", width, "reverse")
+    words = []
+    if shown < chosen:
+        words.append(f"{view.scroll + 1}-{view.scroll + shown} of {chosen}")
+    if view.filter:
+        words.append(f"filter {view.filter} ({chosen} of {all_ranks})")
+    if view.sort != "rank":
+        words.append(f"by {view.sort}")
+    words += [view.said] if view.said else [KEYS] if view.keys else []
+    return _cut("  ".join(words), width, "dim")
+
+
+def _cut(text: str, width: int, style: str) -> Text:
+    return Text(text if len(text) <= width else text[: max(0, width - 1)] + "…", style, no_wrap=True)
