@@ -248,4 +248,6 @@ def whole(value: Any) -> int | None:
 
 def text(value: Any) -> str:
     """Printable text; "" for anything else."""
-    return "".join(one for one in value if one.isprintable()) if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return value if value.isprintable() else "".join(one for one in value if one.isprintable())

@@ -17,10 +17,8 @@ from rankup.monitor.series import RankSeries, RunSeries
 
 WINDOW = 60.0  # seconds
 WAITS_FOR_DATA = 0.2  # of a step
-SLOWER, OF_A_STEP = (
-    1.25,
-    0.1,
-)  # a straggler takes so many times as long as the others, and so much of the step more
+# A straggler takes so many times as long as the others, and so much of the step more.
+SLOWER, OF_A_STEP = 1.25, 0.1
 STEPS = 3  # in the window, at least
 # Only there does each step of each rank have the same work before one reduction.
 STRATEGIES = ("ddp", "dp")
