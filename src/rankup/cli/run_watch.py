@@ -26,6 +26,7 @@ class RunWatch:
 
     def __init__(self, job: SubmittedRun | None, directory: RunDir) -> None:
         self._job, self._directory = job, directory
+        self.path = directory.path
         self.reader = RunReader(directory)
         self._alerts = AlertWatch()
         self._status: RunStatus | None = None

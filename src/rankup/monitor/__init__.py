@@ -10,6 +10,7 @@ Writing:
 | ``gpus`` | the job's GPUs on this node, from NVML |
 | ``samples_file`` | the file of this host in the run's records |
 | ``sampler`` | one sample a second, until the job ends |
+| ``stacks`` | stacks of all ranks by py-spy, on request |
 
 Reading:
 

@@ -27,6 +27,8 @@ def sample(folder: str, parent: int) -> None:
     host = os.uname().nodename
     outcome = f"{folder}/outcome"
     before = _written(outcome)  # an earlier attempt's, which a network file system may still show
+    stacks = f"{folder}/STACKS"
+    asked = _written(stacks)
     try:
         turn = Turn(folder, host)
         # Made at once: who deletes the directory a second later does not find a new file in it.
@@ -44,10 +46,21 @@ def sample(folder: str, parent: int) -> None:
             about |= {**counters.read(), **limits.read()}
             if not turn.mine():
                 continue
+            if (request := _written(stacks)) not in (None, asked):
+                asked = request
+                _answer_with_stacks(folder, host)
             file = file or SamplesFile(path_for(folder, host))
             file.append({**about, "gpus": gpus.read()})
     except OSError:
         return
+
+
+def _answer_with_stacks(folder: str, host: str) -> None:
+    from pathlib import Path
+
+    from rankup.monitor.stacks import answer  # imported only here: it is asked for seldom
+
+    answer(Path(folder), host)
 
 
 def _parent_lives_until(due: float, parent: int) -> bool:

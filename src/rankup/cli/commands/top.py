@@ -16,6 +16,7 @@ from rankup.cli.output.top.columns import SORTS, filtered, in_order
 from rankup.cli.output.top.plain import plain_lines
 from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption, TargetArgument
 from rankup.cli.run_watch import RunWatch
+from rankup.cli.stacks import Stacks
 from rankup.core.registry import target_of
 from rankup.monitor.frame import Frame
 
@@ -38,6 +39,9 @@ def top(
             help="only these ranks (0-3,7), those of hosts with this in their names, or those with alerts (!)",
         ),
     ] = "",
+    stacks: Annotated[
+        bool, typer.Option("--stacks", help="print the stacks of all ranks (py-spy on their nodes) and end")
+    ] = False,
     interval: Annotated[
         float | None,
         typer.Option(min=0.5, metavar="SECONDS", help="time between two moments; default: 2, in a pipe 10"),
@@ -58,13 +62,16 @@ def top(
         frame = watch.frame()
         return frame.with_ranks(in_order(filtered(frame.ranks, only, frame.alerted), sort))
 
+    if stacks:
+        _print_stacks(watch, as_json=as_json)
+        return
     if as_json or once or not sys.stdout.isatty():
         _print(read, once=once, as_json=as_json, interval=interval or _PLAIN_INTERVAL)
         return
     from rankup.cli.output.top.live import show
     from rankup.cli.output.top.screen import View
 
-    last = show(watch.frame, View(sort, only), interval or _INTERVAL, lambda frame: "")
+    last = show(watch.frame, View(sort, only), interval or _INTERVAL, lambda frame: Stacks(watch.path, frame))
     if last.ended:  # what stays on the terminal
         print("\n".join(plain_lines(last)))
 
@@ -83,3 +90,16 @@ def _print(read: Callable[[], Frame], *, once: bool, as_json: bool, interval: fl
         if not as_json:
             print()
         time.sleep(interval)
+
+
+def _print_stacks(watch: RunWatch, *, as_json: bool) -> None:
+    asked = Stacks(watch.path, watch.frame())
+    found = asked.wait()
+    if as_json:
+        console.print_json({"run": str(watch.path), "stacks": found, "silent": asked.silent})
+    else:
+        print("\n".join(text.rstrip() for text in found.values()))
+    for host in asked.silent:
+        console.say(f"rankup: {host} has no sampler, and was not asked")
+    if not found:
+        raise typer.Exit(1)

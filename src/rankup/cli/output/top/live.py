@@ -10,14 +10,15 @@ from rich.live import Live
 
 from rankup.cli.output.top.columns import SORTS
 from rankup.cli.output.top.keyboard import Keyboard
-from rankup.cli.output.top.screen import View, screen_lines
+from rankup.cli.output.top.screen import Said, View, screen_lines
+from rankup.errors import RankupError
 from rankup.monitor.frame import Frame
 
 
 def show(
-    read: Callable[[], Frame], view: View, interval: float, dump_stacks: Callable[[Frame], str]
+    read: Callable[[], Frame], view: View, interval: float, ask_for_stacks: Callable[[Frame], Said]
 ) -> Frame:
-    """The last frame. ``read`` gives the next one; ``dump_stacks`` is what ``p`` does, and answers with a message."""
+    """The last frame. ``read`` gives the next one; ``ask_for_stacks`` is what ``p`` does."""
     console = Console(highlight=False, emoji=False)
     now = read()
     with Keyboard() as keyboard, Live(console=console, screen=True, auto_refresh=False) as live:
@@ -25,21 +26,23 @@ def show(
         due = time.monotonic() + interval
         while not now.ended:
             width, height = console.size
+            if view.asked is not None:
+                view.said = view.asked.message()
             live.update(Group(*screen_lines(now, view, width, height)), refresh=True)
             for key in keyboard.keys(max(0.0, due - time.monotonic())):
-                if not press(key, view, now, dump_stacks):
+                if not press(key, view, now, ask_for_stacks):
                     return now
             if time.monotonic() >= due:
                 now, due = read(), time.monotonic() + interval
     return now
 
 
-def press(key: str, view: View, frame: Frame, dump_stacks: Callable[[Frame], str]) -> bool:
+def press(key: str, view: View, frame: Frame, ask_for_stacks: Callable[[Frame], Said]) -> bool:
     """What ``key`` does to ``view``; False if it ends the view."""
     if view.typing is not None:
         _type(key, view)
         return True
-    view.said = ""
+    view.said, view.asked = "", None
     if key in ("q", "Q", "\x04"):
         return False
     if key == "s":
@@ -50,7 +53,10 @@ def press(key: str, view: View, frame: Frame, dump_stacks: Callable[[Frame], str
     elif key == "escape":
         view.filter, view.scroll = "", 0
     elif key == "p":
-        view.said = dump_stacks(frame)
+        try:
+            view.asked = ask_for_stacks(frame)
+        except RankupError as error:
+            view.said = str(error)
     elif key in "jJkK":
         view.scroll += {"j": 1, "J": 10, "k": -1, "K": -10}[key]
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from rich.text import Text
 
@@ -20,15 +21,23 @@ _STATE = {"running": "green", "failed": "red", "done": "green", "pending": "yell
 KEYS = "q quit  s sort  f filter  p py-spy  j k scroll"
 
 
+class Said(Protocol):
+    """What goes on beside the view, and what it says now."""
+
+    def message(self) -> str: ...
+
+
 @dataclass
 class View:
-    """What the user has chosen. ``typing``: the filter that is being typed, None if none is; ``said``: a message."""
+    """What the user has chosen. ``typing``: the filter that is being typed, None if none is; ``said``: a message,
+    ``asked``: what tells the next one."""
 
     sort: str = "rank"
     filter: str = ""
     scroll: int = 0
     typing: str | None = None
     said: str = ""
+    asked: Said | None = None
     keys: bool = True
 
 
