@@ -142,6 +142,12 @@ def test_an_alert_begins_with_its_cause_and_tells_the_hours_lost():
     assert "GPU-hours lost" in alert.cost
 
 
+def test_a_standstill_costs_from_its_begin():
+    [alert] = alerts_of(hanging_loader, seconds=PLANTED + 600)["no-step"]
+    assert alert.since == pytest.approx(BEGIN + PLANTED, abs=3)
+    assert alert.hours_lost == pytest.approx(8 * 600 / 3600, rel=0.03)
+
+
 def test_what_passes_in_seconds_is_no_alert():
     def blip(moment: Moment) -> None:
         if PLANTED <= moment.second < PLANTED + 15:
@@ -159,7 +165,7 @@ def test_an_alert_ends_after_its_cause():
 
     [alert] = alerts_of(for_some_minutes, seconds=PLANTED + 600)["straggler"]
     assert not alert.active and alert.until is not None
-    assert BEGIN + PLANTED + 290 < alert.until < BEGIN + PLANTED + 375
+    assert BEGIN + PLANTED + 290 < alert.until < BEGIN + PLANTED + 340
 
 
 def test_a_rank_that_waits_for_a_straggler_is_none():

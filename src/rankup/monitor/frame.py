@@ -34,6 +34,12 @@ class Frame:
         return sum(told) if told else None
 
     @property
+    def still(self) -> bool:
+        """Whether no rank has finished a step lately."""
+        told = [row for row in self.ranks if row.rank is not None]
+        return bool(told) and not self.ended and all(row.samples_per_s == 0.0 for row in told)
+
+    @property
     def alerted(self) -> set[int]:
         return {rank for alert in self.alerts if alert.active for rank in alert.ranks}
 

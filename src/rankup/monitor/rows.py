@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -9,6 +10,7 @@ from itertools import pairwise
 from rankup.monitor.series import GpuPoint, NodeSeries, RankPoint, RankSeries, RunSeries, Series
 
 WINDOW = 30.0  # seconds over which rates are computed
+_STEPS = 3  # at least, if there are as many
 
 
 @dataclass(frozen=True)
@@ -32,16 +34,16 @@ class Rates:
 
 
 def rates(series: Series[RankPoint], now: float, window: float = WINDOW) -> Rates:
-    """If records or steps come more seldom than the window is long: since the record before the last step."""
+    """If steps take long, the window is longer, so that it has some of them."""
     last = series.last(now)
     if last is None:
         return Rates()
     points = series.window(now - window, now)
     first = points[0] if points else last
-    if first.steps == last.steps or len(points) < 2:
+    if last.steps - first.steps < _STEPS:
         earlier = series.window(now - 20 * window, now)
-        moved = [one for one in earlier if one.steps < last.steps]
-        first = moved[-1] if moved else last
+        enough = [one for one in earlier if one.steps <= last.steps - _STEPS]
+        first = enough[-1] if enough else earlier[0] if earlier else last
     cpu = None
     base = points[0] if len(points) > 1 else first
     if base.cpu_s is not None and last.cpu_s is not None and last.time > base.time:
@@ -58,6 +60,15 @@ def rates(series: Series[RankPoint], now: float, window: float = WINDOW) -> Rate
         samples_per_s=(last.samples - first.samples) / seconds,
         cpu_percent=cpu,
     )
+
+
+def last_progress(series: Series[RankPoint], now: float) -> float:
+    """When the rank was first seen at its last step; its first record, if nothing older is known."""
+    points = series.window(-math.inf, now)
+    first = len(points) - 1
+    while first > 0 and points[first - 1].global_step == points[-1].global_step:
+        first -= 1
+    return points[first].time if points else now
 
 
 @dataclass(frozen=True)
@@ -120,6 +131,8 @@ def _rank_row(
     last = one.series.last(now)
     assert last is not None
     found = rates(one.series, now)
+    if now - last_progress(one.series, now) > max(WINDOW, _STEPS * (found.step_s or 0.0)):
+        found = Rates(samples_per_s=0.0, cpu_percent=found.cpu_percent)  # what was before is not now
     row = RankRow(
         one.rank,
         one.host,

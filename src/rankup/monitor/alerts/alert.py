@@ -20,6 +20,7 @@ class Symptom:
     ranks: tuple[int, ...] = ()
     lost: float = 0.0
     hold: float = 30.0  # seconds that it must last
+    began: float | None = None  # if it is known to have begun before it is seen
 
     @property
     def id(self) -> tuple[str, str]:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from rankup.monitor.alerts.alert import Symptom
 from rankup.monitor.alerts.names import ranges, rank_names
-from rankup.monitor.alerts.slow_ranks import WAITS_FOR_DATA, WINDOW
+from rankup.monitor.alerts.slow_ranks import WAITS_FOR_DATA
 from rankup.monitor.alerts.standstill import is_still
 from rankup.monitor.rows import gpu_place, rates
 from rankup.monitor.series import NodePoint, NodeSeries, RankSeries, RunSeries
 
 IDLE = 5.0  # percent, the mean of a minute
-HOLD = 60.0  # seconds: an evaluation or a snapshot may take as long
+WINDOW, HOLD = 60.0, 60.0  # seconds: an evaluation or a snapshot may take as long
 
 
 def idle_gpus(run: RunSeries, now: float) -> Iterator[Symptom]:

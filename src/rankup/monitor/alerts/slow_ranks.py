@@ -15,7 +15,7 @@ from rankup.monitor.alerts.standstill import is_still
 from rankup.monitor.rows import Rates, rates
 from rankup.monitor.series import RankSeries, RunSeries
 
-WINDOW = 60.0  # seconds
+WINDOW, HOLD = 30.0, 60.0  # seconds
 WAITS_FOR_DATA = 0.2  # of a step
 # A straggler takes so many times as long as the others, and so much of the step more.
 SLOWER, OF_A_STEP = 1.25, 0.1
@@ -44,6 +44,7 @@ def loader_bound(run: RunSeries, now: float) -> Iterator[Symptom]:
         "more or faster loading: num_workers up to the cores of a rank, data nearer to the node, less decoding",
         ranks=tuple(one.rank for one, _ in slow),
         lost=share * len(measured),
+        hold=HOLD,
     )
 
 
@@ -81,6 +82,7 @@ def stragglers(run: RunSeries, now: float) -> Iterator[Symptom]:
         "exclude the node if it stays",
         ranks=tuple(one.rank for one in ranks),
         lost=(len(own) - len(slow)) * (worst - usual) / step,
+        hold=HOLD,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rankup.core.units import duration
 from rankup.monitor.alerts.alert import Symptom
 from rankup.monitor.alerts.names import rank_names
-from rankup.monitor.rows import rates
+from rankup.monitor.rows import last_progress, rates
 from rankup.monitor.series import RankPoint, RankSeries, RunSeries
 
 LONGER_THAN = 120.0  # seconds without a step, and at least so many times the time of one:
@@ -22,35 +22,26 @@ def standstill(run: RunSeries, now: float) -> Iterator[Symptom]:
     working = [(one, last) for one, last in told if last.phase != "ended"]
     if not working:
         return
-    since = max(_last_progress(one, now) for one, _ in working)
+    since = max(last_progress(one.series, now) for one, _ in working)
     if now - since < _patience(working, now):
         return
     behind, message, fix = _cause(working, now)
     yield Symptom(
         "no-step",
         "run",
-        f"no step for {duration(now - since)}: {message}",
+        f"no step is finished: {message}",
         fix,
         ranks=behind,
         lost=len(working),
         hold=0.0,
+        began=since,
     )
 
 
 def is_still(run: RunSeries, now: float) -> bool:
     """Whether no rank has finished a step for as long as another alert looks back."""
     lasts = [(one, last) for one in run.current_ranks(now) if (last := one.series.last(now)) is not None]
-    return bool(lasts) and all(now - _last_progress(one, now) > 60 for one, _ in lasts)
-
-
-def _last_progress(one: RankSeries, now: float) -> float:
-    """When the rank was first seen at its last step; its first record, if nothing older is known."""
-    points = one.series.window(float("-inf"), now)
-    last = points[-1]
-    first = len(points) - 1
-    while first > 0 and points[first - 1].global_step == last.global_step:
-        first -= 1
-    return points[first].time
+    return bool(lasts) and all(now - last_progress(one.series, now) > 60 for one, _ in lasts)
 
 
 def _patience(working: Sequence[tuple[RankSeries, RankPoint]], now: float) -> float:

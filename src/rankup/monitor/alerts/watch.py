@@ -13,7 +13,7 @@ from rankup.monitor.alerts.standstill import standstill
 from rankup.monitor.series import RunSeries
 
 EVERY = 5.0  # seconds between two looks
-GAP = 30.0  # seconds that a symptom may be away and is still the same; an alert ends after them
+GAP = 20.0  # seconds that a symptom may be away and is still the same; an alert ends after them
 _MOST_PAST = 50
 
 Source = Callable[[RunSeries, float], Iterable[Symptom]]
@@ -72,7 +72,8 @@ class AlertWatch:
     def _look(self, run: RunSeries, now: float) -> None:
         for source in self._sources.values():
             for symptom in source(run, now):
-                seen = self._seen.setdefault(symptom.id, _Seen(symptom, now, now))
+                began = now if symptom.began is None else symptom.began
+                seen = self._seen.setdefault(symptom.id, _Seen(symptom, began, began))
                 seen.hours_lost += symptom.lost * (now - seen.last) / 3600
                 seen.symptom, seen.last = symptom, now
         for key, seen in list(self._seen.items()):

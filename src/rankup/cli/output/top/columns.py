@@ -140,7 +140,7 @@ def columns_that_fit(rows: Sequence[RankRow], width: int) -> list[tuple[Column, 
             left -= wanted[column.name] + 1
     names = {column.name for column in chosen}
     hosts = max((len(row.host) for row in rows), default=0)
-    for name, most in (("host", hosts), ("history", 60)):
+    for name, most in (("doing", 14), ("host", hosts), ("history", 60)):
         if name in names and left > 0:
             more = max(0, min(left, most - wanted[name]))
             wanted[name] += more

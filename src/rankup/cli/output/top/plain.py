@@ -18,7 +18,9 @@ _GIB = 1 << 30
 
 def plain_lines(frame: Frame) -> list[str]:
     lines = [f"{time.strftime('%H:%M:%S', time.localtime(frame.time))}  {headline(frame)}"]
-    lines += [f"alert: {alert_text(alert)}" for alert in frame.alerts]
+    for alert in frame.alerts:
+        lines.append(f"alert: {alert_text(alert, frame.time)}")
+        lines += [f"  hint: {alert.finding.fix}"] if alert.active and alert.finding.fix else []
     lines += [f"node {node_text(node)}" for node in frame.nodes]
     if frame.ranks:
         columns = [
@@ -35,7 +37,11 @@ def headline(frame: Frame, *, short: bool = False) -> str:
     """The run, its state, and where it is; ``short``: without the reason."""
     words = [frame.name, frame.state + (f" ({frame.reason})" if frame.reason and not short else "")]
     if frame.step is not None:
-        step = {**frame.step, "left": None} if frame.ended else frame.step
+        step = dict(frame.step)
+        if frame.ended or frame.still:
+            step["left"] = None
+        if frame.still:
+            step["samples_per_s"] = 0.0
         words += [progress_place(step), progress_numbers(step)]
     elif frame.ranks:
         phases = sorted({doing(row).split(" ")[0] for row in frame.ranks})
@@ -49,24 +55,19 @@ def shortest_headline(frame: Frame) -> str:
     words = [frame.name, frame.state]
     if (share := progress_share(step) if step else None) is not None:
         words.append(f"{100 * share:.0f} %")
-    if step.get("left") is not None and not frame.ended:
+    if step.get("left") is not None and not (frame.ended or frame.still):
         words.append(f"left {duration(step['left'])}")
     return "  ".join(words)
 
 
-def alert_text(alert: Alert) -> str:
-    """``rank 1 is slow …; for 5 min 02 s, 1.2 GPU-hours lost [straggler]: what to do``."""
-    return f"{alert_head(alert)}. {alert.finding.fix}" if alert.finding.fix else alert_head(alert)
-
-
-def alert_head(alert: Alert, now: float | None = None) -> str:
-    words = [alert.finding.message]
+def alert_text(alert: Alert, now: float) -> str:
+    """``straggler for 5 min 02 s, 1.2 GPU-hours lost: rank 1 is slow …``, in one line without what to do."""
     if alert.until is not None:
-        words.append(f"over, lasted {duration(alert.until - alert.since)}")
-    elif now is not None:
-        words.append(f"for {duration(max(0.0, now - alert.since))}")
+        words = [f"{alert.finding.code}, over, lasted {duration(alert.until - alert.since)}"]
+    else:
+        words = [f"{alert.finding.code} for {duration(max(0.0, now - alert.since))}"]
     words += [alert.cost] if alert.cost else []
-    return f"{'; '.join(words)} [{alert.finding.code}]"
+    return f"{', '.join(words)}: {alert.finding.message}"
 
 
 def node_text(node: NodeRow) -> str:

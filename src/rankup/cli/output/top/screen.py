@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Protocol
 
 from rich.text import Text
 
 from rankup.cli.output.top.columns import columns_that_fit, filtered, headings, in_order, line
-from rankup.cli.output.top.plain import alert_head, headline, node_text, shortest_headline
+from rankup.cli.output.top.plain import alert_text, headline, node_text, shortest_headline
 from rankup.cli.output.top.sparkline import sparkline
 from rankup.core.progress import progress_share
 from rankup.core.units import rate
@@ -45,12 +47,7 @@ def screen_lines(frame: Frame, view: View, width: int, height: int) -> list[Text
     """At most ``height`` lines. ``view.scroll`` is corrected to what there is."""
     head = _head(frame, width, height)
     active = [alert for alert in frame.alerts if alert.active]
-    most_alerts = max(1, (height - 6) // 4)
-    alerts = [_alert(frame, one, width) for one in active[:most_alerts]]
-    if len(active) > most_alerts:
-        more = f" (+{len(active) - most_alerts} more)"
-        alerts[-1].truncate(width - len(more), overflow="ellipsis")
-        alerts[-1].append(more, "yellow")
+    alerts = _alerts(active, frame.time, width, height)
     nodes = [_cut(node_text(node), width, "dim") for node in frame.nodes]
     # Nodes may take a third of what is left, and none of a small terminal.
     nodes = nodes[: max(0, (height - len(head) - len(alerts) - 8) // 3)] if height > 12 else []
@@ -95,8 +92,26 @@ def _bar(share: float | None, width: int) -> str:
     return f"{'█' * done}{'░' * (width - done)} {100 * share:.0f} %"
 
 
-def _alert(frame: Frame, alert: Alert, width: int) -> Text:
-    return _cut("! " + alert_head(alert, frame.time), width, "yellow")
+def _alerts(active: Sequence[Alert], now: float, width: int, height: int) -> list[Text]:
+    """In a low terminal a line for each of the first alerts; in a higher one all of its text."""
+    room = max(1, (height - 6) // 3)
+    lines: list[Text] = []
+    for number, alert in enumerate(active):
+        text = wrap("! " + alert_text(alert, now), width, subsequent_indent="  ") or [""]
+        hint = wrap(alert.finding.fix, width, initial_indent="  ", subsequent_indent="  ")
+        left = room - len(lines)
+        if height < 16 or len(text) > left:
+            text, hint = [_shortened("! " + alert_text(alert, now), width)], []
+        if left < 1 or (left == 1 and number < len(active) - 1):
+            more = f" (+{len(active) - number - (left == 1)} more)"
+            if left == 1:
+                lines.append(Text(_shortened(text[0], width - len(more)) + more, "yellow"))
+            elif lines:
+                lines[-1] = Text(_shortened(str(lines[-1]), width - len(more)) + more, "yellow")
+            break
+        lines += [Text(line, "yellow") for line in text]
+        lines += [Text(line, "dim") for line in hint] if len(text) + len(hint) <= left else []
+    return lines
 
 
 def _chosen(frame: Frame, view: View) -> list[RankRow]:
@@ -122,4 +137,8 @@ def _foot(view: View, shown: int, chosen: int, all_ranks: int, width: int) -> Te
 
 
 def _cut(text: str, width: int, style: str) -> Text:
-    return Text(text if len(text) <= width else text[: max(0, width - 1)] + "…", style, no_wrap=True)
+    return Text(_shortened(text, width), style, no_wrap=True)
+
+
+def _shortened(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: max(0, width - 1)] + "…"
