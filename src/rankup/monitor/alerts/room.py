@@ -49,6 +49,7 @@ def memory_near_limit(run: RunSeries, now: float) -> Iterator[Symptom]:
                 "the kernel will kill a process: request more (--mem), fewer workers of the data loader, "
                 "or look for what keeps tensors",
                 ranks=tuple(one.rank for one in ranks if one.host == node.host),
+                hold=5.0,  # the kernel does not wait
             )
 
 

@@ -49,7 +49,10 @@ def _memory(row: RankRow, width: int) -> str:
     if row.memory is None:
         return "-"
     used = f"{row.memory / _GIB:.1f}"
-    return used if row.memory_total is None else f"{used}/{row.memory_total / _GIB:.0f}"
+    if row.memory_total is None:
+        return used
+    whole = row.memory_total / _GIB
+    return f"{used}/{whole:.0f}" if whole >= 9.95 else f"{used}/{whole:.1f}"
 
 
 def _memory_share(row: RankRow, width: int) -> str:

@@ -101,13 +101,15 @@ def _alerts(active: Sequence[Alert], now: float, width: int, height: int) -> lis
         hint = wrap(alert.finding.fix, width, initial_indent="  ", subsequent_indent="  ")
         left = room - len(lines)
         if height < 16 or len(text) > left:
-            text, hint = [_shortened("! " + alert_text(alert, now), width)], []
+            whole = "! " + alert_text(alert, now)
+            brief = f"! {alert.finding.code}: {alert.finding.message}"
+            text, hint = [whole if len(whole) <= width else _shortened(brief, width)], []
         if left < 1 or (left == 1 and number < len(active) - 1):
             more = f" (+{len(active) - number - (left == 1)} more)"
             if left == 1:
-                lines.append(Text(_shortened(text[0], width - len(more)) + more, "yellow"))
+                lines.append(_cut(_shortened(text[0], width - len(more)) + more, width, "yellow"))
             elif lines:
-                lines[-1] = Text(_shortened(str(lines[-1]), width - len(more)) + more, "yellow")
+                lines[-1] = _cut(_shortened(str(lines[-1]), width - len(more)) + more, width, "yellow")
             break
         lines += [Text(line, "yellow") for line in text]
         lines += [Text(line, "dim") for line in hint] if len(text) + len(hint) <= left else []
