@@ -38,7 +38,7 @@ class Diagnostic:
         return Finding(
             self.rule.code,
             match.severity or Severity.WARNING,
-            match.message,
+            match.message.rstrip("."),
             place=str(self.place),
             why=match.why or "",
             fix=match.fix or "",
@@ -74,7 +74,7 @@ def read_subjects(
             started = find_file(job.document, launch.script) if launch.script else None
             if started is not None:
                 launch.program = program_of(started)
-                launch.program.starts.append(job.start(launch))
+                launch.program.starts.append(launch.start)
     return Subjects(read_jobs, list(read.values()))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from rankup.check.check import Diagnostic, FindFile, diagnostics, in_reading_order, read_subjects
@@ -79,9 +79,7 @@ def repair_paths(
         checked = _check(paths, selection, site, files)
     after = files.documents
     return checked, {
-        str(path): (before[path], after[path])
-        for path in before
-        if (before[path].text, before[path].crlf) != (after[path].text, after[path].crlf)
+        str(path): (before[path], after[path]) for path in before if before[path].text != after[path].text
     }
 
 
@@ -115,9 +113,7 @@ class _Files:
     def change(self, texts: dict[str, str]) -> None:
         for path, document in self.documents.items():
             if document.path in texts and texts[document.path] != document.text:
-                self.documents[path] = Document(
-                    document.path, texts[document.path], name=document.name, crlf=document.crlf
-                )
+                self.documents[path] = replace(document, text=texts[document.path])
 
 
 def _check(paths: Sequence[Path], selection: Selection, site: Site | None, files: _Files) -> Checked:
@@ -141,7 +137,7 @@ def _check(paths: Sequence[Path], selection: Selection, site: Site | None, files
 def _on_disk(files: _Files) -> FindFile:
     def find(document: Document, name: str) -> Document | None:
         folder = Path(document.path).parent
-        folders = [folder, *list(folder.absolute().parents)[:_FOLDERS_ABOVE], Path()]
+        folders = [folder, *(folder / "/".join([".."] * up) for up in range(1, _FOLDERS_ABOVE + 1)), Path()]
         for place in folders:
             path = Path(_plain(place / name))
             if path.suffix == ".py" and path.is_file():

@@ -23,6 +23,7 @@ class Launch:
     script: str = (
         ""  # the program's path as the script says it, relative to the script's folder; "" if unknown
     )
+    start: Start = field(default_factory=Start)  # the same for the rules of the program
     program: Program | None = None  # None: the file was not found, or is not Python
     launcher: str = "python"  # torchrun, launch, accelerate, deepspeed, horovodrun, fabric
     options: Mapping[str, Value] = field(
@@ -82,10 +83,18 @@ class Job:
         default_factory=list
     )  # scripts that are not here: they may start anything
     broken: bool = False  # parts could not be read: nothing follows from what is absent
+    first_command: int = 0  # where the scheduler stops to read directives
+    crlf: bool = False
+    quote_first: Span | None = None  # the first command is only a quote, and directives follow
+    misspelt: list[tuple[Span, str]] = field(
+        default_factory=list
+    )  # directives that are comments, and what was meant
+    blanks_after_backslash: list[Span] = field(default_factory=list)
     csh_words: list[Span] = field(default_factory=list)  # bash's words in a csh script
     sources_files: bool = False  # it reads other scripts, which may set any variable
     tested: set[str] = field(default_factory=set)  # variables that a condition looks at
     functions: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)  # of all NAME=, also in arguments and texts
 
     @property
     def scheduler(self) -> str:
@@ -96,19 +105,6 @@ class Job:
     def complete(self) -> bool:
         """Whether something follows from what is absent."""
         return self.document.complete and not self.broken
-
-    def start(self, launch: Launch) -> Start:
-        """The same start for the rules of the program, in numbers."""
-        request, step = self.request, launch.step
-        nodes = step.nodes if step else 1 if request.nodes is not None else None
-        per_node = step.tasks_per_node if step else 1
-        if launch.is_torchrun:
-            per_node = self.number(launch.options.get("nproc_per_node"))
-        elif launch.forms_ranks:
-            per_node = None
-        arguments = tuple(value.known for value in launch.arguments if value.known is not None)
-        launcher = launch.launcher if launch.forms_ranks or step is None else step.kind
-        return Start(launcher, nodes, per_node, request.gpus_per_node, request.cpus_per_task, arguments)
 
     def number(self, value: Value | None) -> int | None:
         return value.number(self.request.number) if value is not None else None

@@ -92,7 +92,7 @@ _IS_PYTHON = re.compile(r"(python|pypy)[\d.]*(t|w)?\Z|pythonw?\d?\.sif\Z")
 
 
 @dataclass(frozen=True)
-class Start:
+class LauncherLine:
     """A launcher's command line."""
 
     launcher: str  # python, torchrun, launch (torch.distributed.launch), accelerate, deepspeed, horovodrun, fabric, ray
@@ -105,7 +105,7 @@ class Start:
     no_python: tuple[Value, ...] = ()  # torchrun --no_python COMMAND
 
 
-def start_of(name: str, argv: Sequence[Value]) -> Start | None:
+def start_of(name: str, argv: Sequence[Value]) -> LauncherLine | None:
     """How ``argv`` starts a Python program; None if it does not."""
     words = argv[1:]
     if name == "torchrun":
@@ -119,7 +119,9 @@ def start_of(name: str, argv: Sequence[Value]) -> Start | None:
         inner = start_of(_base(parsed.rest), parsed.rest) if parsed.rest else None
         if inner is None:
             return None
-        return Start("horovodrun", parsed.options, parsed.words, inner.script, inner.module, inner.arguments)
+        return LauncherLine(
+            "horovodrun", parsed.options, parsed.words, inner.script, inner.module, inner.arguments
+        )
     if name in ("fabric", "lightning"):
         if not _is(words, "run"):
             return None
@@ -130,7 +132,7 @@ def start_of(name: str, argv: Sequence[Value]) -> Start | None:
     return None
 
 
-def _python(words: Sequence[Value]) -> Start | None:
+def _python(words: Sequence[Value]) -> LauncherLine | None:
     index = 0
     while index < len(words):
         known = words[index].known
@@ -138,19 +140,19 @@ def _python(words: Sequence[Value]) -> Start | None:
         if known in ("-m",) or (known is not None and re.fullmatch(r"-[uBEsSOIv]+m", known)):
             return _module(words[index + 1 :])
         if known == "-" or (known is not None and re.fullmatch(r"-[uBEsSOIv]*c", known)):
-            return Start("python", inline=True)
+            return LauncherLine("python", inline=True)
         if known in ("-W", "-X"):
             index += 2
             continue
         if not head.startswith("-"):
-            return Start("python", script=words[index], arguments=tuple(words[index + 1 :]))
+            return LauncherLine("python", script=words[index], arguments=tuple(words[index + 1 :]))
         if known in ("-V", "--version", "-h", "--help"):
             return None
         index += 1
     return None
 
 
-def _module(words: Sequence[Value]) -> Start | None:
+def _module(words: Sequence[Value]) -> LauncherLine | None:
     if not words:
         return None
     name, rest = words[0].known or "", tuple(words[1:])
@@ -164,20 +166,20 @@ def _module(words: Sequence[Value]) -> Start | None:
         return _launcher("accelerate", rest[1:], _ACCELERATE) if _is(rest, "launch") else None
     if name in ("deepspeed.launcher.runner", "deepspeed"):
         return _launcher("deepspeed", rest, _DEEPSPEED)
-    return Start("python", module=name or "?", arguments=rest)
+    return LauncherLine("python", module=name or "?", arguments=rest)
 
 
-def _launcher(launcher: str, words: Sequence[Value], options: Grammar) -> Start:
+def _launcher(launcher: str, words: Sequence[Value], options: Grammar) -> LauncherLine:
     parsed = parse(words, options)
     rest = parsed.rest
     if "no_python" in parsed.options:
-        return Start(launcher, parsed.options, parsed.words, arguments=rest[1:], no_python=rest)
+        return LauncherLine(launcher, parsed.options, parsed.words, arguments=rest[1:], no_python=rest)
     if not rest:
-        return Start(launcher, parsed.options, parsed.words)
+        return LauncherLine(launcher, parsed.options, parsed.words)
     if parsed.options.keys() & {"m", "module"}:
         module = rest[0].known or "?"
-        return Start(launcher, parsed.options, parsed.words, module=module, arguments=rest[1:])
-    return Start(launcher, parsed.options, parsed.words, rest[0], arguments=rest[1:])
+        return LauncherLine(launcher, parsed.options, parsed.words, module=module, arguments=rest[1:])
+    return LauncherLine(launcher, parsed.options, parsed.words, rest[0], arguments=rest[1:])
 
 
 def _is(words: Sequence[Value], known: str) -> bool:

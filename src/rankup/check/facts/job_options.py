@@ -58,15 +58,15 @@ def parse(argv: Sequence[Value], grammar: Grammar) -> Parsed:
         if equals and (option.startswith("--") or option in grammar.values or option in grammar.aliases):
             name = grammar.name(option)
             options[name], words[name] = word.after(len(option) + 1), word
+        elif head[:2] in grammar.glued and len(word.text) > 2 and not head.startswith("--"):
+            name = grammar.name(head[:2])
+            options[name], words[name] = word.after(2), word
         elif (known := word.known) is not None and grammar.takes_value(known):
             name = grammar.name(known)
             count = (grammar.many or {}).get(known, 1)
             options[name] = argv[index + 1] if index + 1 < len(argv) else EMPTY
             words[name] = word
             index += count
-        elif head[:2] in grammar.glued and len(word.text) > 2 and not head.startswith("--"):
-            name = grammar.name(head[:2])
-            options[name], words[name] = word.after(2), word
         else:
             name = grammar.name(head)
             options[name], words[name] = EMPTY, word

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from pathlib import PurePosixPath
 
 from rankup.check.document import Span
 from rankup.check.facts.job import Launch
+from rankup.check.facts.job_builtins import HERE, builtin
 from rankup.check.facts.job_commands import Binding, Command, Redirect, Shell, Step
-from rankup.check.facts.job_launches import Start, relative_path, start_of
+from rankup.check.facts.job_launches import LauncherLine, relative_path, start_of
 from rankup.check.facts.job_request import Request
 from rankup.check.facts.job_shell import ShellReader
 from rankup.check.facts.job_source import joined
 from rankup.check.facts.job_steps import Fanout, fan_out
-from rankup.check.facts.job_values import EMPTY, Output, Value, Variable
+from rankup.check.facts.job_values import Output, Value
 from rankup.check.facts.job_wrappers import Inner, unwrap
+from rankup.check.facts.start import Start
 
-#: Variables that hold the folder from which the job was submitted.
-HERE = frozenset({"SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "PWD", "LS_SUBCWD"})
 _SCRIPT = re.compile(r"\.(sh|bash|slurm|sbatch|pbs)\Z")
 _DEEPEST = 40  # commands that start commands
 
@@ -30,9 +28,7 @@ class Runner(ShellReader):
         super().__init__()
         self.request = request
         self.launches: list[Launch] = []
-        self.files: dict[str, Value] = {}  # what the script writes by a here-document
         self.starts_unknown: list[Command] = []
-        self.sources_files = False
         self.nested = 0
 
     def start(
@@ -89,7 +85,7 @@ class Runner(ShellReader):
         name, argv = command.name, command.argv
         if name in self.functions and argv[0].known == name:
             self.call(name, argv[1:])
-        elif _builtin(self, command):
+        elif builtin(self, command):
             return
         elif (fanout := fan_out(name, argv, self.request)) is not None:
             self._step(command, fanout)
@@ -176,7 +172,7 @@ class Runner(ShellReader):
                 self.start(arguments[index:], _span_of(arguments[index:]))
                 return
 
-    def _launch(self, command: Command, start: Start) -> None:
+    def _launch(self, command: Command, start: LauncherLine) -> None:
         if start.inline:
             return
         if start.no_python:
@@ -195,10 +191,38 @@ class Runner(ShellReader):
         path = relative_path(script, self.state.folder, HERE) if script is not None else ""
         self.launches.append(
             Launch(
-                command.span, path, None, start.launcher, start.options, start.words, script, start.module,
-                start.arguments, command, dict(self.state.scope),
+                command.span, path, self._start(command, start), None, start.launcher, start.options, start.words,
+                script, start.module, start.arguments, command, dict(self.state.scope),
             )
         )  # fmt: skip
+
+    def _start(self, command: Command, line: LauncherLine) -> Start:
+        """The numbers of a launch, for the rules of its program."""
+        request, step = self.request, command.shell.step
+        kind = "python"
+        nodes: int | None = 1
+        processes: int | None = 1
+        if line.launcher == "python":
+            if step is not None:
+                kind, nodes, processes = step.kind, step.nodes, step.tasks_per_node
+        else:
+            kind = "torchrun" if line.launcher == "launch" else line.launcher
+            given = line.options.get("nnodes")
+            nodes = given.number(request.number) if given is not None else 1
+            given = line.options.get("nproc_per_node")
+            if given is None:
+                processes = 1 if kind == "torchrun" else None
+            elif given.known in ("gpu", "auto"):
+                processes = request.gpus_per_node
+            else:
+                processes = given.number(request.number)
+        cpus, tasks, gpus = request.cpus_per_task, request.tasks_per_node, request.gpus_per_node
+        if request.scheduler == "slurm":
+            cpus = cpus * tasks if cpus and tasks else None
+        elif request.scheduler == "pbs" and request.packed and request.nodes != 1:
+            cpus = gpus = None  # nobody knows how many chunks share a node
+        arguments = tuple(value.text for value in line.arguments)
+        return Start(kind, nodes, processes, gpus, cpus, arguments)
 
     def _other(self, command: Command) -> None:
         """A program that nobody knows, perhaps a script."""
@@ -215,7 +239,7 @@ class Runner(ShellReader):
             with self.changed(parent=command, pipe=()):
                 self._of_wrapper(argv[1:])
         elif first.tail.endswith(".py") and "/" in first.text:  # ./train.py
-            self._launch(command, Start("python", script=first, arguments=argv[1:]))
+            self._launch(command, LauncherLine("python", script=first, arguments=argv[1:]))
 
 
 def _span_of(argv: tuple[Value, ...]) -> Span:
@@ -227,100 +251,3 @@ def _span_of(argv: tuple[Value, ...]) -> Span:
         if spans[0].start <= spans[-1].start
         else spans[0]
     )
-
-
-def _builtin(runner: Runner, command: Command) -> bool:
-    """Builtins that change what follows. Whether the command is one."""
-    name, argv, state = command.name, command.argv, runner.state
-    if name in ("cd", "pushd"):
-        state.folder = _folder(argv, state.folder, state.scope)
-    elif name == "set":
-        _set(runner, command)
-    elif name in ("source", "."):
-        target = argv[1] if len(argv) > 1 else EMPTY
-        content = runner.files.get(target.text)
-        if content is not None:
-            runner.text(content)
-        elif not target.tail.endswith(("activate", "conda.sh", "bashrc", ".bash_profile", "lmod.sh")):
-            runner.sources_files = True
-    elif name == "eval":
-        with runner.changed(parent=command):
-            runner.text(joined(argv[1:]))
-    elif name == "trap":
-        if len(argv) > 2 and argv[1].known != "-":
-            with runner.changed(parent=command, function="trap"), runner.branch(), runner.own_scope():
-                runner.text(argv[1])
-    elif name in ("read", "mapfile", "readarray", "getopts", "printf"):
-        names = (
-            argv[2:3]
-            if name == "printf" and command.args[:1] == ("-v",)
-            else argv[1:]
-            if name != "printf"
-            else ()
-        )
-        for word in names:
-            if re.fullmatch(r"[A-Za-z_]\w*", word.known or ""):
-                runner.bind(word.known or "", EMPTY, word.span, certain=False)
-        return name != "printf"
-    elif name in ("unset", "shift", "export", "declare", "local", "typeset", "readonly"):
-        for word in argv[1:]:  # `export "$X"` and the like, which the tree takes for a command
-            known, _, _ = word.head.partition("=")
-            if re.fullmatch(r"[A-Za-z_]\w*", known) and "=" in word.head:
-                runner.bind(known, word.after(len(known) + 1), word.span, export=name == "export")
-    elif name not in (
-        "echo",
-        "module",
-        "ml",
-        "mkdir",
-        "sleep",
-        "wait",
-        "exit",
-        "true",
-        "false",
-        ":",
-        "rm",
-        "cp",
-        "mv",
-    ):
-        return False
-    return True
-
-
-def _set(runner: Runner, command: Command) -> None:
-    args = [arg or "" for arg in command.args]
-    for index, arg in enumerate(args):
-        if re.fullmatch(r"-[a-zA-Z]+", arg):
-            if "e" in arg:
-                runner.state.exits_on_error = True
-            if "a" in arg:
-                runner.state.export_all = True
-            if arg.endswith("o") and args[index + 1 : index + 2] == ["pipefail"]:
-                runner.state.pipefail = True
-            if arg.endswith("o") and args[index + 1 : index + 2] == ["errexit"]:
-                runner.state.exits_on_error = True
-        elif re.fullmatch(r"\+[a-zA-Z]+", arg):
-            if "a" in arg:
-                runner.state.export_all = False
-            if "e" in arg:
-                runner.state.exits_on_error = False
-
-
-def _folder(argv: tuple[Value, ...], folder: str | None, scope: Mapping[str, Binding]) -> str | None:
-    """The working directory after ``cd``, relative to the submit folder; None if nobody knows."""
-    target = argv[1] if len(argv) > 1 else EMPTY
-    atoms = target.atoms
-    if atoms and isinstance(atoms[0], Variable) and atoms[0].name in HERE:
-        rest = Value(atoms[1:]).known
-        return (
-            str(PurePosixPath(rest.lstrip("/")))
-            if rest and rest.strip("/")
-            else ""
-            if rest is not None
-            else None
-        )
-    if len(atoms) == 1 and isinstance(atoms[0], Output):
-        return ""  # $(dirname "$0") and the like mean the script's folder
-    known = target.known
-    if known is None or known.startswith(("/", "~", "-")) or folder is None or not known:
-        return None
-    return str(PurePosixPath(folder, known)) if known not in (".", "./") else folder

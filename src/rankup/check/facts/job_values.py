@@ -91,7 +91,11 @@ class Value:
     def span(self) -> Span:
         if not self.atoms:
             return Span(0, 0)
-        return Span(self.atoms[0].span.start, max(self.atoms[0].span.start, self.atoms[-1].span.end))
+        start, end = self.atoms[0].span.start, self.atoms[0].span.end
+        for atom in self.atoms[1:]:  # what a variable holds stands elsewhere
+            if end <= atom.span.start <= end + 200:
+                end = atom.span.end
+        return Span(start, end)
 
     @property
     def head(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Protocol
 
@@ -27,6 +28,8 @@ class Expander(Protocol):
     ) -> Value: ...
 
     def output(self, source: Source, start: int, end: int, span: Span, quoted: bool) -> Value: ...
+
+    def branch(self) -> AbstractContextManager[None]: ...
 
 
 class WordReader:
@@ -141,7 +144,8 @@ class WordReader:
             operator = rest[:2] if rest[:2] in (":-", ":=", ":+", ":?", "##", "%%", "//") else rest[:1]
             if operator.lstrip(":") in ("-", "=") and depth < 20:
                 start = match.start(4) + len(operator)
-                default = Value(tuple(self.atoms(start, close, _PLAIN, depth + 1)))
+                with self.expander.branch():
+                    default = Value(tuple(self.atoms(start, close, _PLAIN, depth + 1)))
         return self.expander.variable(name, here, operator, default, index, quoted).atoms
 
     def _arithmetic(self, start: int, end: int, span: Span, quoted: bool) -> Arithmetic:

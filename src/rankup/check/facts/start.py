@@ -13,5 +13,5 @@ class Start:
     nodes: int | None = None
     processes_per_node: int | None = None
     gpus_per_node: int | None = None
-    cpus_per_task: int | None = None
+    cpus_per_node: int | None = None
     arguments: tuple[str, ...] = ()
