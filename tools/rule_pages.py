@@ -65,7 +65,9 @@ def _rule(rule: Rule[Any]) -> str:
 
 
 def _block(text: str) -> str:
-    shown = text.strip("\n").replace("\r", "␍")  # the one example whose mistake is a character that nobody sees
+    shown = text.strip("\n").replace(
+        "\r", "␍"
+    )  # the one example whose mistake is a character that nobody sees
     return f"```text\n{shown}\n```\n"
 
 

@@ -69,8 +69,14 @@ def test_many_ranks_in_ten_rows_tell_how_many_there_are():
     assert shown[0].startswith("bert  running  11 %") and "left 1 min 20 s" in shown[0]
     assert shown[1] == "! straggler: rank 3 is slow"
     assert shown[2].split() == ["rank", "use", "mem", "step", "data", "doing"]
-    assert shown[3].split() == ["0", "90%", "88%", "300", "ms", "2%", "sync"]
+    assert shown[4].split() == ["0", "90%", "88%", "300", "ms", "2%", "sync"]
     assert shown[-1].startswith("1-6 of 64")
+
+
+def test_ranks_of_an_alert_come_first_if_not_all_fit():
+    shown = lines(frame(64, alerts=[alert(37)]), 80, 10)
+    assert [line.split()[0] for line in shown[3:6]] == ["37", "0", "1"]
+    assert lines(frame(4, alerts=[alert(3)]), 80, 24)[-1].startswith("q quit")
 
 
 def test_scrolling_ends_with_the_last_rank():

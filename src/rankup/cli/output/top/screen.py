@@ -54,6 +54,8 @@ def screen_lines(frame: Frame, view: View, width: int, height: int) -> list[Text
     rows = _chosen(frame, view)
     top = [*head, *alerts, *nodes]
     room = max(0, height - len(top) - 2)  # the table's heading, the last line
+    if len(rows) > room and view.sort == "rank":  # those of an alert are never out of sight
+        rows.sort(key=lambda row: row.rank not in frame.alerted)
     view.scroll = max(0, min(view.scroll, len(rows) - room))
     shown = rows[view.scroll : view.scroll + room]
     columns = columns_that_fit(frame.ranks, width)
