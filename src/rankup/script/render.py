@@ -268,8 +268,11 @@ def _start_of_sampler(spec: JobSpec) -> list[str]:
     if not spec.monitor:
         return ['rm -f "$RUN/sampler.sh"']  # an earlier attempt's
     python = path_code(spec.python)
-    alone = f'sh "$RUN/sampler.sh" $$ {python} </dev/null >/dev/null 2>&1 &'
-    return ["write_sampler_script", *([alone] if spec.launcher == "single" else [])]
+    alone = [
+        f'sh "$RUN/sampler.sh" $$ {python} </dev/null >/dev/null 2>&1 &',
+        "disown # bash says nothing of its end",
+    ]
+    return ["write_sampler_script", *(alone if spec.launcher == "single" else [])]
 
 
 def _sampler_script(spec: JobSpec) -> list[str]:

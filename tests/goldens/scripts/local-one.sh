@@ -31,6 +31,7 @@ main() {
   mark_processes
   write_sampler_script
   sh "$RUN/sampler.sh" $$ python </dev/null >/dev/null 2>&1 &
+  disown # bash says nothing of its end
   # What programs read that were written for torchrun:
   export RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1
   python train.py --lr 0.1 --note 'it'"'"'s $HOME' &
@@ -231,7 +232,8 @@ made_progress() {
     -o -name .git -o -name __pycache__ \) -prune -o -type f -newer "$RUN/attempts" \
     ! \( -path "$RUN/*" ! -path "$RUN/*/*" \( -name 'agent*' -o -name 'exit_code' -o -name 'failure*' -o -name hosts \
     -o -name jobs -o -name listening -o -name 'no_progress' -o -name 'outcome*' -o -name rank.sh -o -name requeues \
-    -o -name rsh -o -name '*STOP' \) \) ! -samefile "/proc/$$/fd/1" ! -samefile "/proc/$$/fd/2" -print -quit 2>/dev/null ||
+    -o -name rsh -o -name sampler.sh -o -name STACKS -o -name '*STOP' \) \) \
+    ! -samefile "/proc/$$/fd/1" ! -samefile "/proc/$$/fd/2" -print -quit 2>/dev/null ||
     [ "$?" -ne 124 ] || echo late)
   [ -n "$found" ]
 }
