@@ -56,6 +56,7 @@ MORE = {
     "snapshots": "snapshots.md",
     "verify": "verify.md",
     "scale": "scale.md",
+    "top": "../how-to/watch-a-run.md",
     "report": "../how-to/report.md",
     "predict": "../how-to/predict.md",
     "check-results": "../how-to/check-results.md",

@@ -80,6 +80,7 @@ GIVEN = {
     "array": (["--array", "0-9%2"], "0-9%2"),
     "nccl_debug": (["--nccl-debug"], True),
     "sample_gpus": (["--sample-gpus", "30"], 30),
+    "monitor": (["--no-monitor"], False),
 }
 
 

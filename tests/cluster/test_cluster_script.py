@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from pathlib import Path
 
 import pytest
 from lab import Lab
@@ -90,3 +92,35 @@ def test_two_nodes_of_two_ranks_meet_and_reduce_under_every_launcher(cluster: La
     assert all(r["omp"] == "2" for r in ranks)
     assert run.outcome() == "done"
     assert (run.path / "exit_code").read_text() == "0\n"
+
+
+SAMPLED = """
+import os, signal, sys, time
+from pathlib import Path
+records = Path(os.environ["RANKUP_RUN_DIR"], "records")
+while len(list(records.glob("utilization-*.jsonl"))) < 2 or not all(map(os.path.getsize, records.iterdir())):
+    time.sleep(0.1)
+time.sleep(2 * int(os.environ["RANK"]))
+if sys.argv[1] == "kill":
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("how", ["end", "kill"])
+@pytest.mark.parametrize("launcher", ["torchrun", "srun"])
+def test_each_node_is_sampled_and_no_sampler_outlives_the_job(cluster: Lab, launcher: str, how: str):
+    (cluster.shared / "sampled.py").write_text(SAMPLED)
+    spec = job(cluster, ("sampled.py", how), nodes=2, nproc_per_node=1, launcher=launcher)
+    run, number = submit(cluster, spec)
+    cluster.wait_for(number, timeout=120)
+    files = sorted(path.name for path in run.records.glob("utilization-*.jsonl"))
+    assert len(files) == 2, (files, (run.logs / "job.log").read_text())
+    cluster.until(lambda: not _samplers(run), timeout=30)
+
+
+def _samplers(run: RunDir) -> list[list[str]]:
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            lines.append(path.read_text().split("\0"))
+    return [words for words in lines if str(run.path) in words and "rankup.monitor" in words]

@@ -9,9 +9,11 @@ import pytest
 
 from rankup.monitor.gpus import Gpus
 
-FIRST = {"index": 0, "utilization": 10, "memory_bytes": 1 << 30, "power_w": 101.5, "temperature_c": 40}
-SECOND = {"index": 1, "utilization": 20, "memory_bytes": 2 << 30, "power_w": 202.5, "temperature_c": 50}
 UUIDS = ("GPU-aaaa-1", "GPU-bbbb-2")
+TOTAL = {"memory_total": 80 << 30}
+FIRST = {"index": 0, "uuid": UUIDS[0], "utilization": 10, "memory_bytes": 1 << 30, "power_w": 101.5} | TOTAL
+SECOND = {"index": 1, "uuid": UUIDS[1], "utilization": 20, "memory_bytes": 2 << 30, "power_w": 202.5} | TOTAL
+FIRST["temperature_c"], SECOND["temperature_c"] = 40, 50
 
 
 class NVMLError(Exception):
@@ -50,6 +52,8 @@ class StandIn:
         return handle
 
     def nvmlDeviceGetUUID(self, handle):
+        if handle == "part":
+            return "MIG-7"
         return UUIDS[handle].encode() if handle else UUIDS[handle]
 
     def nvmlDeviceGetHandleByUUID(self, uuid):
@@ -66,8 +70,8 @@ class StandIn:
 
     def nvmlDeviceGetMemoryInfo(self, handle):
         if handle == "part":
-            return SimpleNamespace(used=5)
-        return SimpleNamespace(used=self._gpu(handle)["memory_bytes"])
+            return SimpleNamespace(used=5, total=10)
+        return SimpleNamespace(used=self._gpu(handle)["memory_bytes"], total=80 << 30)
 
     def nvmlDeviceGetPowerUsage(self, handle):
         return int(self._gpu(handle)["power_w"] * 1000)
@@ -104,7 +108,13 @@ def test_the_gpus_are_those_that_the_job_sees(nvml, visible, seen):
 
 def test_a_mig_instance_tells_its_memory(nvml):
     [one] = Gpus("MIG-7").read()
-    assert one == {"index": 1, "utilization": None, "memory_bytes": 5, "power_w": None, "temperature_c": None}
+    silent = dict.fromkeys(("utilization", "power_w", "temperature_c"))
+    assert one == {"index": 1, "uuid": "MIG-7", "memory_bytes": 5, "memory_total": 10, **silent}
+
+
+def test_a_gpu_that_does_not_tell_its_name_is_sampled(nvml):
+    nvml.broken = {"nvmlDeviceGetUUID"}
+    assert Gpus(None).read() == [{**FIRST, "uuid": None}, {**SECOND, "uuid": None}]
 
 
 def test_without_the_bindings_there_are_no_gpus(monkeypatch):

@@ -70,7 +70,8 @@ def test_a_sample_has_what_the_report_reads(folder, start):
     start()
     found = samples(folder, 2)
     assert [*found[0]] == [
-        *("kind", "time", "host", "cpu_percent", "memory_bytes", "network_sent", "network_received", "gpus")
+        *("kind", "time", "host", "cpu_percent", "memory_bytes", "network_sent", "network_received"),
+        *("memory_total", "job_memory", "job_memory_limit", "disk_free", "disk_total", "gpus"),
     ]
     assert found[0]["kind"] == "sample"
     assert abs(found[0]["time"] - time.time()) < 60

@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from rankup.core.arrays import indices, task_folder, task_id
+from rankup.core.nearest import did_you_mean
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.resolve.job_toml import read_job_file
@@ -156,7 +157,7 @@ def find(target: str, runs_root: Path) -> SubmittedRun:
     if not found:
         raise RankupError(
             "no-such-run",
-            f"no run with the name or id {target!r}",
+            f"no run with the name or id {target!r}{did_you_mean(target, _names(runs))}",
             context=f"in {runs_root}",
             hint="`rankup status --all` lists runs; give a directory, id or name of a run, or id of a job",
         )
@@ -168,6 +169,10 @@ def find(target: str, runs_root: Path) -> SubmittedRun:
             hint="give the run directory instead",
         )
     return found[0]
+
+
+def _names(runs: list[SubmittedRun]) -> set[str]:
+    return {name for run in runs for name in (run.spec.name, run.run.path.name, *run.ids())}
 
 
 def is_run(path: Path) -> bool:

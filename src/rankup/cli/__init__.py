@@ -18,6 +18,8 @@
 | ``resume_options`` | ``--resume``, and the last lines of a run |
 | ``unfinished`` | the run that ``--resume`` names, or that ``--name`` finds unfinished |
 | ``run_argument`` | how a run is named on the command line, printed and followed |
+| ``run_watch`` | a run that is watched: its records, its alerts, its state |
+| ``stacks`` | the stacks of its ranks |
 | ``ignore_option`` | ``--ignore`` of findings |
 | ``interactive`` | ``rankup submit --interactive`` |
 | ``env_build`` | the building of ``rankup env create`` |

@@ -64,6 +64,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("rankup status bert", "the latest run named bert in detail"),
         ("rankup status 4711 --json", "a job by its id, for a program"),
     ),
+    "top": (
+        ("rankup top", "the latest run, live"),
+        ("rankup top --sort step bert", "the latest run named bert, its slowest ranks first"),
+        ("rankup top --once --json 4711", "one moment of a job, for a program"),
+    ),
     "logs": (
         ("rankup logs", "the log of the latest run"),
         ("rankup logs -f bert", "follow a run to its end, over requeues"),

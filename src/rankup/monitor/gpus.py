@@ -14,6 +14,7 @@ class Gpus:
     def __init__(self, visible: str | None) -> None:
         self._nvml: Any = None
         self._devices: list[Device] = []
+        self._uuids: list[str | None] = []
         # Whatever is wrong with a driver or its library, a run without GPU samples is better than none. So NVML's
         # errors are caught as a whole here: a half-installed one raises AttributeError and OSError as well.
         try:
@@ -22,15 +23,18 @@ class Gpus:
             pynvml.nvmlInit()
             self._nvml = pynvml
             self._devices = self._find(visible)
+            self._uuids = [self._uuid(handle) for _, handle in self._devices]
         except Exception:
             return
 
-    def read(self) -> list[dict[str, float | int | None]]:
-        """A dict for each GPU that answers: ``index`` is NVML's, as nvidia-smi shows it; None for what it does not
-        tell (a MIG instance tells its memory alone)."""
-        samples = [self._sample(*device) for device in self._devices]
+    def read(self) -> list[dict[str, float | int | str | None]]:
+        """A dict for each GPU that answers: ``index`` is NVML's, as nvidia-smi shows it, ``uuid`` its name everywhere;
+        None for what it does not tell (a MIG instance tells its memory alone)."""
+        samples = [self._sample(handle) for _, handle in self._devices]
         return [
-            one for one in samples if any(value is not None for key, value in one.items() if key != "index")
+            {"index": index, "uuid": uuid, **one}
+            for (index, _), uuid, one in zip(self._devices, self._uuids, samples, strict=True)
+            if any(value is not None for value in one.values())
         ]
 
     def _find(self, visible: str | None) -> list[Device]:
@@ -62,12 +66,24 @@ class Gpus:
             (one for one in installed if _text(nvml.nvmlDeviceGetUUID(one[1])).startswith(entry)), None
         )
 
-    def _sample(self, index: int, handle: Any) -> dict[str, float | int | None]:
-        nvml = self._nvml
+    def _uuid(self, handle: Any) -> str | None:
+        try:
+            return _text(self._nvml.nvmlDeviceGetUUID(handle))
+        except Exception:  # see above
+            return None
+
+    def _memory(self, handle: Any) -> Any:
+        try:
+            return self._nvml.nvmlDeviceGetMemoryInfo(handle)
+        except Exception:  # see above
+            return None
+
+    def _sample(self, handle: Any) -> dict[str, float | int | None]:
+        nvml, memory = self._nvml, self._memory(handle)
         return {
-            "index": index,
             "utilization": _told(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu),
-            "memory_bytes": _told(lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used),
+            "memory_bytes": _told(lambda: memory.used),
+            "memory_total": _told(lambda: memory.total),
             "power_w": _told(lambda: round(nvml.nvmlDeviceGetPowerUsage(handle) / 1000, 1)),
             "temperature_c": _told(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
         }

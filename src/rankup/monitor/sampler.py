@@ -7,6 +7,7 @@ import time
 
 from rankup.monitor.counters import Counters
 from rankup.monitor.gpus import Gpus
+from rankup.monitor.limits import Limits
 from rankup.monitor.samples_file import SamplesFile, Turn, path_for
 
 TICK = 1.0  # seconds
@@ -26,11 +27,14 @@ def sample(folder: str, parent: int) -> None:
     host = os.uname().nodename
     outcome = f"{folder}/outcome"
     before = _written(outcome)  # an earlier attempt's, which a network file system may still show
+    stacks = f"{folder}/STACKS"
+    asked = _written(stacks)
     try:
         turn = Turn(folder, host)
         # Made at once: who deletes the directory a second later does not find a new file in it.
         file = SamplesFile(path_for(folder, host)) if turn.mine() else None
-        counters, gpus = Counters(), Gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))
+        counters, limits = Counters(), Limits(folder)
+        gpus = Gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))
         began = due = time.monotonic()
         while True:
             due = max(due + interval(due - began), time.monotonic())
@@ -38,13 +42,25 @@ def sample(folder: str, parent: int) -> None:
                 return
             if (now := _written(outcome)) is not None and now != before:
                 return
-            about = {"kind": "sample", "time": round(time.time(), 3), "host": host, **counters.read()}
+            about = {"kind": "sample", "time": round(time.time(), 3), "host": host}
+            about |= {**counters.read(), **limits.read()}
             if not turn.mine():
                 continue
+            if (request := _written(stacks)) not in (None, asked):
+                asked = request
+                _answer_with_stacks(folder, host)
             file = file or SamplesFile(path_for(folder, host))
             file.append({**about, "gpus": gpus.read()})
     except OSError:
         return
+
+
+def _answer_with_stacks(folder: str, host: str) -> None:
+    from pathlib import Path
+
+    from rankup.monitor.stacks import answer  # imported only here: it is asked for seldom
+
+    answer(Path(folder), host)
 
 
 def _parent_lives_until(due: float, parent: int) -> bool:

@@ -15,8 +15,12 @@ _NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 def path_for(folder: str, host: str) -> str:
     """The file of ``host`` in the run directory ``folder``."""
-    name = _NAME.sub("-", host).lstrip("._-")[:_LONGEST] or "host"
-    return f"{folder}/records/utilization-{name}.jsonl"
+    return f"{folder}/records/utilization-{file_name(host)}.jsonl"
+
+
+def file_name(host: str) -> str:
+    """``host`` as it can be part of a file's name."""
+    return _NAME.sub("-", host).lstrip("._-")[:_LONGEST] or "host"
 
 
 class SamplesFile:

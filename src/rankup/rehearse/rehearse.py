@@ -33,6 +33,9 @@ _MISSING = re.compile(
 )
 
 
+MOST_PROCESSES = 1500  # of a rehearsal; with more of them everything is ended
+
+
 @dataclass
 class Rehearsal:
     """What happened: the events of the log, the script's output, and how it ended."""
@@ -278,6 +281,7 @@ def _plan(
         "copy": str(scenario.scratch / "copy"),
         "no_overlay": not options.overlay,
         "seconds": options.seconds,
+        "most_processes": MOST_PROCESSES,
         "host": job.hosts[0],
         "hosts": {host: job.address(host) for host in job.hosts},
         "argv": [*_interpreter(text), spool, *options.arguments],

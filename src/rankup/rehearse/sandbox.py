@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rankup.rehearse.layout import MOST_BYTES, Layout, set_read_only
-from rankup.rehearse.supervision import MOST_PROCESSES, watch
+from rankup.rehearse.supervision import watch
 from rankup.rehearse.system_calls import (
     BIND,
     CAP_SYS_ADMIN,
@@ -103,7 +103,9 @@ def _process_one(libc: Libc, layout: Layout, plan: dict[str, Any], uid: int) -> 
         libc.mount("proc", layout.root / "proc", "proc", NOSUID | NODEV)
         with contextlib.suppress(OSError):  # a limit of this namespace alone, from Linux 6.14 on
             if _pid_max_is_ours():
-                (layout.root / "proc/sys/kernel/pid_max").write_text(str(2 * MOST_PROCESSES))
+                (layout.root / "proc/sys/kernel/pid_max").write_text(
+                    str(max(_LEAST_PID_MAX, 2 * plan["most_processes"]))
+                )
         for name in ("sys", "sysrq-trigger"):
             with contextlib.suppress(OSError):
                 libc.mount(str(layout.root / "proc" / name), layout.root / "proc" / name, None, BIND | REC)
@@ -116,6 +118,8 @@ def _process_one(libc: Libc, layout: Layout, plan: dict[str, Any], uid: int) -> 
     os.umask(plan.get("umask", 0o022))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_BYTES, MOST_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(ValueError, OSError):  # counted in this namespace alone, from Linux 5.14 on
+        resource.setrlimit(resource.RLIMIT_NPROC, (2 * plan["most_processes"],) * 2)
     result = {
         "overlaid": layout.overlaid,
         "left_out": layout.left_out,
@@ -125,6 +129,9 @@ def _process_one(libc: Libc, layout: Layout, plan: dict[str, Any], uid: int) -> 
     os.chroot(".")
     result["changed"] = layout.changed()
     (scratch / "result.json").write_text(json.dumps(result))
+
+
+_LEAST_PID_MAX = 400  # Linux takes no less than 301
 
 
 def _pid_max_is_ours() -> bool:

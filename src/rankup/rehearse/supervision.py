@@ -14,7 +14,6 @@ from typing import Any
 
 from rankup.rehearse.system_calls import PR_SET_CHILD_SUBREAPER, Libc
 
-MOST_PROCESSES = 1500
 _LAST_LOOK = 1.5  # seconds
 
 
@@ -71,7 +70,7 @@ def watch(plan: dict[str, Any], in_child: Callable[[], None]) -> dict[str, Any]:
             break
         if now > looked + 0.05:
             looked = now
-            if len(all_processes(confined)) > MOST_PROCESSES:
+            if len(all_processes(confined)) > plan["most_processes"]:
                 result = {"code": None, "ended_by": "processes"}
                 break
         if done <= 0:

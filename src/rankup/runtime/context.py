@@ -60,7 +60,7 @@ class RunContext:
         self.registered: dict[str, Stateful] = {}
         self.values = Values()  # the simple ones of what was registered
         self.metrics: dict[str, float] = {}
-        self.records = TrainingRecords(world.rank, device, directory, name, loggers)
+        self.records = TrainingRecords(world.rank, world.world_size, device, directory, name, loggers)
 
         self.global_step = 0
         self.steps_reached = 0  # one more than global_step from the moment a step's last batch is handed out

@@ -98,6 +98,7 @@ def _main(spec: JobSpec, site: Site, run_dir: Path | None, ranks: Sequence[str])
         *_indented(["choose_rendezvous # MASTER_ADDR, MASTER_PORT"] if meets(spec) else []),
         *_indented([_header(spec), *sampling, "mark_processes"]),
         *_indented(["write_rank_script"] if spec.launcher != "single" else []),
+        *_indented(_start_of_sampler(spec)),
         *_indented(ranks),
         *_indented(["watch_ranks # asks them to save before the time limit"]),
         *_indented(['kill "$sampler" 2>/dev/null'] if sampling else []),
@@ -121,6 +122,7 @@ def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str
         part("progress.sh"),
         [*part("time_limit.sh"), *agents.part("marked.sh")],
         _rank_script(spec),
+        _sampler_script(spec),
         part("pbs_rsh.sh") if uses_pbs_rsh(spec, site) else [],
         part("watch.sh"),
         [*part("lost_nodes.sh"), *agents.part("is_lost.sh")] if _may_lose_nodes(spec, site) else [],
@@ -256,6 +258,31 @@ def _rank_script(spec: JobSpec) -> list[str]:
         "write_rank_script() {",
         """  cat >"$RUN/rank.sh" <<'END_OF_SCRIPT'""",
         *part("rank.sh"),
+        "END_OF_SCRIPT",
+        "}",
+    ]
+
+
+def _start_of_sampler(spec: JobSpec) -> list[str]:
+    """The first rank of each node starts it, or this script, if there is one process and no script of a rank."""
+    if not spec.monitor:
+        return ['rm -f "$RUN/sampler.sh"']  # an earlier attempt's
+    python = path_code(spec.python)
+    alone = [
+        f'sh "$RUN/sampler.sh" $$ {python} </dev/null >/dev/null 2>&1 &',
+        "disown # bash says nothing of its end",
+    ]
+    return ["write_sampler_script", *(alone if spec.launcher == "single" else [])]
+
+
+def _sampler_script(spec: JobSpec) -> list[str]:
+    if not spec.monitor:
+        return []
+    return [
+        "# ---- What a node's processors do ".ljust(118, "-"),
+        "write_sampler_script() {",
+        """  cat >"$RUN/sampler.sh" <<'END_OF_SCRIPT'""",
+        *part("sampler.sh"),
         "END_OF_SCRIPT",
         "}",
     ]

@@ -35,8 +35,8 @@ from rankup.spec.flag import AROUND, ENVIRONMENT, EVERYWHERE, LAUNCH, RESOURCES,
 
 LAUNCHERS = ("single", "torchrun", "srun", "mpirun")
 FANOUTS = ("auto", "srun", "pbsdsh", "mpiexec", "pbs_tmrsh", "ssh")
-# Fields of runs that start here and now (machines by hand, the sampler): nothing to a scheduler.
-RUN_ONLY = ("node_rank", "rdzv_endpoint", "rdzv_timeout", "monitor")
+# Fields of runs that start here and now, on machines by hand: nothing to a scheduler.
+RUN_ONLY = ("node_rank", "rdzv_endpoint", "rdzv_timeout")
 
 
 class JobSpec(BaseModel):
@@ -196,7 +196,7 @@ class JobSpec(BaseModel):
         Flag(
             AROUND,
             "record the use of GPUs, CPUs, memory and network on each node; on by default",
-            of=("run",),
+            of=EVERYWHERE,
         ),
     ] = True
 

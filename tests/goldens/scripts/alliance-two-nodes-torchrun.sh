@@ -45,6 +45,7 @@ main() {
   print_header "$(python --version 2>&1)"
   mark_processes
   write_rank_script
+  write_sampler_script
   # shellcheck disable=SC2016 # torchrun fills this in
   export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE='[rank ${rank}] '
   # One agent per node; each starts the ranks of its node. The single quotes matter: here, outside of

@@ -46,6 +46,7 @@ main() {
   print_header "$(python --version 2>&1)"
   mark_processes
   write_rank_script
+  write_sampler_script
   srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --cpu-bind=cores --distribution=block --kill-on-bad-exit=1 --mpi=none --label \
     bash -c '
       export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS LOCAL_WORLD_SIZE=1 NODE_RANK=$SLURM_NODEID

@@ -29,6 +29,9 @@ main() {
   choose_rendezvous # MASTER_ADDR, MASTER_PORT
   print_header "$(python --version 2>&1)"
   mark_processes
+  write_sampler_script
+  sh "$RUN/sampler.sh" $$ python </dev/null >/dev/null 2>&1 &
+  disown # bash says nothing of its end
   # What programs read that were written for torchrun:
   export RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1
   python train.py --lr 0.1 --note 'it'"'"'s $HOME' &
@@ -229,7 +232,8 @@ made_progress() {
     -o -name .git -o -name __pycache__ \) -prune -o -type f -newer "$RUN/attempts" \
     ! \( -path "$RUN/*" ! -path "$RUN/*/*" \( -name 'agent*' -o -name 'exit_code' -o -name 'failure*' -o -name hosts \
     -o -name jobs -o -name listening -o -name 'no_progress' -o -name 'outcome*' -o -name rank.sh -o -name requeues \
-    -o -name rsh -o -name '*STOP' \) \) ! -samefile "/proc/$$/fd/1" ! -samefile "/proc/$$/fd/2" -print -quit 2>/dev/null ||
+    -o -name rsh -o -name sampler.sh -o -name STACKS -o -name '*STOP' \) \) \
+    ! -samefile "/proc/$$/fd/1" ! -samefile "/proc/$$/fd/2" -print -quit 2>/dev/null ||
     [ "$?" -ne 124 ] || echo late)
   [ -n "$found" ]
 }
@@ -267,6 +271,27 @@ marked() {
     unset RANKUP_MARK # the processes that search have no mark
     grep -lz "^RANKUP_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\n'
   )
+}
+
+# ---- What a node's processors do -----------------------------------------------------------------------------------
+write_sampler_script() {
+  cat >"$RUN/sampler.sh" <<'END_OF_SCRIPT'
+#!/bin/sh
+# Samples this node's processors until the process PARENT ends, for `rankup top` and `rankup report`: by rankup's own
+# sampler if the program's PYTHON has rankup and psutil, else by nvidia-smi. A job requires neither.
+parent=$1 python=$2
+cd / || exit 0 # modules in the job's folder are not meant
+case ${python##*/} in python*) ;; *) python=python ;; esac
+if "$python" -c 'import rankup.monitor.sampler'; then
+  exec "$python" -m rankup.monitor "$RUN" "$parent"
+fi
+query=timestamp,index,utilization.gpu,utilization.memory,memory.used,power.draw
+nvidia-smi "--query-gpu=$query" --format=csv,nounits --loop=10 >>"$RUN/records/nvidia-smi-$(uname -n).csv" &
+log=$!
+trap 'kill "$log"; exit 0' TERM INT HUP
+while kill -0 "$parent" && kill -0 "$log"; do sleep 1; done
+kill "$log"
+END_OF_SCRIPT
 }
 
 # ---- Until the ranks end -------------------------------------------------------------------------------------------

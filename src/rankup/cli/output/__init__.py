@@ -9,5 +9,6 @@
 | ``trial_lines`` | the runs of a study, a line each |
 | ``progress`` | the progress bar of ``rankup train`` |
 | ``diagnostics`` | what ``rankup check`` finds: text, JSON, GitHub, SARIF |
+| ``top`` | the live view of a run |
 | ``snapshots`` | snapshots as rows, verdicts and differences |
 """

@@ -40,7 +40,8 @@ def loop(
     evaluations.overtake()
     complete = False
     with checkpointing.loop(feed, unit, goal):
-        run.records.begin(feed, unit, goal, run.global_step, training_facts(run, feed))
+        facts = training_facts(run, feed)
+        run.records.begin(feed, unit, goal, run.global_step, facts, run.models)
         try:
             while (position.epoch if unit == "epochs" else position.total) < goal:
                 epoch = Epoch(run, feed, position.epoch, checkpointing, evaluations)

@@ -39,6 +39,12 @@ class LoggedNumbers:
         """The newest of each name in this epoch, told or not."""
         return {name: as_json(value) for name, value in self._latest.items()}
 
+    def latest_loss(self) -> float | None:
+        """The newest number whose name has ``loss`` in it, else the newest of the first name; None without any."""
+        names = list(self._latest)
+        name = next((one for one in names if "loss" in one.lower()), names[0] if names else None)
+        return None if name is None else as_json(self._latest[name])
+
     def end_epoch(self) -> None:
         self._latest.clear()
 

@@ -1,8 +1,9 @@
 """Records of a training, as the loop itself sees it: steps, samples per second, time spent waiting for data, time left.
 
 The loop calls in here once per step; between two records that costs two readings of the clock (``make bench``,
-``steps``). Rank 0 writes; the other ranks count alone, because the counts are in the snapshots: a resumed run goes on
-with the seconds and samples of the attempts before. The format is in docs/reference/records.md.
+``steps``). Rank 0 writes steps and epochs; each rank writes what it does itself (``rank_records``). All ranks count,
+because the counts are in the snapshots: a resumed run goes on with the seconds and samples of the attempts before. The
+format is in docs/reference/records.md.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from rankup.runtime.data.position import Position
 from rankup.runtime.loggers.base import Logger, open_loggers
 from rankup.runtime.records.logged_numbers import LoggedNumbers, as_json
 from rankup.runtime.records.progress_display import ProgressDisplay
+from rankup.runtime.records.rank_records import RankRecords
 
 if TYPE_CHECKING:
     from rankup.core.rundir import RunDir
@@ -41,9 +43,17 @@ class TrainingRecords:
     timed = True
 
     def __init__(
-        self, rank: int, device: torch.device, directory: RunDir | None, name: str, loggers: tuple[str, ...]
+        self,
+        rank: int,
+        world_size: int,
+        device: torch.device,
+        directory: RunDir | None,
+        name: str,
+        loggers: tuple[str, ...],
     ) -> None:
         self._main = rank == 0
+        self._rank, self._world_size = rank, world_size
+        self._own: RankRecords | None = None  # of the loop that is running
         self._device = device
         self._directory = directory
         self._name = name
@@ -100,12 +110,24 @@ class TrainingRecords:
 
     # -------------------------------------------------------- called by a loop
 
-    def begin(self, feed: DataFeed, unit: str, goal: int, global_step: int, facts: Mapping[str, Any]) -> None:
+    def begin(
+        self,
+        feed: DataFeed,
+        unit: str,
+        goal: int,
+        global_step: int,
+        facts: Mapping[str, Any],
+        models: list[torch.nn.Module],
+    ) -> None:
         """A loop over ``goal`` epochs or steps begins, at ``global_step`` of the run; the state is restored."""
         self._unit, self._goal, self._feed = unit, goal, feed
         self._facts = dict(facts)
         self._attempt_seconds, self._attempt_steps, self._attempt_samples = 0.0, 0, 0
         self._warm, self._waited, self._said_waited = None, 0.0, 0.0
+        if self._directory is not None:
+            path = self._directory.records / f"rank-{self._rank}.jsonl"
+            self._own = RankRecords(path, self._rank, self._world_size, self._device, self._name)
+            self._own.begin(models, global_step)
         if not self._main:
             return
         self._attempt = 1
@@ -123,13 +145,21 @@ class TrainingRecords:
 
     def timed_batches(self, batches: Generator[Batch, None, None]) -> Generator[Batch, None, None]:
         """``batches``, and how long the loop waited for each."""
-        clock = time.perf_counter
+        clock, own = time.perf_counter, self._own
         asked = self._resumed_at = clock()
+        if own is not None:
+            own.begin_steps(asked)
         try:
             for batch in batches:
-                self._waited += clock() - asked
+                got = clock()
+                self._waited += got - asked
+                if own is not None:
+                    own.got = got
+                    own.samples += batch.samples
                 yield batch
                 asked = clock()
+                if own is not None:
+                    own.asked = asked
         finally:
             batches.close()
             self._stop_clock()
@@ -145,6 +175,10 @@ class TrainingRecords:
         if self._warm is None and self._attempt_steps == WARM_UP_STEPS:
             self._wait_for_device()
             self._warm = (self._attempt_elapsed(time.perf_counter()), self._attempt_samples)
+        if self._own is not None:
+            self._own.step_done(now, global_step, self._attempt_elapsed(now), self._waited)
+            if now >= self._own.loss_due:
+                self._own.loss, self._own.loss_due = self._logged.latest_loss(), now + SHORTEST
         if self._main and now >= self._due:
             self._say_step(now, global_step)
 
@@ -153,6 +187,8 @@ class TrainingRecords:
         self._wait_for_device()
         self._stop_clock()
         self._trained_at = time.perf_counter()
+        if self._own is not None:
+            self._own.trained = self._trained_at
 
     def epoch_done(self, index: int, global_step: int, metrics: Mapping[str, Any]) -> None:
         """The code after the inner loop is done as well."""
@@ -183,6 +219,9 @@ class TrainingRecords:
     def end(self, global_step: int, *, complete: bool) -> None:
         """The loop is over, or was left (not ``complete``)."""
         self._stop_clock()
+        if self._own is not None:
+            self._own.end()
+            self._own = None
         if self._main:
             self._say_last_step(global_step)
             self._tell_logged()

@@ -8,9 +8,15 @@ case $1 in
     set -- "${PYTHON_EXEC:-${python:-python}}" "$@"
     ;;
 esac
+sampler=''
+if [ "${LOCAL_RANK:-0}" = 0 ] && [ -e "$RUN/sampler.sh" ]; then # one per node
+  sh "$RUN/sampler.sh" $$ "$1" </dev/null >/dev/null 2>&1 &
+  sampler=$!
+fi
 exec 3>&2 2>/dev/null # hides what the shell itself prints about a signal
 "$@" 2>&3 3>&-
 code=$?
+[ -z "$sampler" ] || kill "$sampler"
 [ "$code" -ne 0 ] || exit 0
 trap '' TERM INT HUP USR1 USR2 # they must not end what follows; after a KILL, no line is better than half a line
 now=$(date +%s.%N) && host=$(uname -n) &&

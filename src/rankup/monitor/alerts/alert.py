@@ -1,0 +1,68 @@
+"""A symptom is what one look sees; an alert is a symptom that lasts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rankup.findings.finding import Finding, Severity
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """``key`` tells symptoms of one code apart: a rank, a GPU, a node. ``lost``: how many processors do nothing useful
+    because of it, such as 3.2 of 4."""
+
+    code: str
+    key: str
+    message: str
+    fix: str
+    ranks: tuple[int, ...] = ()
+    lost: float = 0.0
+    hold: float = 30.0  # seconds that it must last
+    began: float | None = None  # if it is known to have begun before it is seen
+
+    @property
+    def id(self) -> tuple[str, str]:
+        return self.code, self.key
+
+
+@dataclass(frozen=True)
+class Alert:
+    """``since`` and ``until`` in epoch seconds, None while it is active; ``hours_lost`` are of a ``unit``, which is GPU
+    or process."""
+
+    finding: Finding
+    ranks: tuple[int, ...]
+    since: float
+    until: float | None
+    hours_lost: float
+    unit: str
+
+    @property
+    def active(self) -> bool:
+        return self.until is None
+
+    @property
+    def cost(self) -> str:
+        """``1.2 GPU-hours lost``; "" if it is next to nothing."""
+        return "" if self.hours_lost < 0.005 else f"{self.hours_lost:.2g} {self.unit}-hours lost"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            **self.finding.as_dict(),
+            "ranks": list(self.ranks),
+            "since": self.since,
+            "until": self.until,
+            "active": self.active,
+            "hours_lost": round(self.hours_lost, 4),
+            "unit": self.unit,
+        }
+
+    def ended_at(self, time: float) -> Alert:
+        return replace(self, until=time)
+
+
+def alert_of(symptom: Symptom, since: float, hours_lost: float, unit: str) -> Alert:
+    finding = Finding(symptom.code, Severity.WARNING, symptom.message, fix=symptom.fix)
+    return Alert(finding, symptom.ranks, since, None, hours_lost, unit)

@@ -1,0 +1,73 @@
+"""When a rank has computed its part of a step, just before it waits for the others: that tells slow from waiting.
+
+The gradient of the first parameter is the last one that a backward pass computes. Its hook is called before the
+gradients are reduced over the ranks. Sharded parameters (fsdp) have no such hook: then nothing is told.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+EVERY = 1.0  # seconds between two measured steps on a GPU
+
+
+class Arrival:
+    """By the clock of the host, in each step. ``at``: when the gradients were computed last."""
+
+    def __init__(self, parameter: torch.nn.Parameter) -> None:
+        self.at = float("-inf")
+        self._hook: Any = parameter.register_post_accumulate_grad_hook(self._arrive)  # type: ignore[no-untyped-call]
+
+    def _arrive(self, _: Any) -> None:
+        self.at = time.perf_counter()
+
+    def take(self, began: float, now: float) -> float | None:
+        """Seconds from the begin of a step to its arrival, once, after the step; None if they are not known."""
+        return self.at - began if self.at > began else None
+
+    def close(self) -> None:
+        self._hook.remove()
+
+
+class DeviceArrival(Arrival):
+    """By events on a GPU, in one step a second: the host does not wait for the device, and knows no times of it."""
+
+    def __init__(self, parameter: torch.nn.Parameter) -> None:
+        super().__init__(parameter)
+        self._due = float("-inf")
+        event: Any = torch.cuda.Event
+        self._began, self._reached = event(enable_timing=True), event(enable_timing=True)
+        self._state = "idle"  # armed: in the measured step; reached: in it, and arrived; done: after it
+
+    def _arrive(self, _: Any) -> None:
+        self.at = time.perf_counter()
+        # Of several micro-batches the last one counts.
+        if self._state in ("armed", "reached") and not torch.cuda.is_current_stream_capturing():
+            self._reached.record()
+            self._state = "reached"
+
+    def take(self, began: float, now: float) -> float | None:
+        seconds = None
+        if self._state == "reached":
+            self._state = "done"
+        elif self._state == "armed":  # no gradient in this step
+            self._state = "idle"
+        if self._state == "done" and self._reached.query():
+            seconds, self._state = self._began.elapsed_time(self._reached) / 1000, "idle"
+        if self._state == "idle" and now >= self._due and not torch.cuda.is_current_stream_capturing():
+            self._began.record()
+            self._state, self._due = "armed", now + EVERY
+        return seconds
+
+
+def arrival_of(models: Iterable[torch.nn.Module], device: torch.device) -> Arrival | None:
+    """None if no parameter is trained."""
+    trained = (one for model in models for one in model.parameters() if one.requires_grad and one.is_leaf)
+    parameter = next(trained, None)
+    if parameter is None:
+        return None
+    return DeviceArrival(parameter) if device.type == "cuda" else Arrival(parameter)

@@ -1,0 +1,99 @@
+"""Stacks on request, with a stand-in for py-spy; of the run's own processes and of no others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from rankup.core.rundir import RUN_DIR_VARIABLE
+from rankup.monitor import stacks
+from rankup.monitor.stacks import answer, answers, ranks_here, request
+
+HOST = os.uname().nodename
+SPY = '#!/bin/sh\n[ -z "$FAILS" ] || { echo "Error: $FAILS" >&2; exit 1; }\necho "stack of $4"\n'
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    for name in ("records", "logs", "bin"):
+        (tmp_path / name).mkdir()
+    spy = tmp_path / "bin" / "py-spy"
+    spy.write_text(SPY)
+    spy.chmod(0o755)
+    monkeypatch.setattr(stacks, "_py_spy", lambda: str(spy))
+    return tmp_path
+
+
+@pytest.fixture
+def rank(folder):
+    process = subprocess.Popen(["sleep", "60"], env={**os.environ, RUN_DIR_VARIABLE: str(folder)})
+    tell(folder, 3, process.pid)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def tell(folder, rank, pid, host=HOST):
+    text = json.dumps({"kind": "rank", "rank": rank, "pid": pid, "host": host})
+    (folder / "records" / f"rank-{rank}.jsonl").write_text(f'{text}\n{{"kind": "ra')
+
+
+def test_the_ranks_of_this_host_are_asked(folder, rank):
+    tell(folder, 4, rank.pid, host="elsewhere")
+    tell(folder, 5, os.getpid())  # an id that another process has by now
+    tell(folder, 6, 2**22 + 1)
+    assert ranks_here(folder, HOST) == [(3, rank.pid)]
+    since = request(folder)
+    answer(folder, HOST)
+    [text] = answers(folder, since).values()
+    assert text == f"==== rank 3, process {rank.pid} on {HOST} ====\nstack of {rank.pid}\n"
+
+
+def test_an_answer_to_an_earlier_request_is_none(folder, rank):
+    answer(folder, HOST)
+    [path] = folder.glob("logs/stacks-*.txt")
+    os.utime(path, (1, 1))
+    assert answers(folder, request(folder)) == {}
+
+
+def test_a_py_spy_that_fails_says_why(folder, rank, monkeypatch):
+    monkeypatch.setenv("FAILS", "Permission Denied")
+    since = request(folder)
+    answer(folder, HOST)
+    assert "py-spy failed: Error: Permission Denied" in answers(folder, since)[HOST]
+
+
+def test_without_py_spy_the_answer_says_how_to_get_it(folder, rank, monkeypatch):
+    monkeypatch.setattr(stacks, "_py_spy", lambda: None)
+    since = request(folder)
+    answer(folder, HOST)
+    assert "pip install py-spy" in answers(folder, since)[HOST]
+
+
+def test_the_sampler_of_a_node_answers(folder, rank):
+    command = [sys.executable, "-m", "rankup.monitor", str(folder)]
+    process = subprocess.Popen(command)
+    try:
+        deadline = time.monotonic() + 60
+        while not list(folder.glob("records/utilization-*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        since = request(folder)
+        while not answers(folder, since):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.wait()
+    assert "rank 3" in answers(folder, since)[HOST]
+
+
+def test_a_sampler_imports_nothing_for_stacks_before_it_is_asked():
+    code = "import sys, rankup.monitor.sampler; print('rankup.monitor.stacks' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
