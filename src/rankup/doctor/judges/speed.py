@@ -1,0 +1,93 @@
+"""The slow one: a link or a core that gives much less than the others give."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from rankup.doctor.facts import Facts
+from rankup.findings.finding import Confidence, Finding, Severity
+
+_SLOW_LINK = 0.25  # of the median of all nodes
+_LOADED = 400e6  # bytes/s: more than this through Python says that the link is good, whatever others reach
+_LINE = 0.15  # of the line rate, for links that Python can fill
+_SLOWDOWN = 1.6  # elapsed over processor time of a short loop
+
+
+def links(facts: Facts) -> Iterator[Finding]:
+    """Nodes that send much less than the others do, or than their interface should."""
+    rates = {
+        node: statistics.median(part["sends"].values())
+        for node, part in facts.parts("network").items()
+        if part.get("sends")
+    }
+    if not rates:
+        return
+    for node, rate in rates.items():
+        others = [one for other, one in rates.items() if other != node]
+        usual = statistics.median(others) if others else 0.0
+        if rate < _SLOW_LINK * usual and rate < _LOADED:
+            yield Finding(
+                "slow-link",
+                Severity.WARNING,
+                f"{facts.host(node)} sends {_rate(rate)}, the other nodes {_rate(usual)}",
+                place=facts.host(node),
+                why="in an all-reduce every rank waits for this link",
+                fix=f"exclude it (sbatch --exclude={facts.host(node)}) and report it: cable, switch port, "
+                "negotiated speed (ethtool), or another job's traffic",
+                confidence=Confidence.LIKELY,
+            )
+            continue
+        mbit = _line_rate(facts, node)
+        if 0 < mbit <= 10_000 and rate < _LINE * mbit * 1e6 / 8:
+            yield Finding(
+                "link-below-line-rate",
+                Severity.NOTE,
+                f"{facts.host(node)} sends {_rate(rate)}; its interface should give {_rate(mbit * 1e6 / 8)}",
+                place=facts.host(node),
+                why="other traffic, or a slower link on the way",
+                confidence=Confidence.LIKELY,
+            )
+
+
+def _line_rate(facts: Facts, node: int) -> int:
+    part = facts.part(node, "names")
+    routes = part.get("routes", ())
+    found = [
+        one["mbit"] for one in part.get("interfaces", {}).values() if set(one["addresses"]) & set(routes)
+    ]
+    return max(found, default=0)
+
+
+def stragglers(facts: Facts) -> Iterator[Finding]:
+    """Ranks whose cores do something else as well, while those of most ranks do not."""
+    slow = {
+        (node, int(one["rank"])): float(one["slowdown"])
+        for node, part in facts.parts("speed").items()
+        for one in part.get("ranks", ())
+    }
+    if not slow:
+        return
+    usual = statistics.median_low(slow.values())
+    for (node, rank), slowdown in slow.items():
+        if slowdown < _SLOWDOWN or slowdown < 1.4 * usual:
+            continue
+        affinity: list[int] = next(
+            (one["affinity"] for one in facts.ranks_of.get(node, ()) if int(one["rank"]) == rank), []
+        )
+        thieves = [one for one in facts.part(node, "speed").get("busy", ()) if one["cpu"] in affinity]
+        by = f" with {thieves[0]['name']} (pid {thieves[0]['pid']})" if thieves else ""
+        yield Finding(
+            "straggler",
+            Severity.WARNING,
+            f"rank {rank} on {facts.host(node)} shares its cores{by}: it took {slowdown:.1f} times as long as alone "
+            f"(most ranks: {usual:.1f})",
+            place=facts.host(node),
+            why="all ranks wait for the slowest in every step",
+            fix=f"end that process on {facts.host(node)}, or ask for whole nodes (--exclusive); see: top",
+            confidence=Confidence.LIKELY,
+        )
+
+
+def _rate(rate: float) -> str:
+    return f"{rate / 1e9:.1f} GB/s" if rate >= 1e9 else f"{rate / 1e6:,.0f} MB/s"
