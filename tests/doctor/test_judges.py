@@ -277,6 +277,15 @@ def test_of_two_nodes_without_a_link_both_are_named():
     assert only(cluster).place == "node1 and node2"
 
 
+def test_a_node_without_a_route():
+    cluster = healthy()
+    cluster["nodes"][1]["network"] |= {"listening": False, "addresses": [], "problem": ""}
+    failing(cluster, 0, 1)
+    failing(cluster, 1, 0, "unreachable")
+    finding = next(one for one in judge(facts(cluster)) if one.code == "cannot-listen")
+    assert finding.place == "node2" and "no route" in finding.message
+
+
 def test_a_port_that_is_taken():
     cluster = healthy()
     cluster["nodes"][0]["ports"] |= {"port": 29500, "taken": "in-use", "holder": "python (pid 7)"}
@@ -302,6 +311,7 @@ def test_more_ranks_than_gpus_on_all_nodes_is_one_finding():
     cluster = healthy(8, 4)
     for one in cluster["ranks"]:
         one["gpus"] = one["gpus"][:2]
+        one["job"] = {**one["job"], "gpus": "2"}
         one["device"] = one["gpus"][one["local_rank"] % 2]
     finding = only(cluster)
     assert finding.code == "more-ranks-than-gpus"
@@ -451,8 +461,8 @@ def test_a_straggler_and_who_takes_its_core():
     assert "rank 3" in finding.message and "stress (pid 4711)" in finding.message
 
 
-def test_a_machine_on_which_everything_is_busy_has_no_straggler():
+def test_a_busy_machine_without_a_visible_cause_has_no_straggler():
     cluster = healthy(4)
     for node, parts in cluster["nodes"].items():
-        parts["speed"]["ranks"] = [{"rank": 2 * node + i, "slowdown": 2.0 + 0.1 * i} for i in range(2)]
+        parts["speed"]["ranks"] = [{"rank": 2 * node + i, "slowdown": 1.0 + 2.0 * i} for i in range(2)]
     assert codes(cluster) == []

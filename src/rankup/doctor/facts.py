@@ -45,7 +45,7 @@ class Facts:
                 nodes.setdefault(node, {})[str(one.get("part"))] = one.get("facts")
                 late = one.get("arrived", 0.0) - one.get("time", 0.0)
                 nodes[node]["late"] = min(late, nodes[node].get("late", late))
-        return cls(hosts, nodes, ranks, **more)
+        return cls(hosts, nodes, sorted(ranks, key=lambda one: (int(one["rank"]), one["node"])), **more)
 
     def part(self, node: int, name: str) -> Part:
         """The facts of a probe of a node; empty if they did not come, or it failed."""

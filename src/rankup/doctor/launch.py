@@ -91,7 +91,8 @@ def allocation_agents(
 ) -> Iterator[list[shell.Process[bytes]]]:
     """One agent per node of the allocation, started by its node launcher; its files are written to ``folder``."""
     node = '"$NODE_RANK"' if len(allocation.hosts) > 1 else "0"
-    agent = [f"exec {shell.quote(agent_command())} {node}"]
+    # One that fails is named by what is missing; srun would end the others with it (--kill-on-bad-exit).
+    agent = [f'{shell.quote(agent_command())} {node} || echo "error: the agent ended with code $?" >&2']
     (folder / "logs").mkdir(exist_ok=True)
     text = launch_script(agent, allocation, folder, env, given=tuple(plan.variables()), by_step=False)
     script = folder / "agents.sh"

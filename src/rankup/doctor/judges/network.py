@@ -48,6 +48,7 @@ def port(facts: Facts) -> Iterator[Finding]:
 
 def pairs(facts: Facts) -> Iterator[Finding]:
     """Failed connections that neither a missing agent nor a wrong name explains, by their cause."""
+    yield from _deaf(facts)
     failed = _failures(facts)
     if not failed:
         return
@@ -90,6 +91,22 @@ def pairs(facts: Facts) -> Iterator[Finding]:
             place=facts.named(nodes),
             fix="report it: this is the network, not the job",
         )
+
+
+def _deaf(facts: Facts) -> Iterator[Finding]:
+    for node, part in facts.parts("network").items():
+        if part.get("listening") is False:
+            host = facts.host(node)
+            yield Finding(
+                "cannot-listen",
+                Severity.ERROR,
+                f"{host} cannot listen on {', '.join(part['addresses'])}: {part.get('problem', '')}"
+                if part.get("addresses")
+                else f"{host} has no route to any other node",
+                place=host,
+                why="no rank there can take part",
+                fix=f"on {host}: ip address, ip route; ss -ltn shows who listens",
+            )
 
 
 def _failures(facts: Facts) -> dict[Pair, dict[str, Any]]:

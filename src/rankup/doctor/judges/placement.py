@@ -24,6 +24,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def _node(facts: Facts, node: int, ranks: Sequence[Part]) -> Iterator[Finding]:
     gpus = {gpu for one in ranks for gpu in one.get("gpus", ())}
     given = next((one["job"]["gpus"] for one in ranks if (one.get("job") or {}).get("gpus")), None)
+    available = _number_of(given) or max(len(gpus), len(facts.part(node, "gpus").get("gpus", ())))
     if not gpus:
         if given and facts.part(node, "gpus").get("state") == "none":
             yield Finding(
@@ -37,15 +38,15 @@ def _node(facts: Facts, node: int, ranks: Sequence[Part]) -> Iterator[Finding]:
         return
     installed = {gpu["uuid"] for gpu in facts.part(node, "gpus").get("gpus", ())}
     # Agents of torchrun, or of rankup, are one task each, and see all GPUs: they start the ranks themselves.
-    if len(ranks) > len(gpus) and len(ranks) > 1:
+    if len(ranks) > available and len(ranks) > 1:
         yield Finding(
             "more-ranks-than-gpus",
             Severity.ERROR,
-            f"{len(ranks)} ranks and {_count(len(gpus), 'GPU')}",
+            f"{len(ranks)} ranks and {_count(available, 'GPU')}",
             why="ranks that share a GPU fail with NCCL (Duplicate GPU detected), or with an invalid device ordinal",
-            fix=f"--ntasks-per-node={len(gpus)}, or --gpus-per-node={len(ranks)}"
+            fix=f"--ntasks-per-node={available}, or --gpus-per-node={len(ranks)}"
             if ranks[0]["launcher"] == "srun"
-            else f"--nproc-per-node {len(gpus)}, or ask for {len(ranks)} GPUs per node",
+            else f"--nproc-per-node {available}, or ask for {len(ranks)} GPUs per node",
         )
         return
     by_device: dict[str, list[int]] = {}
@@ -91,6 +92,13 @@ def _node(facts: Facts, node: int, ranks: Sequence[Part]) -> Iterator[Finding]:
             fix="ask for them: --gpus-per-node",
             confidence=Confidence.LIKELY,
         )
+
+
+def _number_of(given: str | None) -> int:
+    """How many GPUs SLURM says that there are: a number, or a list of indices."""
+    if not given:
+        return 0
+    return int(given) if given.isdigit() else len(given.split(","))
 
 
 def _count(number: int, word: str) -> str:

@@ -54,13 +54,17 @@ def _line_rate(facts: Facts, node: int) -> int:
     part = facts.part(node, "names")
     routes = part.get("routes", ())
     found = [
-        one["mbit"] for one in part.get("interfaces", {}).values() if set(one["addresses"]) & set(routes)
+        one["mbit"]
+        for one in part.get("interfaces", {}).values()
+        if one.get("physical") and set(one["addresses"]) & set(routes)  # a virtual one tells any number
     ]
     return max(found, default=0)
 
 
 def stragglers(facts: Facts) -> Iterator[Finding]:
-    """Ranks whose cores do something else as well, while those of most ranks do not."""
+    """Ranks whose cores somebody else uses. Without a visible process that does it nothing is said: a busy moment of
+    the whole machine looks the same.
+    """
     slow = {
         (node, int(one["rank"])): float(one["slowdown"])
         for node, part in facts.parts("speed").items()
@@ -70,18 +74,20 @@ def stragglers(facts: Facts) -> Iterator[Finding]:
         return
     usual = statistics.median_low(slow.values())
     for (node, rank), slowdown in slow.items():
-        if slowdown < _SLOWDOWN or slowdown < 1.4 * usual:
+        if slowdown < _SLOWDOWN:
             continue
         affinity: list[int] = next(
             (one["affinity"] for one in facts.ranks_of.get(node, ()) if int(one["rank"]) == rank), []
         )
         thieves = [one for one in facts.part(node, "speed").get("busy", ()) if one["cpu"] in affinity]
-        by = f" with {thieves[0]['name']} (pid {thieves[0]['pid']})" if thieves else ""
+        if not thieves:
+            continue
+        by = f"{thieves[0]['name']} (pid {thieves[0]['pid']})"
         yield Finding(
             "straggler",
             Severity.WARNING,
-            f"rank {rank} on {facts.host(node)} shares its cores{by}: it took {slowdown:.1f} times as long as alone "
-            f"(most ranks: {usual:.1f})",
+            f"rank {rank} on {facts.host(node)} shares its cores with {by}: a loop took {slowdown:.1f} times "
+            f"as long as alone (most ranks: {usual:.1f})",
             place=facts.host(node),
             why="all ranks wait for the slowest in every step",
             fix=f"end that process on {facts.host(node)}, or ask for whole nodes (--exclusive); see: top",

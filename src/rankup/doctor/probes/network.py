@@ -51,7 +51,7 @@ class _Node:
 
     async def meet(self) -> dict[str, Any]:
         began = time.monotonic()
-        deadline = began + self.plan.window - 1.5
+        deadline = began + self.plan.window - 2.5
         others = [host for index, host in enumerate(self.plan.hosts) if index != self.node]
         loop = asyncio.get_running_loop()
         listeners, port, problem = [], 0, ""
@@ -70,6 +70,7 @@ class _Node:
             except OSError as error:
                 problem = error.strerror or str(error)
                 await _close(listeners)
+        listening = bool(listeners)
         gate = asyncio.Semaphore(_AT_ONCE)
         tasks = []
         for distance in peers(self.node, len(self.plan.hosts)):
@@ -84,8 +85,8 @@ class _Node:
         return {
             "addresses": own,
             "port": port if own else 0,
-            "listening": bool(listeners),
-            "problem": problem if not listeners else "",
+            "listening": listening,
+            "problem": "" if listening else problem,
             "reached": len(self.reached),
             "failed": [{"peer": peer, **how} for peer, how in sorted(self.tried.items()) if peer not in self.reached],
             "unheard": sorted(set(range(len(self.plan.hosts))) - self.heard - {self.node})[:64],

@@ -52,6 +52,6 @@ def _job(env: Mapping[str, str]) -> dict[str, Any]:
     """What the scheduler has given to the job of this process."""
     return {
         "scheduler": "slurm" if env.get("SLURM_JOB_ID") else "pbs" if env.get("PBS_JOBID") else "",
-        "gpus": env.get("SLURM_GPUS_ON_NODE") or env.get("SLURM_STEP_GPUS") or env.get("SLURM_JOB_GPUS"),
+        "gpus": env.get("SLURM_GPUS_ON_NODE"),
         "tasks": env.get("SLURM_STEP_NUM_TASKS"),
     }
