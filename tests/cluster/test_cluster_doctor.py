@@ -119,6 +119,16 @@ def test_a_healthy_cluster_has_no_finding(lab: Lab):
         assert lab.run(node, ["bash", "-c", "ls -d /tmp/rankup-doctor*"]).out == ""
 
 
+def test_a_healthy_cluster_sums_right_on_every_pair(lab: Lab):
+    """With tensors: the second round, which forms a process group over both nodes."""
+    done = lab.srun([*TASKS, sys.executable, "-m", "rankup", "doctor", "--json"], {"OMP_NUM_THREADS": "1"}, timeout=60)
+    said = _json(done.out, done.err)
+    assert said["findings"] == []
+    ranks = [one for node in said["nodes"].values() for one in node["compute"]["ranks"]]
+    assert [one["stage"] for one in ranks] == ["end"] * 4, ranks
+    assert all(one["right"] and one["wrong"] == [] for one in ranks)
+
+
 def test_agents_listen_on_the_address_of_the_route_alone_and_answer_nobody_without_the_token(lab: Lab):
     watch = "for i in $(seq 200); do ss -Hltn >>seen-ports; sleep 0.02; done & "
     on(lab, "node1", "rm -f seen-ports")
@@ -216,7 +226,7 @@ def test_a_port_that_is_taken(lab: Lab):
 
 
 def test_a_link_with_a_tenth_of_the_rate(lab: Lab):
-    on(lab, "node2", "tc qdisc add dev eth0 root tbf rate 200mbit burst 256kb latency 50ms")
+    on(lab, "node2", "tc qdisc add dev eth0 root tbf rate 80mbit burst 128kb latency 50ms")
     try:
         report = as_tasks(lab)
     finally:

@@ -466,3 +466,95 @@ def test_a_busy_machine_without_a_visible_cause_has_no_straggler():
     for node, parts in cluster["nodes"].items():
         parts["speed"]["ranks"] = [{"rank": 2 * node + i, "slowdown": 1.0 + 2.0 * i} for i in range(2)]
     assert codes(cluster) == []
+
+
+# --- With tensors
+
+
+def computed(cluster: Cluster) -> list[dict[str, Any]]:
+    """Adds what the second round says of healthy ranks; returns the ranks' facts."""
+    found = []
+    for one in cluster["ranks"]:
+        facts_of = {
+            "rank": one["rank"],
+            "stage": "end",
+            "device": "cuda:0",
+            "flops": 6e14,
+            "right": True,
+            "wrong": [],
+        }
+        part = cluster["nodes"][one["node"]].setdefault("compute", {"ranks": [], "nccl": None})
+        part["ranks"].append(facts_of)
+        found.append(facts_of)
+    return found
+
+
+def test_healthy_ranks_with_tensors():
+    cluster = healthy(4, 4)
+    computed(cluster)
+    assert codes(cluster) == []
+
+
+def test_the_rank_that_computes_wrong_sums():
+    cluster = healthy(2, 4)
+    ranks = computed(cluster)
+    for one in ranks:
+        one["wrong"] = [5] if one["rank"] != 5 else [rank for rank in range(8) if rank != 5]
+        one["right"] = False
+    finding = only(cluster)
+    assert (finding.code, finding.place) == ("all-reduce-wrong", "node2")
+    assert "most often rank 5" in finding.message
+
+
+def test_the_slow_gpu():
+    cluster = healthy(2, 4)
+    computed(cluster)[6]["flops"] = 3e14
+    finding = only(cluster)
+    assert (finding.code, finding.place) == ("slow-rank", "node2")
+    assert "rank 6" in finding.message
+
+
+def test_the_rank_that_fails_first_is_the_cause_and_not_those_that_waited_for_it():
+    cluster = healthy(2, 2)
+    ranks = computed(cluster)
+    for one in ranks:
+        one |= {"stage": "failed", "at": "group", "error": "DistStoreError: timed out"}
+    ranks[2] |= {"at": "device", "error": "RuntimeError: CUDA error: out of memory"}
+    finding = only(cluster)
+    assert (finding.code, finding.place) == ("compute-failed", "node2")
+    assert "rank 2" in finding.message and "out of memory" in finding.message
+
+
+def test_nccl_on_sockets_beside_infiniband():
+    cluster = healthy()
+    computed(cluster)
+    for parts in cluster["nodes"].values():
+        parts["compute"]["nccl"] = {"network": "Socket", "plugin": "No plugin found (libnccl-net.so)"}
+    assert codes(cluster) == []  # there is nothing better
+    for parts in cluster["nodes"].values():
+        parts["machine"]["infiniband"] = ["mlx5_0"]
+    assert only(cluster).code == "nccl-on-sockets"
+
+
+# --- Scale
+
+
+def test_five_faults_among_4096_ranks_are_named():
+    cluster = healthy(512, 8)
+    nodes = cluster["nodes"]
+    silent(cluster, 17, "refused")
+    nodes[100]["software"]["torch"] = "2.6.0"
+    nodes[200]["machine"]["shm"] = {"bytes": 2**20, "free": 2**20}
+    for peer in nodes:
+        if peer != 300:
+            failing(cluster, 300, peer)
+            failing(cluster, peer, 300)
+    nodes[400]["network"]["sends"] = {"401": 5e7}
+    found = {finding.code: finding.place for finding in judge(facts(cluster))}
+    assert found == {
+        "agent-missing": "node18",
+        "torch-differs": "node101",
+        "no-shared-memory": "node201",
+        "link-down": "node301",
+        "slow-link": "node401",
+    }

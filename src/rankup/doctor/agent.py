@@ -18,7 +18,7 @@ from typing import Any, cast
 from rankup.core.registry import load
 from rankup.doctor.contract import Writer
 from rankup.doctor.plan import Plan
-from rankup.doctor.probes import PROBES, QUIET_PROBES
+from rankup.doctor.probes import COMPUTE_PROBES, PROBES, QUIET_PROBES
 from rankup.doctor.tasks import forget, node_ranks
 
 Probe = Callable[[Plan, int], dict[str, Any]]
@@ -28,6 +28,13 @@ def main() -> None:
     plan, node = Plan.read(os.environ), int(sys.argv[1])
     writer = Writer(plan.tag, node, _write_all)
     deadline = time.monotonic() + plan.window
+    begun = _compute(writer, plan, node, deadline) if plan.compute else _examine(writer, plan, node, deadline)
+    unfinished = [name for name, thread in begun if thread.is_alive()]
+    writer.say("end", {"unfinished": unfinished})
+    os._exit(0)  # a thread that hangs in a system call would keep the process
+
+
+def _examine(writer: Writer, plan: Plan, node: int, deadline: float) -> list[tuple[str, threading.Thread]]:
     writer.say("hello", {"host": os.uname().nodename, "pid": os.getpid()})
     begun = [(name, _begin(writer, plan, node, name, target)) for name, target in PROBES.items()]
     begun.append(("ranks", _thread(lambda: _say_ranks(writer, plan, node))))
@@ -38,9 +45,13 @@ def main() -> None:
     if plan.tasks:
         with contextlib.suppress(OSError):
             forget(Path(plan.tasks))
-    unfinished = [name for name, thread in begun if thread.is_alive()]
-    writer.say("end", {"unfinished": unfinished})
-    os._exit(0)  # a thread that hangs in a system call would keep the process
+    return begun
+
+
+def _compute(writer: Writer, plan: Plan, node: int, deadline: float) -> list[tuple[str, threading.Thread]]:
+    begun = [(name, _begin(writer, plan, node, name, target)) for name, target in COMPUTE_PROBES.items()]
+    _wait([thread for _, thread in begun], deadline)
+    return begun
 
 
 def _begin(writer: Writer, plan: Plan, node: int, name: str, target: str) -> threading.Thread:

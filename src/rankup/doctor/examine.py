@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rankup.core import shell
+from rankup.doctor.contract import Document
 from rankup.doctor.facts import Facts
 from rankup.doctor.launch import allocation_agents, environment, local_agents, read_agents
 from rankup.doctor.plan import Plan
@@ -23,6 +24,7 @@ from rankup.doctor.probes.ranks import rank_facts
 from rankup.doctor.tasks import folder_of, leave_facts
 from rankup.doctor.verdict import Examination, judge
 from rankup.errors import RankupError
+from rankup.findings.engine import fails
 from rankup.run.allocation import Allocation, detect_allocation
 from rankup.world import World
 
@@ -32,10 +34,11 @@ _BEFORE_END = 3.0  # seconds that a node launcher may take before and after its 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user has asked for. ``timeout`` are the seconds of the whole examination, without what needs torch."""
+    """What the user has asked for. ``timeout`` and ``compute_timeout`` are the seconds without and with torch."""
 
     folder: Path
     timeout: float = 10.0
+    compute_timeout: float = 30.0
     nproc: int = 0
     script: str = ""
     python: str = ""
@@ -120,30 +123,49 @@ def _with(
         python=wishes.python,
         port=wishes.port or _given_port(env),
     )
-    inside = environment(plan, env, nested=bool(tasks))
     with _marked(plan) as folder:
 
-        def agents() -> Agents:
+        def agents(plan: Plan) -> Agents:
+            inside = environment(plan, env, nested=bool(tasks))
             if allocation is None:
                 return local_agents(plan, inside)
             return allocation_agents(plan, allocation, folder, inside)
 
-        return gather(plan, agents, wishes.timeout, scheduler=allocation.scheduler if allocation else "")
+        began = time.monotonic()
+        documents, launch = gather(plan, agents, wishes.timeout)
+        launch["scheduler"] = allocation.scheduler if allocation else ""
+        facts = Facts.gathered(hosts, documents, counts=counts, launch=launch, here=_here())
+        findings = judge(facts)
+        second = (
+            None if wishes.quick or fails(findings) else compute_plan(plan, facts, wishes.compute_timeout)
+        )
+        if second is not None:
+            more, _ = gather(second, agents, wishes.compute_timeout)
+            documents += more
+            facts = Facts.gathered(hosts, documents, counts=counts, launch=launch, here=_here())
+            findings = judge(facts)
+        return Examination(facts, findings, time.monotonic() - began)
 
 
-def gather(plan: Plan, agents: Callable[[], Agents], timeout: float, *, scheduler: str = "") -> Examination:
-    """Start the agents, read their facts until ``timeout`` seconds have passed, and judge them."""
-    began = time.monotonic()
-    with agents() as processes:
-        documents, launch = read_agents(processes, plan, began + timeout)
-    facts = Facts.gathered(
-        plan.hosts,
-        documents,
-        counts=plan.counts,
-        launch={**launch, "scheduler": scheduler},
-        here=_here(),
+def gather(
+    plan: Plan, agents: Callable[[Plan], Agents], timeout: float
+) -> tuple[list[Document], dict[str, Any]]:
+    """Start the agents and read what they say, for ``timeout`` seconds at most."""
+    deadline = time.monotonic() + timeout
+    with agents(plan) as processes:
+        return read_agents(processes, plan, deadline)
+
+
+def compute_plan(plan: Plan, facts: Facts, timeout: float) -> Plan | None:
+    """The second round: all ranks compute and form a process group. None if that cannot work, which is no fault."""
+    nodes = range(len(plan.hosts))
+    counts = tuple(len(facts.ranks_of.get(node, ())) for node in nodes)
+    if not all(counts) or not all(facts.part(node, "software").get("torch") for node in nodes):
+        return None
+    own = tuple(next(iter(facts.part(node, "network").get("addresses", ())), "127.0.0.1") for node in nodes)
+    return replace(
+        plan, compute=True, counts=counts, meet=own[0], addresses=own, window=timeout - _BEFORE_END
     )
-    return Examination(facts, judge(facts), time.monotonic() - began)
 
 
 def _given_port(env: Mapping[str, str]) -> int:

@@ -41,7 +41,7 @@ class Facts:
                 continue
             if "rank" in one:
                 ranks.append({**one["facts"], "node": node})
-            else:
+            elif one.get("part") != "end" or "end" not in nodes.get(node, {}):  # that of the first round
                 nodes.setdefault(node, {})[str(one.get("part"))] = one.get("facts")
                 late = one.get("arrived", 0.0) - one.get("time", 0.0)
                 nodes[node]["late"] = min(late, nodes[node].get("late", late))

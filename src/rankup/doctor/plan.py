@@ -22,6 +22,7 @@ class Plan:
     ``hosts`` are in the order of the node ranks. ``window`` are the seconds that an agent has for its facts. ``nproc``
     is the number of ranks of a node, 0 for one per GPU. ``counts`` are the tasks that each node should have, if a
     launcher has started us as tasks: they leave their facts in ``tasks``, a folder of each node's own.
+    ``compute`` asks for the second round, with tensors: all ranks meet at ``meet``; ``addresses`` are the nodes' own.
     ``folder`` is the shared directory to probe, and ``mark`` the name of our folder in it.
     """
 
@@ -35,6 +36,8 @@ class Plan:
     python: str = ""
     port: int = 0
     compute: bool = False
+    meet: str = ""
+    addresses: tuple[str, ...] = ()
     tag: str = field(default_factory=lambda: secrets.token_hex(4))
     token: str = field(default_factory=lambda: secrets.token_hex(16))
 
@@ -53,5 +56,5 @@ class Plan:
     @classmethod
     def read(cls, env: Mapping[str, str]) -> Plan:
         values = json.loads(env[VARIABLE])
-        hosts, counts = tuple(expand(values["hosts"])), tuple(values["counts"])
-        return cls(**{**values, "hosts": hosts, "counts": counts})
+        lists = {name: tuple(values[name]) for name in ("counts", "addresses")}
+        return cls(**{**values, **lists, "hosts": tuple(expand(values["hosts"]))})

@@ -53,7 +53,9 @@ def doctor(
     """
     if as_json:
         console.answer_in_json()
-    examination = examine(Wishes(folder, timeout, nproc_per_node, script, python, port, quick))
+    examination = examine(
+        Wishes(folder, timeout, nproc=nproc_per_node, script=script, python=python, port=port, quick=quick)
+    )
     if examination is None:
         return
     if out is not None:

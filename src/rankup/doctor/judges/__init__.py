@@ -3,7 +3,8 @@
 A judge reports a cause and leaves out what follows from it: a host whose name is wrong is not unreachable too. What is
 usual on a healthy machine is no finding. In reading order: ``per_node`` (one finding for all hosts), ``presence`` (who
 is missing), ``names``, ``interfaces``,
-``network``, ``gpus``, ``placement`` (ranks and GPUs), ``agreement``, ``storage``, ``limits``, ``cores``, ``speed``.
+``network``, ``gpus``, ``placement`` (ranks and GPUs), ``agreement``, ``storage``, ``limits``, ``cores``, ``speed``,
+``compute``.
 """
 
 from __future__ import annotations
@@ -26,4 +27,5 @@ JUDGES = {
     "cores": "rankup.doctor.judges.cores:judge",
     "links": "rankup.doctor.judges.speed:links",
     "stragglers": "rankup.doctor.judges.speed:stragglers",
+    "compute": "rankup.doctor.judges.compute:judge",
 }

@@ -4,7 +4,8 @@ A probe is a function of the plan and of the node's rank. An agent runs each in 
 file system or driver holds up no other. In reading order: ``machine`` (who this is, its limits), ``software`` (versions
 and variables), ``gpus`` (what nvidia-smi says), ``names`` (name resolution and interfaces), ``ports`` (who listens),
 ``shared`` (the shared directory), ``network`` (every pair of nodes), ``cpus`` (cores and who steals them), ``ranks``
-(what a rank has of its own).
+(what a rank has of its own), ``compute`` (the same with tensors, by children), ``compute_rank`` (such a child),
+``nccl_log`` (what NCCL says of its transport).
 """
 
 from __future__ import annotations
@@ -22,4 +23,8 @@ PROBES = {
 # What would disturb them, and be disturbed: one after another, when they have ended.
 QUIET_PROBES = {
     "speed": "rankup.doctor.probes.cpus:probe",
+}
+# The second round.
+COMPUTE_PROBES = {
+    "compute": "rankup.doctor.probes.compute:probe",
 }

@@ -19,7 +19,7 @@ def probe(plan: Plan, node: int) -> dict[str, Any]:
     folder = Path(plan.folder)
     facts: dict[str, Any] = {"folder": str(folder), **file_system(folder)}
     facts |= {"saw_mark": None, "unseen": [], "write_error": None}
-    if plan.compute or not facts["exists"]:
+    if not facts["exists"]:
         return facts
     ours = folder / plan.mark
     deadline = time.monotonic() + SEEN_WITHIN
