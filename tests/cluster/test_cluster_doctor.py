@@ -121,7 +121,9 @@ def test_a_healthy_cluster_has_no_finding(lab: Lab):
 
 def test_a_healthy_cluster_sums_right_on_every_pair(lab: Lab):
     """With tensors: the second round, which forms a process group over both nodes."""
-    done = lab.srun([*TASKS, sys.executable, "-m", "rankup", "doctor", "--json"], {"OMP_NUM_THREADS": "1"}, timeout=60)
+    done = lab.srun(
+        [*TASKS, sys.executable, "-m", "rankup", "doctor", "--json"], {"OMP_NUM_THREADS": "1"}, timeout=60
+    )
     said = _json(done.out, done.err)
     assert said["findings"] == []
     ranks = [one for node in said["nodes"].values() for one in node["compute"]["ranks"]]

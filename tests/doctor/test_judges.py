@@ -468,6 +468,15 @@ def test_a_busy_machine_without_a_visible_cause_has_no_straggler():
     assert codes(cluster) == []
 
 
+def test_on_a_laptop_other_programs_are_no_fault():
+    cluster = laptop()
+    cluster["nodes"][0]["speed"] = {
+        "ranks": [{"rank": 0, "slowdown": 4.0}],
+        "busy": [{"pid": 1, "name": "cc1", "cpu": cluster["ranks"][0]["affinity"][0]}],
+    }
+    assert codes(cluster) == []
+
+
 # --- With tensors
 
 

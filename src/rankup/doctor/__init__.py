@@ -15,5 +15,7 @@ a broken network is reported and not suffered. Pure judges turn the facts of all
 | ``launch`` | starts the agents and reads their lines until the deadline |
 | ``judges`` | facts of all ranks → findings |
 | ``verdict`` | the findings as a verdict, a culprit, JSON, lines of text |
+| ``works`` | what works, a line each |
 | ``examine`` | the whole examination, alone, in an allocation, or as one of a launcher's tasks |
+| ``micro`` | micro-benchmarks by themselves |
 """

@@ -18,6 +18,7 @@ from typing import Any
 from rankup.core import shell
 from rankup.doctor.contract import Document
 from rankup.doctor.facts import Facts
+from rankup.doctor.judges.before import compare
 from rankup.doctor.launch import allocation_agents, environment, local_agents, read_agents
 from rankup.doctor.plan import Plan
 from rankup.doctor.probes.ranks import rank_facts
@@ -25,6 +26,7 @@ from rankup.doctor.tasks import folder_of, leave_facts
 from rankup.doctor.verdict import Examination, judge
 from rankup.errors import RankupError
 from rankup.findings.engine import fails
+from rankup.findings.finding import in_order
 from rankup.run.allocation import Allocation, detect_allocation
 from rankup.world import World
 
@@ -44,6 +46,7 @@ class Wishes:
     python: str = ""
     port: int = 0
     quick: bool = False
+    before: Facts | None = None
 
 
 def examine(wishes: Wishes, env: Mapping[str, str] = os.environ) -> Examination | None:
@@ -144,6 +147,8 @@ def _with(
             documents += more
             facts = Facts.gathered(hosts, documents, counts=counts, launch=launch, here=_here())
             findings = judge(facts)
+        if wishes.before is not None:
+            findings = in_order([*findings, *compare(wishes.before, facts)])
         return Examination(facts, findings, time.monotonic() - began)
 
 

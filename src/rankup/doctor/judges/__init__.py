@@ -4,7 +4,7 @@ A judge reports a cause and leaves out what follows from it: a host whose name i
 usual on a healthy machine is no finding. In reading order: ``per_node`` (one finding for all hosts), ``presence`` (who
 is missing), ``names``, ``interfaces``,
 ``network``, ``gpus``, ``placement`` (ranks and GPUs), ``agreement``, ``storage``, ``limits``, ``cores``, ``speed``,
-``compute``.
+``compute``, ``before`` (an earlier examination).
 """
 
 from __future__ import annotations

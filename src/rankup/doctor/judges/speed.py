@@ -10,7 +10,6 @@ from rankup.findings.finding import Confidence, Finding, Severity
 
 _SLOW_LINK = 0.25  # of the median of all nodes
 _LOADED = 400e6  # bytes/s: more than this through Python says that the link is good, whatever others reach
-_LINE = 0.15  # of the line rate, for links that Python can fill
 _SLOWDOWN = 1.6  # elapsed over processor time of a short loop
 
 
@@ -37,34 +36,14 @@ def links(facts: Facts) -> Iterator[Finding]:
                 "negotiated speed (ethtool), or another job's traffic",
                 confidence=Confidence.LIKELY,
             )
-            continue
-        mbit = _line_rate(facts, node)
-        if 0 < mbit <= 10_000 and rate < _LINE * mbit * 1e6 / 8:
-            yield Finding(
-                "link-below-line-rate",
-                Severity.NOTE,
-                f"{facts.host(node)} sends {_rate(rate)}; its interface should give {_rate(mbit * 1e6 / 8)}",
-                place=facts.host(node),
-                why="other traffic, or a slower link on the way",
-                confidence=Confidence.LIKELY,
-            )
-
-
-def _line_rate(facts: Facts, node: int) -> int:
-    part = facts.part(node, "names")
-    routes = part.get("routes", ())
-    found = [
-        one["mbit"]
-        for one in part.get("interfaces", {}).values()
-        if one.get("physical") and set(one["addresses"]) & set(routes)  # a virtual one tells any number
-    ]
-    return max(found, default=0)
 
 
 def stragglers(facts: Facts) -> Iterator[Finding]:
     """Ranks whose cores somebody else uses. Without a visible process that does it nothing is said: a busy moment of
     the whole machine looks the same.
     """
+    if len(facts.hosts) == 1 and not any((one.get("job") or {}).get("scheduler") for one in facts.ranks):
+        return  # a laptop, or a login node: others work there as well
     slow = {
         (node, int(one["rank"])): float(one["slowdown"])
         for node, part in facts.parts("speed").items()

@@ -75,7 +75,6 @@ def interfaces() -> dict[str, dict[str, Any]]:
             "addresses": [one.address.partition("%")[0] for one in addresses if one.family in _FAMILIES],
             "up": bool(stat and stat.isup),
             "mbit": _speed(name, stat.speed if stat else 0),
-            "physical": Path(f"/sys/class/net/{name}/device").exists(),
         }
     return found
 
