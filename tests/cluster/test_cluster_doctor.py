@@ -131,7 +131,7 @@ def test_a_healthy_cluster_sums_right_on_every_pair(lab: Lab):
     assert all(one["right"] and one["wrong"] == [] for one in ranks)
 
 
-def test_agents_listen_on_the_address_of_the_route_alone_and_answer_nobody_without_the_token(lab: Lab):
+def test_agents_listen_on_the_address_of_the_route_alone(lab: Lab):
     watch = "for i in $(seq 200); do ss -Hltn >>seen-ports; sleep 0.02; done & "
     on(lab, "node1", "rm -f seen-ports")
     as_tasks(lab, before=f'[ "$SLURM_PROCID" != 0 ] || {{ {watch} }}')
@@ -421,6 +421,34 @@ def test_a_tiny_dev_shm(lab: Lab):
     finally:
         on(lab, "node2", "umount /dev/shm")
     assert report.found == {"no-shared-memory": "node2"}
+
+
+def test_a_job_with_a_preflight_ends_at_once_on_a_broken_node(lab: Lab):
+    (lab.shared / "train.py").write_text("print('trained')")
+    options = (
+        "--site",
+        "slurm",
+        "--time",
+        "5m",
+        "--nodes",
+        "2",
+        "--nproc-per-node",
+        "1",
+        "--preflight",
+        "--json",
+    )
+    command = [sys.executable, "-m", "rankup", "submit", *options]
+    for env, state, last in (
+        ((), "COMPLETED", "healthy: 2 nodes"),
+        (("--env", "GLOO_SOCKET_IFNAME=ib0"), "FAILED", "broken: node1 and node2: wrong-interface"),
+    ):
+        done = lab.run(HEAD, [*command, *env, "train.py"])
+        assert done.code == 0, done.err
+        answer = json.loads(done.out)
+        assert lab.wait_for(answer["job"], timeout=120) == state
+        said = (Path(answer["run"]) / "logs" / "job.log").read_text()
+        assert last in said, said
+        assert ("trained" in said) == (state == "COMPLETED")
 
 
 # --- Many times

@@ -7,6 +7,8 @@ from typing import Any
 
 from rankup.doctor.facts import Facts
 
+Cluster = dict[str, Any]
+
 
 def healthy(nodes: int = 2, per_node: int = 2, *, gpus: bool = True) -> dict[str, Any]:
     """What ``facts`` takes: everything is as it should be."""
@@ -35,6 +37,40 @@ def gpu(node: int, index: int) -> str:
 
 def address(node: int) -> str:
     return f"10.0.{node // 250}.{node % 250 + 1}"
+
+
+def failing(cluster: Cluster, node: int, peer: int, kind: str = "timeout") -> None:
+    how = {"peer": peer, "kind": kind, "address": address(peer), "port": 20000}
+    cluster["nodes"][node]["network"]["failed"].append(how)
+
+
+def silent(cluster: Cluster, node: int, kind: str) -> Cluster:
+    del cluster["nodes"][node]
+    cluster["ranks"] = [one for one in cluster["ranks"] if one["node"] != node]
+    for other in cluster["nodes"]:
+        failing(cluster, other, node, kind)
+    return cluster
+
+
+def five_faults() -> tuple[Cluster, dict[str, str]]:
+    """4,096 ranks on 512 nodes, and what must be found: code → host."""
+    cluster = healthy(512, 8)
+    nodes = cluster["nodes"]
+    silent(cluster, 17, "refused")
+    nodes[100]["software"]["torch"] = "2.6.0"
+    nodes[200]["machine"]["shm"] = {"bytes": 2**20, "free": 2**20}
+    for peer in nodes:
+        if peer != 300:
+            failing(cluster, 300, peer)
+            failing(cluster, peer, 300)
+    nodes[400]["network"]["sends"] = {"401": 5e7}
+    return cluster, {
+        "agent-missing": "node18",
+        "torch-differs": "node101",
+        "no-shared-memory": "node201",
+        "link-down": "node301",
+        "slow-link": "node401",
+    }
 
 
 def _node(node: int, hosts: tuple[str, ...], gpus: int) -> dict[str, Any]:

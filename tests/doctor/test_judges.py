@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from clusters import address, facts, gpu, healthy
+from clusters import Cluster, address, facts, failing, five_faults, gpu, healthy, silent
 
 from rankup.doctor.verdict import Examination, judge
 from rankup.findings.finding import Severity
-
-Cluster = dict[str, Any]
 
 
 def codes(cluster: Cluster) -> list[str]:
@@ -98,19 +96,6 @@ def test_64_mb_of_shared_memory_is_a_warning():
 
 
 # --- Who is missing
-
-
-def failing(cluster: Cluster, node: int, peer: int, kind: str = "timeout") -> None:
-    how = {"peer": peer, "kind": kind, "address": address(peer), "port": 20000}
-    cluster["nodes"][node]["network"]["failed"].append(how)
-
-
-def silent(cluster: Cluster, node: int, kind: str) -> Cluster:
-    del cluster["nodes"][node]
-    cluster["ranks"] = [one for one in cluster["ranks"] if one["node"] != node]
-    for other in cluster["nodes"]:
-        failing(cluster, other, node, kind)
-    return cluster
 
 
 def test_a_missing_agent_is_told_from_a_dead_host():
@@ -549,21 +534,5 @@ def test_nccl_on_sockets_beside_infiniband():
 
 
 def test_five_faults_among_4096_ranks_are_named():
-    cluster = healthy(512, 8)
-    nodes = cluster["nodes"]
-    silent(cluster, 17, "refused")
-    nodes[100]["software"]["torch"] = "2.6.0"
-    nodes[200]["machine"]["shm"] = {"bytes": 2**20, "free": 2**20}
-    for peer in nodes:
-        if peer != 300:
-            failing(cluster, 300, peer)
-            failing(cluster, peer, 300)
-    nodes[400]["network"]["sends"] = {"401": 5e7}
-    found = {finding.code: finding.place for finding in judge(facts(cluster))}
-    assert found == {
-        "agent-missing": "node18",
-        "torch-differs": "node101",
-        "no-shared-memory": "node201",
-        "link-down": "node301",
-        "slow-link": "node401",
-    }
+    cluster, expected = five_faults()
+    assert {finding.code: finding.place for finding in judge(facts(cluster))} == expected

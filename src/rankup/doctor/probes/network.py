@@ -142,9 +142,8 @@ class _Node:
 
     async def _greet(self, peer: int, address: str, port: int, patience: float) -> dict[str, Any] | None:
         """None if the peer has answered; else how it failed."""
-        began = time.monotonic()
         try:
-            said, sent = await asyncio.wait_for(self._ask(address, port, "hello"), patience)
+            said, sent = await self._ask(address, port, "hello", patience)
             answered, clock = said.split()
             if int(answered) != peer:
                 raise ValueError(answered)
@@ -155,21 +154,26 @@ class _Node:
             return {"kind": kind, "address": address, "port": port, "error": error.strerror or str(error)}
         except (ValueError, asyncio.IncompleteReadError):
             return {"kind": "stranger", "address": address, "port": port}
-        rtt = time.monotonic() - began
+        now = time.time()
         self.reached[peer] = {
-            "rtt": rtt,
-            "offset": float(clock) - (sent + time.time()) / 2,
+            "rtt": now - sent,
+            "offset": float(clock) - (sent + now) / 2,
             "at": (address, port),
         }
         return None
 
-    async def _ask(self, address: str, port: int, kind: str) -> tuple[str, float]:
-        reader, writer = await asyncio.open_connection(address, port)
+    async def _ask(self, address: str, port: int, kind: str, patience: float) -> tuple[str, float]:
+        """The line that answers, and when it was asked. ValueError if whoever listens says nothing."""
+        reader, writer = await asyncio.wait_for(asyncio.open_connection(address, port), patience)
         try:
             sent = time.time()
             writer.write(f"{self.plan.token} {self.node} {kind}\n".encode())
             await writer.drain()
-            return (await reader.readuntil(b"\n")).decode("ascii", "replace"), sent
+            try:
+                line = await asyncio.wait_for(reader.readuntil(b"\n"), _PATIENCE)
+            except (asyncio.TimeoutError, asyncio.LimitOverrunError):
+                raise ValueError("no answer") from None
+            return line.decode("ascii", "replace"), sent
         finally:
             writer.close()
 
@@ -184,7 +188,7 @@ class _Node:
                 opening = f"{self.plan.token} {self.node} send\n".encode()
                 rate = await loop.run_in_executor(None, _send, address, port, opening)
                 self.sends[peer] = max(rate, self.sends.get(peer, 0.0))
-        told = [self._ask(one["at"][0], one["at"][1], "done") for one in self.reached.values()]
+        told = [self._ask(one["at"][0], one["at"][1], "done", _PATIENCE) for one in self.reached.values()]
         for i in range(0, len(told), _AT_ONCE):
             await asyncio.wait(
                 [asyncio.create_task(_quietly(one)) for one in told[i : i + _AT_ONCE]], timeout=_PATIENCE
@@ -192,7 +196,7 @@ class _Node:
 
 
 async def _quietly(asked: Any) -> None:
-    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+    with contextlib.suppress(OSError, ValueError, asyncio.TimeoutError, asyncio.IncompleteReadError):
         await asked
 
 
