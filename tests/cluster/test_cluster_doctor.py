@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -129,6 +130,32 @@ def test_a_healthy_cluster_sums_right_on_every_pair(lab: Lab):
     ranks = [one for node in said["nodes"].values() for one in node["compute"]["ranks"]]
     assert [one["stage"] for one in ranks] == ["end"] * 4, ranks
     assert all(one["right"] and one["wrong"] == [] for one in ranks)
+
+
+TORCHRUN = (
+    "torchrun --nnodes 2 --node_rank $SLURM_NODEID --nproc_per_node 2 --master_addr node1 --master_port 29400"
+)
+LAUNCHERS = {
+    "salloc on a login node": (["salloc", "-N2"], 2),
+    "mpirun": (["salloc", "-N2", "--ntasks-per-node=2", "mpirun", "-np", "4", "--map-by", "ppr:2:node"], 4),
+    "torchrun": (
+        ["srun", "-N2", "--ntasks-per-node=1", "bash", "-c", f'exec {TORCHRUN} --no_python "$@"', "-"],
+        4,
+    ),
+    "a part of a job": (["salloc", "-N2", "srun", "-N1", "-n2"], 2),
+}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_any_launcher_can_start_it(lab: Lab, launcher: str):
+    words, ranks = LAUNCHERS[launcher]
+    if launcher == "mpirun" and shutil.which("mpirun") is None:
+        pytest.skip("no mpirun")
+    done = lab.run(HEAD, [*words, *DOCTOR, "--out", "out.json"], timeout=90)
+    said = json.loads((lab.shared / "out.json").read_text())
+    assert done.code == 0, done.err
+    assert said["findings"] == [] and len(said["ranks"]) == ranks
+    (lab.shared / "out.json").unlink()
 
 
 def test_agents_listen_on_the_address_of_the_route_alone(lab: Lab):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,9 @@ from rankup.doctor import launch
 from rankup.doctor.examine import Wishes, examine, gather
 from rankup.doctor.facts import Facts
 from rankup.doctor.plan import Plan
+from rankup.doctor.tasks import leave_facts
 from rankup.doctor.verdict import judge
+from rankup.errors import RankupError
 
 
 def clean(**more: str) -> dict[str, str]:
@@ -112,6 +115,55 @@ def test_with_tensors_two_ranks_of_this_machine(tmp_path: Path):
     assert [one["stage"] for one in ranks] == ["end", "end"], ranks
     assert all(one["right"] and one["wrong"] == [] and one["flops"] > 0 for one in ranks)
     assert set(ranks[0]["bytes_per_second"]) == {"4096", "262144", "4194304"}
+
+
+def test_a_directory_that_cannot_be_written(tmp_path: Path):
+    """As root permissions do not count: a file instead of a directory."""
+    (tmp_path / "file").touch()
+    found = examine(Wishes(tmp_path / "file", quick=True), clean())
+    assert found is not None and codes(found)[0] == "directory-missing"
+
+
+def test_a_task_takes_part_and_rank_0_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    tasks = [
+        clean(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
+              MASTER_PORT="29411", OMP_NUM_THREADS="1", TMPDIR=str(tmp_path))
+        for rank in range(2)
+    ]  # fmt: skip
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    assert examine(Wishes(folder, quick=True), tasks[1]) is None
+    found = examine(Wishes(folder, quick=True), tasks[0])
+    assert found is not None
+    assert [one["rank"] for one in found.facts.ranks] == [0, 1]
+    assert "rank-missing" not in codes(found)
+    assert [path.name for path in tmp_path.iterdir()] == ["shared"]
+
+
+def test_a_task_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    env = clean(RANK="0", WORLD_SIZE="3", LOCAL_RANK="0", LOCAL_WORLD_SIZE="3", MASTER_ADDR="127.0.0.1",
+                MASTER_PORT="29411", TMPDIR=str(tmp_path))  # fmt: skip
+    found = examine(Wishes(tmp_path, quick=True), env)
+    assert found is not None
+    (finding,) = [one for one in found.findings if one.code == "rank-missing"]
+    assert "2 of 3 tasks did not take part (local ranks 1 and 2)" in finding.message
+
+
+def test_ranks_on_nodes_that_nobody_can_start_agents_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    env = clean(
+        RANK="0", WORLD_SIZE="2", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", MASTER_ADDR="a", MASTER_PORT="29411"
+    )
+    with pytest.raises(RankupError, match="no job of SLURM or PBS names the 2 hosts"):
+        examine(Wishes(tmp_path, quick=True), env)
+
+
+def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path):
+    (tmp_path / "taken").symlink_to(tmp_path)
+    with pytest.raises(RankupError, match="cannot leave its facts"):
+        leave_facts(tmp_path / "taken", {"rank": 0, "pid": 1, "host": "here"})
 
 
 # --- Agents that do not do as they should

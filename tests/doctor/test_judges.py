@@ -412,6 +412,14 @@ def test_a_directory_that_takes_nothing(error: str, code: str):
     assert (finding.code, finding.place) == (code, "node2")
 
 
+def test_a_directory_that_is_full_for_all_is_shared_all_the_same():
+    cluster = healthy(4)
+    for parts in cluster["nodes"].values():
+        parts["shared"] |= {"write_error": "ENOSPC", "write_rate": None, "saw_mark": False}
+    finding = only(cluster)
+    assert (finding.code, finding.place) == ("directory-full", "node1, node2, node3 and node4")
+
+
 def test_a_full_shm_is_an_error():
     cluster = healthy()
     cluster["nodes"][1]["machine"]["shm"] = {"bytes": 2**20, "free": 2**20}

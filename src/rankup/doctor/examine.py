@@ -19,7 +19,7 @@ from rankup.core import shell
 from rankup.doctor.contract import Document
 from rankup.doctor.facts import Facts
 from rankup.doctor.judges.before import compare
-from rankup.doctor.launch import allocation_agents, environment, local_agents, read_agents
+from rankup.doctor.launch import allocation_agents, environment, local_agents, outside, read_agents
 from rankup.doctor.plan import Plan
 from rankup.doctor.probes.ranks import rank_facts
 from rankup.doctor.tasks import folder_of, leave_facts
@@ -84,19 +84,14 @@ def _counts(world: World, env: Mapping[str, str]) -> tuple[int, ...]:
 
 def _allocation_of(world: World, env: Mapping[str, str]) -> Allocation:
     """The nodes of this launch: all of the scheduler's job, or some of them. Raises ``no-node-launcher``."""
-    alone = {
-        name: value
-        for name, value in env.items()
-        if not name.startswith(("SLURM_STEP", "PMI", "OMPI_", "PALS_"))
-    }
-    alone = {name: value for name, value in alone.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
-    alone = {name: value for name, value in alone.items() if not name.startswith("TORCHELASTIC_")}
     with contextlib.suppress(RankupError):
-        job = detect_allocation(alone)
-        if job is not None and world.hosts and set(world.hosts) <= set(job.hosts):
-            whole = len(job.hosts) if world.hosts != job.hosts else 0
-            lines = tuple(job.lines[job.hosts.index(host)] for host in world.hosts) if job.lines else ()
-            return replace(job, hosts=world.hosts, lines=lines, of=whole)
+        job = detect_allocation(outside(env))
+        # torchrun does not tell its hosts: they are those of the job, if there are as many.
+        hosts = world.hosts or (job.hosts if job is not None and len(job.hosts) == world.num_nodes else ())
+        if job is not None and hosts and set(hosts) <= set(job.hosts):
+            whole = len(job.hosts) if hosts != job.hosts else 0
+            lines = tuple(job.lines[job.hosts.index(host)] for host in hosts) if job.lines else ()
+            return replace(job, hosts=hosts, lines=lines, of=whole)
     raise RankupError(
         "no-node-launcher",
         f"no job of SLURM or PBS names the {world.num_nodes} hosts of these {world.world_size} ranks",
@@ -184,21 +179,18 @@ def _given_port(env: Mapping[str, str]) -> int:
 def _marked(plan: Plan) -> Iterator[Path]:
     """Our folder in the directory that is probed, with a file that all nodes should see; else in a private one."""
     ours = Path(plan.folder) / plan.mark
-    made = None
     try:
-        try:
-            ours.mkdir(mode=0o700)
-            made = ours
-            (ours / "head").write_text(plan.tag)
-            yield ours
-        except OSError:
-            if made is not None:
-                raise
-            with tempfile.TemporaryDirectory(prefix="rankup-doctor-") as private:
-                yield Path(private)
+        ours.mkdir(mode=0o700)
+        (ours / "head").write_text(plan.tag)
+    except OSError:  # read-only or full: the agents will say so
+        shutil.rmtree(ours, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix="rankup-doctor-") as private:
+            yield Path(private)
+        return
+    try:
+        yield ours
     finally:
-        if made is not None:
-            shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(ours, ignore_errors=True)
 
 
 def _here() -> dict[str, Any]:

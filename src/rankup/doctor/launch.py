@@ -67,13 +67,15 @@ def environment(plan: Plan, env: Mapping[str, str], *, nested: bool) -> dict[str
     """That of the agents. ``nested``: we are a task of a step ourselves, and the agents are not of that step."""
     found = {**env, **plan.variables(), "PYTHONUNBUFFERED": "1"}
     if nested:
-        found = {
-            name: value
-            for name, value in found.items()
-            if not name.startswith(_OF_STEP) and name not in _RANKS and name != "CUDA_VISIBLE_DEVICES"
-        }
+        found = outside(found)
         found["SLURM_OVERLAP"] = "1"  # the step that we are in holds the job's cores
     return found
+
+
+def outside(env: Mapping[str, str]) -> dict[str, str]:
+    """``env`` without what one task of a launcher has of its own."""
+    own = (*_RANKS, "CUDA_VISIBLE_DEVICES")
+    return {name: value for name, value in env.items() if not name.startswith(_OF_STEP) and name not in own}
 
 
 @contextmanager

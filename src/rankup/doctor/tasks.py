@@ -22,6 +22,7 @@ from rankup.core.files import write_atomic
 from rankup.core.shell import run
 from rankup.doctor.plan import Plan
 from rankup.doctor.probes.ranks import describe_rank
+from rankup.errors import RankupError
 from rankup.world import World
 from rankup.world.devices import count_gpus, cpu_affinity, parse_nvidia_smi, visible_gpus
 
@@ -48,11 +49,20 @@ def folder_of(env: Mapping[str, str], world: World) -> Path:
 
 
 def leave_facts(folder: Path, facts: Mapping[str, Any]) -> None:
-    """One file per rank. The folder is readable by its owner alone; one of somebody else is not used."""
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if not _ours(folder):
-        raise PermissionError(f"{folder} belongs to somebody else")
-    write_atomic(folder / f"rank-{facts['rank']}-{facts['pid']}.json", json.dumps(facts), mode=0o600)
+    """One file per rank, readable by its owner alone. Raises ``no-node-folder``."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if not _ours(folder):
+            raise PermissionError(0, "it belongs to somebody else")
+        write_atomic(folder / f"rank-{facts['rank']}-{facts['pid']}.json", json.dumps(facts), mode=0o600)
+    except OSError as error:
+        raise RankupError(
+            "no-node-folder",
+            f"rank {facts['rank']} on {facts['host']} cannot leave its facts for the agent: {error.strerror}",
+            context=str(folder),
+            hint="export TMPDIR as a directory of the node's own that you may write to",
+            exit_code=1,
+        ) from error
 
 
 @functools.cache  # the speed of their cores is measured later, with the same ranks

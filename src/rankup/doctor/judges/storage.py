@@ -100,6 +100,8 @@ def _slow_to_show(facts: Facts, folder: str, there: dict[int, Part]) -> Iterator
     wrote = {
         node for node, part in there.items() if part.get("saw_mark") and part.get("write_rate") is not None
     }
+    if not any(part.get("saw_mark") for part in there.values()):
+        return  # it could not be made
     late = [
         node
         for node, part in there.items()
