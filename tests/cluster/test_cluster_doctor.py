@@ -142,7 +142,7 @@ LAUNCHERS = {
         ["srun", "-N2", "--ntasks-per-node=1", "bash", "-c", f'exec {TORCHRUN} --no_python "$@"', "-"],
         4,
     ),
-    "a part of a job": (["salloc", "-N2", "srun", "-N1", "-n2"], 2),
+    "a part of a job": (["salloc", "-N2", "--ntasks-per-node=2", "srun", "-N1", "-n2"], 2),
 }
 
 
@@ -152,8 +152,8 @@ def test_any_launcher_can_start_it(lab: Lab, launcher: str):
     if launcher == "mpirun" and shutil.which("mpirun") is None:
         pytest.skip("no mpirun")
     done = lab.run(HEAD, [*words, *DOCTOR, "--out", "out.json"], timeout=90)
-    said = json.loads((lab.shared / "out.json").read_text())
     assert done.code == 0, done.err
+    said = json.loads((lab.shared / "out.json").read_text())
     assert said["findings"] == [] and len(said["ranks"]) == ranks
     (lab.shared / "out.json").unlink()
 

@@ -166,7 +166,8 @@ def unfinished(facts: Facts) -> Iterator[Finding]:
         }.get(name, "--timeout waits longer")
         yield Finding(
             "probe-unfinished",
-            Severity.WARNING,
+            # Of a file system or a driver it is a fault; the others are late on a busy machine.
+            Severity.NOTE if name in ("network", "speed") else Severity.WARNING,
             f"the probe {name!r} gave no answer on {facts.named(nodes)}",
             place=facts.named(nodes),
             fix=fix,

@@ -55,12 +55,7 @@ class _Node:
         others = [host for index, host in enumerate(self.plan.hosts) if index != self.node]
         loop = asyncio.get_running_loop()
         listeners, port, problem = [], 0, ""
-        own = [
-            address
-            for address in await loop.run_in_executor(None, routes_to, others)
-            if not is_loopback(address)
-        ]
-        own = own or (["127.0.0.1"] if all(map(_here, others)) else [])
+        own = await loop.run_in_executor(None, _own_addresses, self.plan, self.node)
         for port in self.plan.ports(self.node):
             try:
                 for address in own:
@@ -232,5 +227,13 @@ def _send(address: str, port: int, opening: bytes) -> float:
         return 0.0
 
 
-def _here(host: str) -> bool:
-    return all(map(is_loopback, addresses_of(host)))
+def _own_addresses(plan: Plan, node: int) -> list[str]:
+    """Those from which packets to the peers leave; without any, as where the peers' names are wrong, that of our name.
+
+    Loopback only if all hosts are this machine.
+    """
+    routes = routes_to([host for index, host in enumerate(plan.hosts) if index != node])
+    own = [address for address in routes if not is_loopback(address)]
+    own = own or [address for address in addresses_of(plan.hosts[node]) if not is_loopback(address)]
+    every = [address for host in set(plan.hosts) for address in addresses_of(host)]
+    return own or (["127.0.0.1"] if every and all(map(is_loopback, every)) else [])
