@@ -3,6 +3,7 @@
 | file | what |
 |---|---|
 | ``steps.py`` | the cost of a step without its arithmetic: plain loops, rankup, Fabric, Accelerate, Lightning |
+| ``records.py`` | what records and ``run.log`` cost of a step |
 | ``loader.py`` | samples per second of eight ways to read the same images |
 | ``mnist.py`` | the MNIST network: the textbook's script and rankup |
 | ``startup.py`` | how long ``rankup --help`` takes |

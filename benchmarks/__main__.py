@@ -9,6 +9,7 @@ from benchmarks import machine, report
 
 BENCHES = (
     "steps",
+    "records",
     "loader",
     "mnist",
     "startup",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-_OWN = ("rankup: ", "continue: ", "no snapshot")
+_OWN = ("rankup: ", "continue: ", "explain: ", "no snapshot")
 
 
 class Started:

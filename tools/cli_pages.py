@@ -49,6 +49,7 @@ MORE = {
     "render": "submit.md",
     "status": "submit.md",
     "logs": "submit.md",
+    "explain": "../how-to/a-job-failed.md",
     "cancel": "submit.md",
     "resume": "submit.md",
     "snapshots": "snapshots.md",

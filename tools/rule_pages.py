@@ -65,7 +65,10 @@ def _rule(rule: Rule[Any]) -> str:
 
 
 def _block(text: str) -> str:
-    return f"```text\n{text.strip(chr(10))}\n```\n"
+    shown = text.strip("\n").replace(
+        "\r", "␍"
+    )  # the one example whose mistake is a character that nobody sees
+    return f"```text\n{shown}\n```\n"
 
 
 if __name__ == "__main__":

@@ -129,6 +129,9 @@ def test_a_pattern_that_never_matches_is_said_for_each_configuration(tmp_path):
         (["--lr", "1", "true"], "not-a-workload"),
         (["--repeats", "0", "true", "--lr", "1"], "bad-repeats"),  # --lr is the script's
         (["--grid", "nproc", "true"], "bad-grid"),
+        (["linear", "--grid", ""], "bad-grid"),
+        (["linear", "--grid", "nproc=1,2", "--baseline", "nproc=7"], "unknown-baseline"),
+        (["linear", "--grid", "nproc=1,2", "--baseline", "fast"], "unknown-baseline"),
         (["--grid", "strategy=ddp", "true"], "key-not-taken"),
         (["--weak", "true"], "no-weak-scaling"),
         (["--resume", "nothing"], "no-study"),
@@ -150,6 +153,16 @@ def test_a_study_goes_on_with_its_own_plan(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["scale", "--resume", str(tmp_path / "s"), "--repeats", "5"])
     assert "[resumed-as-it-was]" in capsys.readouterr().err
+
+
+def test_two_resumes_at_once_are_one_and_an_error(tmp_path, capsys):
+    journal = Journal.create(tmp_path / "s", StudyPlan(command=["linear"], grid={"nproc": (1,)}))
+    with journal.alone(), pytest.raises(SystemExit) as ended:
+        main(["scale", "--resume", str(tmp_path / "s")])
+    journal.close()
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and "another rankup scale works on this study: process" in said
+    assert not (tmp_path / "s" / "trials").exists()
 
 
 # ------------------------------------------------------------------------------- the command line

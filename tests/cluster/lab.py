@@ -10,6 +10,7 @@ All files of this machine are shared, as over NFS, but for /tmp and /dev/shm. ``
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -19,7 +20,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +32,7 @@ ACTIVE = ("PENDING", "CONFIGURING", "RUNNING", "SIGNALING", "COMPLETING", "REQUE
 HEAD = "head"
 CPUS_PER_NODE = 4
 GPUS_PER_NODE = 2
-NEEDS = ("slurmctld", "slurmd", "munged", "scontrol", "ip", "unshare", "nsenter", "setpriv")
+NEEDS = ("slurmctld", "slurmd", "munged", "scontrol", "ip", "tc", "unshare", "nsenter", "setpriv")
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent.parent
 NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid")
@@ -216,6 +217,17 @@ class Lab:
     def _state_of_node(self, node: str) -> str:
         return self.run(HEAD, ["sinfo", "--noheader", f"--nodes={node}", "--format=%T"]).out.strip()
 
+    @contextlib.contextmanager
+    def slowed(self, rate: str) -> Iterator[None]:
+        """Each node receives at most ``rate`` (``100mbit``) while the body runs: so does traffic between two nodes."""
+        try:
+            for node in self.nodes:
+                self._net(f"tc qdisc replace dev {node} root tbf rate {rate} burst 64k latency 100ms")
+            yield
+        finally:
+            for node in self.nodes:
+                self._net(f"tc qdisc del dev {node} root")
+
     def until(self, condition: Callable[[], object], timeout: float = 60) -> None:
         """Wait until ``condition`` is true; what the queue says otherwise."""
         _until(condition, timeout, lambda: self.run(HEAD, ["squeue", "--states=all"]).out)
@@ -257,15 +269,16 @@ class Lab:
             )  # fmt: skip
         pid = _until(lambda: self._pid(host), 10, lambda: f"{host} did not start")
         if host == HEAD:
-            self._ip("link add bridge type bridge")
-            self._ip(f"addr add {self.address(HEAD)}/24 dev bridge")
-            self._ip("link set bridge up")
+            self._net("ip link add bridge type bridge")
+            self._net(f"ip addr add {self.address(HEAD)}/24 dev bridge")
+            self._net("ip link set bridge up")
         else:
-            self._ip(f"link add {host} type veth peer name eth0 netns {pid}")
-            self._ip(f"link set {host} master bridge up")
+            self._net(f"ip link add {host} type veth peer name eth0 netns {pid}")
+            self._net(f"ip link set {host} master bridge up")
 
-    def _ip(self, command: str) -> None:
-        enter = ["nsenter", "--target", str(self._pid(HEAD)), "--net", "ip", *command.split()]
+    def _net(self, command: str) -> None:
+        """Run ``command`` in the head's network, where each node's cable ends."""
+        enter = ["nsenter", "--target", str(self._pid(HEAD)), "--net", *command.split()]
         subprocess.run(enter, check=True, timeout=10, env={"PATH": SYSTEM_PATH})
 
     def _pid(self, host: str) -> int:

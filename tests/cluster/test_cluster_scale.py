@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cluster_jobs import rankup
-from lab import HEAD, Lab
+from lab import HEAD, SYSTEM_PATH, Lab
 
 pytestmark = pytest.mark.cluster
 
@@ -57,6 +59,99 @@ def test_a_study_over_nodes_and_processes_goes_on_after_a_logout(cluster: Lab):
     assert "where the time of a step goes" in (folder / "table.txt").read_text()
 
 
+def test_a_study_that_is_killed_while_sbatch_answers_submits_no_job_twice(cluster: Lab):
+    """SIGKILL in the moment when SLURM has the job, and nobody has noted its id."""
+    folder = cluster.shared / "bin"
+    folder.mkdir()
+    script = (
+        '#!/bin/bash\necho >>calls\nsbatch=/usr/bin/sbatch\n[ "$(wc -l <calls)" = 2 ] || exec $sbatch "$@"\n'
+    )
+    (folder / "sbatch").write_text(script + '$sbatch "$@" >second; kill -KILL "$PPID"\n')
+    (folder / "sbatch").chmod(0o755)
+    env = {"PATH": f"{folder}:{SYSTEM_PATH}"}
+    words = [
+        sys.executable,
+        "-m",
+        "rankup",
+        *SCALE,
+        "--grid",
+        "nproc=1",
+        "--repeats",
+        "1",
+        "--name",
+        "killed",
+    ]
+
+    killed = cluster.run(HEAD, words, env)
+    assert killed.code in (137, -9), killed.err
+    second = (cluster.shared / "second").read_text().strip()
+    study = study_of(cluster, "killed")
+    assert '"submitting"' in (study / "trials.jsonl").read_text().splitlines()[-1]
+
+    done = cluster.run(
+        HEAD, [sys.executable, "-m", "rankup", "scale", "--resume", str(study)], env, timeout=120
+    )
+    assert (cluster.shared / "calls").read_text().count("\n") == 2, done.out + done.err
+    began = [
+        json.loads(line) for line in (study / "trials.jsonl").read_text().splitlines() if '"began"' in line
+    ]
+    assert [one["job"] for one in began].count(second) == 1 and len(began) == 2
+    assert not (study / "logs").exists() and not (study / "records").exists()
+
+
+# 1 MB of gradients in each step, and hardly anything to compute: at 100 Mbit/s they take 84 ms at least.
+WIDE = """
+import torch
+from rankup import ResidentData
+
+class Wide:
+    def model(self):
+        return torch.nn.Linear(512, 512)
+    def datasets(self, source):
+        x = torch.randn(256, 512, generator=torch.Generator().manual_seed(1))
+        return ResidentData(x, x), ResidentData(x[:16], x[:16])
+    def loss(self, output, target):
+        return (output - target).square().mean()
+    def correct(self, output, target):
+        return ((output - target).abs().amax(1) < 1).sum()
+"""
+
+
+def test_a_slow_link_between_the_nodes_is_named_as_the_cause(cluster: Lab):
+    (cluster.shared / "wide.py").write_text(WIDE)
+    (fast,) = _study_of_wide(cluster, "fast", "nodes=2")["configurations"]
+    with cluster.slowed("100mbit"):
+        slow = _study_of_wide(cluster, "slow", "nodes=1,2")
+
+    before = _parts(fast)
+    one, two = map(_parts, slow["configurations"])
+    assert one["communication"] == 0 < before["communication"] < two["communication"]
+    assert (
+        two["communication"] > 0.06
+    )  # no time that a fast machine can beat: it is what the limit lets through
+    assert two["communication"] > two["compute"] + two["data"] + two["optimizer"]
+    (limit,) = [one for one in slow["findings"] if one["code"] == "network-limits"]
+    assert "2 × 1 processes: the network takes" in limit["message"]
+    folder = study_of(cluster, "slow")
+    assert "2 × 1 processes: the network takes" in (folder / "table.txt").read_text()
+    assert "the network takes" in (folder / "report" / "report.html").read_text()
+
+
+def _study_of_wide(cluster: Lab, name: str, grid: str) -> dict[str, Any]:
+    how = ("--site", "slurm", "--time", "5m", "--epochs", "1", "--global-batch", "16", "--repeats", "1")
+    done = rankup(cluster, "scale", "wide:Wide", "--grid", grid, *how, "--name", name, timeout=120)
+    results = json.loads((study_of(cluster, name) / "results.json").read_text())
+    assert isinstance(results, dict), done.out + done.err
+    return results
+
+
+def _parts(configuration: dict[str, Any]) -> dict[str, float]:
+    """Seconds of a step by part."""
+    parts = configuration["runs"][0]["breakdown"]
+    assert isinstance(parts, dict)
+    return parts
+
+
 def _submitted(cluster: Lab, number: int) -> bool:
     files = list(cluster.shared.glob("runs/scale-grid/*/trials.jsonl"))
     return bool(files) and files[0].read_text().count('"began"') == number
@@ -71,3 +166,30 @@ def test_in_an_allocation_a_job_gets_the_first_nodes_that_it_asks_for(cluster: L
     said = job.log.read_text()
     assert said.count("ran on node1") == 2 and said.count("ran on node2") == 1, said
     assert "asks for 3 nodes, and this allocation has 2" in said
+
+
+def test_predict_asks_slurm_how_long_a_job_of_each_size_would_wait(cluster: Lab):
+    busy = cluster.sbatch("#!/bin/bash\nsleep 100\n", "-N2", "--exclusive", "--time=10")
+    try:
+        cluster.until(lambda: cluster.state(busy) == "RUNNING")
+        words = (
+            "predict",
+            "--points",
+            "1x1:100 2x1:180",
+            "--to",
+            "2x1,4x1",
+            "--site",
+            "slurm",
+            "--time",
+            "5m",
+        )
+        done = rankup(cluster, *words, "--scaling", "weak", "--json")
+    finally:
+        cluster.run(HEAD, ["scancel", busy.id])
+        cluster.wait(busy)
+    possible, impossible = json.loads(done.out)["queue"]
+    assert possible["nodes"] == 2 and 0 < possible["seconds"] <= 600, done.out + done.err
+    assert impossible["nodes"] == 4 and impossible["seconds"] is None and "no node" in impossible["reason"]
+    assert (
+        cluster.run(HEAD, ["squeue", "--noheader", "--name=true,predict"]).out == ""
+    )  # nothing was submitted

@@ -22,7 +22,9 @@ DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted(
+        {*(ROOT / "docs").rglob("*.md")} - {ROOT / "docs/reference/rules.md"}
+    ),  # which holds users' scripts
 ]
 INITS = sorted(PACKAGE.rglob("__init__.py"))
 #: The list of the whole package is the map; that of the commands is the table in ``cli/app.py``; that of the rules is

@@ -84,8 +84,11 @@ def test_other_lines_do_not_disturb(tmp_path):
         ("[]", "no-study"),
         ("{}", "no-study"),
         ('{"version": 1, "grid": {}}', "other-version"),
-        ('{"version": 2, "grid": {}}', "no-study"),
-        ('{"version": 2, "command": [], "grid": {}, "new": 1}', "no-study"),
+        ('{"version": 2, "grid": {}}', "damaged-study"),
+        ('{"version": 2, "command": [], "grid": {}, "new": 1}', "damaged-study"),
+        ('{"version": 2, "command": ["linear"], "grid": {}}', "damaged-study"),
+        ('{"version": 2, "command": ["linear"], "grid": {"nproc": 1}}', "damaged-study"),
+        ('{"version": 2, "command": ["linear"], "grid": {"nproc": [1]}, "repeats": "x"}', "damaged-study"),
     ],
 )
 def test_what_is_no_study_is_one_error(tmp_path, text, code):
@@ -95,6 +98,17 @@ def test_what_is_no_study_is_one_error(tmp_path, text, code):
         Journal.open(tmp_path)
     assert caught.value.code == code
     assert str(tmp_path / "study.json") in caught.value.context
+
+
+def test_a_line_of_the_journal_that_was_changed_by_hand_is_one_error(tmp_path):
+    whole(tmp_path / "s")
+    with (tmp_path / "s" / "trials.jsonl").open("a") as file:
+        file.write('{"kind": "began"}\n')
+    journal = Journal.open(tmp_path / "s")
+    with pytest.raises(RankupError) as caught:
+        journal.states()
+    journal.close()
+    assert caught.value.code == "damaged-study" and "'began'" in caught.value.message
 
 
 def test_the_plan_says_what_was_asked_for(tmp_path):

@@ -193,6 +193,10 @@ def test_results_hold_every_run_and_what_follows_from_them(tmp_path):
 # ------------------------------------------------------------------------- as jobs
 
 
+class Killed(BaseException):
+    """The process ends here: nothing of ours runs any more."""
+
+
 class Queue:
     """A scheduler that runs at most ``at_once`` jobs, in the order in which their dependencies allow it."""
 
@@ -200,16 +204,25 @@ class Queue:
         self.jobs = []  # (run directory, processes, ids that it waits for)
         self.ended, self.most = {}, 0
         self.refuse = {}
+        self.killed_before = self.killed_after = 0  # the submit of this job
         monkeypatch.setattr(runner, "submit", self.submit)
         monkeypatch.setattr(runner, "load", lambda path: path)
         monkeypatch.setattr(runner, "query_statuses", self.statuses)
 
-    def submit(self, job, *, env):
+    def submit(self, job, *, env, made):
         if error := self.refuse.pop(len(self.jobs) + 1, None):
             raise error
         run = RunDir.create(job.spec.runs_root, job.spec.name)
+        made(run)
+        if self.killed_before == len(self.jobs) + 1:
+            self.killed_before = 0
+            raise Killed
         self.jobs.append((run, job.spec.nproc_per_node, job.spec.after_any))
         number = str(len(self.jobs))
+        (run.path / "jobs").write_text(f"{number}\n")
+        if self.killed_after == len(self.jobs):
+            self.killed_after = 0
+            raise Killed
         return SimpleNamespace(run=run, ids=lambda: (number,))
 
     def running(self):
@@ -290,6 +303,21 @@ def test_what_was_not_submitted_yet_is_submitted_by_a_resume(tmp_path, queue):
     submitted(journal, queue)
     assert len(queue.jobs) == 6 and queue.most == 2
     journal.close()
+
+
+@pytest.mark.parametrize("number", [1, 4, 6])
+@pytest.mark.parametrize("when", ["killed_before", "killed_after"])
+def test_a_study_that_is_killed_while_it_submits_submits_no_job_twice(tmp_path, queue, number, when):
+    journal = Journal.create(tmp_path / "study", replace(PLAN, site="slurm"))
+    setattr(queue, when, number)
+    with pytest.raises(Killed):
+        submitted(journal, queue)
+    journal.close()
+    again = Journal.open(tmp_path / "study")
+    submitted(again, queue)
+    assert len(queue.jobs) == 6
+    assert [len(one.runs) for one in collect(again).configurations] == [2, 2]
+    again.close()
 
 
 def test_a_full_queue_is_tried_again_when_a_job_has_ended(tmp_path, queue):

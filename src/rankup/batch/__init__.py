@@ -3,6 +3,7 @@
 | module | what |
 |---|---|
 | ``submit`` | the run directory, then the scheduler: all of it or nothing |
+| ``recover`` | finds the job of a submit that was killed |
 | ``store`` | finds a run again by directory, id, name or job number |
 | ``queue`` | asks the schedulers: one question for all jobs of one scheduler |
 | ``status`` | the status of a run, from scheduler and run directory |

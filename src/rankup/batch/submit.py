@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rankup.batch.store import SubmittedRun, find
@@ -24,8 +24,13 @@ from rankup.spec.jobspec import JobSpec
 _SUBMIT_TIMEOUT_S = 120
 
 
-def submit(resolved: Resolved, *, env: Mapping[str, str]) -> SubmittedRun:
+def submit(
+    resolved: Resolved, *, env: Mapping[str, str], made: Callable[[RunDir], None] = lambda run: None
+) -> SubmittedRun:
     """Give the job to its scheduler. ``env`` is the caller's environment, where the secrets' values are.
+
+    ``made`` is told the run directory before the scheduler is called, so that a caller that was killed finds the job
+    again (``recover.py``).
 
     Raises ``RankupError`` if the scheduler refuses, and removes the run directory. If the scheduler does not answer,
     the directory stays, with a marker that ends the job if it starts.
@@ -33,6 +38,7 @@ def submit(resolved: Resolved, *, env: Mapping[str, str]) -> SubmittedRun:
     check_folder(resolved.spec.folder)
     run = RunDir.create(resolved.spec.runs_root, resolved.spec.name)
     try:
+        made(run)
         write_files(resolved, run, env)
         return hand_over(resolved, run, env)
     except SubmitUnclear as unknown:

@@ -38,7 +38,7 @@ class Diagnostic:
         return Finding(
             self.rule.code,
             match.severity or Severity.WARNING,
-            match.message,
+            match.message.rstrip("."),
             place=str(self.place),
             why=match.why or "",
             fix=match.fix or "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 
@@ -44,7 +44,6 @@ class Document:
     lines: tuple[int, ...] = ()
     indent: int = 0
     name: str = ""  # the file name that a page gives to a block; a file's own name otherwise
-    crlf: bool = field(default=False, compare=False)  # ``text`` has "\n" only; the file had "\r\n"
 
     @cached_property
     def starts(self) -> list[int]:
@@ -69,7 +68,7 @@ class Document:
         """The text of a line (from 0), without its end."""
         start = self.starts[number]
         end = self.starts[number + 1] - 1 if number + 1 < len(self.starts) else len(self.text)
-        return self.text[start:end]
+        return self.text[start:end].removesuffix("\r")
 
     def place(self, span: Span) -> Place:
         line, end_line = self.line_of(span.start), self.line_of(max(span.start, span.end))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 
@@ -13,6 +14,7 @@ from rankup.check.registry import program_rules
 from rankup.check.rule import Rule
 from rankup.sites.site import Site
 
+SITE = "site.json"
 _FILE = re.compile(r"^--- (\S+)\n", re.M)
 
 
@@ -25,7 +27,10 @@ def files_of(example: str, name: str) -> dict[str, str]:
 
 
 def subjects_of(files: dict[str, str], site: Site | None = None) -> Subjects:
-    """The facts of an example's files: ``*.py`` are programs, all others job scripts."""
+    """The facts of an example's files: ``*.py`` are programs, ``site.json`` a site, all others job scripts."""
+    if SITE in files:
+        files = dict(files)
+        site = Site(**json.loads(files.pop(SITE)))
     documents = {name: Document(name, text) for name, text in files.items()}
     jobs = [document for name, document in documents.items() if not name.endswith(".py")]
     programs = [document for name, document in documents.items() if name.endswith(".py")]

@@ -42,6 +42,7 @@ def _meets(taken: Iterable[Edit], edit: Edit) -> bool:
 
 
 def _applied(text: str, edits: Iterable[Edit]) -> str:
+    end = "\r\n" if "\r\n" in text else "\n"
     for edit in sorted(edits, key=lambda edit: edit.span, reverse=True):
-        text = text[: edit.span.start] + edit.text + text[edit.span.end :]
+        text = text[: edit.span.start] + edit.text.replace("\n", end) + text[edit.span.end :]
     return text

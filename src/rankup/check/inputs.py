@@ -114,7 +114,7 @@ def read_document(path: Path) -> Document | None:
     text = decoded(raw)
     if text is None or len(raw) > MOST_BYTES:
         return None
-    return Document(str(path), text.replace("\r\n", "\n"), name=path.name, crlf="\r\n" in text)
+    return Document(str(path), text, name=path.name)
 
 
 def decoded(raw: bytes) -> str | None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from rankup.check.check import Diagnostic, FindFile, diagnostics, in_reading_order, read_subjects
 from rankup.check.document import Document
+from rankup.check.facts.start import Start
 from rankup.check.fixes import fixed
 from rankup.check.inputs import Inputs, read_document, read_inputs
 from rankup.check.pages.joining import page_documents
 from rankup.check.rule import Safety
 from rankup.check.selection import Selection
 from rankup.check.suppression import without_allowed
-from rankup.findings.finding import Finding
+from rankup.findings.finding import Finding, Severity
 from rankup.sites.site import Site
 
 MOST_PASSES = 10  # of fixes that make room for each other
@@ -33,6 +34,14 @@ class Checked:
     other: list[Finding]
     texts: dict[str, str]  # path → text of every file that was read, as it is (or was repaired)
 
+    def can_fix(self, diagnostic: Diagnostic) -> bool:
+        """Whether it has a fix, in files that the user named: a program that a job script starts is left alone."""
+        named = {document.path for document in (*self.inputs.jobs, *self.inputs.programs)}
+        match = diagnostic.match
+        return bool(match.edits) and all(
+            (edit.document or match.document).path in named for edit in match.edits
+        )
+
     @property
     def findings(self) -> list[Finding]:
         return [*(diagnostic.finding for diagnostic in self.diagnostics), *self.other]
@@ -41,6 +50,22 @@ class Checked:
 def check_paths(paths: Sequence[Path], selection: Selection, site: Site | None) -> Checked:
     """Raises ``RankupError`` for paths that cannot be read."""
     return _check(paths, selection, site, _Files())
+
+
+def check_program(path: Path, start: Start, selection: Selection, site: Site | None) -> list[Finding]:
+    """What the rules of programs find in one that is started as ``start`` says; without notes.
+
+    Empty for what is not a Python file.
+    """
+    files = _Files()
+    document = files.read(path) if path.suffix == ".py" and path.is_file() else None
+    if document is None:
+        return []
+    subjects = read_subjects([], [document], _on_disk(files), site)
+    subjects.programs[0].starts.append(start)
+    chosen = [diagnostic for diagnostic in diagnostics(subjects) if selection.holds(diagnostic.rule)]
+    kept, _ = without_allowed(chosen, jobs=(), programs=[program.document for program in subjects.programs])
+    return [diagnostic.finding for diagnostic in kept if diagnostic.finding.severity is not Severity.NOTE]
 
 
 def repair_paths(
@@ -54,7 +79,7 @@ def repair_paths(
     checked = _check(paths, selection, site, files)
     before = dict(files.documents)
     for _ in range(MOST_PASSES):
-        chosen = [d for d in checked.diagnostics if d.match.edits and d.rule.safety in safeties]
+        chosen = [d for d in checked.diagnostics if d.rule.safety in safeties and checked.can_fix(d)]
         changed = fixed(checked.texts, chosen)
         if changed == checked.texts:
             break
@@ -62,9 +87,7 @@ def repair_paths(
         checked = _check(paths, selection, site, files)
     after = files.documents
     return checked, {
-        str(path): (before[path], after[path])
-        for path in before
-        if (before[path].text, before[path].crlf) != (after[path].text, after[path].crlf)
+        str(path): (before[path], after[path]) for path in before if before[path].text != after[path].text
     }
 
 
@@ -98,9 +121,7 @@ class _Files:
     def change(self, texts: dict[str, str]) -> None:
         for path, document in self.documents.items():
             if document.path in texts and texts[document.path] != document.text:
-                self.documents[path] = Document(
-                    document.path, texts[document.path], name=document.name, crlf=document.crlf
-                )
+                self.documents[path] = replace(document, text=texts[document.path])
 
 
 def _check(paths: Sequence[Path], selection: Selection, site: Site | None, files: _Files) -> Checked:
@@ -124,7 +145,7 @@ def _check(paths: Sequence[Path], selection: Selection, site: Site | None, files
 def _on_disk(files: _Files) -> FindFile:
     def find(document: Document, name: str) -> Document | None:
         folder = Path(document.path).parent
-        folders = [folder, *list(folder.absolute().parents)[:_FOLDERS_ABOVE], Path()]
+        folders = [folder, *(folder / "/".join([".."] * up) for up in range(1, _FOLDERS_ABOVE + 1)), Path()]
         for place in folders:
             path = Path(_plain(place / name))
             if path.suffix == ".py" and path.is_file():

@@ -24,6 +24,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Jobs": {
         "status": ("status", "show runs: which wait and why, run where, ended how"),
         "logs": ("logs", "print the log of a run; -f follows it to its end"),
+        "explain": ("explain", "say why a job failed, from its logs or anybody's"),
         "cancel": ("cancel", "cancel jobs, at once or after they have saved"),
         "resume": ("resume", "submit a run again, from its last snapshot"),
     },

@@ -54,6 +54,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("rankup logs -f bert", "follow a run to its end, over requeues"),
         ("rankup logs --rank 3 -n 50 4711", "the last 50 lines of rank 3 of job 4711"),
     ),
+    "explain": (
+        ("rankup explain", "the latest run"),
+        ("rankup explain slurm-4711.out", "the log of any job, of rankup or not"),
+        ("rankup explain logs/rank-*.err torchrun.log --json", "several files of one job, for a program"),
+    ),
     "cancel": (
         ("rankup cancel bert", "the latest run named bert, at once"),
         ("rankup cancel --save 4711", "save a snapshot first"),

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from rankup.check.selection import check_codes
 from rankup.core.registry import target_of
 from rankup.resolve.advice import ADVICE
 
@@ -16,7 +17,10 @@ IgnoreOption = Annotated[
 
 
 def ignored_codes(codes: list[str] | None) -> tuple[str, ...]:
-    """The codes of ``--ignore``. Raises ``RankupError`` for one that no finding about a job has."""
+    """The codes of ``--ignore``. Raises ``RankupError`` for one that no finding about a job or its program has."""
     for code in codes or ():
-        target_of("finding", code, dict.fromkeys(ADVICE, ""))
+        if code.upper().startswith("RK"):
+            check_codes([code], where="--ignore")
+        else:
+            target_of("finding", code, dict.fromkeys(ADVICE, ""))
     return tuple(codes or ())

@@ -6,9 +6,10 @@ import math
 import re
 import shutil
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from rankup.cli.output import console
 from rankup.cli.output.rank_lines import LineView
@@ -24,15 +25,16 @@ from rankup.scale.predict.fabrics import BETWEEN, INSIDE, fabric_link
 from rankup.scale.predict.links import Links, links_as_dict, read_links, write_links
 from rankup.scale.predict.points import Point, Size, from_results, parse_points, read_csv, size_of
 from rankup.scale.predict.prediction import predict_next
+from rankup.scale.predict.queue_wait import NO_SITE, queue_waits, wait_text
 from rankup.scale.predict.recommend import choices, recommend
 from rankup.scale.predict.reduced import WEAK
 from rankup.scale.predict.simulate import Reliability, Work, simulate_all
 from rankup.scale.predict.step_model import fit_step_model
+from rankup.scale.predict.stragglers import step_deviation
 from rankup.scale.predict.text import advice_text, links_text, prediction_text, simulation_text
-from rankup.scale.results import read_results
+from rankup.scale.results import StudyResults, read_results
 from rankup.workloads import WORKLOADS
 
-_WAIT = "unknown; on SLURM `sbatch --test-only job.sh` tells when a job would start"
 _FORWARD = 1 / 3  # of forward and backward together: the backward pass computes two products for each one
 
 
@@ -64,11 +66,13 @@ class Asked:
     save_seconds: float
     restart_seconds: float
     as_json: bool
+    site: str
+    job: Mapping[str, Any]  # flags of the job that would wait
 
 
 def predict_sizes(asked: Asked) -> None:
     """Print the prediction of each size of ``--to``, and what to ask for."""
-    points, scaling = _measured(asked)
+    points, scaling, study = _measured(asked)
     last = points[-1].size
     twice = Size(last.nodes * 2, last.per_node) if last.nodes > 1 else Size(1, last.per_node * 2)
     sizes = _sizes(asked) or [twice]
@@ -77,7 +81,10 @@ def predict_sizes(asked: Asked) -> None:
     counts, refused = _samples(asked, [*(p.size for p in points), *sizes])
     among = choices(points, predictions, counts)
     advice = recommend(among, deadline, asked.min_efficiency)
-    modelled = _modelled(asked, points, sizes)
+    deviation = step_deviation(study, asked.strategy)
+    modelled = _modelled(asked, points, sizes, deviation.sigma)
+    device_type = _device_type(study)
+    waits = queue_waits(sizes, asked.site, asked.job, device_type) if asked.site else []
     if asked.as_json:
         console.print_json(
             {
@@ -86,15 +93,17 @@ def predict_sizes(asked: Asked) -> None:
                 "sizes": [one.as_dict() for one in among],
                 "advice": advice.as_dict(),
                 "whole_model": {str(size): rate for size, rate in modelled.items()},
+                "sigma": asdict(deviation),
+                "queue": [one.as_dict() for one in waits],
                 "refused": [error.as_dict() for error in refused],
             }
         )
         return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print(prediction_text(among, predictions, modelled, width))
+    print(prediction_text(among, predictions, modelled, deviation.basis, width))
     for error in refused:
         print("\n".join(text_lines(findings_of(error), width)))
-    print("\n" + advice_text(advice, deadline, asked.min_efficiency, _WAIT))
+    print("\n" + advice_text(advice, deadline, asked.min_efficiency, wait_text(waits) or NO_SITE))
 
 
 def simulate_machine(asked: Asked) -> None:
@@ -150,7 +159,13 @@ def measure_links_here(asked: Asked) -> None:
         print(f"links      {asked.out}")
 
 
-def _measured(asked: Asked) -> tuple[list[Point], str]:
+def _device_type(study: StudyResults | None) -> str:
+    """What the study ran on: ``cuda`` or ``cpu``; "" if there is none."""
+    runs = [run for one in study.configurations for run in one.runs] if study is not None else []
+    return runs[0].device_type if runs else ""
+
+
+def _measured(asked: Asked) -> tuple[list[Point], str, StudyResults | None]:
     if (asked.results is None) == (not asked.points):
         raise RankupError(
             "no-points" if asked.results is None else "two-sources",
@@ -158,9 +173,9 @@ def _measured(asked: Asked) -> tuple[list[Point], str]:
             hint='rankup predict results.json, or --points "1:348.6 4:1226 8:2633 16:5115" --gpus-per-node 8',
         )
     if asked.results is None:
-        return parse_points(asked.points, asked.gpus_per_node), asked.scaling or WEAK
+        return parse_points(asked.points, asked.gpus_per_node), asked.scaling or WEAK, None
     if asked.results.suffix == ".csv":
-        return read_csv(asked.results, asked.gpus_per_node), asked.scaling or WEAK
+        return read_csv(asked.results, asked.gpus_per_node), asked.scaling or WEAK, None
     path = asked.results / "results.json" if asked.results.is_dir() else asked.results
     study = read_results(path)
     if asked.scaling and asked.scaling != study.scaling:
@@ -169,7 +184,7 @@ def _measured(asked: Asked) -> tuple[list[Point], str]:
             f"the study measured {study.scaling} scaling, not {asked.scaling}",
             context=str(path),
         )
-    return from_results(study, asked.strategy or None), study.scaling
+    return from_results(study, asked.strategy or None), study.scaling, study
 
 
 def _sizes(asked: Asked) -> list[Size]:
@@ -223,7 +238,9 @@ def _batch_cost(text: str) -> BatchCost:
         ) from error
 
 
-def _modelled(asked: Asked, points: Sequence[Point], sizes: Sequence[Size]) -> dict[Size, float]:
+def _modelled(
+    asked: Asked, points: Sequence[Point], sizes: Sequence[Size], sigma: float
+) -> dict[Size, float]:
     """Rates by the whole model, if the links are given."""
     if asked.links is None:
         return {}
@@ -232,7 +249,7 @@ def _modelled(asked: Asked, points: Sequence[Point], sizes: Sequence[Size]) -> d
         raise RankupError(
             "missing-work", "--links needs the gradients: --workload NAME or --parameters SHAPES"
         )
-    model = fit_step_model(points, buckets, read_links(asked.links))
+    model = fit_step_model(points, buckets, read_links(asked.links), sigma)
     each = next(point.batch / point.size.devices for point in reversed(points) if point.batch)
     return {size: each * size.devices / model.seconds(size) for size in sizes}
 

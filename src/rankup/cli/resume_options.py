@@ -64,7 +64,14 @@ def end_lines(result: Result, node_rank: int = 0) -> list[str]:
     elif result.worker_code is not None and result.worker_code > 0:
         how = f"failed with exit code {result.worker_code}"
     said = f"rankup: {how} after {took}; logs in {shown(result.run.logs)}"
-    return [said] if node_rank or not result.run.path.is_dir() else [said, continue_line(result.run)]
+    if node_rank or not result.run.path.is_dir():
+        return [said]
+    return [said, *([explain_line(result.run)] if result.code == 1 else []), continue_line(result.run)]
+
+
+def explain_line(run: RunDir) -> str:
+    """What to type to learn why a run failed."""
+    return f"explain: rankup explain {shown(run.path)}"
 
 
 def continue_line(run: RunDir) -> str:

@@ -17,9 +17,10 @@ from rankup.cli.workload_job import require_torch
 from rankup.core.nearest import did_you_mean
 from rankup.core.toml_file import read_toml
 from rankup.errors import RankupError
+from rankup.scale.families import check_baseline
 from rankup.scale.journal import StudyPlan
 from rankup.scale.machine import Machine
-from rankup.scale.plan import parse_grid, placeholders_in
+from rankup.scale.plan import parse_grid, placeholders_in, points
 from rankup.scale.read_run import parse_metric
 from rankup.spec.jobspec import JobSpec
 
@@ -67,6 +68,7 @@ def plan_from(context: typer.Context) -> StudyPlan:
         parse_metric(asked["metric"])
     _check_job(flags, asked["site"])
     check_keys(command, parsed, scaling, asked["site"])
+    check_baseline(asked["baseline"], points(parsed))
     machine = Machine.here()
     return StudyPlan(
         command=command,

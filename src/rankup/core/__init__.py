@@ -10,8 +10,10 @@
 | ``endpoint`` | the address and port where several nodes meet |
 | ``arrays`` | the indices of a job array, and lists of numbers |
 | ``share`` | n things divided evenly among m |
-| ``shell`` | the only place that starts processes |
+| ``shell`` | the only place that starts programs |
+| ``forked`` | one function over many items, in copies of this process |
 | ``files`` | atomic writes, and file locks |
+| ``locks`` | one process at a time, or an error that names the other |
 | ``toml_file`` | TOML files: read with errors that name the line, and written |
 | ``rundir`` | the run directory ``runs/<name>/<id>/``: what lies where |
 | ``records`` | records: one JSON object per line |

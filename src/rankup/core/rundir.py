@@ -20,7 +20,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,8 +48,8 @@ class RunDir:
     path: Path
 
     @classmethod
-    def create(cls, root: Path, name: str) -> RunDir:
-        """A fresh run directory below ``root``; its id sorts by time."""
+    def create(cls, root: Path, name: str, *, parts: Sequence[str] = ("logs", "records")) -> RunDir:
+        """A fresh run directory below ``root``, with the folders ``parts``; its id sorts by time."""
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
             raise RankupError(
                 "bad-run-name",
@@ -65,7 +65,7 @@ class RunDir:
             )
         make_folder(root, purpose="runs directory")
         path = _fresh(make_folder(root.absolute() / name, mode=0o700, purpose="run directory"))
-        for part in ("logs", "records"):
+        for part in parts:
             make_folder(path / part, mode=0o700, purpose="run directory")
         return cls(path)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ TORCH_PREFIX = re.compile(r"^\[rank\d+\]: ?")
 # What libstdc++ says when gloo's thread lets go of a tensor and finds no interpreter any more: the script was through.
 ABORT_AT_EXIT = "terminate called without an active exception"
 # What a rank says when another one is gone: a consequence, however early it comes.
-_CONSEQUENCE = re.compile(
+CONSEQUENCE = re.compile(
     r"connection (was )?(closed|reset)|broken pipe|remote process exited|peer (closed|is gone)|"
     r"DistNetworkError|DistStoreError|socket timeout|NCCL communicator was aborted",
     re.IGNORECASE,
@@ -34,7 +34,7 @@ class Exit:
 
 
 def is_consequence(text: str) -> bool:
-    return _CONSEQUENCE.search(text) is not None
+    return CONSEQUENCE.search(text) is not None
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,15 @@ class Logs:
 
 
 def first_failure(exits: Iterable[Exit], logs: Logs) -> Exit | None:
-    """The failure that caused the others, of the last attempt: the earliest that is no consequence of another."""
+    """The failure that caused the others, as the ranks' logs in ``logs`` tell it."""
+    return earliest_cause(exits, lambda end: reason(end, logs))
+
+
+def earliest_cause(exits: Iterable[Exit], said: Callable[[Exit], str]) -> Exit | None:
+    """The failure that caused the others, of the last attempt: the earliest that is no consequence of another.
+
+    ``said`` is what a rank gave as its reason.
+    """
     failed = [e for e in exits if e.code != 0]
     if not failed:
         return None
@@ -59,7 +67,7 @@ def first_failure(exits: Iterable[Exit], logs: Logs) -> Exit | None:
 
     def order(end: Exit) -> tuple[bool, float]:
         stopped = end.code == -signal.SIGTERM
-        return stopped or is_consequence(reason(end, logs)), end.time
+        return stopped or is_consequence(said(end)), end.time
 
     return min((e for e in failed if e.attempt == last), key=order)
 

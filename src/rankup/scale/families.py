@@ -7,10 +7,11 @@ baselines: one device without DDP, one device with DDP. A *family* is a baseline
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rankup.errors import RankupError
+from rankup.scale.plan import Point
 from rankup.scale.results import Configuration, StudyResults
 
 # Keys of a grid that say how the work is distributed; every other key says what the work is, or on what it runs.
@@ -69,6 +70,29 @@ def families(study: StudyResults, baseline: str = "") -> list[Family]:
         return [Family(study, "chosen", chosen, others)]
     found = [*_by_device(study), *_by_threads(study)]
     return [family for family in found if baseline in ("", family.kind)]
+
+
+def check_baseline(baseline: str, points: Sequence[Point]) -> None:
+    """Raises ``unknown-baseline`` before anything runs, if no configuration at ``points`` can be ``baseline``.
+
+    How a configuration is called is known when it has run: a name is only checked for its form.
+    """
+    if not baseline or baseline in TITLES or ("=" not in baseline and "process" in baseline):
+        return
+    if not any(_has(dict(point), baseline) for point in points):
+        named = "; ".join(",".join(f"{key}={value}" for key, value in point) for point in points[:8])
+        raise RankupError(
+            "unknown-baseline",
+            f"no configuration of this grid is {baseline!r}",
+            context=f"--baseline {baseline}",
+            hint=f"none, ddp, or one of: {named}",
+        )
+
+
+def _has(asked: Mapping[str, object], text: str) -> bool:
+    """Whether all of ``key=value,…`` hold."""
+    pairs = [word.partition("=") for word in text.split(",")]
+    return all(str(asked.get(key.strip())) == value.strip() for key, _, value in pairs)
 
 
 def without_baseline(study: StudyResults, found: Iterable[Family]) -> list[Configuration]:
@@ -139,11 +163,8 @@ def _in_common(one: Configuration, other: Configuration) -> int:
 
 def _chosen(study: StudyResults, text: str) -> Configuration:
     candidates = measured(study)
-    pairs = [word.partition("=") for word in text.split(",")]
     for one in candidates:
-        if text in (one.name, label(one, study)) or all(
-            str(one.asked.get(key.strip())) == value.strip() for key, _, value in pairs
-        ):
+        if text in (one.name, label(one, study)) or _has(one.asked, text):
             return one
     raise RankupError(
         "unknown-baseline",

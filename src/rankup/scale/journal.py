@@ -3,12 +3,14 @@
 | file | what |
 |---|---|
 | ``study.json`` | the plan: the command, the grid, repeats, and the order of the runs |
-| ``trials.jsonl`` | a line when a run begins, and one when it has ended; only appended to |
+| ``trials.jsonl`` | a line before a job is submitted, when a run begins, when it has ended; only appended to |
+| ``lock`` | who works on the study |
 | ``results.json`` | what was measured (``results.py``) |
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rankup.core.files import make_folder, write_atomic
+from rankup.core.locks import only_one
 from rankup.core.records import RecordWriter, read_records
 from rankup.errors import RankupError
 from rankup.scale.plan import Point, Trial, Value, points, trials
@@ -61,12 +64,16 @@ class StudyPlan:
 
 @dataclass(frozen=True)
 class TrialState:
-    """``run`` is the run directory, "" before it began; ``ended`` is "" while it runs, else done or failed."""
+    """``run`` is the run directory, "" before it began; ``ended`` is "" while it runs, else done or failed.
+
+    ``submitting`` is the run directory of a submit of which nobody knows yet whether it came to its end.
+    """
 
     run: str = ""
     job: str = ""
     ended: str = ""
     failure: Mapping[str, Any] | None = None
+    submitting: str = ""
 
 
 class Journal:
@@ -108,9 +115,25 @@ class Journal:
                 hint="begin the study again",
             )
         try:
-            return cls(folder, StudyPlan(**given))
-        except TypeError as error:
-            raise RankupError("no-study", f"the plan is incomplete: {error}", context=str(path)) from error
+            plan = StudyPlan(**given)
+            good = plan.command and plan.grid and plan.order
+        except (TypeError, ValueError, AttributeError) as error:
+            raise _damaged(f"the plan is invalid: {error}", path) from error
+        if not good:
+            raise _damaged("the plan has no command or no grid", path)
+        return cls(folder, plan)
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """While the body runs, no other process works on this study. Raises RankupError if one does."""
+        return only_one(
+            self.folder / "lock",
+            busy="another rankup scale works on this study",
+            hint="wait for it; its jobs and results are in the study's directory",
+        )
+
+    def submitting(self, trial: Trial, run: Path) -> None:
+        """Its job is about to be submitted from ``run``; ``began`` follows, unless this process is killed."""
+        self._writer.write("submitting", point=trial.asked, repeat=trial.repeat, run=str(run))
 
     def began(self, trial: Trial, run: Path, job: str = "") -> None:
         self._writer.write("began", point=trial.asked, repeat=trial.repeat, run=str(run), job=job)
@@ -131,17 +154,38 @@ class Journal:
         """Of all trials of the plan, in its order; the newest line of a trial holds."""
         found: dict[Trial, TrialState] = {trial: TrialState() for trial in self.plan.order}
         for record in read_records(self.folder / "trials.jsonl"):
-            if record["kind"] not in ("began", "ended"):
+            if record["kind"] not in ("submitting", "began", "ended"):
                 continue
-            trial = Trial(tuple(record["point"].items()), record["repeat"])
-            if trial not in found:
-                continue
-            if record["kind"] == "began":
+            try:
+                trial = Trial(tuple(record["point"].items()), record["repeat"])
+                if trial not in found:
+                    continue
+                self._apply(record, trial, found)
+            except (KeyError, TypeError, AttributeError) as error:
+                why = f"a line of {record['kind']!r} is invalid ({type(error).__name__}: {error})"
+                raise _damaged(why, self.folder / "trials.jsonl") from error
+        return found
+
+    @staticmethod
+    def _apply(record: Mapping[str, Any], trial: Trial, found: dict[Trial, TrialState]) -> None:
+        """One line, on the states that the lines before it have left."""
+        match record["kind"]:
+            case "submitting":
+                found[trial] = TrialState(submitting=record["run"])
+            case "began":
                 found[trial] = TrialState(record["run"], record["job"])
-            else:
+            case _:
                 before, failure = found[trial], record["failure"]
                 found[trial] = TrialState(before.run, before.job, "failed" if failure else "done", failure)
-        return found
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _damaged(why: str, path: Path) -> RankupError:
+    return RankupError(
+        "damaged-study",
+        why,
+        context=str(path),
+        hint="was it changed by hand? begin the study again, or `rankup report` its runs",
+    )

@@ -71,6 +71,8 @@ def parse_grid(words: Sequence[str], *, placeholders: Sequence[str] = ()) -> dic
     grid: dict[str, tuple[Value, ...]] = {}
     known = (*JOB_KEYS, *TRAINING_KEYS, *placeholders)
     for word in words:
+        if not word.strip():
+            raise _bad_grid("the grid is empty", "--grid", "e.g. --grid nproc=1,2")
         key, equals, text = word.partition("=")
         written = [value.strip() for value in text.split(",")]
         if not equals or not all(written):

@@ -58,6 +58,20 @@ def parse_metric(pattern: str) -> re.Pattern[str]:
 
 def read_run(trial: Trial, run: RunDir, metric: re.Pattern[str] | None = None) -> Measured:
     """The measured run. Raises RankupError if it tells nothing that can be measured."""
+    try:
+        return _read_run(trial, run, metric)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise RankupError(
+            "damaged-records",
+            f"the run's records cannot be measured: {why}",
+            context=str(run.records),
+            hint="were they changed by hand? measure the configuration again",
+            exit_code=1,
+        ) from error
+
+
+def _read_run(trial: Trial, run: RunDir, metric: re.Pattern[str] | None) -> Measured:
     begin, end, epochs, summary = _records(run)
     if metric is not None:
         seconds = _matched(metric, run)

@@ -6,6 +6,7 @@ Everything that judges, compares, draws, or predicts reads these types; nothing 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from rankup.errors import RankupError
 from rankup.findings.finding import Finding
 
 VERSION = 2
+_NUMERIC_FACTS = ("test_samples", "global_batch", "length")
 PARTS = ("data", "compute", "communication", "optimizer")
 
 
@@ -26,6 +28,15 @@ class Epoch:
     epoch: int
     seconds: float
     metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _require(_number(self.epoch), self, "epoch")
+        _require(_number(self.seconds), self, "seconds")
+        # None is a metric that was not finite: JSON has no NaN.
+        good = isinstance(self.metrics, Mapping) and all(
+            v is None or _number(v) for v in self.metrics.values()
+        )
+        _require(good, self, "metrics")
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,22 @@ class Measured:
     breakdown: Mapping[str, float] = field(default_factory=dict)
     epochs: Sequence[Epoch] = ()
     path: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what nobody can compute with: a file may be damaged, or written by hand."""
+        for name in ("nodes", "processes", "threads"):
+            _require(_whole(getattr(self, name), at_least=1), self, name)
+        for name in ("repeat", "samples", "steps"):
+            _require(_whole(getattr(self, name), at_least=0), self, name)
+        _require(_finite(self.seconds) and self.seconds > 0, self, "seconds")
+        for name in ("accuracy", "loss"):
+            _require(getattr(self, name) is None or _number(getattr(self, name)), self, name)
+        for name in ("facts", "breakdown"):
+            _require(isinstance(getattr(self, name), Mapping), self, name)
+        _require(all(_finite(part) and part >= 0 for part in self.breakdown.values()), self, "breakdown")
+        for fact in _NUMERIC_FACTS:
+            if self.facts.get(fact) is not None and not _finite(self.facts[fact]):
+                raise ValueError(f"{fact} of a run is {self.facts[fact]!r}")
 
     @property
     def rate(self) -> float:
@@ -105,6 +132,18 @@ class StudyResults:
     metric: str = ""
     load_before: float | None = None
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for what nobody can compute with."""
+        _require(isinstance(self.machine, Mapping), self, "machine")
+        for key in ("cpu_count", "cpus"):
+            given = self.machine.get(key)
+            good = given is None or (_whole(given) if key == "cpu_count" else isinstance(given, list | tuple))
+            if not good:
+                raise ValueError(f"{key} of the machine is {given!r}")
+        _require(self.scaling in ("strong", "weak"), self, "scaling")
+        _require(_whole(self.repeats, at_least=0), self, "repeats")
+        _require(self.load_before is None or _finite(self.load_before), self, "load_before")
+
     def as_dict(self) -> dict[str, Any]:
         return {"version": VERSION, **asdict(self)}
 
@@ -115,11 +154,31 @@ class StudyResults:
         return cls(**fields)
 
 
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _finite(value: Any) -> bool:
+    return _number(value) and math.isfinite(value)
+
+
+def _whole(value: Any, at_least: int = 0) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= at_least
+
+
+def _require(good: bool, of: Any, name: str) -> None:
+    if not good:
+        what = {"Measured": "a run", "Epoch": "an epoch"}.get(type(of).__name__, "the study")
+        raise ValueError(f"{name} of {what} is {getattr(of, name)!r}")
+
+
 def _configuration(given: Mapping[str, Any]) -> Configuration:
     runs = [
         Measured(**{**run, "epochs": [Epoch(**epoch) for epoch in run.get("epochs", ())]})
         for run in given["runs"]
     ]
+    if not isinstance(given["asked"], Mapping):
+        raise ValueError(f"asked of a configuration is {given['asked']!r}")
     failure = given.get("failure")
     if failure is not None:
         Finding.from_dict(failure)  # raises what read_results names
@@ -142,7 +201,14 @@ def read_results(path: Path) -> StudyResults:
             context=str(path),
             hint="rankup scale writes results.json into the study's directory",
         ) from error
-    version = given.get("version") if isinstance(given, dict) else None
+    if not isinstance(given, dict) or "version" not in given:
+        raise RankupError(
+            "bad-results",
+            f"{path.name} is not a study's results: it has no version",
+            context=str(path),
+            hint="rankup scale writes results.json into the study's directory",
+        )
+    version = given["version"]
     if version != VERSION:
         raise RankupError(
             "other-version",
@@ -153,5 +219,17 @@ def read_results(path: Path) -> StudyResults:
     known = ("target", "scaling", "configurations", "machine", "repeats", "metric", "load_before")
     try:
         return StudyResults.from_dict({key: given[key] for key in known if key in given})
-    except (KeyError, TypeError, ValueError) as error:
-        raise RankupError("bad-results", f"the study is incomplete: {error}", context=str(path)) from error
+    except KeyError as error:
+        raise _bad(f"{error} is missing", path) from error
+    except (TypeError, ValueError, AttributeError) as error:
+        # Python's words for a missing field: "Measured.__init__() missing 1 required …: 'seconds'".
+        raise _bad(str(error).replace("Measured.__init__()", "a run is"), path) from error
+
+
+def _bad(why: str, path: Path) -> RankupError:
+    return RankupError(
+        "bad-results",
+        f"the study is damaged: {why}",
+        context=str(path),
+        hint="rankup scale --resume DIR writes results.json again from the records",
+    )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rankup.batch.queue import query_statuses
+from rankup.batch.recover import recover
 from rankup.batch.store import load
 from rankup.batch.submit import submit
 from rankup.core.rundir import RunDir
@@ -130,7 +131,17 @@ def _submit_missing(journal: Journal, job_of: JobOf, view: StudyView, env: Mappi
         after = (living[-at_once],) if len(living) >= at_once else ()
         try:
             job = job_of(trial)
-            submitted = submit(replace(job, spec=job.spec.model_copy(update={"after_any": after})), env=env)
+            if before := states[trial].submitting:  # by a process that was killed
+                known = recover(RunDir(Path(before)), job.site.scheduler, env)
+                if known:
+                    journal.began(trial, Path(before), known)
+                    view.submitted(trial, known)
+                    continue
+            submitted = submit(
+                replace(job, spec=job.spec.model_copy(update={"after_any": after})),
+                env=env,
+                made=lambda run, trial=trial: journal.submitting(trial, run.path),  # type: ignore[misc]
+            )
         except RankupError as error:
             if error.code in _LATER and living:
                 return

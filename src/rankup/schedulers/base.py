@@ -11,6 +11,7 @@ from typing import cast
 
 from rankup.core.registry import lookup
 from rankup.core.shell import Completed
+from rankup.errors import RankupError
 from rankup.schedulers import SCHEDULERS
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
@@ -89,12 +90,28 @@ class Scheduler(ABC):
         The tasks of an array are entries of their own, beside the array's.
         """
 
+    def find_command(self) -> list[str]:
+        """List this user's jobs in the queue, each with where its script or log is; [] if that cannot be asked."""
+        return []
+
+    def read_found(self, done: Completed, folder: Path) -> list[str]:
+        """The ids of the jobs whose script or log is in ``folder``."""
+        raise NotImplementedError(self.name)
+
     @abstractmethod
     def cancel_command(self, ids: Sequence[str]) -> list[str]: ...
 
     @abstractmethod
     def read_cancel(self, done: Completed) -> None:
         """Returns where the jobs are cancelled or had ended already; raises ``RankupError`` otherwise."""
+
+    def start_command(self, spec: JobSpec, site: Site) -> list[str]:
+        """Ask when a job like ``spec`` would start. Nothing is submitted. Raises ``RankupError`` if it cannot tell."""
+        raise RankupError("no-queue", f"{self.name} has no queue: a job starts at once")
+
+    def read_start(self, done: Completed, spec: JobSpec) -> float:
+        """When it would start, in epoch seconds. Raises ``RankupError`` if that was not said."""
+        raise NotImplementedError(self.name)
 
     @abstractmethod
     def clean(self, env: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import pytest
 from rankup.scale.report.content import of_runs, of_study
 from rankup.scale.report.figures.all_pictures import all_pictures
 from rankup.scale.report.figures.cost import frontier
-from rankup.scale.report.figures.draw import draw
+from rankup.scale.report.figures.draw import draw_all
 from rankup.scale.report.figures.picture import DARK, SERIES
 from rankup.scale.report.sentences import summary
 from rankup.scale.results import Configuration
@@ -82,7 +82,7 @@ def test_of_many_runs_the_best_and_the_worst_are_named_and_points_left_out_are_t
 @pytest.mark.parametrize("name", ["throughput", "breakdown", "accuracy-time"])
 def test_the_same_numbers_give_the_same_files(tmp_path, name):
     picture = pictures(of_study(study((1, 2)), tmp_path))[name]
-    first, second = draw(picture), draw(picture)
+    first, second = draw_all([picture, picture])
     assert first == second
     assert first.files["pdf"].startswith(b"%PDF") and first.files["png"].startswith(b"\x89PNG")
     assert b"Date" not in first.files["svg"] and b"CreationDate" not in first.files["pdf"]
@@ -95,7 +95,7 @@ def test_the_svg_of_the_page_is_xml_with_ids_of_its_own_and_colours_by_name(tmp_
         configurations=[*results.configurations, Configuration({}, [measured(4, 9.0, strategy=NASTY)])],
     )
     for picture in all_pictures(of_study(results, tmp_path)):
-        drawn = draw(picture).inline
+        drawn = draw_all([picture])[0].inline
         ET.fromstring(drawn.replace("xlink:href", "href"))
         assert (
             "<script" not in drawn

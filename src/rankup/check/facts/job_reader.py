@@ -2,11 +2,99 @@
 
 from __future__ import annotations
 
-from rankup.check.document import Document
+import re
+from typing import Any
+
+from rankup.check.document import Document, Span
 from rankup.check.facts.job import Job
+from rankup.check.facts.job_directives import Directive, DirectiveLine, directive_lines, directives_of
+from rankup.check.facts.job_request import Request
+from rankup.check.facts.job_runner import Runner
+from rankup.check.facts.job_source import Source
+from rankup.check.facts.job_typos import blanks_after_backslash, misspelt_directives
 from rankup.sites.site import Site
+
+_LONGEST = 400_000  # characters: a longer text is not a job script
+_LONGEST_LINE = 20_000
+_SHEBANG = re.compile(r"#![ \t]*(\S+)(?:[ \t]+(?:-S[ \t]+)?(\S+))?")
+_COMMAND = re.compile(r"^[ \t]*(?!\$ )[^\s#]", re.M)
+_LATE_SHEBANG = re.compile(r"(?<=\n)#![ \t]*/\S+(?=[^\n]*\n+#(?:SBATCH|PBS|BSUB))")
+_ONLY_QUOTE = re.compile(r"[ \t]*([\"'`“”‘’´]+)[ \t]*(?=\n|\Z)")
+_NAMES = re.compile(r"\b([A-Za-z_]\w*)\+?=")
+_CSH = re.compile(
+    r"^[ \t]*(?:export[ \t]+\w+=|if[ \t]+\[.*\][ \t]*;?[ \t]*then|fi[ \t]*$|done[ \t]*$|\w+=\S+[ \t]*$)", re.M
+)
+_HETEROGENEOUS = re.compile(r"^#SBATCH[ \t]+(hetjob|packjob)\b", re.M)
 
 
 def read_job(document: Document, site: Site | None = None) -> Job:
     """What ``document``, a job script, says. It never fails: what cannot be read is not in the facts."""
-    return Job(document, site)
+    text = document.text.replace("\r", " ")
+    job = Job(document, site, language=_language(text), crlf="\r\n" in document.text)
+    # A page may show `cat job.sh` or a prompt before the script itself.
+    shebangs = [match.start() for match in _LATE_SHEBANG.finditer(text, 0, 2000)]
+    first = _COMMAND.search(text, shebangs[-1] if shebangs else 0)
+    job.first_command = first.start() if first else len(text)
+    job.names = set(_NAMES.findall(text))
+    job.lines = directive_lines(text, job.first_command)
+    job.request = _request(job.lines, text)
+    quote = _ONLY_QUOTE.match(text, job.first_command)
+    job.quote_first = Span(*quote.span(1)) if quote and any(line.late for line in job.lines) else None
+    job.misspelt = misspelt_directives(text, job.first_command)
+    if job.language != "bash" or "\0" in text or len(text) > _LONGEST or _long_line(text):
+        job.broken = True
+        job.lines = [line for line in job.lines if not line.late]
+        if job.language == "csh":
+            job.csh_words = [Span(*match.span()) for match in _CSH.finditer(text)]
+        return job
+    runner = Runner(job.request)
+    try:
+        root = runner.source(Source.of_document(text))
+    except RecursionError:
+        runner.broken, root = True, None
+    if root is not None:
+        # A line of a here-document that becomes another job script is not a directive of this one.
+        job.lines = [line for line in job.lines if not line.late or _is_comment(root, line.span.start)]
+        job.blanks_after_backslash = blanks_after_backslash(text, root)
+    job.commands, job.launches = runner.commands, runner.launches
+    job.assigned, job.expansions = runner.assigned, runner.expansions
+    job.starts_unknown, job.broken = runner.starts_unknown, runner.broken
+    job.sources_files, job.tested, job.functions = runner.sources_files, runner.tested, set(runner.functions)
+    return job
+
+
+def _is_comment(root: Any, offset: int) -> bool:
+    node = root.descendant_for_byte_range(offset, offset + 1)
+    return node is not None and node.type == "comment"
+
+
+def _language(text: str) -> str:
+    match = _SHEBANG.match(text)
+    if match is None:
+        return "bash"
+    program = match.group(1).rpartition("/")[2]
+    if program == "env" and match.group(2):
+        program = match.group(2).rpartition("/")[2]
+    if program in ("csh", "tcsh"):
+        return "csh"
+    if program in ("bash", "sh", "zsh", "ksh", "dash", "rbash", "bash5"):
+        return "bash"
+    return re.sub(r"[\d.]+$", "", program)
+
+
+def _long_line(text: str) -> bool:
+    return any(len(line) > _LONGEST_LINE for line in text.split("\n"))
+
+
+def _request(lines: list[DirectiveLine], text: str) -> Request:
+    found: list[Directive] = []
+    for line in lines:
+        if not line.late:
+            found += directives_of(line)
+    schedulers = {directive.scheduler for directive in found} or {line.scheduler for line in lines}
+    scheduler = next((name for name in ("slurm", "pbs", "lsf") if name in schedulers), "")
+    mine = [directive for directive in found if directive.scheduler == scheduler]
+    request = Request(scheduler, mine, bool(_HETEROGENEOUS.search(text)))
+    if scheduler == "pbs" and "select" not in request.resources and "nodes" in request.resources:
+        request.scheduler = "torque"
+    return request

@@ -2,17 +2,274 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from rankup.check.document import Document
+from rankup.check.document import Document, Span
+from rankup.check.facts.program_calls import CallGraph
+from rankup.check.facts.program_data import Data, read_data
+from rankup.check.facts.program_frameworks import frameworks_of
+from rankup.check.facts.program_guards import Guards
+from rankup.check.facts.program_imports import Project, is_entry
+from rankup.check.facts.program_module import Call, Module, Scope, read_module
+from rankup.check.facts.program_names import COLLECTIVES, is_collective, torch_name
+from rankup.check.facts.program_value import Kind, Test, Value, depends_on, the_constant
+from rankup.check.facts.program_values import Values
 from rankup.check.facts.start import Start
 from rankup.sites.site import Site
 
 
+@dataclass(frozen=True)
+class SyntaxMistake:
+    """Where Python stops reading a text, and what it says."""
+
+    span: Span
+    message: str
+
+
 @dataclass
 class Program:
-    """A Python program."""
+    """A Python program with the local modules that it imports.
+
+    ``project`` is empty for a text that is no Python; then there are no facts but ``syntax_error``.
+    """
 
     document: Document
     site: Site | None = None
     starts: list[Start] = field(default_factory=list)  # by the job scripts that are checked with it
+    syntax_error: SyntaxMistake | None = None
+    project: Project = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.project = Project(read_module(self.document, ast.Module([], [])))
+
+    @cached_property
+    def modules(self) -> list[Module]:
+        return list(self.project)
+
+    @cached_property
+    def entry(self) -> bool:
+        """Whether the file does something when it is run; else it is a module that others import."""
+        return is_entry(self.project.main.tree)
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether all of the program is known, so that something may be concluded from what is absent."""
+        return (
+            self.entry
+            and not self.project.missing
+            and all(module.document.complete for module in self.modules)
+        )
+
+    # -- calls
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        return [call for module in self.modules for call in module.calls]
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Call]]:
+        found: dict[str, list[Call]] = {}
+        for call in self.calls:
+            if call.name:
+                found.setdefault(call.name, []).append(call)
+                short = torch_name(call.name)
+                if short:
+                    found.setdefault(short, []).append(call)
+        return found
+
+    @cached_property
+    def _by_last(self) -> dict[str, list[Call]]:
+        found: dict[str, list[Call]] = {}
+        for call in self.calls:
+            found.setdefault(call.last, []).append(call)
+        return found
+
+    def named(self, *names: str) -> list[Call]:
+        """Calls by full name, or by the last part of a name of torch: ``DistributedSampler``."""
+        return [call for name in names for call in self._by_name.get(name, ())]
+
+    def methods(self, *names: str) -> list[Call]:
+        """Calls of methods (or functions) with these last names, on whatever object."""
+        return [call for name in names for call in self._by_last.get(name, ())]
+
+    # -- values and conditions
+
+    @cached_property
+    def graph(self) -> CallGraph:
+        return CallGraph(self.project)
+
+    @cached_property
+    def values(self) -> Values:
+        return Values(self.project, self.graph)
+
+    @cached_property
+    def guards(self) -> Guards:
+        return Guards(self.graph, self.values)
+
+    def value(self, call: Call, keyword: str, position: int | None = None) -> Value:
+        """What an argument of a call can be; nothing if it is not given."""
+        return self.values.of(call.argument(keyword, position), call.scope)
+
+    def first_only(self, call: Call) -> bool:
+        """Whether a call runs on a first rank only, as far as can be seen or its names promise."""
+        return self.guards.first_only(call.node, call.scope)
+
+    def rank_test(self, node: ast.AST, scope: Scope) -> Test | None:
+        return self.values.test(node, scope)
+
+    # -- what it uses
+
+    @cached_property
+    def frameworks(self) -> frozenset[str]:
+        """Frameworks that wrap models, shard data or save by themselves."""
+        return frameworks_of(self.modules)
+
+    @cached_property
+    def uses_torch(self) -> bool:
+        return bool(self.frameworks) or any(
+            name.partition(".")[0] in {"torch", "torchvision", "transformers"}
+            for module in self.modules
+            for name, level, _ in module.imported
+            if not level
+        )
+
+    @cached_property
+    def inits(self) -> list[Call]:
+        """The calls that form the process group; of a program only those that it runs, not all of its modules'."""
+        found = self.named("torch.distributed.init_process_group")
+        return [call for call in found if call.scope in self.running] if found and self.entry else found
+
+    @cached_property
+    def running(self) -> set[Scope]:
+        """The functions that run when the program does. What has a decorator may be called by another package."""
+        found: set[Scope] = set()
+        waiting = [module.scope for module in self.modules]
+        for module in self.modules:
+            waiting += [
+                scope for scope in module.scopes.values() if getattr(scope.node, "decorator_list", None)
+            ]
+        while waiting:
+            scope = waiting.pop()
+            if scope in found:
+                continue
+            found.add(scope)
+            if scope.is_class:
+                waiting += scope.functions.values()
+            for call in scope.calls:
+                waiting += self.graph.called.get(call, [])
+                waiting += self.graph.functions(call.node.func, call.scope, methods=False)
+        return found
+
+    @cached_property
+    def wraps(self) -> list[Call]:
+        """Calls that make a model distributed."""
+        return self.named(
+            "DistributedDataParallel",
+            "FullyShardedDataParallel",
+            "fully_shard",
+            "replicate",
+            "DistributedModel",
+        )
+
+    @cached_property
+    def distributed(self) -> bool:
+        """Whether the program by itself forms a process group of torch."""
+        return bool(self.inits)
+
+    @cached_property
+    def collectives(self) -> list[Call]:
+        """Collectives over all ranks: those that name a group are left out."""
+        named = self.methods(*sorted(COLLECTIVES))
+        return [call for call in named if is_collective(call.name) and not self._in_a_group(call)]
+
+    def _in_a_group(self, call: Call) -> bool:
+        group = call.argument("group")
+        if group is None and call.last == "barrier":
+            group = call.argument("group", 0)
+        return group is not None and not (isinstance(group, ast.Constant) and group.value is None)
+
+    @cached_property
+    def data(self) -> Data:
+        return read_data(self)
+
+    @cached_property
+    def spawns(self) -> bool:
+        """Whether the program starts its own ranks."""
+        return any(site.spawned for sites in self.graph.sites.values() for site in sites) or any(
+            call.last in {"spawn", "start_processes"} and "multiprocessing" in call.name
+            for call in self.calls
+        )
+
+    @cached_property
+    def started(self) -> set[Scope]:
+        """The functions that run in processes which the program itself starts."""
+        found: set[Scope] = set()
+        for sites in self.graph.sites.values():
+            for site in sites:
+                if site.spawned or site.call.last == "Process":
+                    found |= self.graph.reached(site.function, 6)
+        return found
+
+    def on_all_ranks(self, call: Call) -> bool:
+        """Whether a call runs in each rank, and not in the process that starts them."""
+        return not self.started or call.scope in self.started
+
+    @cached_property
+    def many_ranks(self) -> bool:
+        """Whether it runs in more than one process, started by a script or by itself."""
+        return bool(self.started) or any(
+            (start.nodes or 1) * (start.processes_per_node or 1) > 1 for start in self.starts
+        )
+
+    @cached_property
+    def one_node(self) -> bool:
+        """Whether it is known that it runs on one node only: its scripts say so, or it starts its own ranks there."""
+        if self.starts:
+            return all(start.nodes == 1 for start in self.starts)
+        return False
+
+    @cached_property
+    def many_nodes(self) -> bool:
+        """Whether a script starts it on more than one node."""
+        return any((start.nodes or 0) > 1 for start in self.starts)
+
+    # -- what job scripts' rules ask
+
+    @cached_property
+    def uses_cuda(self) -> bool:
+        """Whether it cannot run without a GPU: NCCL, or a device set without a question."""
+        if any(the_constant(self.value(call, "backend", 0)) == "nccl" for call in self.inits):
+            return True
+        return bool(self.named("torch.cuda.set_device"))
+
+    @cached_property
+    def device_calls(self) -> list[Call]:
+        """Calls that choose this process's GPU."""
+        return self.named("torch.cuda.set_device")
+
+    @cached_property
+    def device_is_local_rank(self) -> bool:
+        """Whether the GPU is chosen by the rank within the node, without regard to how many GPUs are visible."""
+        for call in self.device_calls:
+            value = self.value(call, "device", 0)
+            own = [atom for atom in value if atom.kind is Kind.LOCAL_RANK]
+            if own and all(atom.detail not in {"modulo", "spawn"} for atom in own):
+                return True
+        return False
+
+    @cached_property
+    def workers(self) -> list[tuple[Call, int]]:
+        """Training loaders with a known number of workers."""
+        found = []
+        for loader in self.data.loaders:
+            number = the_constant(self.value(loader.call, "num_workers"))
+            if loader.call.argument("num_workers") is None and not loader.call.spread:
+                number = 0
+            if isinstance(number, int) and loader.trains:
+                found.append((loader.call, number))
+        return found
+
+    def depends_on_rank(self, value: Value) -> bool:
+        return depends_on(value, Kind.RANK, Kind.LOCAL_RANK, Kind.NODE_RANK)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 _RST_DIRECTIVE = re.compile(r"^\s*\.\. (?:code-block|code|sourcecode|highlight-code)::\s*(?P<label>\S*)\s*$")
+_MYST_DIRECTIVE = re.compile(r"^\{(?P<name>[\w:-]+)\}")
+_MYST_CODE = ("code-block", "code", "sourcecode", "code-cell", "bash", "python", "shell")
 _RST_OPTION = re.compile(r"^\s*:(?P<key>[\w-]+):\s*(?P<value>.*)$")
 
 
@@ -48,6 +50,17 @@ def _markdown(text: str) -> Iterator[Block]:
         body = token.content.rstrip("\n")
         indent = len(lines[first]) - len(lines[first].lstrip()) if first < len(lines) else 0
         own = len(body) - len(body.lstrip(" \t")) if body else 0
+        myst = _MYST_DIRECTIVE.match(token.info)
+        if myst and myst["name"] not in _MYST_CODE:  # tabs and notes hold blocks of their own
+            for inner in _markdown(body):
+                yield replace(inner, first=inner.first + first, before=inner.before or before)
+            continue
+        while (
+            myst
+            and (not body.partition("\n")[0].strip() or _RST_OPTION.match(body.partition("\n")[0]))
+            and body
+        ):
+            body, first = body.partition("\n")[2], first + 1
         yield Block(body, first + 1, max(0, indent - own), token.info, before)
 
 

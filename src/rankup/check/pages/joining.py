@@ -47,7 +47,7 @@ def page_documents(page: Document) -> tuple[list[Document], list[Document]]:
     """The job scripts and the programs of a page."""
     jobs: list[Document] = []
     groups: list[list[Piece]] = []
-    pieces = list(_pieces(blocks_of(page.text, page.name or page.path)))
+    pieces = list(_pieces(blocks_of(page.text.replace("\r\n", "\n"), page.name or page.path)))
     for index, piece in enumerate(pieces):
         if piece.kind == "job":
             parts = [piece]

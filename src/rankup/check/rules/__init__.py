@@ -2,6 +2,7 @@
 
 | package | what |
 |---|---|
+| ``edits`` | edits that several rules make |
 | ``job`` | rules of job scripts, together with the programs that they start |
 | ``program`` | rules of programs |
 """

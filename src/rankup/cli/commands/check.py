@@ -77,7 +77,7 @@ def check(
                 print(difference(before, after), end="")
             raise typer.Exit(1 if changes else 0)
         for path, (_, after) in changes.items():
-            _write(Path(path), after.text, crlf=after.crlf)
+            _write(Path(path), after.text)
         fixed = len(changes)
     else:
         checked, fixed = check_paths(paths, selection, profile), 0
@@ -92,9 +92,8 @@ def _failed(checked: Checked, strict: bool) -> bool:
     return fails(found) or (strict and any(f.severity is not Severity.NOTE for f in found))
 
 
-def _write(path: Path, text: str, *, crlf: bool) -> None:
-    mode = path.stat().st_mode & 0o777
-    write_atomic(path.resolve(), text.replace("\n", "\r\n") if crlf else text, mode=mode)
+def _write(path: Path, text: str) -> None:
+    write_atomic(path.resolve(), text, mode=path.stat().st_mode & 0o777)
 
 
 def _jobs(checked: Checked, site: str) -> list[Finding]:

@@ -12,6 +12,7 @@ from rankup.cli.options import JsonOption
 from rankup.cli.output import console
 from rankup.cli.output.console import shown
 from rankup.cli.output.rank_lines import LineView
+from rankup.cli.resume_options import explain_line
 from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict, follow_to_end
 from rankup.errors import RankupError
 from rankup.run.markers import read_markers
@@ -62,6 +63,7 @@ def logs(
     for folder in job.tasks().values() or [job.run.path]:
         if failure := read_markers(folder).failure:
             console.say(f"rankup: {failure}")
+            console.say(f"rankup: {explain_line(job.run)}")
     view = LineView()
     for line in last:
         view.line(None, "out", line)

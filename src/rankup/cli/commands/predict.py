@@ -8,16 +8,22 @@ from typing import Annotated
 import typer
 
 from rankup.cli import prediction_modes
+from rankup.cli.job_options import flags_from, some_job_options
 from rankup.cli.options import JsonOption
 from rankup.cli.prediction_modes import Asked
+from rankup.cli.shared_options import taking
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
+# Of the job whose wait in the queue is asked; its shape follows from each size.
+_JOB = ("time", "queue", "account", "gpu_type")
 _POINTS, _TARGET, _LINKS, _SIMULATE = "Measurements", "Questions", "Links", "Simulation"
 
 
 @app.command()
+@taking(some_job_options("submit", *_JOB))
 def predict(
+    context: typer.Context,
     results: Annotated[
         Path | None,
         typer.Argument(metavar="[RESULTS]", help="results.json of a study, or a CSV table devices,rate"),
@@ -72,6 +78,14 @@ def predict(
             min=0.0, max=1.0, metavar="SHARE", help="recommend no size below it", rich_help_panel=_TARGET
         ),
     ] = 0.5,
+    site: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="ask the scheduler of this site how long a job of each size would wait",
+            rich_help_panel=_TARGET,
+        ),
+    ] = "",
     measure_links: Annotated[
         bool,
         typer.Option(
@@ -159,8 +173,8 @@ def predict(
     A prediction for several nodes needs measurements on one node and on two.
     """
     given = locals()
-    given.pop("simulate"), given.pop("measure_links")
-    asked = Asked(**given)
+    given.pop("simulate"), given.pop("measure_links"), given.pop("context")
+    asked = Asked(**given, job={key: value for key, value in flags_from(context).items() if key in _JOB})
     if measure_links:
         prediction_modes.measure_links_here(asked)
     elif simulate:

@@ -71,7 +71,7 @@ def explained(rule: Rule[Any]) -> str:
 
 
 def _indented(text: str) -> str:
-    return "\n".join(f"    {line}".rstrip() for line in text.strip("\n").split("\n"))
+    return "\n".join(f"    {line}".rstrip() for line in text.strip("\n").replace("\r", "␍").split("\n"))
 
 
 def _as_dict(rule: Rule[Any]) -> dict[str, Any]:

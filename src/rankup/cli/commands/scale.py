@@ -132,10 +132,16 @@ def scale(
     and the exit code is 1. The study's directory has the results, the figures and report.html.
     """
     journal = _resumed(context, resume) if resume is not None else _new(plan_from(context))
-    console.say(f"rankup: study of {len(journal.plan.points)} configurations in {shown(journal.folder)}")
-    _run(journal)
+    count = len(journal.plan.points)
+    console.say(f"rankup: study of {count} configuration{'s' * (count != 1)} in {shown(journal.folder)}")
+    with journal.alone():
+        _run(journal)
     results = collect(journal)
-    made = report(results, journal.plan.baseline, allow_unfair=allow_unfair)
+    try:
+        made = report(results, journal.plan.baseline, allow_unfair=allow_unfair)
+    except RankupError:  # a baseline that nothing is: what was measured is kept
+        write(report(results), journal.folder)
+        raise
     path = write(made, journal.folder)
     page = _page(made, journal.folder)
     target = sys.stderr if as_json else sys.stdout
@@ -154,7 +160,7 @@ def _new(plan: StudyPlan) -> Journal:
     for trial in plan.order[: len(plan.points)]:
         job_of(plan, trial, Path.cwd())
     root = Path(plan.flags.get("runs_root", "runs")).expanduser()
-    return Journal.create(RunDir.create(root, f"scale-{_name(plan)}").path, plan)
+    return Journal.create(RunDir.create(root, f"scale-{_name(plan)}", parts=()).path, plan)
 
 
 def _resumed(context: typer.Context, folder: Path) -> Journal:

@@ -84,6 +84,7 @@ def _details(job: SubmittedRun, standing: RunStatus) -> list[str]:
         "exit code": "" if standing.code is None else str(standing.code),
         "site": job.site,
         "run directory": shown(job.run.path),
+        "explain": f"rankup explain {shown(job.run.path)}" if standing.state is JobState.FAILED else "",
     }
     lines = [job.spec.name, *(f"  {name:<15}{value}" for name, value in facts.items() if value)]
     for index, task in standing.tasks.items():

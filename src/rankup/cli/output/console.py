@@ -79,14 +79,17 @@ def draw_error(error: RankupError) -> None:
 
 def draw_findings(findings: Sequence[Finding]) -> None:
     """To stderr, as they come: the engine has put them in order."""
-    import shutil
-
     from rankup.findings.text import text_lines
 
-    # A terminal gets lines of its width; a file or a pipe whole ones, which grep finds.
-    width = min(shutil.get_terminal_size().columns, _WIDEST) if sys.stderr.isatty() else None
-    for line in text_lines(findings, width):
+    for line in text_lines(findings, text_width(sys.stderr)):
         say(coloured_severity(line, sys.stderr))
+
+
+def text_width(stream: TextIO) -> int | None:
+    """A terminal gets lines of its width; a file or a pipe whole ones (None), which grep finds."""
+    import shutil
+
+    return min(shutil.get_terminal_size().columns, _WIDEST) if stream.isatty() else None
 
 
 def coloured_severity(line: str, stream: TextIO) -> str:

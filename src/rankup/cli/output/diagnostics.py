@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
+from urllib.parse import quote
 
 from rankup import __version__
 from rankup.check.check import Diagnostic
@@ -14,7 +16,7 @@ from rankup.check.paths import Checked
 from rankup.check.registry import all_rules
 from rankup.check.rule import Rule, Safety
 from rankup.cli.output import console
-from rankup.findings.finding import Finding, Severity
+from rankup.findings.finding import Confidence, Finding, Severity
 from rankup.findings.text import count, text_lines
 
 FORMATS = {"text": "text", "json": "json", "github": "github", "sarif": "sarif"}
@@ -36,28 +38,24 @@ def write(form: str, checked: Checked, *, fixed_files: int, failed: bool) -> Non
 
 
 def _write_text(checked: Checked, fixed_files: int) -> None:
+    width = console.text_width(sys.stdout)
     explained: set[str] = set()  # a rule's reason is printed once
     for diagnostic in checked.diagnostics:
-        lines = _text(diagnostic, brief=diagnostic.rule.code in explained)
+        brief = diagnostic.rule.code in explained
         explained.add(diagnostic.rule.code)
-        head, *rest = lines
+        head, *rest = _text(diagnostic, brief, width)
         print("\n".join([console.coloured_severity(head, sys.stdout), *rest]))
-    for finding in checked.other:
-        print("\n".join(text_lines([finding])))
+    if checked.other:
+        print("\n".join(text_lines(checked.other, width)))
     print(_summary(checked, fixed_files))
 
 
-def _text(diagnostic: Diagnostic, *, brief: bool) -> list[str]:
+def _text(diagnostic: Diagnostic, brief: bool, width: int | None) -> list[str]:
     finding, rule = diagnostic.finding, diagnostic.rule
-    likely = "" if finding.confidence.value == "sure" else ", likely"
-    lines = [
-        f"{finding.severity.value}: {finding.message} [{rule.code} {rule.name}{likely}]",
-        f"  where: {finding.place}",
-        *_excerpt(diagnostic),
-    ]
-    lines += [] if brief or not finding.why else [f"  why:   {finding.why}"]
-    lines += [f"  hint:  {finding.fix}"] if finding.fix else []
-    return lines
+    likely = "" if finding.confidence is Confidence.SURE else ", likely"
+    shown = replace(finding, code=f"{rule.code} {rule.name}{likely}", why="" if brief else finding.why)
+    head, where, *rest = text_lines([shown], width)
+    return [head, where, *_excerpt(diagnostic), *rest]
 
 
 def _excerpt(diagnostic: Diagnostic) -> list[str]:
@@ -82,7 +80,7 @@ def _summary(checked: Checked, fixed_files: int) -> str:
     files = len(checked.texts) + len(inputs.job_files)
     what = f"{files} file{'s' * (files != 1)}"
     counted = count(checked.findings) or "nothing found"
-    fixable = [diagnostic.rule.safety for diagnostic in checked.diagnostics if diagnostic.match.edits]
+    fixable = [diagnostic.rule.safety for diagnostic in checked.diagnostics if checked.can_fix(diagnostic)]
     offers = [
         f"{fixable.count(safety)} fixable with {flag}"
         for safety, flag in ((Safety.SAFE, "--fix"), (Safety.UNSAFE, "--unsafe-fixes"))
@@ -180,7 +178,7 @@ def _sarif(checked: Checked) -> dict[str, Any]:
 def _location(diagnostic: Diagnostic) -> dict[str, Any]:
     place = diagnostic.place
     return {
-        "artifactLocation": {"uri": PurePath(place.path).as_posix()},
+        "artifactLocation": {"uri": quote(PurePath(place.path).as_posix())},
         "region": {
             "startLine": place.line,
             "startColumn": place.column,

@@ -9,14 +9,16 @@
 | ``prediction`` | a prediction with its interval, the linear baseline, what is refused; its score afterwards |
 | ``curves`` | eight published curves, which the interval rests on |
 | ``step_model`` | the whole model of a step, where its parts and the links were measured |
+| ``stragglers`` | how much a device's step varies, from the repeats of a study |
 | ``batch_cost`` | how many more samples a larger global batch needs |
 | ``recommend`` | which size to ask for |
 | ``buckets`` | the buckets of DDP, from the sizes of a model's parameters |
 | ``fabrics`` | links of common machines |
 | ``failures`` | snapshot interval by Young and Daly, goodput |
 | ``simulate`` | a step event by event, up to thousands of devices |
+| ``queue_wait`` | how long a job of each size would wait, by the scheduler |
 | ``children`` | what needs torch, in a process of its own: all-reduces timed here, the parameters of a workload |
 | ``text`` | all of it as text |
 
-All but ``children`` take data and return data.
+All but ``queue_wait`` and ``children`` take data and return data.
 """

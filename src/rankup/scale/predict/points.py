@@ -74,7 +74,7 @@ def size_of(text: str, gpus_per_node: int | None) -> Size:
         raise RankupError(
             "unknown-nodes",
             f"{count} devices: how many of them are on one node?",
-            hint=f"--gpus-per-node N, or write sizes as nodes x devices: {count}x1 or 1x{count}",
+            hint=f"--gpus-per-node N, or write sizes as nodes x devices, e.g. 1x{count}",
         )
     if count <= gpus_per_node:
         return Size(1, count)

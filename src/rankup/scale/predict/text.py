@@ -24,9 +24,13 @@ def prediction_text(
     choices: Sequence[Choice],
     predictions: Sequence[Prediction],
     modelled: Mapping[Size, float],
+    deviation: str = "",
     width: int | None = None,
 ) -> str:
-    """The table, what it rests on, and the findings. ``modelled``: rates by the whole model, where there is one."""
+    """The table, what it rests on, and the findings. ``modelled``: rates by the whole model, where there is one.
+
+    ``deviation``: what its σ rests on.
+    """
     by_size = {one.size: one for one in predictions}
     head = ["size", "devices", "samples/s", f"{LEVEL:.0%} interval", "linear", "efficiency"]
     head += (["whole model"] if modelled else []) + (["time"] if choices[0].hours else [])
@@ -47,6 +51,8 @@ def prediction_text(
         rows.append(row)
     lines = aligned(rows, right=range(1, len(head)))
     lines += ["", *(f"  {note}" for note in _basis(predictions[0], choices[0]))]
+    if modelled:
+        lines.append(f"  whole model: σ of one device's step is {deviation}")
     findings = in_order(finding for one in predictions for finding in one.findings)
     if findings:
         lines += ["", *text_lines(findings, width)]

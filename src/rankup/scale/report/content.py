@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rankup.core import forked
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding, Severity, in_order
 from rankup.scale.report.rows import ReportRow, names, rows_of
@@ -53,8 +55,10 @@ def of_study(
     """A study whose ``results.json`` lies in ``folder``. ``rows`` with ratios and intervals replace the plain ones."""
     ran = [one for one in results.configurations if one.runs]
     labels = [name for name, _ in names(ran, results.scaling)]
+    named = [(run, label) for one, label in zip(ran, labels, strict=True) for run in one.runs]
+    read = forked.each(lambda pair: _measured(*pair, folder), named)
     groups = [
-        Group(label, [_measured(run, label, folder) for run in one.runs])
+        Group(label, list(itertools.islice(read, len(one.runs))))
         for one, label in zip(ran, labels, strict=True)
     ]
     found = [*(findings or _failures(results.configurations)), *_doubts(groups)]
@@ -73,27 +77,30 @@ def of_runs(paths: Sequence[Path], *, title: str = "") -> Content:
     """Any runs. One whose records cannot be read is a finding, unless none can be read."""
     groups: list[Group] = []
     found: list[Finding] = []
-    errors: list[RankupError] = []
-    for path in paths:
+    for path, run in zip(paths, forked.each(_read, paths), strict=True):
         name = plain(run_name(path))
-        try:
-            run = read_run(path, name)
-        except RankupError as error:
-            errors.append(error)
-            found.append(Finding(error.code, Severity.WARNING, error.message, error.context, fix=error.hint))
+        if isinstance(run, Finding):
+            found.append(run)
             continue
         groups.append(Group(name, [run]))
         if run.outcome == "failed":
             why = plain(outcome_error(path))
             found.append(Finding("failed-run", Severity.WARNING, f"{name} failed", str(path), why=why))
     if not groups:
-        raise errors[0]
+        raise RankupError(found[0].code, found[0].message, context=found[0].place, hint=found[0].fix)
     return Content(
         title=plain(title or (groups[0].label if len(groups) == 1 else plural(len(groups), "run"))),
         facts=_run_facts([group.runs[0] for group in groups]),
         groups=groups,
         findings=in_order([*found, *_doubts(groups)]),
     )
+
+
+def _read(path: Path) -> RunRecords | Finding:
+    try:
+        return read_run(path, plain(run_name(path)))
+    except RankupError as error:
+        return Finding(error.code, Severity.WARNING, error.message, error.context, fix=error.hint)
 
 
 def _measured(run: Measured, label: str, folder: Path) -> RunRecords:

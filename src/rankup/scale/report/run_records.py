@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from rankup.core.records import read_records
 from rankup.errors import RankupError
@@ -146,20 +149,18 @@ def _records(path: Path) -> list[Record]:
     A file with a line that was cut is no such array, and is read line by line.
     """
     try:
-        text = path.read_text(encoding="utf-8").rstrip("\n")
+        text = path.read_bytes().rstrip(b"\n")
     except FileNotFoundError:
         return []
-    except UnicodeDecodeError:
-        return read_records(path)
     try:
-        found: list[Record] = _parse("[" + text.replace("\n", ",") + "]")
-    except ValueError:
+        found: list[Record] = _parse(b"[" + text.replace(b"\n", b",") + b"]")
+    except ValueError:  # also of bytes that are not UTF-8
         return read_records(path)
-    whole = len(found) == text.count("\n") + 1 and all(type(one) is dict for one in found)
+    whole = len(found) == text.count(b"\n") + 1 and set(map(type, found)) <= {dict}
     return found if whole else read_records(path)
 
 
-def _parse(text: str) -> Any:
+def _parse(text: bytes) -> Any:
     """``orjson`` takes a third of the time, and refuses NaN and infinity, which Python's JSON has."""
     try:
         return orjson.loads(text)
@@ -194,7 +195,10 @@ def _numbers(values: list[Any]) -> Numbers:
 
 
 def _column(records: Sequence[Record], key: str) -> Numbers:
-    return _numbers([one.get(key) for one in records])
+    try:
+        return _numbers(list(map(itemgetter(key), records)))  # in half the time of the line below
+    except KeyError:
+        return _numbers([one.get(key) for one in records])
 
 
 def _in_order(records: Sequence[Record]) -> list[Record]:
@@ -212,9 +216,13 @@ def _curves(records: Sequence[Record], epochs: Numbers, seconds: Numbers) -> dic
     metrics = [metrics_of(one) for one in records]
     curves = {}
     for name in sorted(set().union(*metrics)):
-        told = np.array([name in each for each in metrics])
-        values = _numbers([each[name] for each in metrics if name in each])
-        curves[plain(name)] = Curve.of(epochs[told], seconds[told], values)
+        told = [each for each in metrics if name in each]
+        values = _column(told, name)
+        if len(told) == len(metrics):
+            curves[plain(name)] = Curve.of(epochs, seconds, values)
+        else:
+            kept = np.array([name in each for each in metrics])
+            curves[plain(name)] = Curve.of(epochs[kept], seconds[kept], values)
     return curves
 
 
@@ -237,23 +245,19 @@ def _step_curves(records: Sequence[Record]) -> dict[str, Curve]:
 
 
 def _epoch_curves(records: Sequence[Record]) -> dict[str, Curve]:
-    return _curves(records, _epochs_so_far(records), np.cumsum(_epoch_seconds(records)))
-
-
-def _epoch_seconds(records: Sequence[Record]) -> Numbers:
-    return _numbers([one.get("seconds") for one in records])
+    return _curves(records, _epochs_so_far(records), np.cumsum(_column(records, "seconds")))
 
 
 def _totals(steps: Sequence[Record], epochs: Sequence[Record], summary: Record) -> tuple[float, float, float]:
     """Seconds of training, samples, seconds that the loop waited for data: of the whole run as far as it came."""
     seconds = number(summary.get("train_seconds"))
     if np.isnan(seconds):
-        seconds = float(np.nansum(_epoch_seconds(epochs)))
+        seconds = float(np.nansum(_column(epochs, "seconds")))
         if steps and not np.isnan(latest := number(steps[-1].get("seconds"))):
             seconds = max(seconds, latest)
     samples = number(summary.get("samples"))
     if np.isnan(samples):
-        samples = float(np.nansum(_numbers([one.get("samples") for one in epochs])))
+        samples = float(np.nansum(_column(epochs, "samples")))
         ended = number(epochs[-1].get("global_step")) if epochs else 0.0
         if steps and number(steps[-1].get("global_step")) > ended:  # of an epoch that was not finished
             samples += float(np.nan_to_num(number(steps[-1].get("samples"))))
@@ -267,8 +271,10 @@ def _host(records: Sequence[Record], fallback: str) -> HostSamples | None:
         return None
     times = _column(records, "time")
     gpus = [[gpu for gpu in one.get("gpus") or () if type(gpu) is dict] for one in records]
-    load = _per_gpu(gpus, "utilization")
-    power = _per_gpu(gpus, "power_w")
+    counts = np.array([len(each) for each in gpus])
+    every = list(itertools.chain.from_iterable(gpus))
+    load = _per_gpu(counts, every, "utilization")
+    power = _per_gpu(counts, every, "power_w")
     with np.errstate(invalid="ignore"):  # 0 / 0: no GPU told
         mean_load = np.nansum(load, axis=1) / np.isfinite(load).sum(axis=1)
     host = records[0].get("host") or fallback.removeprefix("utilization-")
@@ -278,19 +284,19 @@ def _host(records: Sequence[Record], fallback: str) -> HostSamples | None:
         cpu=_column(records, "cpu_percent"),
         gpu=mean_load,
         memory=_column(records, "memory_bytes"),
-        gpu_memory=np.fmax.reduce(_per_gpu(gpus, "memory_bytes"), axis=1),
+        gpu_memory=np.fmax.reduce(_per_gpu(counts, every, "memory_bytes"), axis=1),
         power=np.where(np.isfinite(power).any(axis=1), np.nansum(power, axis=1), np.nan),
         network=_column(records, "network_sent") + _column(records, "network_received"),
     )
 
 
-def _per_gpu(gpus: Sequence[Sequence[Record]], key: str) -> Numbers:
-    """One row per sample, one column per GPU; NaN where a sample has fewer GPUs than another."""
-    counts = np.array([len(each) for each in gpus])
-    table = np.full((len(gpus), max(1, counts.max())), np.nan)
-    table[np.arange(table.shape[1]) < counts[:, None]] = _numbers(
-        [gpu.get(key) for each in gpus for gpu in each]
-    )
+def _per_gpu(counts: NDArray[np.int_], gpus: Sequence[Record], key: str) -> Numbers:
+    """One row per sample, one column per GPU; NaN where a sample has fewer GPUs than another.
+
+    ``gpus`` are those of all samples, one sample after the other; ``counts`` says how many each sample has.
+    """
+    table = np.full((len(counts), max(1, counts.max())), np.nan)
+    table[np.arange(table.shape[1]) < counts[:, None]] = _column(gpus, key)
     return table
 
 

@@ -9,7 +9,7 @@ from rankup.core.files import make_folder
 from rankup.errors import RankupError
 from rankup.scale.report.content import Content
 from rankup.scale.report.figures.all_pictures import all_pictures
-from rankup.scale.report.figures.draw import draw
+from rankup.scale.report.figures.draw import draw_all
 from rankup.scale.report.page import page
 from rankup.scale.report.sentences import summary
 from rankup.scale.report.tables import all_tables
@@ -29,7 +29,7 @@ def write(content: Content, folder: Path) -> Written:
     """Write the report into ``folder``, over an older one. Raises RankupError if it is not writable."""
     make_folder(folder, mode=0o700, purpose="report directory")
     sentences = summary(content)
-    drawn = [draw(picture) for picture in all_pictures(content)]
+    drawn = draw_all(all_pictures(content))
     tables = all_tables(content)
     files: dict[str, bytes] = {
         f"figures/{one.picture.name}.{ending}": data for one in drawn for ending, data in one.files.items()

@@ -12,6 +12,7 @@ from rankup.core.shell import Completed
 from rankup.errors import RankupError
 from rankup.schedulers.base import JobStatus, Scheduler
 from rankup.schedulers.error_table import explain_error, own_words
+from rankup.schedulers.pbs import start_estimate
 from rankup.schedulers.pbs.directives import resources
 from rankup.schedulers.pbs.errors import CANCEL, ENDED, SUBMIT, UNREACHABLE
 from rankup.schedulers.pbs.qstat import read_qstat
@@ -93,6 +94,14 @@ class Pbs(Scheduler):
                     found[task] = job_status(task, values)
         return found
 
+    def find_command(self) -> list[str]:
+        return ["qstat", "-f"]
+
+    def read_found(self, done: Completed, folder: Path) -> list[str]:
+        """By the log, ``head:/…/logs/job.log``: Torque does not tell the script."""
+        jobs = read_qstat(done.out).items()
+        return [job for job, values in jobs if f":{folder}/" in f":{values.get('Output_Path', '')}"]
+
     def cancel_command(self, ids: Sequence[str]) -> list[str]:
         return ["qdel", *ids]
 
@@ -103,6 +112,12 @@ class Pbs(Scheduler):
         complaints = [line for line in done.err.splitlines() if line.strip() and not re.search(ENDED, line)]
         if complaints or not done.err.strip():
             raise explain_error(Completed(done.code, "", "\n".join(complaints)), CANCEL, "qdel")
+
+    def start_command(self, spec: JobSpec, site: Site) -> list[str]:
+        return start_estimate.start_command(spec, site)
+
+    def read_start(self, done: Completed, spec: JobSpec) -> float:
+        return start_estimate.read_start(done, spec)
 
     def clean(self, env: Mapping[str, str]) -> dict[str, str]:
         return clean_environment(env)

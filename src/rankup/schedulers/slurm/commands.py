@@ -12,8 +12,10 @@ from rankup.core.shell import Completed
 from rankup.errors import RankupError
 from rankup.schedulers.base import JobStatus, Scheduler
 from rankup.schedulers.error_table import explain_error, own_words
+from rankup.schedulers.slurm import start_estimate
 from rankup.schedulers.slurm.answers import (
     FIELD,
+    RECORD,
     SACCT_FIELDS,
     SQUEUE_FORMAT,
     by_asked_id,
@@ -94,6 +96,13 @@ class Slurm(Scheduler):
                 raise explain_error(done, UNREACHABLE, "squeue")
         return by_asked_id(read_answer(done), ids)
 
+    def find_command(self) -> list[str]:
+        return ["squeue", "--noheader", f"--user={os.getuid()}", f"--format={RECORD}%i{FIELD}%o"]
+
+    def read_found(self, done: Completed, folder: Path) -> list[str]:
+        jobs = [record.partition(FIELD) for record in done.out.split(RECORD)[1:]]
+        return [job for job, _, script in jobs if script.startswith(f"{folder}/")]
+
     def cancel_command(self, ids: Sequence[str]) -> list[str]:
         clusters = _by_cluster(ids)
         if len(clusters) > 1:
@@ -115,6 +124,12 @@ class Slurm(Scheduler):
             raise explain_error(
                 Completed(done.code or 1, "", "\n".join(complaints) or done.err), CANCEL, "scancel"
             )
+
+    def start_command(self, spec: JobSpec, site: Site) -> list[str]:
+        return start_estimate.start_command(spec, site)
+
+    def read_start(self, done: Completed, spec: JobSpec) -> float:
+        return start_estimate.read_start(done, spec)
 
     def clean(self, env: Mapping[str, str]) -> dict[str, str]:
         return clean_environment(env)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -16,6 +16,7 @@ from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from rankup.core import forked
 from rankup.scale.report.figures.picture import DARK, GRID, INK, MUTED, Picture
 
 SIZE = (4.4, 3.1)  # inches: a column of a paper; on a phone its 10 points are about 11 pixels
@@ -58,8 +59,15 @@ class Drawn:
     inline: str
 
 
-def draw(picture: Picture) -> Drawn:
-    """Draw ``picture`` in all formats, whatever the user's matplotlibrc says."""
+def draw_all(pictures: Sequence[Picture]) -> list[Drawn]:
+    """Draw each of ``pictures`` in all formats, whatever the user's matplotlibrc says."""
+    return [
+        Drawn(picture, files, _inline(files["svg"].decode(), picture))
+        for picture, files in zip(pictures, forked.each(_files, pictures), strict=True)
+    ]
+
+
+def _files(picture: Picture) -> dict[str, bytes]:
     with matplotlib.rc_context(), warnings.catch_warnings():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_STYLE)
@@ -71,8 +79,7 @@ def draw(picture: Picture) -> Drawn:
         FigureCanvasAgg(figure)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # what was laid out stays: not once more for each format
-        files = {ending: _bytes(figure, ending) for ending in _BACKENDS}
-    return Drawn(picture, files, _inline(files["svg"].decode(), picture))
+        return {ending: _bytes(figure, ending) for ending in _BACKENDS}
 
 
 def _bytes(figure: Figure, ending: str) -> bytes:

@@ -1,0 +1,110 @@
+"""Builtins of the shell that change what follows: cd, set, source, eval, trap, read, export."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+from rankup.check.facts.job_commands import EMPTY, Command, Output, Value, Variable
+from rankup.check.facts.job_shell import ShellReader
+from rankup.check.facts.job_source import joined
+
+#: Variables that hold the folder from which the job was submitted.
+HERE = frozenset({"SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "PWD", "LS_SUBCWD"})
+
+
+def builtin(runner: ShellReader, command: Command) -> bool:
+    """Builtins that change what follows. Whether the command is one."""
+    name, argv, state = command.name, command.argv, runner.state
+    if name in ("cd", "pushd"):
+        state.folder = _folder(argv, state.folder)
+    elif name == "set":
+        _set(runner, command)
+    elif name in ("source", "."):
+        target = argv[1] if len(argv) > 1 else EMPTY
+        content = runner.files.get(target.text)
+        if content is not None:
+            runner.text(content)
+        elif not target.tail.endswith(("activate", "conda.sh", "bashrc", ".bash_profile", "lmod.sh")):
+            runner.sources_files = True
+    elif name == "eval":
+        with runner.changed(parent=command):
+            runner.text(joined(argv[1:]))
+    elif name == "trap":
+        if len(argv) > 2 and argv[1].known != "-":
+            with runner.changed(parent=command, function="trap"), runner.branch(), runner.own_scope():
+                runner.text(argv[1])
+    elif name in ("read", "mapfile", "readarray", "getopts", "printf"):
+        names = (
+            argv[2:3]
+            if name == "printf" and command.args[:1] == ("-v",)
+            else argv[1:]
+            if name != "printf"
+            else ()
+        )
+        for word in names:
+            if re.fullmatch(r"[A-Za-z_]\w*", word.known or ""):
+                runner.bind(word.known or "", EMPTY, word.span, certain=False)
+        return name != "printf"
+    elif name in ("unset", "shift", "export", "declare", "local", "typeset", "readonly"):
+        for word in argv[1:]:  # `export "$X"` and the like, which the tree takes for a command
+            known, _, _ = word.head.partition("=")
+            if re.fullmatch(r"[A-Za-z_]\w*", known) and "=" in word.head:
+                runner.bind(known, word.after(len(known) + 1), word.span, export=name == "export")
+    elif name not in (
+        "echo",
+        "module",
+        "ml",
+        "mkdir",
+        "sleep",
+        "wait",
+        "exit",
+        "true",
+        "false",
+        ":",
+        "rm",
+        "cp",
+        "mv",
+    ):
+        return False
+    return True
+
+
+def _set(runner: ShellReader, command: Command) -> None:
+    args = [arg or "" for arg in command.args]
+    for index, arg in enumerate(args):
+        if re.fullmatch(r"-[a-zA-Z]+", arg):
+            if "e" in arg:
+                runner.state.exits_on_error = True
+            if "a" in arg:
+                runner.state.export_all = True
+            if arg.endswith("o") and args[index + 1 : index + 2] == ["pipefail"]:
+                runner.state.pipefail = True
+            if arg.endswith("o") and args[index + 1 : index + 2] == ["errexit"]:
+                runner.state.exits_on_error = True
+        elif re.fullmatch(r"\+[a-zA-Z]+", arg):
+            if "a" in arg:
+                runner.state.export_all = False
+            if "e" in arg:
+                runner.state.exits_on_error = False
+
+
+def _folder(argv: tuple[Value, ...], folder: str | None) -> str | None:
+    """The working directory after ``cd``, relative to the submit folder; None if nobody knows."""
+    target = argv[1] if len(argv) > 1 else EMPTY
+    atoms = target.atoms
+    if atoms and isinstance(atoms[0], Variable) and atoms[0].name in HERE:
+        rest = Value(atoms[1:]).known
+        return (
+            str(PurePosixPath(rest.lstrip("/")))
+            if rest and rest.strip("/")
+            else ""
+            if rest is not None
+            else None
+        )
+    if len(atoms) == 1 and isinstance(atoms[0], Output):
+        return ""  # $(dirname "$0") and the like mean the script's folder
+    known = target.known
+    if known is None or known.startswith(("/", "~", "-")) or folder is None or not known:
+        return None
+    return str(PurePosixPath(folder, known)) if known not in (".", "./") else folder

@@ -1,0 +1,169 @@
+"""What several rules ask of a job script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rankup.check.document import Document, Span
+from rankup.check.facts.job import Job, Launch
+from rankup.check.facts.job_commands import Command, Literal, Output, Step, Value, Variable
+
+#: Commands that train nothing, wherever they run.
+_HARMLESS = frozenset(
+    {
+        "hostname", "echo", "printf", "env", "printenv", "nvidia-smi", "rocm-smi", "date", "mkdir", "rm", "cp", "rsync",
+        "tar", "sleep", "module", "ml", "ls", "cat", "grep", "awk", "sed", "ip", "ifconfig", "ping", "nproc", "lscpu",
+        "numactl", "true", "which", "test", "[", "source", ".", "export", "cd", "set", "ulimit", "unzip", "df", "du",
+        "scontrol", "sbcast", "uname", "whoami", "id", "pwd", "chmod", "touch", "kill", "pkill", "head", "cut", "tr",
+        "dcgmi", "getent", "dig", "curl", "wget", "docker", "enroot", "exit", "wait", "nslookup", "host", "free", "top",
+        "ps", "mv", "ln", "find", "hwloc-bind", "ibstat", "ibv_devinfo", "sinfo", "squeue", "modprobe", "nc", "mktemp",
+    }
+)  # fmt: skip
+LOCAL = ("localhost", "127.0.0.1", "127.0.1.1", "::1")
+#: Variables that are 0 in the batch shell, and a rank in a step.
+RANK_VARIABLES = {
+    "SLURM_NODEID": "0", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "OMPI_COMM_WORLD_RANK": "empty",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "empty", "OMPI_COMM_WORLD_NODE_RANK": "empty", "PMI_RANK": "empty",
+    "PMI_LOCAL_RANK": "empty", "PMIX_RANK": "empty", "PALS_RANKID": "empty", "PALS_NODEID": "empty",
+    "PALS_LOCAL_RANKID": "empty", "PBS_NODENUM": "0",
+}  # fmt: skip
+
+
+def fans_out(job: Job) -> bool:
+    """Whether some step starts something that may train, or may start what trains."""
+    parents = {id(command.parent) for command in job.commands}
+    for command in job.commands:
+        if command.in_output or not command.argv or id(command) in parents:
+            continue
+        if command.step is not None:  # nobody knows what it starts: srun $ARGUMENTS
+            return True
+        if command.shell.step is not None and command.name not in _HARMLESS:
+            return True
+    return any(_has_hosts(launch) for launch in job.launches) or _manual(job)
+
+
+def _has_hosts(launch: Launch) -> bool:
+    """deepspeed starts its processes on other nodes by itself, if it knows them."""
+    return launch.launcher == "deepspeed" and bool(
+        launch.options.keys() & {"hostfile", "launcher", "include"}
+    )
+
+
+def _manual(job: Job) -> bool:
+    """Other ways to reach the nodes: submitting more jobs, Ray, Dask, GNU parallel."""
+    return any(
+        command.name in ("sbatch", "qsub", "ray", "dask", "parallel", "flux", "salloc")
+        for command in job.commands
+    )
+
+
+def agents(job: Job) -> Iterator[Launch]:
+    """The launches of torchrun and of torch.distributed.launch."""
+    return (launch for launch in job.launches if launch.is_torchrun)
+
+
+def nnodes(job: Job, launch: Launch) -> int | None:
+    """The number of nodes that a launcher is told; None if it is unknown, or a range."""
+    value = launch.options.get("nnodes")
+    if value is None:
+        return 1
+    known = value.known
+    if known is not None and ":" in known:
+        low, _, high = known.partition(":")
+        return int(low) if low == high and low.isdigit() else None
+    return job.number(value)
+
+
+def nproc(job: Job, launch: Launch) -> int | None:
+    """Processes per node; None for gpu, auto and what is unknown."""
+    value = launch.options.get("nproc_per_node")
+    return job.number(value) if value is not None else (1 if launch.is_torchrun else None)
+
+
+def uses_c10d(launch: Launch) -> bool:
+    backend = launch.options.get("rdzv_backend")
+    return backend is not None and backend.known != "static"
+
+
+def endpoint(launch: Launch) -> tuple[str, Value] | None:
+    """The host that all agents meet at: option and value."""
+    for name in ("rdzv_endpoint", "master_addr"):
+        value = launch.options.get(name)
+        if value is not None and value.atoms:
+            return name, value
+    return None
+
+
+def host_of(value: Value) -> str | None:
+    """The host in ``host:port``, if it is known."""
+    head = value.head
+    if value.known is None and ":" not in head:
+        return None
+    return head.partition(":")[0]
+
+
+def port_of(value: Value) -> str | None:
+    """The port in ``host:port``, if it is known."""
+    tail = value.tail
+    return tail.rpartition(":")[2] if ":" in tail else None
+
+
+def rank_variables(value: Value) -> Iterator[Variable]:
+    """Variables in a value that are 0 or empty because the batch shell expands them."""
+    for variable in value.variables():
+        if variable.name in RANK_VARIABLES and variable.shell.step is None:
+            yield variable
+
+
+def is_many(step: Step | None) -> bool:
+    """Whether a step certainly has several tasks."""
+    return step is not None and ((step.tasks or 0) > 1 or (step.nodes or 0) > 1)
+
+
+def outputs_of(value: Value, *names: str) -> Iterator[tuple[Output, Command]]:
+    """Commands of these names in the ``$(…)`` of a value."""
+    for output in value.outputs():
+        for command in output.commands:
+            if command.name in names:
+                yield output, command
+
+
+def is_written(document: Document, value: Value) -> Span | None:
+    """Where a value stands in the script as it is, so that it can be replaced; None if it was put together."""
+    literals = [atom for atom in value.atoms if isinstance(atom, Literal)]
+    if len(literals) != 1 or len(value.atoms) != 1:
+        return None
+    span = literals[0].span
+    return span if document[span] == literals[0].text else None
+
+
+def trains(job: Job, launch: Launch) -> bool:
+    """Whether a launch certainly starts a program of several ranks: by its launcher, its variables or its text."""
+    if launch.forms_ranks:
+        return True
+    if any(
+        launch.exported(name) is not None for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
+    ):
+        return True
+    return is_distributed(launch) is True
+
+
+def is_distributed(launch: Launch) -> bool | None:
+    """Whether the program forms a process group; None if it is not known."""
+    program = launch.program
+    if program is None or not program.whole:
+        return True if program is not None and program.distributed else None
+    # Of the frameworks, only Lightning wants a process for each GPU to be started by somebody else.
+    return program.distributed or "lightning" in program.frameworks or (None if program.frameworks else False)
+
+
+def uses_torch(launch: Launch) -> bool | None:
+    return None if launch.program is None else launch.program.uses_torch
+
+
+def statement_start(document: Document, span: Span) -> int:
+    """The start of the line in which a command begins, or of the first of its continued lines."""
+    line = document.line_of(span.start)
+    while line and document.line(line - 1).rstrip().endswith("\\"):
+        line -= 1
+    return document.starts[line]

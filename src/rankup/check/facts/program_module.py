@@ -1,0 +1,461 @@
+"""One Python file: its tree, walked once, with who stands where."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from rankup.check.document import Document, Span
+from rankup.check.facts.program_names import words
+
+Block = tuple[ast.AST, str]  # a statement, and the field of it whose list holds the next statement
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+#: Fields that hold no nodes, or none that anybody asks for.
+_NO_NODES = words(
+    """
+    ctx op ops id attr type_comment name kind level module arg is_async conversion type_ignores simple asname names
+    """
+)
+
+
+@dataclass(eq=False, repr=False)
+class Definition:
+    """A place that gives a name a value."""
+
+    name: str
+    at: ast.AST  # the statement, or the expression with :=
+    value: ast.expr | None  # None: nothing is known of it
+    path: tuple[int, ...] = ()  # a, (b, c) = value: b is at (1, 0)
+    item: bool = False  # the name takes the items of value, one after another
+
+
+@dataclass(eq=False, repr=False)
+class Scope:
+    """A module, a class, a function or a lambda."""
+
+    node: ast.AST
+    module: Module
+    parent: Scope | None
+    name: str
+    definitions: dict[str, list[Definition]] = field(default_factory=dict)
+    returns: list[ast.expr] = field(default_factory=list)
+    functions: dict[str, Scope] = field(default_factory=dict)  # functions and classes that it holds
+    outer: set[str] = field(default_factory=set)  # global and nonlocal names
+    calls: list[Call] = field(default_factory=list)  # those that run when the scope runs
+
+    @property
+    def is_class(self) -> bool:
+        return isinstance(self.node, ast.ClassDef)
+
+    @property
+    def is_function(self) -> bool:
+        return isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+
+    @cached_property
+    def parameters(self) -> list[str]:
+        if not isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return []
+        arguments = self.node.args
+        return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+
+    @cached_property
+    def all_parameters(self) -> set[str]:
+        if not isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return set()
+        arguments = self.node.args
+        extra = [a for a in (arguments.vararg, arguments.kwarg) if a is not None]
+        return {*self.parameters, *(a.arg for a in (*arguments.kwonlyargs, *extra))}
+
+    @cached_property
+    def is_method(self) -> bool:
+        return self.parent is not None and self.parent.is_class and self.is_function and not self.is_static
+
+    @cached_property
+    def is_property(self) -> bool:
+        if not self.is_method:
+            return False
+        decorators = getattr(self.node, "decorator_list", [])
+        return any(isinstance(d, ast.Name) and d.id in {"property", "cached_property"} for d in decorators)
+
+    @cached_property
+    def is_static(self) -> bool:
+        decorators = getattr(self.node, "decorator_list", [])
+        return any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in decorators)
+
+
+@dataclass(eq=False, repr=False)
+class Call:
+    """A call, with the full name of what is called if that comes from an import: ``torch.distributed.barrier``."""
+
+    node: ast.Call
+    module: Module
+    scope: Scope
+    name: str = ""
+
+    @cached_property
+    def last(self) -> str:
+        """The last part of what is called, as written."""
+        function = self.node.func
+        if isinstance(function, ast.Attribute):
+            return function.attr
+        return function.id if isinstance(function, ast.Name) else ""
+
+    @property
+    def base(self) -> ast.expr | None:
+        """What a method is called on."""
+        return self.node.func.value if isinstance(self.node.func, ast.Attribute) else None
+
+    @property
+    def spread(self) -> bool:
+        """Whether arguments come from a list or a dictionary (``*a``, ``**k``)."""
+        return any(isinstance(a, ast.Starred) for a in self.node.args) or any(
+            k.arg is None for k in self.node.keywords
+        )
+
+    def argument(self, keyword: str, position: int | None = None) -> ast.expr | None:
+        for given in self.node.keywords:
+            if given.arg == keyword:
+                return given.value
+        if position is not None and position < len(self.node.args):
+            before = self.node.args[: position + 1]
+            if not any(isinstance(a, ast.Starred) for a in before):
+                return self.node.args[position]
+        return None
+
+    @property
+    def span(self) -> Span:
+        return self.module.span(self.node)
+
+    @property
+    def keywords(self) -> set[str]:
+        return {given.arg for given in self.node.keywords if given.arg}
+
+
+@dataclass(eq=False, repr=False)
+class Module:
+    """A Python file that could be parsed."""
+
+    document: Document
+    name: str  # as it is imported; "" for the program itself
+    tree: ast.Module
+    package: bool = False  # an __init__.py
+    parents: dict[ast.AST, Block] = field(default_factory=dict)
+    scopes: dict[ast.AST, Scope] = field(default_factory=dict)
+    calls: list[Call] = field(default_factory=list)
+    nodes: dict[type[ast.AST], list[ast.AST]] = field(
+        default_factory=dict
+    )  # of a few kinds, in reading order
+    imports: dict[str, str] = field(default_factory=dict)  # local name → full name
+    imported: list[tuple[str, int, tuple[str, ...]]] = field(default_factory=list)  # module, level, names
+    addresses: list[ast.Constant] = field(default_factory=list)  # texts with "://"
+
+    @property
+    def scope(self) -> Scope:
+        return self.scopes[self.tree]
+
+    def span(self, node: ast.AST) -> Span:
+        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+        end_line = getattr(node, "end_lineno", None) or line
+        end_column = getattr(node, "end_col_offset", None) or column
+        return Span(self._offset(line, column), self._offset(end_line, end_column))
+
+    def _offset(self, line: int, column: int) -> int:
+        line = min(line, len(self.document.starts)) - 1
+        return self.document.offset_of_bytes(line, column)
+
+    def scope_of(self, node: ast.AST) -> Scope:
+        """The scope that a node runs in; for a definition, the one that holds it."""
+        at = self.parents.get(node)
+        while at is not None:
+            if at[0] in self.scopes and at[1] in {"body", "orelse"}:
+                return self.scopes[at[0]]
+            at = self.parents.get(at[0])
+        return self.scope
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement that a node is a part of."""
+        while not isinstance(node, ast.stmt) and node in self.parents:
+            node = self.parents[node][0]
+        assert isinstance(node, ast.stmt)
+        return node
+
+    def ancestors(self, node: ast.AST) -> Iterator[Block]:
+        """The nodes around a node, from the inside, each with the field that holds it; up to the function's end."""
+        at = self.parents.get(node)
+        while at is not None:
+            yield at
+            if at[0] in self.scopes:
+                return
+            at = self.parents.get(at[0])
+
+    def of(self, *kinds: type[ast.AST]) -> list[ast.AST]:
+        return [node for kind in kinds for node in self.nodes.get(kind, ())]
+
+    def before(self, node: ast.AST, other: ast.AST) -> bool:
+        """Whether ``node`` begins before ``other`` in the text."""
+        return place(node) < place(other)
+
+
+def place(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+_KEPT: set[type[ast.AST]] = {
+    ast.If,
+    ast.For,
+    ast.AsyncFor,
+    ast.While,
+    ast.Subscript,
+    ast.Compare,
+    ast.Attribute,
+    ast.With,
+    ast.IfExp,
+    ast.Assign,
+    ast.AugAssign,
+    ast.BinOp,
+    ast.Return,
+    ast.Dict,
+    ast.JoinedStr,
+    ast.AnnAssign,
+}
+_PLAIN: set[type[ast.AST]] = {
+    ast.Name,
+    ast.keyword,
+    ast.arg,
+    ast.arguments,
+    ast.Expr,
+    ast.Tuple,
+    ast.List,
+    ast.alias,
+}
+_DEFINING: set[type[ast.AST]] = {
+    ast.Assign,
+    ast.AnnAssign,
+    ast.AugAssign,
+    ast.NamedExpr,
+    ast.For,
+    ast.AsyncFor,
+    ast.comprehension,
+    ast.With,
+    ast.AsyncWith,
+    ast.ExceptHandler,
+}
+
+
+def parse(document: Document) -> ast.Module:
+    """The tree of a text. Raises SyntaxError, and what else ``ast`` raises for odd texts.
+
+    A carriage return of its own ends a line for Python and for nobody else, so it becomes a blank.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(document.text.replace("\r", " "))
+
+
+def read_module(document: Document, tree: ast.Module, name: str = "", package: bool = False) -> Module:
+    """Walks the tree once. Iterative: generated programs may be nested deeper than Python's own stack."""
+    module = Module(document, name, tree, package)
+    module.scopes[tree] = Scope(tree, module, None, "")
+    parents = module.parents
+    stack: list[tuple[ast.AST, Scope]] = [(tree, module.scopes[tree])]
+    while stack:
+        node, scope = stack.pop()
+        inner = _note(node, scope, module)
+        children: list[tuple[ast.AST, Scope]] = []
+        for name_of_field in _fields(type(node)):
+            value = getattr(node, name_of_field, None)
+            if value is None:
+                continue
+            of = inner if name_of_field == "body" else scope
+            if isinstance(value, list):
+                block = (node, name_of_field)
+                for item in value:
+                    if isinstance(item, ast.AST):
+                        parents[item] = block
+                        if type(item) is not ast.Name:
+                            children.append((item, of))
+            elif isinstance(value, ast.AST):
+                parents[value] = (node, name_of_field)
+                if type(value) is not ast.Name:  # the most frequent node: it has nothing inside
+                    children.append((value, of))
+        children.reverse()
+        stack += children
+    for call in module.calls:
+        call.name = full_name(module, call.scope, call.node.func)
+    return module
+
+
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
+
+
+def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of a kind of node that can hold nodes worth a visit."""
+    if kind not in _FIELDS:
+        _FIELDS[kind] = tuple(name for name in kind._fields if name not in _NO_NODES)
+    return _FIELDS[kind]
+
+
+def _note(node: ast.AST, scope: Scope, module: Module) -> Scope:
+    """Keeps what a node says; returns the scope of its body."""
+    kind = type(node)
+    if kind in _PLAIN:
+        return scope
+    if kind in _KEPT:
+        module.nodes.setdefault(kind, []).append(node)
+    if isinstance(node, _SCOPES):
+        name = getattr(node, "name", "<lambda>")
+        inner = Scope(node, module, scope, name)
+        module.scopes[node] = inner
+        if not isinstance(node, ast.Lambda):
+            scope.functions[name] = inner
+        return inner
+    if isinstance(node, ast.Call):
+        call = Call(node, module, scope)
+        module.calls.append(call)
+        scope.calls.append(call)
+    elif isinstance(node, ast.Constant):
+        if isinstance(node.value, str) and "://" in node.value:
+            module.addresses.append(node)
+    elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        _note_import(node, module)
+    elif isinstance(node, ast.Return):
+        scope.returns.append(node.value or ast.Constant(None))
+    elif isinstance(node, (ast.Global, ast.Nonlocal)):
+        scope.outer.update(node.names)
+    elif kind in _DEFINING:
+        _note_definitions(node, scope)
+    return scope
+
+
+def _note_import(node: ast.Import | ast.ImportFrom, module: Module) -> None:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            module.imports.setdefault(
+                alias.asname or alias.name.partition(".")[0],
+                alias.name if alias.asname else alias.name.partition(".")[0],
+            )
+            module.imported.append((alias.name, 0, ()))
+        return
+    origin = "." * node.level + (node.module or "")
+    for alias in node.names:
+        full = f"{origin}.{alias.name}" if node.module else f"{origin}{alias.name}"
+        module.imports.setdefault(alias.asname or alias.name, full)
+    module.imported.append((node.module or "", node.level, tuple(alias.name for alias in node.names)))
+
+
+def _note_definitions(node: ast.AST, scope: Scope) -> None:
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            _define(target, node, node.value, (), scope)
+    elif isinstance(node, ast.AnnAssign):
+        if node.value is not None:
+            _define(node.target, node, node.value, (), scope)
+    elif isinstance(node, ast.NamedExpr):
+        _define(node.target, node, node.value, (), scope)
+    elif isinstance(node, ast.AugAssign):
+        changed = ast.BinOp(node.target, node.op, node.value)
+        _define(node.target, node, changed, (), scope)
+    elif isinstance(node, (ast.For, ast.AsyncFor)):
+        _define(node.target, node, node.iter, (), scope, item=True)
+    elif isinstance(node, ast.comprehension):
+        _define(node.target, node.iter, node.iter, (), scope, item=True)
+    elif isinstance(node, (ast.With, ast.AsyncWith)):
+        for item in node.items:
+            if item.optional_vars is not None:
+                _define(item.optional_vars, node, item.context_expr, (), scope)
+    elif isinstance(node, ast.ExceptHandler) and node.name:
+        scope.definitions.setdefault(node.name, []).append(Definition(node.name, node, None))
+
+
+def _define(
+    target: ast.expr,
+    at: ast.AST,
+    value: ast.expr | None,
+    path: tuple[int, ...],
+    scope: Scope,
+    item: bool = False,
+) -> None:
+    if isinstance(target, ast.Name):
+        scope.definitions.setdefault(target.id, []).append(Definition(target.id, at, value, path, item))
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        starred = any(isinstance(part, ast.Starred) for part in target.elts)
+        for index, part in enumerate(target.elts):
+            _define(part, at, None if starred else value, (*path, index), scope, item)
+    elif isinstance(target, ast.Starred):
+        _define(target.value, at, None, (), scope)
+    elif isinstance(target, ast.Attribute):
+        name = "." + target.attr
+        scope.definitions.setdefault(name, []).append(Definition(name, at, value, path, item))
+    elif isinstance(target, ast.Subscript):
+        key = target.slice
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            name = "." + key.value
+            scope.definitions.setdefault(name, []).append(Definition(name, at, value, path, item))
+
+
+def dotted(node: ast.AST) -> list[str] | None:
+    """``a.b.c`` as its parts."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    return [node.id, *reversed(parts)]
+
+
+def full_name(module: Module, scope: Scope | None, node: ast.AST, depth: int = 0) -> str:
+    """The full name of ``dist.barrier`` through imports and aliases; "" if it does not come from an import."""
+    parts = dotted(node)
+    if parts is None or depth > 5:
+        return ""
+    head = parts[0]
+    if head in module.imports:
+        at: Scope | None = scope
+        while at is not None and at.parent is not None:  # a local variable hides an import of the module
+            if head in at.all_parameters:
+                return ""
+            at = at.parent
+        return ".".join([module.imports[head], *parts[1:]])
+    known = module.scope.definitions.get(head, [])
+    if len(known) == 1 and not known[0].item and not known[0].path and known[0].value is not None:
+        alias = known[0].value
+        if isinstance(alias, (ast.Name, ast.Attribute)):
+            full = full_name(module, module.scope, alias, depth + 1)
+            return ".".join([full, *parts[1:]]) if full else ""
+    return ""
+
+
+def default_of(scope: Scope, name: str) -> ast.expr | None:
+    """The default value of a function's parameter."""
+    if not isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        return None
+    arguments = scope.node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    for argument, default in zip(reversed(positional), reversed(arguments.defaults), strict=False):
+        if argument.arg == name:
+            return default
+    for argument, given in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=False):
+        if argument.arg == name:
+            return given
+    return None
+
+
+def identifiers(node: ast.AST) -> set[str]:
+    """All names and attributes in an expression."""
+    found: set[str] = set()
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            found.add(part.id)
+        elif isinstance(part, ast.Attribute):
+            found.add(part.attr)
+    return found
+
+
+def torch_last(call: Call) -> str:
+    """The last part of the full name of what is called: ``DistributedDataParallel`` for an alias ``DDP``."""
+    return call.name.rpartition(".")[2]

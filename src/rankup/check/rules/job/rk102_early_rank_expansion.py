@@ -1,0 +1,122 @@
+"""A rank variable that the batch shell expands before srun starts the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rankup.check.facts.job import Job, Launch
+from rankup.check.facts.job_commands import Value, Variable
+from rankup.check.facts.job_questions import RANK_VARIABLES, is_many, rank_variables, uses_c10d
+from rankup.check.rule import Match, Rule
+from rankup.findings.finding import Confidence, Severity
+
+_OPTIONS = ("node_rank", "rank", "local_rank", "global_rank", "machine_rank", "rank_id", "nodeid", "node_id")
+#: What a program reads as its rank, if no launcher sets it.
+_ENVIRONMENT = ("RANK", "LOCAL_RANK", "NODE_RANK", "GLOBAL_RANK", "GROUP_RANK")
+
+
+def find(job: Job) -> Iterator[Match]:
+    for launch in job.launches:
+        step = launch.step
+        if (
+            step is None
+            or step.in_loop
+            or not (is_many(step) or (step.tasks is None and job.request.many_nodes))
+        ):
+            continue
+        if step.tasks == 1:
+            continue
+        for option, value in _ranks(launch):
+            for variable in rank_variables(value):
+                yield _match(job, variable, f"--{option}", step.kind)
+        if not launch.forms_ranks:
+            yield from _exported(job, launch, step.kind)
+
+
+def _ranks(launch: Launch) -> Iterator[tuple[str, Value]]:
+    """The options that say a rank: the launcher's own and the program's."""
+    if "node_rank" in launch.options and not uses_c10d(launch):
+        yield "node_rank", launch.options["node_rank"]
+    if launch.forms_ranks:
+        return
+    words = launch.arguments
+    for index, word in enumerate(words):
+        name, equals, _ = word.head.partition("=")
+        option = name.lstrip("-").replace("-", "_").lower()
+        if name.startswith("--") and option in _OPTIONS:
+            if equals:
+                yield option, word.after(len(name) + 1)
+            elif index + 1 < len(words):
+                yield option, words[index + 1]
+
+
+def _exported(job: Job, launch: Launch, kind: str) -> Iterator[Match]:
+    for name in _ENVIRONMENT:
+        value = launch.exported(name)
+        for variable in rank_variables(value) if value is not None else ():
+            yield _match(job, variable, name, kind)
+
+
+def _match(job: Job, variable: Variable, target: str, kind: str) -> Match:
+    state = RANK_VARIABLES[variable.name]
+    return Match(
+        job.document,
+        variable.span,
+        f"${variable.name} is expanded by the batch shell, where it is {state}: "
+        f"{target} is the same for all tasks of {kind}.",
+    )
+
+
+RULE = Rule(
+    code="RK102",
+    name="early-rank-expansion",
+    severity=Severity.ERROR,
+    confidence=Confidence.SURE,
+    what="A rank variable (SLURM_NODEID, SLURM_PROCID …) is expanded in the batch shell, before the tasks are started.",
+    why=(
+        "The batch shell replaces the variable before srun or mpirun starts: each task gets rank 0 (or nothing), and "
+        "the rendezvous fails or hangs (huggingface/accelerate#2816; reproduced on SLURM 22.05)."
+    ),
+    fix="Let each task expand it: srun bash -c '… --node_rank=$SLURM_NODEID …' with single quotes, or a script file.",
+    find=find,
+    fires=(
+        """#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+srun torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID --master_addr=$MASTER_ADDR train.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1
+export NODE_RANK=$SLURM_NODEID
+srun bash -c "torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$NODE_RANK --master_addr=$MASTER_ADDR train.py"
+""",
+        """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4
+export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=29500
+export WORLD_SIZE=$SLURM_NTASKS RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID
+srun python train.py
+""",
+    ),
+    silent=(
+        """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1
+srun bash -c 'torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID --master_addr=$MASTER_ADDR train.py'
+""",
+        """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1
+LAUNCHER="torchrun --nnodes=2 --nproc_per_node=4 --node_rank \\$SLURM_PROCID --master_addr $MASTER_ADDR"
+srun bash -c "$LAUNCHER train.py"
+""",
+        """#!/bin/bash
+#SBATCH --nodes=1 --ntasks=1
+srun torchrun --nnodes=1 --nproc_per_node=4 --node_rank=$SLURM_NODEID train.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1
+cat > worker.sh <<'EOF'
+torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID --master_addr=$1 train.py
+EOF
+srun bash worker.sh "$(hostname)"
+""",
+    ),
+)

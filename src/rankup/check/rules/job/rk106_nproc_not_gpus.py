@@ -1,0 +1,117 @@
+"""torchrun starts more or fewer processes than the node has GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rankup.check.facts.job import Job, Launch
+from rankup.check.facts.job_questions import agents, is_written, nproc
+from rankup.check.rule import Edit, Match, Rule, Safety
+from rankup.findings.finding import Confidence, Severity
+
+
+def find(job: Job) -> Iterator[Match]:
+    request = job.request
+    gpus = request.gpus_per_node
+    if request.scheduler != "slurm" or not gpus:
+        return
+    for launch in agents(job):
+        processes = nproc(job, launch)
+        if processes is None or processes == gpus or not _uses_the_node(job, launch):
+            continue
+        value = launch.options.get("nproc_per_node")
+        place = is_written(job.document, value) if value is not None else None
+        edits = (Edit(place, "$SLURM_GPUS_ON_NODE"),) if place is not None and value is not None else ()
+        span = launch.words["nproc_per_node"].span if value is not None else launch.span
+        if value is not None and place is None:
+            span = launch.span
+        if processes > gpus:
+            yield Match(
+                job.document,
+                span,
+                f"{processes} processes per node, but the job asks for {gpus} GPU{'s' * (gpus > 1)} per node.",
+                edits,
+                severity=Severity.ERROR,
+                why="The processes without a GPU of their own fail with an invalid device ordinal (PICK-pytorch#14).",
+            )
+        elif (value is not None or launch.launcher == "torchrun") and not _others(job):
+            yield Match(
+                job.document,
+                span,
+                f"{processes} process{'es' * (processes > 1)} per node, but the job asks for {gpus} GPUs per node.",
+                edits,
+                confidence=Confidence.LIKELY,
+            )
+
+
+def _others(job: Job) -> bool:
+    """Whether something else runs beside it, which may use the other GPUs."""
+    return any(command.background and not command.in_output and command.argv for command in job.commands)
+
+
+def _uses_the_node(job: Job, launch: Launch) -> bool:
+    """Whether this launch has the node's GPUs for itself, and uses GPUs."""
+    if launch.command.background and sum(other.command.background for other in job.launches) > 1:
+        return False
+    if launch.exported("CUDA_VISIBLE_DEVICES") is not None or launch.command.in_loop:
+        return False
+    step = launch.step
+    if step is not None and (
+        (step.tasks_per_node or 1) > 1
+        or step.options.keys() & {"gpus", "gres", "gpus-per-task", "gpus-per-node"}
+    ):
+        return False
+    words = [word.known or "" for word in launch.arguments]
+    return not any(word in ("gloo", "cpu", "--cpu", "--backend=gloo", "--device=cpu") for word in words)
+
+
+RULE = Rule(
+    code="RK106",
+    name="nproc-not-gpus",
+    severity=Severity.WARNING,
+    confidence=Confidence.SURE,
+    what="The --nproc_per_node of torchrun is a number that is not the number of GPUs that the job asks for.",
+    why="It starts that many processes on each node, and each one uses a GPU: the others stay idle.",
+    fix="Use --nproc_per_node=$SLURM_GPUS_ON_NODE, or the number of the directive.",
+    find=find,
+    safety=Safety.UNSAFE,
+    fires=(
+        """#!/bin/bash
+#SBATCH --nodes=1
+#SBATCH --gres=gpu:2
+torchrun --standalone --nproc_per_node=4 train.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=a100:4
+NPROC=2
+srun torchrun --nnodes=2 --nproc_per_node=$NPROC --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
+""",
+    ),
+    silent=(
+        """#!/bin/bash
+#SBATCH --nodes=1
+#SBATCH --gres=gpu:4
+torchrun --standalone --nproc_per_node=4 train.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=1
+#SBATCH --gres=gpu:4
+CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=2 --master_port=29500 train.py --seed 1 &
+CUDA_VISIBLE_DEVICES=2,3 torchrun --nproc_per_node=2 --master_port=29501 train.py --seed 2 &
+wait
+""",
+        """#!/bin/bash
+#SBATCH --gpus-per-node=4
+torchrun --nproc_per_node=gpu train.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=1 --gres=gpu:4
+CUDA_VISIBLE_DEVICES=3 vllm serve model &
+torchrun --standalone --nproc_per_node=3 train.py
+""",
+        """#!/bin/bash
+#SBATCH --gpus=8
+torchrun --nproc_per_node=4 train.py
+""",
+    ),
+)

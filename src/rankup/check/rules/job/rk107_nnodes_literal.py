@@ -1,0 +1,150 @@
+"""torchrun is told another number of nodes than its step has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rankup.check.facts.job import Job, Launch
+from rankup.check.facts.job_questions import fans_out, is_written, nnodes
+from rankup.check.rule import Edit, Match, Rule, Safety
+from rankup.findings.finding import Confidence, Severity
+
+
+def find(job: Job) -> Iterator[Match]:
+    for launch in job.launches:
+        if not launch.is_torchrun and launch.launcher != "accelerate":
+            continue
+        value, count, nodes = launch.options.get("nnodes"), nnodes(job, launch), _nodes(job, launch)
+        tasks = _tasks(launch)
+        if value is None and launch.is_torchrun:
+            yield from _alone(job, launch)
+        if value is None or count is None:
+            continue
+        if tasks is not None and tasks < count and nodes == count and launch.step is not None:
+            yield Match(
+                job.document,
+                launch.span,
+                f"{launch.step.kind} starts {tasks} task{'s' * (tasks > 1)}, and {launch.launcher} waits for {count}.",
+                _one_task_each(job, launch),
+                fix="Ask for one task per node: --ntasks-per-node=1, without --ntasks.",
+            )
+            continue
+        if nodes is None or count in (nodes, tasks):
+            continue
+        if count == 1 and not (launch.options.keys() & {"rdzv_endpoint", "master_addr"}):
+            continue  # a torchrun of its own on each node
+        place = is_written(job.document, value)
+        edits = (Edit(place, "$SLURM_NNODES"),) if place is not None and job.scheduler == "slurm" else ()
+        shown = launch.words["nnodes"].span if place is not None else launch.span
+        what = f"--nnodes={count}" if launch.is_torchrun else f"--num_machines={count}"
+        yield Match(
+            job.document,
+            shown,
+            f"{what}, but it is started on {nodes} node{'s' * (nodes > 1)}.",
+            edits if launch.step is not None and nodes == job.request.nodes else (),
+            why=None
+            if count > nodes
+            else "The other nodes' agents are refused, or form a second world that trains on its own.",
+        )
+
+
+def _nodes(job: Job, launch: Launch) -> int | None:
+    """On how many nodes it is certainly started."""
+    step = launch.step
+    if step is not None:
+        if step.in_loop or step.background or step.kind not in ("srun", "mpiexec", "mpirun"):
+            return None
+        return step.nodes
+    if (
+        job.scheduler == "slurm"
+        and job.request.nodes == 1
+        and not fans_out(job)
+        and "nodes" in job.request.by_name
+    ):
+        return 1
+    return None
+
+
+def _alone(job: Job, launch: Launch) -> Iterator[Match]:
+    """torchrun on several nodes, each with a world of its own, since --nnodes is 1 by default."""
+    step = launch.step
+    if step is None or step.in_loop or step.background or step.kind not in ("srun", "mpiexec", "mpirun"):
+        return
+    if (step.nodes or 0) < 2 or step.tasks != step.nodes:
+        return
+    meets = "standalone" not in launch.options and launch.options.keys() & {
+        "rdzv_endpoint",
+        "master_addr",
+        "node_rank",
+    }
+    yield Match(
+        job.document,
+        launch.span,
+        f"{launch.launcher} runs on {step.nodes} nodes without --nnodes: each node trains alone, the same model.",
+        severity=None if meets else Severity.WARNING,
+        confidence=None if meets else Confidence.LIKELY,
+        why="The default is one node. The nodes do the same work, and write the same files.",
+        fix="Add --nnodes=$SLURM_NNODES and a rendezvous.",
+    )
+
+
+def _one_task_each(job: Job, launch: Launch) -> tuple[Edit, ...]:
+    directive = job.request.get("ntasks")
+    given = launch.step is not None and "ntasks" in launch.step.options
+    return () if directive is None or given else (Edit(directive.span, "--ntasks-per-node=1"),)
+
+
+def _tasks(launch: Launch) -> int | None:
+    return launch.step.tasks if launch.step is not None else None
+
+
+RULE = Rule(
+    code="RK107",
+    name="nnodes-literal",
+    severity=Severity.ERROR,
+    confidence=Confidence.SURE,
+    what="The --nnodes of torchrun is a number that is not the number of nodes on which it is started.",
+    why="The agents wait for nodes that nobody starts, until the rendezvous times out.",
+    fix="Use --nnodes=$SLURM_NNODES, which follows the directive.",
+    find=find,
+    safety=Safety.SAFE,
+    fires=(
+        """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1
+srun torchrun --nnodes=4 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=4 --ntasks-per-node=1
+NNODES=2
+srun torchrun --nnodes=$NNODES --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1 --gres=gpu:4
+NNODES=3
+srun torchrun --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
+srun torchrun --nnodes=$NNODES --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=4 --ntasks=1 --gres=gpu:4
+srun torchrun --nnodes=$SLURM_NNODES --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
+""",
+    ),
+    silent=(
+        """#!/bin/bash
+#SBATCH --nodes=1 --ntasks-per-node=1
+srun torchrun --nproc_per_node=4 train.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1
+srun torchrun --nnodes=$SLURM_NNODES --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=4 --ntasks-per-node=1
+srun torchrun --nnodes=1:4 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=4 --ntasks-per-node=1
+srun --nodes=2 --ntasks=2 torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:1 train.py
+""",
+    ),
+)

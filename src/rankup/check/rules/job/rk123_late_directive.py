@@ -1,0 +1,87 @@
+"""Directives that the scheduler does not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rankup.check.document import Span
+from rankup.check.facts.job import Job
+from rankup.check.rule import Edit, Match, Rule, Safety
+from rankup.findings.finding import Confidence, Severity
+
+
+def find(job: Job) -> Iterator[Match]:
+    if job.language != "bash" or job.broken or not job.document.complete:
+        return
+    late = [line for line in job.lines if line.late and line.words and line.words[0][0].startswith("-")]
+    if not late:
+        return
+    document = job.document
+    edits = []
+    place = document.starts[document.line_of(job.first_command)]
+    for line in late:
+        number = document.line_of(line.span.start)
+        start = document.starts[number]
+        text = document.line(number)
+        edits.append(Edit(Span(start, min(start + len(text) + 1, len(document.text))), ""))
+    moved = "".join(document[line.span] + "\n" for line in late)
+    count = len(late)
+    yield Match(
+        document,
+        late[0].span,
+        f"This directive stands after the first command, and is not read{f' ({count - 1} more follow)' * (count > 1)}.",
+        (*edits, Edit(Span(place, place), moved)),
+    )
+
+
+RULE = Rule(
+    code="RK123",
+    name="late-directive",
+    severity=Severity.ERROR,
+    confidence=Confidence.SURE,
+    what="A #SBATCH or #PBS line stands after the first command.",
+    why="The scheduler stops at the first line that is not a comment. What follows is ignored without a message.",
+    fix="Move all directives before the first command.",
+    find=find,
+    safety=Safety.UNSAFE,
+    fires=(
+        """#!/bin/bash
+#SBATCH --nodes=1
+module load cuda
+#SBATCH --gres=gpu:4
+#SBATCH --time=1:00:00
+python train.py
+""",
+        """#!/bin/bash
+set -e
+#PBS -l select=1:ncpus=8:ngpus=1
+cd "$PBS_O_WORKDIR"
+python train.py
+""",
+    ),
+    silent=(
+        """#!/bin/bash
+#SBATCH --nodes=1
+
+# the GPUs
+#SBATCH --gres=gpu:4
+python train.py
+""",
+        """#!/bin/bash
+for seed in 1 2 3; do
+cat > job.sh <<EOF
+#!/bin/bash
+#SBATCH --nodes=1
+python train.py --seed $seed
+EOF
+sbatch job.sh
+done
+""",
+        """#!/bin/bash
+#SBATCH --nodes=1
+python train.py
+##SBATCH --gres=gpu:1
+# SBATCH --gres=gpu:1
+""",
+    ),
+)

@@ -1,0 +1,70 @@
+"""A trap that cannot run while the program does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rankup.check.facts.job import Job
+from rankup.check.facts.job_signals import batch_signal, in_background, traps
+from rankup.check.rule import Match, Rule
+from rankup.findings.finding import Confidence, Severity
+
+
+def find(job: Job) -> Iterator[Match]:
+    signal = batch_signal(job)
+    if signal is None or not signal.to_batch or not job.complete:
+        return
+    handlers = traps(job, signal.name)
+    if not handlers or all(handler.argv[1].known == "" for handler in handlers):
+        return
+    running = [launch for launch in job.launches if not launch.command.in_output]
+    if not running or any(in_background(launch.command) for launch in running):
+        return
+    launch = running[-1]
+    yield Match(
+        job.document,
+        handlers[-1].span,
+        f"This trap runs only after the program in line {job.document.place(launch.span).line} has ended.",
+    )
+
+
+RULE = Rule(
+    code="RK128",
+    name="trap-in-foreground",
+    severity=Severity.WARNING,
+    confidence=Confidence.SURE,
+    what="The batch script traps the signal before the time limit, but runs the program in the foreground.",
+    why="Bash runs a trap only after the command in the foreground has ended: the time limit ends both.",
+    fix="Start the program with & and wait for it: srun … & pid=$!; wait $pid.",
+    find=find,
+    fires=(
+        """#!/bin/bash
+#SBATCH --signal=B:USR1@300 --requeue --open-mode=append
+trap 'scontrol requeue "$SLURM_JOB_ID"' USR1
+srun python train.py
+""",
+        """#!/bin/bash
+#SBATCH --signal=B:TERM@120
+handler() { echo "time is up"; touch STOP; }
+trap handler SIGTERM
+python train.py --epochs 90
+""",
+    ),
+    silent=(
+        """#!/bin/bash
+#SBATCH --signal=B:USR1@300
+trap 'touch STOP' USR1
+srun python train.py &
+wait $!
+""",
+        """#!/bin/bash
+#SBATCH --signal=B:USR1@300
+trap '' USR1
+exec python train.py
+""",
+        """#!/bin/bash
+trap 'rm -rf "$scratch"' EXIT
+python train.py
+""",
+    ),
+)

@@ -1,0 +1,90 @@
+"""A variable that nobody sets, by the name of one that somebody sets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rankup.check.facts.job import Job
+from rankup.check.facts.job_commands import Variable
+from rankup.check.facts.job_environment import SLURM_VARIABLES
+from rankup.check.facts.job_typos import is_like
+from rankup.check.rule import Edit, Match, Rule, Safety
+from rankup.findings.finding import Confidence, Severity
+
+
+def find(job: Job) -> Iterator[Match]:
+    if not job.scheduler or job.sources_files or not job.complete:
+        return
+    seen: set[str] = set()
+    for variable in job.expansions:
+        name = variable.name
+        if (
+            name in seen
+            or name in job.assigned
+            or name in job.names
+            or variable.operator
+            or not re.fullmatch(r"[A-Za-z_]\w+", name)
+        ):
+            continue
+        if name in job.tested:
+            continue
+        meant = _meant(job, variable)
+        if meant is None:
+            continue
+        seen.add(name)
+        shown = job.document[variable.span]
+        edits = (Edit(variable.span, shown.replace(name, meant)),) if name in shown else ()
+        yield Match(job.document, variable.span, f"{name} is never set; {meant} was meant.", edits)
+
+
+def _meant(job: Job, variable: Variable) -> str | None:
+    name = variable.name
+    if name.startswith("SLURM_"):
+        if name in SLURM_VARIABLES or name.startswith(
+            ("SLURM_JOB_", "SLURM_STEP_", "SLURM_ARRAY_", "SLURM_CLUSTER")
+        ):
+            return None
+        like = [known for known in SLURM_VARIABLES if known.replace("_", "") == name.replace("_", "")]
+        like = like or [known for known in SLURM_VARIABLES if is_like(name, known)]
+        return like[0] if len(like) == 1 else None
+    like = [known for known, bindings in job.assigned.items() if is_like(name, known) and bindings]
+    return like[0] if len(like) == 1 else None
+
+
+RULE = Rule(
+    code="RK138",
+    name="unset-variable",
+    severity=Severity.WARNING,
+    confidence=Confidence.LIKELY,
+    what="A variable is used that is never set, while one of nearly the same name is set (or is SLURM's).",
+    why="Bash expands it to nothing, without a message.",
+    fix="Correct the name; `set -u` makes bash stop at such a variable.",
+    find=find,
+    safety=Safety.UNSAFE,
+    fires=(
+        """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+srun torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADR:29500 train.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=1 --ntasks-per-node=4
+srun bash -c 'LOCAL_RANK=$SLURM_LOCAL_ID python train.py'
+""",
+    ),
+    silent=(
+        """#!/bin/bash
+#SBATCH --nodes=2
+MASTER_PORT=29500
+echo "$USER $HOME $MASTER_ADDR $SLURM_LOCALID $SLURM_JOB_CPUS_PER_NODE $SLURM_TRES_PER_TASK"
+srun python train.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=2
+NODE_NAMES=$(scontrol show hostnames)
+if [ -n "$NODE_NAME" ]; then echo "$NODE_NAME"; fi
+srun python train.py
+""",
+    ),
+)

@@ -1,0 +1,111 @@
+"""All ranks branch on a result that only one of them has."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from rankup.check.facts.program import Program
+from rankup.check.facts.program_module import Call, identifiers, place
+from rankup.check.rule import Match, Rule, Safety
+from rankup.check.rules.edits import replaced
+from rankup.findings.finding import Confidence, Severity
+
+
+def find(program: Program) -> Iterator[Match]:
+    for call in program.named("torch.distributed.reduce"):
+        tensor = call.argument("tensor", 0)
+        if not isinstance(tensor, ast.Name) or program.guards.everywhere(call.node, call.scope):
+            continue
+        test = _branch(program, call, tensor.id)
+        if test is None:
+            continue
+        yield Match(
+            call.module.document,
+            call.span,
+            f"reduce() gives {tensor.id} to one rank, and all ranks decide by it at line {test.lineno}.",
+            (replaced(call.module, call.node, _all_reduce(call)),),
+        )
+
+
+def _branch(program: Program, call: Call, name: str) -> ast.expr | None:
+    for node in call.module.of(ast.If, ast.While):
+        if not isinstance(node, (ast.If, ast.While)) or call.module.scope_of(node) is not call.scope:
+            continue
+        if name not in identifiers(node.test) or place(node) < place(call.node):
+            continue
+        if all(isinstance(statement, ast.Raise) for statement in node.body):
+            continue  # a check for NaN: whoever sees it ends the run
+        if program.guards.of(node, call.scope) or program.rank_test(node.test, call.scope) is not None:
+            continue
+        if not any(
+            other.last in {"broadcast", "all_reduce"} and place(call.node) < place(other.node) < place(node)
+            for other in call.scope.calls
+        ):
+            return node.test
+    return None
+
+
+def _all_reduce(call: Call) -> str:
+    function = ast.unparse(call.node.func)
+    head = function[: -len("reduce")] if function.endswith("reduce") else ""
+    kept = [ast.unparse(call.node.args[0])] if call.node.args else []
+    kept += [
+        f"{k.arg}={ast.unparse(k.value)}"
+        for k in call.node.keywords
+        if k.arg in {"tensor", "op", "group", "async_op"}
+    ]
+    return f"{head}all_reduce({', '.join(kept)})"
+
+
+RULE = Rule(
+    code="RK209",
+    name="reduce-branch",
+    severity=Severity.ERROR,
+    confidence=Confidence.LIKELY,
+    what="The result of dist.reduce decides a branch on all ranks.",
+    why="After reduce() one rank has the sum; the others keep a partial value. Ranks take different branches and then "
+    "wait for each other in different collectives (pytorch#77562).",
+    fix="Use all_reduce, so that all ranks decide the same.",
+    find=find,
+    safety=Safety.UNSAFE,
+    fires=(
+        """import torch
+import torch.distributed as dist
+
+def should_stop(loss):
+    dist.reduce(loss, dst=0)
+    if loss.item() < 0.1:
+        return True
+    return False
+""",
+        """import torch
+import torch.distributed as dist
+
+def loop(model):
+    flag = torch.zeros(1)
+    while True:
+        dist.reduce(flag, 0, op=dist.ReduceOp.SUM)
+        if flag > 0:
+            break
+""",
+    ),
+    silent=(
+        """import torch
+import torch.distributed as dist
+
+def should_stop(loss):
+    dist.all_reduce(loss)
+    return bool(loss.item() < 0.1)
+""",
+        """import torch
+import torch.distributed as dist
+
+def report(loss):
+    dist.reduce(loss, dst=0)
+    if dist.get_rank() == 0:
+        if loss.item() < 0.1:
+            print("small")
+""",
+    ),
+)

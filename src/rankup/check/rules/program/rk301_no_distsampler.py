@@ -1,0 +1,183 @@
+"""Every rank goes through the whole data set."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from rankup.check.document import Span
+from rankup.check.facts.program import Program
+from rankup.check.facts.program_data import Loader
+from rankup.check.facts.program_module import identifiers
+from rankup.check.facts.program_sharding import is_iterable, is_sharded, is_synthetic, seeds_by_rank
+from rankup.check.rule import Edit, Match, Rule, Safety
+from rankup.check.rules.edits import name_for, replaced
+from rankup.findings.finding import Confidence, Severity
+
+
+def find(program: Program) -> Iterator[Match]:
+    if not program.whole or program.frameworks or not program.inits or not program.wraps:
+        return
+    if program.methods("parallelize_module", "init_device_mesh", "DeviceMesh") or seeds_by_rank(program):
+        return
+    for loader in program.data.loaders:
+        call = loader.call
+        given = call.argument("dataset", 0)
+        if loader.sampled or call.spread or given is None or not any(loop.trains for loop in loader.loops):
+            continue
+        if not program.on_all_ranks(call) or program.guards.limited(call.node, call.scope):
+            continue
+        if _alternative(program, loader) or is_iterable(program, given, call.scope):
+            continue
+        if is_sharded(program, given, call.scope) or is_synthetic(program, given, call.scope):
+            continue
+        yield Match(
+            call.module.document,
+            call.span,
+            "This training loader has no DistributedSampler: every rank trains on all of the data in each epoch.",
+            _edit(loader, given),
+        )
+
+
+def _alternative(program: Program, loader: Loader) -> bool:
+    """Whether another loader with a sampler may take its place: the branch of a single process."""
+    module = loader.call.module
+    for holder, _ in module.ancestors(loader.call.node):
+        if isinstance(holder, (ast.If, ast.IfExp)) and any(
+            word in name.lower()
+            for name in identifiers(holder.test)
+            for word in ("dist", "world", "ddp", "sampler", "multi", "parallel", "rank")
+        ):
+            return True
+    return any(
+        other is not loader and other.sampled and set(other.loops) & set(loader.loops)
+        for other in program.data.loaders
+    )
+
+
+def _edit(loader: Loader, given: ast.expr) -> tuple[Edit, ...]:
+    call = loader.call
+    sampler = name_for(call.module, "torch.utils.data.DistributedSampler") or name_for(
+        call.module, "torch.utils.data.distributed.DistributedSampler"
+    )
+    if sampler is None or not isinstance(given, (ast.Name, ast.Attribute)):
+        return ()
+    text = f"sampler={sampler}({ast.unparse(given)})"
+    shuffle = next((k for k in call.node.keywords if k.arg == "shuffle"), None)
+    if shuffle is not None:
+        return (replaced(call.module, shuffle, text),)
+    last = call.module.span(call.node).end - 1
+    end = len(call.module.document.text[:last].rstrip().rstrip(","))
+    return (Edit(Span(end, end), f", {text}"),)
+
+
+RULE = Rule(
+    code="RK301",
+    name="no-distsampler",
+    severity=Severity.WARNING,
+    confidence=Confidence.LIKELY,
+    what="A training loader of a distributed program gives all data to every rank.",
+    why="With N ranks an epoch has N times the work, and each sample is trained on N times. With the same seed all "
+    "ranks even compute the same batch.",
+    fix="Give the loader sampler=DistributedSampler(dataset) in place of shuffle=True.",
+    find=find,
+    safety=Safety.UNSAFE,
+    fires=(
+        """import os
+import torch
+import torch.distributed as dist
+import torchvision
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader
+
+def main():
+    dist.init_process_group("nccl")
+    dataset = torchvision.datasets.MNIST("data", train=True)
+    loader = DataLoader(dataset, batch_size=64, shuffle=True)
+    model = DDP(torch.nn.Linear(784, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(3):
+        for x, y in loader:
+            loss = torch.nn.functional.cross_entropy(model(x.flatten(1)), y)
+            loss.backward()
+            optimizer.step()
+
+main()
+""",
+        """import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+class Files(torch.utils.data.Dataset):
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __len__(self):
+        return 100
+
+    def __getitem__(self, index):
+        return torch.load(f"{self.folder}/{index}.pt")
+
+def train(model, loader, optimizer):
+    for x, y in loader:
+        model(x).sum().backward()
+        optimizer.step()
+
+dist.init_process_group("gloo")
+files = Files("data")
+loader = torch.utils.data.DataLoader(files, 8)
+model = DistributedDataParallel(torch.nn.Linear(2, 2))
+train(model, loader, torch.optim.SGD(model.parameters(), lr=0.1))
+""",
+    ),
+    silent=(
+        """import torch
+import torch.distributed as dist
+import torchvision
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, Subset
+
+def main():
+    dist.init_process_group("nccl")
+    dataset = torchvision.datasets.MNIST("data", train=True)
+    part = Subset(dataset, range(dist.get_rank(), len(dataset), dist.get_world_size()))
+    loader = DataLoader(part, batch_size=64, shuffle=True)
+    model = DDP(torch.nn.Linear(784, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        model(x.flatten(1)).sum().backward()
+        optimizer.step()
+
+main()
+""",
+        """import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, IterableDataset
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        yield from read()
+
+def main():
+    dist.init_process_group("nccl")
+    loader = DataLoader(Stream(), batch_size=64)
+    model = DDP(torch.nn.Linear(784, 10))
+    for x, y in loader:
+        model(x.flatten(1)).sum().backward()
+
+main()
+""",
+        """import torch
+import torchvision
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+
+accelerator = Accelerator()
+loader = DataLoader(torchvision.datasets.MNIST("data"), batch_size=64, shuffle=True)
+model, loader = accelerator.prepare(torch.nn.Linear(784, 10), loader)
+for x, y in loader:
+    accelerator.backward(model(x.flatten(1)).sum())
+""",
+    ),
+)

@@ -1,0 +1,72 @@
+"""A data loader with a sampler and with shuffle=True."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rankup.check.facts.program import Program
+from rankup.check.facts.program_value import Kind, kinds, the_constant
+from rankup.check.rule import Match, Rule, Safety
+from rankup.check.rules.edits import keyword_removed
+from rankup.findings.finding import Confidence, Severity
+
+
+def find(program: Program) -> Iterator[Match]:
+    for loader in program.data.loaders:
+        call = loader.call
+        if the_constant(program.value(call, "shuffle", 2)) is not True:
+            continue
+        sampler = program.value(call, "sampler", 3)
+        if not sampler or kinds(sampler) != {Kind.OBJECT}:
+            continue
+        edit = keyword_removed(call, "shuffle")
+        yield Match(
+            call.module.document,
+            call.span,
+            "DataLoader gets a sampler and shuffle=True; torch refuses this with a ValueError.",
+            (edit,) if edit is not None else (),
+        )
+
+
+RULE = Rule(
+    code="RK303",
+    name="sampler-shuffle",
+    severity=Severity.ERROR,
+    confidence=Confidence.SURE,
+    what="A data loader gets a sampler and shuffle=True.",
+    why="Both decide about the order. torch raises 'sampler option is mutually exclusive with shuffle'.",
+    fix="Remove shuffle=True from the loader: DistributedSampler shuffles by itself.",
+    find=find,
+    safety=Safety.SAFE,
+    fires=(
+        """from torch.utils.data import DataLoader, DistributedSampler
+
+def load(dataset):
+    sampler = DistributedSampler(dataset)
+    return DataLoader(dataset, batch_size=8, shuffle=True, sampler=sampler)
+""",
+        """import torch
+
+def load(dataset):
+    return torch.utils.data.DataLoader(
+        dataset,
+        shuffle=True,
+        sampler=torch.utils.data.distributed.DistributedSampler(dataset),
+    )
+""",
+    ),
+    silent=(
+        """from torch.utils.data import DataLoader, DistributedSampler
+
+def load(dataset, distributed):
+    sampler = DistributedSampler(dataset) if distributed else None
+    return DataLoader(dataset, batch_size=8, shuffle=(sampler is None), sampler=sampler)
+""",
+        """from torch.utils.data import DataLoader, DistributedSampler
+
+def load(dataset):
+    sampler = DistributedSampler(dataset, shuffle=True)
+    return DataLoader(dataset, batch_size=8, shuffle=False, sampler=sampler)
+""",
+    ),
+)

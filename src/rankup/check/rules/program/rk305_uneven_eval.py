@@ -1,0 +1,122 @@
+"""A sharded model is evaluated on shards of different lengths."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from rankup.check.facts.program import Program
+from rankup.check.facts.program_module import torch_last
+from rankup.check.facts.program_sharding import expressions
+from rankup.check.facts.program_value import Kind, depends_on
+from rankup.check.rule import Match, Rule
+from rankup.findings.finding import Confidence, Severity
+
+
+def find(program: Program) -> Iterator[Match]:
+    if program.frameworks or not any(torch_last(call) != "DistributedDataParallel" for call in program.wraps):
+        return
+    for loader in program.data.loaders:
+        given = loader.call.argument("dataset", 0)
+        if (
+            given is None
+            or not loader.loops
+            or loader.sampled
+            or loader.call.argument("drop_last") is not None
+        ):
+            continue
+        for loop in loader.loops:
+            if any(call.last in {"all_reduce", "barrier", "all_gather"} for call in loop.calls):
+                continue  # the ranks may agree on when to stop
+            for part, inside in expressions(program, given, loader.call.scope, depth=2):
+                step = _strided(program, part, inside)
+                if step is not None:
+                    yield Match(
+                        loader.call.module.document,
+                        loader.call.span,
+                        f"Ranks have different numbers of samples here (range with step {step}), and the model is "
+                        "sharded: each forward pass is a collective.",
+                    )
+                    break
+
+
+def _strided(program: Program, node: ast.AST, scope: object) -> str | None:
+    """``range(rank, len(dataset), world_size)``: some ranks get one sample more."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "range":
+            call = program.values.call(inner)
+            if call is None or len(inner.args) != 3:
+                continue
+            start, step = (program.values.of(inner.args[i], call.scope) for i in (0, 2))
+            if depends_on(start, Kind.RANK) and depends_on(step, Kind.WORLD_SIZE):
+                return ast.unparse(inner.args[2])
+    return None
+
+
+RULE = Rule(
+    code="RK305",
+    name="uneven-eval",
+    severity=Severity.WARNING,
+    confidence=Confidence.LIKELY,
+    what="A model sharded by FSDP goes through data sets of different lengths on each rank.",
+    why="Each forward pass gathers parameters on all ranks. The rank with one batch more waits for the others "
+    "(prime-rl#2515).",
+    fix="Let all ranks make the same number of steps: pad with batches of weight 0, or stop together.",
+    find=find,
+    fires=(
+        """import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.utils.data import DataLoader, Subset
+
+def main(net, dataset):
+    dist.init_process_group("nccl")
+    model = FSDP(net)
+    part = Subset(dataset, range(dist.get_rank(), len(dataset), dist.get_world_size()))
+    with torch.no_grad():
+        for x, y in DataLoader(part, 32):
+            model(x)
+""",
+        """import os
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.utils.data import DataLoader, Subset
+
+def evaluate(model, loader):
+    return sum(model(x).sum() for x, y in loader)
+
+def main(model, dataset):
+    dist.init_process_group("nccl")
+    fully_shard(model)
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    loader = DataLoader(Subset(dataset, list(range(rank, len(dataset), world))), 32)
+    for x, y in loader:
+        model(x)
+""",
+    ),
+    silent=(
+        """import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, Subset
+
+def main(net, dataset):
+    dist.init_process_group("nccl")
+    model = DDP(net)
+    part = Subset(dataset, range(dist.get_rank(), len(dataset), dist.get_world_size()))
+    for x, y in DataLoader(part, 32):
+        model.module(x)
+""",
+        """import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.utils.data import DataLoader, DistributedSampler
+
+def main(net, dataset):
+    dist.init_process_group("nccl")
+    model = FSDP(net)
+    for x, y in DataLoader(dataset, 32, sampler=DistributedSampler(dataset)):
+        model(x)
+""",
+    ),
+)

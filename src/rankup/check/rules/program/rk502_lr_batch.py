@@ -1,0 +1,161 @@
+"""More ranks, a larger global batch, and the same learning rate."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from rankup.check.facts.program import Program
+from rankup.check.facts.program_module import Scope, identifiers
+from rankup.check.facts.program_sharding import expressions
+from rankup.check.facts.program_value import Kind, depends_on
+from rankup.check.rule import Match, Rule
+from rankup.findings.finding import Confidence, Severity
+
+_MOST = 8  # ranks up to which nobody changes the rate
+
+
+def find(program: Program) -> Iterator[Match]:
+    ranks = max([(s.nodes or 1) * (s.processes_per_node or 1) for s in program.starts], default=0)
+    if ranks < _MOST or not program.whole or program.frameworks or not program.wraps:
+        return
+    loaders = [loader for loader in program.data.loaders if loader.trains and loader.samplers]
+    if not loaders:
+        return
+    for loader in loaders:
+        batch = loader.call.argument("batch_size", 1)
+        if batch is None or _knows_ranks(program, batch, loader.call.scope):
+            return
+    for call in program.calls:
+        if (
+            call.name.startswith("torch.optim.")
+            and call.last[:1].isupper()
+            and "lr_scheduler" not in call.name
+        ):
+            rate = call.argument("lr", 1)
+            if (
+                rate is not None
+                and not _knows_ranks(program, rate, call.scope)
+                and not program.methods("LambdaLR")
+            ):
+                yield Match(
+                    call.module.document,
+                    call.module.span(rate),
+                    f"The global batch is {ranks} times that of one process, and the learning rate does not know it.",
+                )
+
+
+def _knows_ranks(program: Program, node: ast.expr, scope: Scope) -> bool:
+    for part, inside in expressions(program, node, scope):
+        if any(
+            word in name.lower()
+            for name in identifiers(part)
+            for word in ("world", "scale", "global", "warm")
+        ):
+            return True
+        if isinstance(part, ast.expr) and depends_on(
+            program.values.of(part, inside), Kind.WORLD_SIZE, Kind.LOCAL_SIZE
+        ):
+            return True
+    return False
+
+
+RULE = Rule(
+    code="RK502",
+    name="lr-batch",
+    severity=Severity.NOTE,
+    confidence=Confidence.LIKELY,
+    what="The global batch grows with the number of ranks, and the learning rate is constant.",
+    why="A run on 8 GPUs makes an eighth of the steps with a batch 8 times as large: with the rate of one GPU it often "
+    "ends at a worse model (mmdetection#351).",
+    fix="Decide on a rule: keep the global batch, or scale the rate with it and warm up.",
+    find=find,
+    fires=(
+        """--- job.sh
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --gpus-per-node=4
+srun python train.py
+--- train.py
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler
+
+def main(net, dataset):
+    dist.init_process_group("nccl")
+    model = DDP(net)
+    loader = DataLoader(dataset, batch_size=32, sampler=DistributedSampler(dataset))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        model(x).sum().backward()
+        optimizer.step()
+
+main(None, [])
+""",
+        """--- job.sh
+#!/bin/bash
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=4
+#SBATCH --gpus-per-node=4
+srun python train.py
+--- train.py
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler
+
+RATE = 3e-4
+
+def main(net, dataset):
+    dist.init_process_group("nccl")
+    model = DDP(net)
+    loader = DataLoader(dataset, 16, sampler=DistributedSampler(dataset))
+    optimizer = torch.optim.AdamW(model.parameters(), RATE)
+    for x, y in loader:
+        model(x).sum().backward()
+        optimizer.step()
+
+main(None, [])
+""",
+    ),
+    silent=(
+        """--- job.sh
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --gpus-per-node=4
+srun python train.py
+--- train.py
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler
+
+def main(net, dataset):
+    dist.init_process_group("nccl")
+    model = DDP(net)
+    loader = DataLoader(dataset, batch_size=32, sampler=DistributedSampler(dataset))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * dist.get_world_size())
+    for x, y in loader:
+        model(x).sum().backward()
+        optimizer.step()
+
+main(None, [])
+""",
+        """import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler
+
+def main(net, dataset):
+    dist.init_process_group("nccl")
+    model = DDP(net)
+    loader = DataLoader(dataset, batch_size=32, sampler=DistributedSampler(dataset))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+main(None, [])
+""",
+    ),
+)

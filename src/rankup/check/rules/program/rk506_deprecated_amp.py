@@ -1,0 +1,58 @@
+"""torch.cuda.amp instead of torch.amp."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rankup.check.facts.program import Program
+from rankup.check.rule import Match, Rule
+from rankup.findings.finding import Confidence, Severity
+
+
+def find(program: Program) -> Iterator[Match]:
+    seen: set[str] = set()
+    for call in program.named("torch.cuda.amp.GradScaler", "torch.cuda.amp.autocast"):
+        if call.module.document.path in seen:
+            continue  # once for each file
+        seen.add(call.module.document.path)
+        yield Match(
+            call.module.document,
+            call.span,
+            f'torch.cuda.amp is deprecated; it is torch.amp.{call.last}("cuda") now.',
+        )
+
+
+RULE = Rule(
+    code="RK506",
+    name="deprecated-amp",
+    severity=Severity.NOTE,
+    confidence=Confidence.SURE,
+    what="Mixed precision is taken from torch.cuda.amp.",
+    why="Since PyTorch 2.4 it prints a FutureWarning on each rank, and it will be removed.",
+    fix='Use torch.amp.GradScaler("cuda") and torch.amp.autocast("cuda").',
+    find=find,
+    fires=(
+        """import torch
+
+scaler = torch.cuda.amp.GradScaler()
+""",
+        """from torch.cuda.amp import autocast
+
+def step(model, x):
+    with autocast():
+        return model(x)
+""",
+    ),
+    silent=(
+        """import torch
+
+scaler = torch.amp.GradScaler("cuda")
+""",
+        """import torch
+
+def step(model, x):
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        return model(x)
+""",
+    ),
+)

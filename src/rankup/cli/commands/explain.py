@@ -1,0 +1,84 @@
+"""``rankup explain``: why a job failed, from its logs, with the lines that show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankup.batch.store import SubmittedRun, find, is_local, is_run
+from rankup.cli.options import JsonOption
+from rankup.cli.output import console
+from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption
+from rankup.errors import RankupError
+from rankup.explain.explain_logs import explain_run
+from rankup.explain.explanation import explanation_lines
+from rankup.explain.run_directory import RunFacts, read_run
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def explain(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[LOG…|RUN]",
+            help="logs of any job, files or folders; or a run: directory, id, name or job id; default: the latest run",
+        ),
+    ] = None,
+    runs_root: RunsRootOption = RUNS_ROOT,
+    as_json: JsonOption = False,
+) -> None:
+    """Say why a job failed: the first error of the rank that failed first, what it means and what to do.
+
+    Reads logs of any job, of rankup or not: one file of all ranks or a file per rank, also compressed. Give all files
+    of a job at once: an error in one of them is often the consequence of another. Exit code 1 if a failure was found,
+    0 if the logs show none.
+    """
+    run = _run_of(targets or [], runs_root)
+    found, notes = explain_run(
+        _facts_of(run) if run else RunFacts(tuple(Path(target) for target in targets or []))
+    )
+    if as_json:
+        console.print_json({"failure": found.as_dict() if found else None, "notes": notes})
+    elif found is not None:
+        head, *rest = explanation_lines(found)
+        print(console.paint(head, "bold"))
+        print("\n".join(rest))
+    else:
+        print("no failure in the logs")
+        print("".join(f"  note:  {note}\n" for note in notes), end="")
+    raise typer.Exit(1 if found else 0)
+
+
+def _run_of(targets: Sequence[str], runs_root: Path) -> SubmittedRun | None:
+    """The run that is meant; None if logs are."""
+    if len(targets) > 1 or (targets and _is_log(Path(targets[0]))):
+        return None
+    target = targets[0] if targets else ""
+    try:
+        return find(target, runs_root)
+    except RankupError as error:
+        if error.code not in ("no-such-run", "no-runs") or not target:
+            raise
+        raise RankupError(
+            "no-such-log",
+            f"there is no file and no run named {target!r}",
+            context=f"runs are looked for in {runs_root}",
+            hint="give the log files of a job, or a run: `rankup status --all` lists them",
+        ) from error
+
+
+def _is_log(path: Path) -> bool:
+    try:
+        return path.is_file() or (path.is_dir() and not is_run(path) and not is_local(path))
+    except OSError:  # a name that is too long for a file
+        return False
+
+
+def _facts_of(run: SubmittedRun) -> RunFacts:
+    folders = list(run.tasks().values()) or [run.run.path]
+    return read_run(run.run.logs, tuple(run.logs().values()), tuple(folders))

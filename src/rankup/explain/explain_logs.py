@@ -1,0 +1,61 @@
+"""From the paths of logs to an explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rankup.errors import RankupError
+from rankup.explain.cascade import survived_lines
+from rankup.explain.explanation import Explanation
+from rankup.explain.gather import gather
+from rankup.explain.judge import explain
+from rankup.explain.reading import LogFile
+from rankup.explain.run_directory import RunFacts
+
+_MOST_FILES = 4096
+
+
+def explain_logs(paths: Sequence[Path]) -> tuple[Explanation | None, list[str]]:
+    """(why the job failed, or None; notes on what could not be read). A folder stands for the files in it.
+
+    Raises ``RankupError`` if none of the files can be read.
+    """
+    return explain_run(RunFacts(tuple(paths)))
+
+
+def explain_run(run: RunFacts) -> tuple[Explanation | None, list[str]]:
+    """The same with what the directory of a run tells."""
+    files = [LogFile(path, name) for path, name in _named(run.logs)]
+    facts = gather(files)
+    facts.endings = list(run.endings) or facts.endings
+    facts.failed_rank, facts.failed = run.failed_rank, run.failed
+    facts.ranks |= {ending.exit.rank for ending in run.endings}
+    if all(file.trouble and file.empty for file in files):
+        raise RankupError(
+            "no-log",
+            "none of the logs can be read"
+            if len(files) > 1
+            else f"the log cannot be read: {files[0].trouble}",
+            context=", ".join(str(file.path) for file in files[:4]),
+            hint="give the files that the job printed to, or a run: `rankup status` lists them",
+        )
+    found = explain(facts)
+    return found, facts.notes if found else [*survived_lines(facts), *facts.notes]
+
+
+def _named(paths: Sequence[Path]) -> list[tuple[Path, str]]:
+    """Each file once, with a name that tells it from the others."""
+    found: list[Path] = []
+    for path in paths:
+        found += sorted(p for p in path.rglob("*") if p.is_file())[:_MOST_FILES] if path.is_dir() else [path]
+    if not found:
+        raise RankupError(
+            "no-log",
+            "there is no log here",
+            context=", ".join(map(str, paths)),
+            hint="give the files that the job printed to: `rankup status` shows whether it has started",
+        )
+    unique = list(dict.fromkeys(found))
+    names = [path.name for path in unique]
+    return [(path, path.name if names.count(path.name) == 1 else str(path)) for path in unique]

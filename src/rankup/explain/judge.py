@@ -1,0 +1,180 @@
+"""From facts to the cause: a literal table of judges, of which the first that finds something decides. No I/O."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+
+from rankup.explain.cascade import cascade_of
+from rankup.explain.choose import better, death, earliest, explains, first_ending, ordered, rank_that_left
+from rankup.explain.events import Event, Facts, Quote
+from rankup.explain.explanation import Explanation
+from rankup.explain.signatures.signature import ERROR_LINE, EXIT_CODE, Level
+from rankup.explain.verdict import (
+    barrier_verdict,
+    place_of,
+    shortened,
+    timeout_verdict,
+    verdict,
+    watchdog_verdict,
+)
+from rankup.explain.watchdog import ranks_text
+from rankup.findings.engine import first
+from rankup.findings.finding import Confidence, Finding, Severity
+
+# What launchers and schedulers do to the others once a rank has failed.
+_ENDED_FROM_OUTSIDE = ("cancelled", "terminated-from-outside", "pbs-deleted", "interrupted")
+
+
+def explain(facts: Facts) -> Explanation | None:
+    """Why the job failed; None if its logs show no failure."""
+    found = first(JUDGES, facts)
+    return found if isinstance(found, Explanation) else None
+
+
+def own_error(facts: Facts) -> Iterator[Finding]:
+    """A rank has an error of its own, or was ended by a signal: this goes before all that waited for it."""
+    roots = [event for event in facts.events if event.level is Level.ROOT and not event.warning]
+    fresh = [event for event in roots if not event.survived]
+    cause = first_ending(facts)
+    left = cause is not None and cause.exit.code == -signal.SIGABRT and rank_that_left(facts) is not None
+    if cause is not None and cause.exit.code < 0 and not left and not explains(fresh, cause):
+        died = death(cause)
+        if died is not None and (cause.root or not fresh):
+            fresh = [died, *(event for event in fresh if event.rank == cause.exit.rank)]
+            died.order = min((event.order for event in fresh[1:]), default=0) - 1
+            yield verdict(died, facts, cause, sure=cause.root)
+            return
+    failed = (
+        bool(facts.endings)
+        or facts.failed
+        or any(e.level is not Level.NOISE for e in facts.events if not e.survived)
+    )
+    candidates = fresh or (roots if failed else [])
+    if not candidates:
+        return
+    chosen, agreed = earliest(candidates, cause, facts)
+    chosen = better(chosen, facts)
+    yield verdict(chosen, facts, cause, sure=agreed and not chosen.survived)
+
+
+def waited(facts: Facts) -> Iterator[Finding]:
+    """Nobody has an error of its own: somebody waited in vain, or was ended from outside."""
+    weak = [event for event in facts.events if event.level is Level.WEAK and not event.warning]
+    fresh = [event for event in weak if not event.survived] or weak
+    fresh = [event for event in fresh if not event.signature.setup] or fresh
+    if not fresh:
+        return
+    chosen = better(min(fresh, key=ordered(fresh)), facts)
+    cause = first_ending(facts)
+    if (
+        chosen.signature.name in _ENDED_FROM_OUTSIDE
+        and cause is not None
+        and cause.exit.code not in (-signal.SIGTERM, 143)
+    ):
+        return  # a rank had failed before, and its exit code is all there is
+    if any(event.signature.name == "nccl-watchdog" for event in fresh) and chosen.signature.name in (
+        "nccl-watchdog",
+        "gloo-timeout",
+    ):
+        yield watchdog_verdict(chosen, facts)
+        return
+    left = rank_that_left(facts)
+    if left is not None:
+        yield verdict(left, facts, None, sure=True)
+        return
+    if chosen.signature.name == "gloo-timeout":
+        yield timeout_verdict(chosen, facts)
+        return
+    if chosen.signature.name == "monitored-barrier":
+        yield barrier_verdict(chosen, facts)
+        return
+    yield verdict(chosen, facts, None, sure=True, waited=True)
+
+
+def left_early(facts: Facts) -> Iterator[Finding]:
+    """A rank had come to its end while others still communicated."""
+    event = rank_that_left(facts)
+    if event is not None:
+        yield verdict(event, facts, None, sure=True)
+
+
+def exit_code(facts: Facts) -> Iterator[Finding]:
+    """A launcher names the rank that failed first, and nothing that is known was printed."""
+    cause = first_ending(facts)
+    if cause is None:
+        return
+    rank = cause.exit.rank
+    near = [quote for event in facts.suspects if event.rank in (None, rank) for quote in event.quotes][:1]
+    event = Event(
+        EXIT_CODE, [*(near or last_words(facts, rank)), *cause.quotes], f"exit code {cause.exit.code}", 0, ""
+    )
+    event.rank, event.host = rank, cause.host
+    yield verdict(event, facts, cause, sure=False)
+
+
+def consequences(facts: Facts) -> Iterator[Finding]:
+    """All that is in the logs follows from something that is not."""
+    fallout = [
+        event
+        for event in facts.events
+        if event.level is Level.FALLOUT and not event.warning and not event.survived
+    ]
+    if not fallout:
+        return
+    event = min(fallout, key=ordered(fallout))
+    who = f"rank {event.rank}" if event.rank is not None else "a process"
+    silent = sorted(facts.ranks - {e.rank for e in facts.events if e.rank is not None})
+    hint = "look in the logs of other ranks and nodes, and at what the scheduler says (`sacct -j JOB`)"
+    if silent:
+        hint = f"{ranks_text(silent)} wrote no error: begin there; else {hint}"
+    yield Explanation(
+        "unknown", Severity.ERROR,
+        f"unknown: {who} failed because of another rank, whose own error is not in the logs",
+        place=place_of(event), why=event.signature.cause, fix=hint, confidence=Confidence.LIKELY, rank=None,
+        quotes=tuple(event.quotes), cascade=tuple(cascade_of(event, facts)),
+    )  # fmt: skip
+
+
+def error_line(facts: Facts) -> Iterator[Finding]:
+    """No known failure, but the log ends with lines that look like an error."""
+    if not facts.suspects:
+        return
+    event = facts.suspects[0]
+    said = shortened(event.said)
+    yield Explanation(
+        "unknown", Severity.ERROR, f"unknown: no known failure is in the logs; the first error is: {said}",
+        place=place_of(event), why=ERROR_LINE.cause, fix="read the lines around it", confidence=Confidence.LIKELY,
+        rank=event.rank, quotes=tuple(event.quotes), cascade=tuple(facts.notes),
+    )  # fmt: skip
+
+
+def known_failure(facts: Facts) -> Iterator[Finding]:
+    """The run directory says that the run failed, and the logs do not show why."""
+    if not facts.failed:
+        return
+    quotes = last_words(facts, facts.failed_rank)
+    yield Explanation(
+        "unknown", Severity.ERROR, "unknown: the run failed, and its logs show no error",
+        place=f"{quotes[-1].file}:{quotes[-1].line}" if quotes else "",
+        fix="`rankup status RUN` tells what the scheduler says",
+        why="the quoted lines are the last that were printed" if quotes else "nothing was printed",
+        confidence=Confidence.LIKELY, rank=facts.failed_rank, quotes=tuple(quotes), cascade=tuple(facts.notes),
+    )  # fmt: skip
+
+
+JUDGES: dict[str, Callable[[Facts], Iterator[Finding]]] = {
+    "own-error": own_error,
+    "waited": waited,
+    "left-early": left_early,
+    "exit-code": exit_code,
+    "consequences": consequences,
+    "error-line": error_line,
+    "known-failure": known_failure,
+}
+
+
+def last_words(facts: Facts, rank: int | None) -> list[Quote]:
+    """The last ordinary lines of a rank's own file, else of the first file that has any."""
+    own = [quotes for of, quotes in facts.last if of == rank and quotes]
+    return next(iter(own or [quotes for of, quotes in facts.last if of is None and quotes]), [])

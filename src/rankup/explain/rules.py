@@ -1,0 +1,51 @@
+"""Names of the rules of `rankup check` that signatures refer to, since a code tells a reader nothing.
+
+A copy, so that `explain` starts without the rules; a test compares it with them.
+"""
+
+from __future__ import annotations
+
+RULES: dict[str, str] = {
+    "RK101": "no-srun",
+    "RK102": "early-rank-expansion",
+    "RK104": "torchrun-per-gpu",
+    "RK105": "ntasks-not-gpus",
+    "RK106": "nproc-not-gpus",
+    "RK108": "no-gpu-request",
+    "RK110": "srun-cpus-lost",
+    "RK111": "localhost-master",
+    "RK112": "silent-localhost",
+    "RK114": "hostname-ip",
+    "RK115": "fixed-port",
+    "RK116": "gloo-ifname",
+    "RK117": "ifname-literal",
+    "RK118": "bind-vs-localrank",
+    "RK119": "gpus-per-task-alone",
+    "RK120": "nccl-crippled",
+    "RK121": "omp-oversubscribed",
+    "RK123": "late-directive",
+    "RK124": "pbs-head-only",
+    "RK126": "wrong-arch",
+    "RK130": "requeue-at-time-limit",
+    "RK132": "dot-after-number",
+    "RK133": "crlf",
+    "RK134": "misspelt-directive",
+    "RK144": "random-rdzv-id",
+    "RK146": "no-cd-workdir",
+    "RK151": "conda-without-init",
+    "RK201": "global-rank-device",
+    "RK202": "no-set-device",
+    "RK203": "visible-devices-index",
+    "RK204": "literal-world-size",
+    "RK207": "rank-if-collective",
+    "RK208": "rank0-ddp-forward",
+    "RK210": "rank0-fsdp-state",
+    "RK211": "no-destroy",
+    "RK212": "find-unused",
+    "RK305": "uneven-eval",
+    "RK306": "download-all-ranks",
+    "RK307": "guard-before-init",
+    "RK308": "workers-not-cpus",
+    "RK401": "save-all-ranks",
+    "RK402": "no-map-location",
+}

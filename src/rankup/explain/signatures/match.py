@@ -1,0 +1,85 @@
+"""The signature of a text: the one that explains most; among equals the first in the tables."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from rankup.explain.signatures.collectives import COLLECTIVES
+from rankup.explain.signatures.files import FILES
+from rankup.explain.signatures.loaders import LOADERS
+from rankup.explain.signatures.models import MODELS
+from rankup.explain.signatures.nccl import NCCL
+from rankup.explain.signatures.pbs import PBS
+from rankup.explain.signatures.python import PYTHON
+from rankup.explain.signatures.rendezvous import RENDEZVOUS
+from rankup.explain.signatures.signature import Level, Signature
+from rankup.explain.signatures.slurm import SLURM
+from rankup.explain.signatures.slurm_submit import SLURM_SUBMIT
+from rankup.explain.signatures.system import SYSTEM
+
+SIGNATURES: tuple[Signature, ...] = (
+    *SLURM,
+    *SLURM_SUBMIT,
+    *PBS,
+    *NCCL,
+    *RENDEZVOUS,
+    *COLLECTIVES,
+    *MODELS,
+    *FILES,
+    *LOADERS,
+    *PYTHON,
+    *SYSTEM,
+)
+# A log has millions of lines that match nothing: a line without one of these words is not looked at.
+# Searching for fixed words one by one is ten times as fast as one expression of them all.
+_WORDS = (
+    "error", "fail", "kill", "abort", "exception", "timed", "timeout", "time limit", "unable", "cannot", "can't",
+    "not found", "no such", "invalid", "denied", "cancel", "exceed", "fatal", "signal", "connection", "reset",
+    "broken pipe", "xid", "ecc ", "terminat", "watchdog", "using network", "is unreachable", "plugin", "duplicate gpu",
+    "kernel image", "assert", "illegal", "of memory", "oom", "no space", "quota", "locate", "warning", "job die",
+    "deleted", "no route", "dos line", "requested", "allocated", "interrupt", "corrupt", "an attempt", "free(",
+    "unrecognized", "qsub", "preempt", "undefined", "unknown", "destroy_process", "bad ", "mark a", "per-task", "peer",
+    "second time", "recursion", "format", "bound", "traceback", "root cause", 'file "', "= attempt",
+)  # fmt: skip
+_DIGITS = re.compile(r"\d+")
+_LONGEST = 4000
+_ALIKE = 8  # so often lines that differ in numbers only are looked at
+_MOST_KINDS = 4096
+
+
+def suspicious(text: str) -> bool:
+    """Whether ``text`` may match a signature."""
+    lower = text.lower()
+    return any(word in lower for word in _WORDS)
+
+
+def signature_of(text: str) -> Signature | None:
+    return _signature_of(text[:_LONGEST]) if suspicious(text) else None
+
+
+class Matcher:
+    """The same for a stream of lines, in which a few kinds of lines come again and again with other numbers."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, tuple[Signature | None, int]] = {}
+
+    def signature_of(self, text: str) -> Signature | None:
+        kind = _DIGITS.sub("0", text[:200])
+        known, times = self._kinds.get(kind, (None, 0))
+        if times >= _ALIKE:
+            return known
+        signature = _signature_of(text[:_LONGEST])
+        if len(self._kinds) >= _MOST_KINDS:
+            self._kinds.clear()
+        self._kinds[kind] = signature, times + 1 if times == 0 or signature is known else 0
+        return signature
+
+
+@lru_cache(maxsize=4096)  # the same line comes from each rank
+def _signature_of(text: str) -> Signature | None:
+    found = [signature for signature in SIGNATURES if signature.regex.search(text)]
+    # Noise that looks like an error is known by its own words.
+    if any(signature.level is Level.NOISE for signature in found):
+        return None
+    return max(found, key=lambda signature: signature.level, default=None)

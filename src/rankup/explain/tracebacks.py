@@ -1,0 +1,176 @@
+"""Python's tracebacks in a stream of lines: chained ones, groups, those that a loader's worker or mp.spawn hands on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from rankup.explain.events import Quote
+
+_HEADER = re.compile(r"(?P<group>Exception Group )?Traceback \(most recent call last\):?\s*$")
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_GROUP = re.compile(r"^\s+(?:\| ?|\+ (?=Exception Group)|\+-[-+]*(?= |$))")
+_CHAIN = (
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+)
+_SPAWNED = re.compile(r"^-- Process (\d+) terminated with the following error:")
+# A class as its last part: with a small letter after a capital, or one of the old ones of the standard library.
+_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*[a-z]\w*|error|gaierror|herror|timeout)(?:: |:?$)")
+_LIBRARY = re.compile(
+    r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python\d|^<(?:frozen|__array)|[/\\]bin[/\\]torchrun$"
+)
+# What Python prints before a traceback that ended nothing: of a destructor, of the logging itself.
+ENDED_NOTHING = ("Exception ignored in", "Exception ignored while", "--- Logging error ---")
+_LONGEST = 400  # lines of one traceback; what is longer is something else
+_CONTINUED = 12  # lines of a message
+
+
+@dataclass
+class Frame:
+    file: str
+    quotes: list[Quote]
+
+    @property
+    def is_library(self) -> bool:
+        return _LIBRARY.search(self.file) is not None
+
+
+@dataclass
+class Traceback:
+    """``said`` is the line with the exception, ``message`` with the lines that continue it; ``cause`` the traceback
+    that it follows from. ``own`` is the innermost frame of the script.
+    """
+
+    rank: int | None
+    indent: int
+    frames: list[Frame] = field(default_factory=list)
+    said: str = ""
+    message: str = ""
+    quote: Quote | None = None
+    cause: Traceback | None = None
+    more: list[Quote] = field(default_factory=list)  # the lines that continue the message
+    ignored: bool = False
+    nested: bool = False  # handed on by the process that wrote it: what is inside is the error itself
+    number: int = 0
+    at: tuple[int, float | None] = (0, None)  # order and time of ``said``
+
+    @property
+    def own(self) -> Frame | None:
+        mine = [frame for frame in self.frames if not frame.is_library]
+        return mine[-1] if mine else None
+
+    @property
+    def text(self) -> str:
+        """The message, and the file that raised it: some exceptions say nothing."""
+        return self.message + (f"\n@ {self.frames[-1].file}" if self.frames else "")
+
+    def chain(self) -> list[Traceback]:
+        """From the first cause to the last exception."""
+        return [*(self.cause.chain() if self.cause else []), self]
+
+
+class Tracebacks:
+    """Follows one stream. ``feed``: whether a line belongs to a traceback; ``take``: those that are complete."""
+
+    def __init__(self) -> None:
+        self._open: Traceback | None = None
+        self._last: Traceback | None = (
+            None  # complete, but its message may go on, or another may follow from it
+        )
+        self._continued = 0
+        self._chained = False
+        self._spawned: int | None = None
+        self._done: list[Traceback] = []
+        self._ignored = False  # whether the next one ended nothing
+
+    def take(self) -> list[Traceback]:
+        done, self._done = self._done, []
+        return done
+
+    def end(self) -> list[Traceback]:
+        """The stream has ended: also what is unfinished."""
+        if self._open is not None and self._open.frames:  # cut off: its last frame is all there is
+            frame = self._open.frames[-1]
+            self._close(frame.quotes[0].text.strip(), frame.quotes[0], finished=False)
+        self._flush()
+        return self.take()
+
+    def feed(self, text: str, quote: Quote, rank: int | None, at: tuple[int, float | None]) -> bool:
+        text = _GROUP.sub("", text, count=1)
+        if found := _HEADER.search(text):
+            self._begin(text, found, rank)
+            return True
+        if self._open is None and text.strip():
+            self._ignored = text.startswith(ENDED_NOTHING)
+        if self._open is not None:
+            return self._inside(text, quote, at)
+        if self._last is None:
+            return False
+        stripped = text.strip()
+        if stripped in _CHAIN:
+            self._chained, self._continued = True, 0
+            return True
+        if spawned := _SPAWNED.match(stripped):
+            self._spawned, self._chained = int(spawned[1]), True
+            return True
+        if not stripped:
+            return True
+        if self._chained:  # a traceback was announced, and something else came between
+            return False
+        goes_on = text[0].isspace() or (self._continued == 0 and self._last.message.rstrip().endswith(":"))
+        if goes_on and self._continued < _CONTINUED:
+            self._continued += 1
+            self._last.message += "\n" + text
+            self._last.more.append(quote)
+            return True
+        self._flush()
+        return False
+
+    def _begin(self, text: str, found: re.Match[str], rank: int | None) -> None:
+        if self._open is not None:  # another process wrote between
+            self._open = None
+        nested = "Original Traceback" in text or self._spawned is not None
+        cause = None
+        if self._last is not None and (self._chained or nested):
+            cause, self._last = self._last, None
+        self._flush()
+        self._open = Traceback(
+            rank if self._spawned is None else self._spawned, len(text) - len(text.lstrip()), cause=cause
+        )
+        self._open.nested, self._open.ignored = nested, self._ignored
+        self._chained, self._spawned, self._ignored = False, None, False
+
+    def _inside(self, text: str, quote: Quote, at: tuple[int, float | None]) -> bool:
+        trace = self._open
+        assert trace is not None
+        trace.number += 1
+        trace.at = at
+        indent = len(text) - len(text.lstrip())
+        if trace.number > _LONGEST:
+            self._open = None
+            return False
+        if frame := _FRAME.match(text):
+            trace.frames.append(Frame(frame["file"], [quote]))
+            return True
+        if indent > trace.indent or not text.strip():
+            if trace.frames and len(trace.frames[-1].quotes) == 1 and text.strip():
+                trace.frames[-1].quotes.append(quote)
+            return True
+        if _EXCEPTION.match(text.strip()):
+            self._close(text.strip(), quote)
+            return True
+        return False  # a line of somebody else
+
+    def _close(self, said: str, quote: Quote, *, finished: bool = True) -> None:
+        trace = self._open
+        assert trace is not None
+        trace.said, trace.message, trace.quote = said, said, quote
+        self._open, self._last, self._continued = None, trace, 0
+        if not finished:
+            trace.said = trace.message = "a traceback that is cut off"
+
+    def _flush(self) -> None:
+        if self._last is not None and not self._last.ignored:
+            self._done.append(self._last)
+        self._last, self._chained = None, False

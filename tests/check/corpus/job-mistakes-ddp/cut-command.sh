@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --nodes=1 --gres=gpu:4
+torchrun --standalone --nproc_per_node=4 train.py \ 
+  --epochs 20

@@ -1,0 +1,8 @@
+#!/bin/bash
+#SBATCH --nodes=1 --gres=gpu:4
+#SBATCH --requeue --open-mode=append
+#SBATCH --signal=B:USR1@600
+trap 'touch STOP' USR1
+torchrun --standalone --nproc_per_node=4 train.py & child=$!
+wait $child
+wait $child

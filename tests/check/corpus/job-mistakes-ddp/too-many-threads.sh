@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --nodes=1 --ntasks-per-node=1 --cpus-per-task=16 --gres=gpu:4
+export OMP_NUM_THREADS=16
+torchrun --standalone --nproc_per_node=4 train.py

@@ -1,0 +1,261 @@
+"""``rankup check`` and ``rankup rules`` as a user types them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rankup.cli.app import main
+
+HEAD_ONLY = """\
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=4
+torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=node1:$((10000+SLURM_JOB_ID%20000)) train.py
+"""
+RIGHT = HEAD_ONLY.replace("torchrun", "srun torchrun")
+LITERAL = RIGHT.replace("--nnodes=2", "--nnodes=3")  # RK107, whose fix is safe
+PAGE = f"# Two nodes\n\nSave this as `job.sh`:\n\n```\n{HEAD_ONLY}```\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def check(capsys, *args):
+    """Exit code, stdout and stderr of ``rankup check ARGS`` in this process."""
+    with pytest.raises(SystemExit) as ended:
+        main(["check", *args])
+    captured = capsys.readouterr()
+    return ended.value.code or 0, captured.out, captured.err
+
+
+def test_a_mistake_is_shown_with_its_line_and_the_exit_code_is_1(folder, capsys):
+    (folder / "job.sh").write_text(HEAD_ONLY)
+    code, out, _ = check(capsys, "job.sh")
+    lines = out.splitlines()
+    assert code == 1
+    assert lines[0].startswith("error: ") and lines[0].endswith("[RK101 no-srun]")
+    assert lines[1] == "  where: job.sh:5:1"
+    assert lines[2] == f"      5 | {HEAD_ONLY.splitlines()[4]}"
+    assert lines[3].lstrip(" |").startswith("^^^") and lines[3].index("^") == lines[2].index("torchrun")
+    assert [line[:9] for line in lines[4:6]] == ["  why:   ", "  hint:  "]
+    assert lines[-1].startswith("1 file: 1 error (1 fixable with --unsafe-fixes)")
+
+
+def test_a_right_script_is_silent_and_the_exit_code_is_0(folder, capsys):
+    (folder / "job.sh").write_text(RIGHT)
+    assert check(capsys, "job.sh") == (0, "1 file: nothing found\n", "")
+
+
+def test_json_has_place_rule_and_fix(folder, capsys):
+    (folder / "job.sh").write_text(HEAD_ONLY)
+    code, out, _ = check(capsys, "--json", "job.sh")
+    answer = json.loads(out)
+    (finding,) = answer["findings"]
+    assert (code, answer["passed"], answer["files"]) == (1, False, 1)
+    assert {
+        key: finding[key] for key in ("code", "name", "severity", "confidence", "path", "line", "column")
+    } == {
+        "code": "RK101",
+        "name": "no-srun",
+        "severity": "error",
+        "confidence": "sure",
+        "path": "job.sh",
+        "line": 5,
+        "column": 1,
+    }
+    assert finding["automatic_fix"] == "unsafe"
+
+
+def test_github_gets_one_annotation_for_each_finding(folder, capsys):
+    (folder / "job.sh").write_text(HEAD_ONLY)
+    _, out, _ = check(capsys, "--format", "github", "job.sh")
+    (line,) = out.splitlines()
+    assert line.startswith("::error file=job.sh,line=5,col=1,endLine=5,endColumn=")
+    assert ",title=RK101 no-srun::" in line
+
+
+def test_sarif_names_rules_and_places(folder, capsys):
+    (folder / "my job.sh").write_text(HEAD_ONLY)
+    _, out, _ = check(capsys, "--format", "sarif", ".")
+    report = json.loads(out)
+    (run,) = report["runs"]
+    (result,) = run["results"]
+    assert report["version"] == "2.1.0"
+    assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "RK101"
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "my%20job.sh"
+    assert place["region"]["startLine"] == 5
+    assert result["level"] == "error"
+
+
+def test_a_page_is_checked_at_its_own_lines(folder, capsys):
+    (folder / "tutorial.md").write_text(PAGE)
+    code, out, _ = check(capsys, "tutorial.md")
+    assert code == 1
+    assert f"where: tutorial.md:{PAGE.splitlines().index(HEAD_ONLY.splitlines()[4]) + 1}:1" in out
+
+
+def test_fix_repairs_what_is_safe_keeps_mode_and_line_ends_and_leaves_the_rest(folder, capsys):
+    job = folder / "job.sh"
+    job.write_text(LITERAL)
+    job.chmod(0o750)
+    code, out, _ = check(capsys, "--fix", "job.sh")
+    assert (code, out) == (0, "1 file: nothing found; 1 file fixed\n")
+    assert "--nnodes=$SLURM_NNODES" in job.read_text()
+    assert job.stat().st_mode & 0o777 == 0o750
+    job.write_text(HEAD_ONLY)
+    assert check(capsys, "--fix", "job.sh")[0] == 1
+    assert job.read_text() == HEAD_ONLY
+    assert check(capsys, "--unsafe-fixes", "--select", "RK101", "job.sh")[0] == 0
+    assert "srun" in job.read_text()
+
+
+def test_diff_writes_nothing_and_patch_takes_it(folder, capsys):
+    (folder / "job.sh").write_text(LITERAL)
+    code, out, _ = check(capsys, "--diff", "job.sh")
+    assert code == 1
+    assert (folder / "job.sh").read_text() == LITERAL
+    assert [line for line in out.splitlines() if line[0] in "+-"][:2] == ["--- a/job.sh", "+++ b/job.sh"]
+
+
+def test_a_comment_allows_one_place(folder, capsys):
+    allowed = HEAD_ONLY.replace("\ntorchrun", "\n# rankup: allow RK101 (others start by hand)\ntorchrun")
+    (folder / "job.sh").write_text(allowed)
+    assert check(capsys, "job.sh")[:2] == (0, "1 file: nothing found\n")
+    (folder / "job.sh").write_text(HEAD_ONLY.replace("train.py", "train.py  # rankup: allow no-srun"))
+    assert check(capsys, "job.sh")[0] == 0
+
+
+def test_a_comment_that_allows_nothing_or_an_unknown_rule_is_reported(folder, capsys):
+    (folder / "job.sh").write_text(RIGHT + "# rankup: allow RK101\necho done\n# rankup: allow RK999\necho\n")
+    code, out, _ = check(capsys, "job.sh")
+    assert code == 0
+    assert "[unused-allow]" in out and "'RK999', which is not a rule" in out
+
+
+def test_text_of_a_program_that_looks_like_a_comment_allows_nothing(folder, capsys):
+    (folder / "a.py").write_text('import torch\ntext = "# rankup: allow RK999"\n')
+    assert "RK999" not in check(capsys, "a.py")[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("rankup.toml", '[check]\nignore = ["RK1"]\n'),
+        ("pyproject.toml", '[tool.rankup.check]\nignore = ["no-srun"]\n'),
+        ("rankup.toml", '[check]\nselect = ["RK2"]\n'),
+    ],
+)
+def test_a_project_keeps_its_choice_in_a_file(folder, capsys, name, text):
+    (folder / name).write_text(text)
+    (folder / "jobs").mkdir()
+    (folder / "jobs" / "job.sh").write_text(HEAD_ONLY)
+    assert check(capsys, "jobs/job.sh")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[check]\nselct = []\n", "there is no setting 'selct'; did you mean 'select'?"),
+        ('[check]\nignore = ["RK9"]\n', "there is no rule 'RK9'"),
+        ("[check]\nignore = 3\n", "ignore must be a list of texts"),
+        ("[check\n", "is not valid TOML"),
+    ],
+)
+def test_a_mistake_in_the_file_is_one_error(folder, capsys, text, message):
+    (folder / "rankup.toml").write_text(text)
+    (folder / "job.sh").write_text(RIGHT)
+    code, _, err = check(capsys, "job.sh")
+    assert code == 2
+    assert message in err and "rankup.toml" in err
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["none.sh"], "there is no file or folder 'none.sh'"),
+        (["--select", "RK10l", "job.sh"], "there is no rule 'RK10l'; did you mean 'RK"),
+        (["--format", "xml", "job.sh"], "unknown format 'xml'"),
+        (["--site", "olivier", "job.sh"], "did you mean 'olivia'?"),
+    ],
+)
+def test_wrong_usage_is_one_error_and_exit_code_2(folder, capsys, args, message):
+    (folder / "job.sh").write_text(RIGHT)
+    code, _, err = check(capsys, *args)
+    assert code == 2
+    assert message in err
+
+
+def test_a_file_of_another_kind_is_a_warning(folder, capsys):
+    (folder / "data.csv").write_text("1,2\n")
+    code, out, _ = check(capsys, "data.csv")
+    assert code == 0 and "data.csv is not a job script" in out
+    assert check(capsys, "--strict", "data.csv")[0] == 1
+
+
+def test_a_job_file_is_judged_as_submit_would(folder, capsys):
+    (folder / "job.toml").write_text('[job]\ncommand = ["trian.py"]\nsite = "olivia"\n')
+    (folder / "train.py").write_text("")
+    code, out, _ = check(capsys, "job.toml")
+    assert code == 1
+    assert "'trian.py'; did you mean 'train.py'?" in out
+
+
+def test_a_rule_is_explained_with_its_examples(capsys):
+    with pytest.raises(SystemExit):
+        main(["rules", "no-srun"])
+    out = capsys.readouterr().out
+    assert out.startswith("RK101 no-srun (error, sure;")
+    assert all(head in out for head in ("Why: ", "What to do: ", "Fires on:", "Does not fire on:"))
+
+
+def test_an_unknown_rule_is_an_error_with_the_nearest_one(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["rules", "no-srum"])
+    assert ended.value.code == 2
+    assert "did you mean 'no-srun'?" in capsys.readouterr().err
+
+
+def test_all_rules_are_listed(capsys):
+    with pytest.raises(SystemExit):
+        main(["rules", "--json"])
+    rules = json.loads(capsys.readouterr().out)
+    assert rules[0]["code"] == "RK101" and all(rule["fires"] and rule["silent"] for rule in rules)
+
+
+def test_a_fix_keeps_the_line_ends_of_a_program_and_repairs_those_of_a_job_script(folder, capsys):
+    (folder / "job.sh").write_bytes(RIGHT.replace("\n", "\r\n").encode())
+    assert "[RK133 crlf]" in check(capsys, "job.sh")[1]
+    assert check(capsys, "--fix", "job.sh")[0] == 0
+    assert (folder / "job.sh").read_bytes() == RIGHT.encode()
+    program = (
+        "import os\r\nimport torch\r\nimport torch.distributed as dist\r\n\r\ndist.init_process_group('nccl')\r\n"
+        "torch.cuda.set_device(int(os.environ['RANK']))\r\n"
+    )
+    (folder / "train.py").write_bytes(program.encode())
+    check(capsys, "--fix", "--select", "RK201", "train.py")
+    fixed = (folder / "train.py").read_bytes()
+    assert fixed != program.encode() and fixed.count(b"\r\n") == fixed.count(b"\n")
+
+
+def test_submit_is_stopped_by_an_error_in_the_program_and_goes_on_with_force(folder, capsys, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder))
+    (folder / "train.py").write_text(
+        "import torch.distributed as dist\ndist.init_process_group()\n"
+        "if dist.get_rank() == 0:\n    dist.barrier()\n"
+    )
+    submit = ["submit", "--site", "slurm", "--time", "1h", "--nproc-per-node", "2", "--dry-run"]
+    with pytest.raises(SystemExit) as ended:
+        main([*submit, "train.py"])
+    assert ended.value.code == 1
+    assert "[RK207]" in (err := capsys.readouterr().err) and "not submitted; --force submits" in err
+    for more in (["--force"], ["--ignore", "RK207"]):
+        with pytest.raises(SystemExit) as ended:
+            main([*submit, *more, "train.py"])
+        assert not ended.value.code

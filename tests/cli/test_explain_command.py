@@ -1,0 +1,85 @@
+"""``rankup explain`` on the command line: logs, runs, JSON, exit codes; and the line that offers it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rankup.cli.app import main
+from rankup_process import script
+
+LOGS = Path(__file__).parents[1] / "explain" / "logs"
+pytestmark = pytest.mark.usefixtures("warm_python")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(capfd, *args) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main([str(arg) for arg in args])
+    out, err = capfd.readouterr()
+    return int(end.value.code or 0), out, err
+
+
+def test_a_log_of_anybody(capfd):
+    code, out, _ = call(capfd, "explain", LOGS / "srun-label-one-rank-raises" / "job.log")
+    assert code == 1
+    assert out.startswith(
+        "rank 3 on node02 failed first: AssertionError: loss is nan at step 3 [python-exception]\n"
+    )
+
+
+def test_a_folder_of_logs_and_json(capfd):
+    code, out, _ = call(capfd, "explain", "--json", LOGS / "files-per-rank")
+    failure = json.loads(out)["failure"]
+    assert (code, failure["code"], failure["rank"]) == (1, "python-exception", 1)
+    assert failure["quotes"][-1] == {
+        "file": "rank-1.err",
+        "line": 6,
+        "text": "[rank1]: ZeroDivisionError: division by zero",
+    }
+
+
+def test_a_log_without_failure(capfd):
+    log = LOGS / "no-failure" / "job.log"
+    assert call(capfd, "explain", log)[:2] == (0, "no failure in the logs\n")
+    assert json.loads(call(capfd, "explain", "--json", log)[1]) == {"failure": None, "notes": []}
+
+
+@pytest.mark.parametrize(
+    ("targets", "error"),
+    [(["none.log"], "no-such-log"), (["a.log", "b.log"], "no-log"), ([], "no-runs"), (["."], "no-log")],
+)
+def test_nothing_to_read_is_wrong_usage(capfd, targets, error):
+    code, out, err = call(capfd, "explain", *targets)
+    assert (code, out) == (2, "")
+    assert f"[{error}]" in err and "Traceback" not in err
+
+
+def test_a_failed_run_offers_it_and_is_explained(folder, capfd):
+    script(
+        folder,
+        "import os, time\nif os.environ['RANK'] == '1':\n    open('data/train.bin')\ntime.sleep(60)\n",
+        "train.py",
+    )
+    code, _, err = call(capfd, "run", "--nproc-per-node", "2", "train.py")
+    (path,) = folder.glob("runs/train/*")
+    offer = f"explain: rankup explain {path.relative_to(folder)}"
+    assert (code, err.splitlines()[-2]) == (1, offer)
+    assert offer.removeprefix("explain: ") in call(capfd, "status", "train")[1]
+    code, out, _ = call(capfd, "explain")
+    assert code == 1
+    assert out.splitlines()[0] == "rank 1 failed first: a file is missing [file-not-found]"
+    assert "rank-1.err:4: FileNotFoundError: [Errno 2] No such file or directory: 'data/train.bin'" in out
+
+
+def test_a_run_that_is_done_has_no_failure(folder, capfd):
+    script(folder, "print('accuracy 0.9')\n", "train.py")
+    assert call(capfd, "run", "train.py")[0] == 0
+    assert call(capfd, "explain", "train")[:2] == (0, "no failure in the logs\n")

@@ -1,0 +1,117 @@
+"""The tables of signatures as a set."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from rankup.check.registry import all_rules
+from rankup.explain.rules import RULES
+from rankup.explain.signatures.match import SIGNATURES, signature_of, suspicious
+from rankup.explain.signatures.signature import Level
+
+BY_NAME = {signature.name: signature for signature in SIGNATURES}
+
+
+def each(function):
+    return pytest.mark.parametrize("signature", SIGNATURES, ids=lambda signature: signature.name)(function)
+
+
+@each
+def test_the_example_matches_its_own_signature_and_no_other_that_explains_more(signature):
+    assert signature.regex.search(signature.example)
+    assert suspicious(signature.example)
+    found = signature_of(signature.example)
+    assert found is (None if signature.level is Level.NOISE else signature)
+
+
+@each
+def test_texts_are_complete(signature):
+    assert signature.what and signature.cause and signature.fix
+    for text in (signature.what, signature.cause, signature.fix):
+        assert not text.endswith(".") and "  " not in text
+
+
+@each
+def test_rules_and_better_signatures_exist(signature):
+    assert set(signature.rules) <= set(RULES)
+    assert set(signature.better) <= set(BY_NAME)
+
+
+def test_names_are_unique():
+    assert [name for name, n in Counter(s.name for s in SIGNATURES).items() if n > 1] == []
+
+
+def test_each_rule_that_is_named_is_used():
+    assert {rule for signature in SIGNATURES for rule in signature.rules} == set(RULES)
+
+
+def test_rules_have_the_names_of_rankup_check():
+    names = {rule.code: rule.name for rule in all_rules()}
+    assert {code: names.get(code) for code in RULES} == RULES
+
+
+# The table of the design: (a line, what it is taken for).
+LINES = [
+    ("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError", "agents-missing"),
+    (
+        "torch.distributed.DistNetworkError: The client socket has timed out after 300000ms while trying to connect to (a, 1).",
+        "endpoint-unreachable",
+    ),
+    ("RuntimeError: The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).", "port-in-use"),
+    ("RuntimeError: CUDA error: invalid device ordinal", "invalid-device"),
+    ("ncclInvalidUsage: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 50000", "duplicate-gpu"),
+    ("RuntimeError: Gloo connectFullMesh failed with [x/pair.cc:144] no error, remote=[127.0.0.1]:1", "gloo-loopback"),
+    ("RuntimeError: [enforce fail] ifa != nullptr. Unable to find address for: ib0", "unknown-interface"),
+    ("node01:12:12 [0] NCCL INFO Using network Socket", None),
+    ("node01:12:12 [0] NCCL INFO NET/Plugin: No plugin found (libnccl-net.so)", None),
+    ("RuntimeError: NCCL error in: x.cpp:1, unhandled system error, NCCL version 2.21.5", "nccl-system-error"),
+    ("RuntimeError: Connection closed by remote peer", "peer-closed-connection"),
+    ("[Rank 1]: NCCL communicator was aborted on rank 1.", "nccl-remote-error"),
+    ("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "cuda-out-of-memory"),
+    ("slurmstepd: error: Detected 1 oom-kill event(s) in StepId=14604003.0 cgroup. Some of your processes", "oom-kill"),
+    ("srun: error: o0616: task 0: Out Of Memory", "oom-kill"),
+    ("Killed", "killed-by-sigkill"),
+    ("RuntimeError: CUDA error: no kernel image is available for execution on the device", "no-kernel-image"),
+    ("bash: ./train: cannot execute binary file: Exec format error", "exec-format"),
+    ("RuntimeError: Dataset not found or corrupted. You can use download=True to download it", "dataset-corrupt"),
+    ("RuntimeError: storage has wrong byte size: expected 4 got 8", "corrupt-file"),
+    ("RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 1", "cuda-snapshot"),
+    ("srun: fatal: cpus-per-task set by two different environment variables", "cpus-twice"),
+    ("sbatch: error: --gpus-per-task used without either --gpus or -n/--ntasks is not allowed.", "gpus-per-task-alone"),
+    ("slurmstepd: error: *** JOB 1 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***", "time-limit"),
+    ("NVRM: Xid (PCI:0000:65:00): 94, pid=1, Contained ECC error.", "gpu-hardware"),
+    ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "gpu-hardware"),
+    ("RuntimeError: DataLoader worker (pid 3) is killed by signal: Bus error. It is possible that dataloader's workers "
+     "are out of shared memory.", "shared-memory"),
+    ("Warning: destroy_process_group() was not called before program exit", None),
+    ("RuntimeError: Expected all tensors to be on the same device, but found cuda:0 and cpu!", "mixed-devices"),
+    ("sbatch: error: Batch job submission failed: Requested node configuration is not available", "not-available"),
+    ("sbatch: error: Invalid generic resource (gres) specification", "invalid-gres"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "name"), LINES)
+def test_lines_that_people_meet(line, name):
+    found = signature_of(line)
+    assert (found.name if found else None) == name
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "epoch 3 step 100: loss 0.25, 0 errors, time 3.2 s",
+        "wandb: Run history: loss",
+        "INFO: killed time with a warm-up of 3 steps",
+        "Saving checkpoint (no errors)",
+        "step 3: grad norm exceeded 1.0, clipped",
+        "2026-01-01 10:00:00 INFO resetting connection pool",
+        "Missing keys: none. Unexpected keys: none",
+        "shape of the batch: [128, 3, 32, 32], memory 12 GB",
+        "waiting for the next epoch, terminated workers: 0",
+        "found 3 images; attempt 1 of 3",
+    ],
+)
+def test_ordinary_lines_are_nothing(line):
+    assert signature_of(line) is None
