@@ -6,7 +6,6 @@ import json
 import shlex
 import shutil
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +24,10 @@ TASKS = ("-N2", "--ntasks-per-node=2")
 
 @dataclass
 class Report:
-    """What the doctor printed, and how long its call took in all."""
+    """What the doctor printed."""
 
     code: int
     said: dict[str, Any]
-    seconds: float
 
     @property
     def found(self) -> dict[str, str]:
@@ -49,29 +47,17 @@ def as_tasks(
 ) -> Report:
     """``srun rankup doctor``: each task takes part. ``before`` is bash that each task runs first."""
     command = shlex.join([*DOCTOR, *options])
-    began = time.monotonic()
     done = lab.srun([*tasks, "bash", "-c", f"{before}\nexec {command}"], env, timeout=40)
-    return _report(done.code, done.out, done.err, began)
+    return Report(done.code, _json(done.out, done.err))
 
 
 def in_job(lab: Lab, *options: str, before: str = "") -> Report:
     """``rankup doctor`` in a batch script, which starts an agent per node. ``before`` is bash of that script."""
     command = shlex.join([*DOCTOR, *options])
-    job = lab.sbatch(
-        f"#!/bin/bash\n{before}\ndate +%s.%N >&2\n{command} >said.json\necho code $? >&2\ndate +%s.%N >&2\n",
-        "-N2",
-    )
+    job = lab.sbatch(f"#!/bin/bash\n{before}\n{command} >said.json\necho code $?\n", "-N2")
     lab.wait(job, timeout=60)
-    began, code, ended = job.log.read_text().split("\n")[-4:-1]
-    return Report(
-        int(code.split()[1]),
-        _json((lab.shared / "said.json").read_text(), job.log.read_text()),
-        float(ended) - float(began),
-    )
-
-
-def _report(code: int, out: str, err: str, began: float) -> Report:
-    return Report(code, _json(out, err), time.monotonic() - began)
+    said = job.log.read_text()
+    return Report(int(said.rpartition("code ")[2]), _json((lab.shared / "said.json").read_text(), said))
 
 
 def _json(out: str, err: str) -> dict[str, Any]:
@@ -195,7 +181,6 @@ def test_a_cut_link(lab: Lab):
         thread.join()
     (report,) = reports
     assert report.found == {"host-unreachable": "node2"}
-    assert report.seconds < 15
     assert "--exclude=node2" in report.finding("host-unreachable")["fix"]
     lab.until(lambda: lab.run(HEAD, ["sinfo", "-hNo", "%T"]).out.split() == ["idle", "idle"])
 
@@ -214,7 +199,7 @@ def test_ports_that_drop_new_connections_in_one_direction(lab: Lab):
     assert report.found == {"port-blocked": "node2"}
     finding = report.finding("port-blocked")
     assert "node1 cannot connect to node2" in finding["message"] and "no answer" in finding["message"]
-    assert report.code == 1 and report.seconds < 15
+    assert report.code == 1
 
 
 def test_a_name_that_is_a_loopback_address_on_one_node(lab: Lab):
@@ -261,7 +246,6 @@ def test_a_link_with_a_tenth_of_the_rate(lab: Lab):
     finally:
         on(lab, "node2", "tc qdisc del dev eth0 root")
     assert report.found == {"slow-link": "node2"}
-    assert report.seconds < 15
 
 
 # --- Agents, ranks, GPUs, cores
@@ -275,7 +259,6 @@ def test_an_agent_that_does_not_start_on_one_node(lab: Lab):
     finally:
         on(lab, "node2", f"umount {LIBRARIES}")
     assert report.found == {"agent-missing": "node2"}
-    assert report.seconds < 15
 
 
 NVIDIA_SMI = """#!/bin/bash
@@ -409,7 +392,6 @@ def test_a_directory_that_is_wrong_on_one_node(lab: Lab, folder: Path, mount: st
         on(lab, "node2", f"umount {folder}")
     assert code in report.found and report.found[code] == "node2"
     assert set(report.found) <= {code, "little-room"}
-    assert report.seconds < 15
 
 
 def test_a_full_directory(lab: Lab, folder: Path):
@@ -435,7 +417,7 @@ def test_a_directory_that_is_not_shared_and_an_agent_that_is_missing(folder: Pat
         on(lab, "node3", f"mount -t tmpfs none {LIBRARIES}")
         job = lab.sbatch(f"#!/bin/bash\n{shlex.join([*DOCTOR, '--dir', str(data)])} >said.json\n", "-N3")
         lab.wait(job)
-        report = Report(0, json.loads((lab.shared / "said.json").read_text()), 0)
+        report = Report(0, json.loads((lab.shared / "said.json").read_text()))
     finally:
         lab.down()
     assert report.found == {"agent-missing": "node3", "directory-not-shared": "node2"}

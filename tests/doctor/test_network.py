@@ -27,12 +27,24 @@ def both(plan: Plan) -> list[dict]:
     return [found[0], found[1]]
 
 
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
 def plan_of(tmp_path: Path, **more: object) -> Plan:
     return Plan(hosts=("localhost", "localhost"), folder=str(tmp_path), **more)  # type: ignore[arg-type]
 
 
-def test_two_nodes_reach_each_other_and_measure_their_link(tmp_path: Path):
-    found = both(plan_of(tmp_path, window=30.0))
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
+def test_two_nodes_reach_each_other_and_measure_their_link(tmp_path: Path, host: str):
+    if host == "::1" and not has_ipv6():
+        pytest.skip("no IPv6 here")
+    found = both(Plan(hosts=(host, host), folder=str(tmp_path), window=30.0))
     for node, facts in enumerate(found):
         assert (facts["reached"], facts["failed"]) == (1, [])
         assert facts["sends"][str(1 - node)] > 0

@@ -236,4 +236,4 @@ def _own_addresses(plan: Plan, node: int) -> list[str]:
     own = [address for address in routes if not is_loopback(address)]
     own = own or [address for address in addresses_of(plan.hosts[node]) if not is_loopback(address)]
     every = [address for host in set(plan.hosts) for address in addresses_of(host)]
-    return own or (["127.0.0.1"] if every and all(map(is_loopback, every)) else [])
+    return own or (routes[:1] if all(map(is_loopback, every)) else [])
