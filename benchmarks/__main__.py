@@ -21,6 +21,7 @@ BENCHES = (
     "prediction",
     "monitor",
     "check",
+    "doctor",
 )
 # Run only if they are named: one needs a GPU, the other root and network namespaces.
 ASKED = ("throughput", "simulator")

@@ -76,6 +76,7 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
             "slurm",
             {**two, "conda": "torch-env", "directives": ("--reservation=course",), "exclusive": True},
         ),
+        "slurm-preflight": ("slurm", {**two, "preflight": True}),
         "slurm-program": (
             "slurm",
             {"command": ("./simulate", "x"), "nproc_per_node": 2, "launcher": "torchrun", "python": "python"},

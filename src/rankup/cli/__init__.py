@@ -26,5 +26,6 @@
 | ``study_plan`` | the plan of a study, from options and a study.toml |
 | ``study_jobs`` | the job of each run of a study |
 | ``prediction_modes`` | ``rankup predict``: from measurements, a simulation, links |
+| ``micro_benchmarks`` | ``rankup doctor matmul``: a row for each size |
 | ``site_survey`` | the facts that ``rankup sites new`` reads |
 """

@@ -41,6 +41,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "check-results": ("check_results", "judge a published table of speed-ups"),
     },
     "Clusters": {
+        "doctor": ("doctor", "name what is broken on the nodes, before a job waits for it"),
         "sites": ("sites", "list and check profiles of clusters, write one for yours"),
         "env": ("env", "build environments for jobs on the architecture they run on"),
         "data": ("data", "download data sets before the job, on a login node"),

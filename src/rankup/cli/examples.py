@@ -152,6 +152,17 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "up to 1,024 GPUs of a machine that fails now and then",
         ),
     ),
+    "doctor": (
+        ("rankup doctor", "this machine, or in an allocation all of its nodes"),
+        (
+            "srun --ntasks-per-node 4 --gpus-per-node 4 rankup doctor",
+            "the cores and GPUs of each task as well",
+        ),
+        (
+            "rankup doctor --dir /scratch/me --out healthy.json train.py",
+            "another shared directory; keep the facts",
+        ),
+    ),
     "sites": (
         ("rankup sites list", "all profiles"),
         ("rankup sites new mycluster", "write a profile of this cluster"),

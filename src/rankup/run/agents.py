@@ -12,13 +12,14 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 from rankup.core import shell
 from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
 from rankup.core.tail import Tail, size_of
-from rankup.node_launchers.agents import node_launcher, part
+from rankup.node_launchers.agents import by_signal, node_launcher, part
 from rankup.node_launchers.base import Agents
 from rankup.resolve.resolved import Resolved
 from rankup.run.allocation import Allocation
@@ -69,6 +70,24 @@ def agent_command(job: Resolved, allocation: Allocation, run: RunDir) -> str:
 
 def agents_script(job: Resolved, allocation: Allocation, run: RunDir, env: Mapping[str, str]) -> str:
     """Bash that starts the agents and ends with 0 if all of them did; TERM tells them to end."""
+    agent = [f"exec {agent_command(job, allocation, run)}"]
+    return launch_script(agent, allocation, run.path, env, given=job.spec.env)
+
+
+def launch_script(
+    agent: Sequence[str],
+    allocation: Allocation,
+    folder: Path,
+    env: Mapping[str, str],
+    *,
+    given: Collection[str] = (),
+    by_step: bool = True,
+) -> str:
+    """Bash that starts ``agent``, lines of bash, once on each node of ``allocation``; its files are in ``folder``.
+
+    ``env`` is the caller's environment, ``given`` the names that all nodes get from it. ``by_step``: TERM reaches the
+    agents through the scheduler, which requires that all nodes see ``folder``; otherwise it ends their launcher.
+    """
     nodes = len(allocation.hosts)
     fanout, mpi = choose_fanout(allocation)
     start = node_launcher(fanout, allocation.scheduler, nodes=nodes, mpi=mpi)
@@ -77,31 +96,31 @@ def agents_script(job: Resolved, allocation: Allocation, run: RunDir, env: Mappi
     ]
     agents = start(
         Agents(
-            agent=(*restored, f"exec {agent_command(job, allocation, run)}"),
+            agent=(*restored, *agent),
             nodes=nodes,
             cpus=allocation.cpus,
             hosts=allocation.hosts if allocation.of else (),
-            given=job.spec.env,
-            whole_job=False,
+            given=given,
+            whole_job=not by_step,
         )
     )
     lines = [
         "#!/bin/bash",
-        "# Written by rankup run: starts it once on each node of this allocation.",
+        "# Written by rankup: starts it once on each node of this allocation.",
         "# shellcheck disable=SC2016,SC2034 # single quotes are for other shells; not every part uses every value",
-        f"export RUN={shell.quote([str(run.path)])}",
+        f"export RUN={shell.quote([str(folder)])}",
         f"HOSTS=({shell.quote(allocation.hosts)})",
         "END=0 STOP_BEFORE=0 # the time limit is the user's",
         "export SLURM_EXPORT_ENV=ALL # after `sbatch --export=NONE` srun would pass on nothing",
         *agents.own,
         "main() {",
         "  trap end_ranks TERM",
-        '  (while kill -0 "$PPID" 2>/dev/null; do sleep 1; done && kill -TERM "$$") & # if rankup run was killed',
+        '  (while kill -0 "$PPID" 2>/dev/null; do sleep 1; done && kill -TERM "$$") & # if rankup was killed',
         *(f"  {line}" for line in agents.start),
         '  while kill -0 "$workers" 2>/dev/null; do wait "$workers"; done # a trap interrupts it',
         '  wait "$workers"',
         "}",
-        *agents.end,
+        *(agents.end if by_step else by_signal()),
         *([*part("marked.sh"), *part("is_lost.sh")] if agents.fixed else []),
         *agents.fixed,
         "main",

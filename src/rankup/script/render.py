@@ -95,6 +95,9 @@ def _main(spec: JobSpec, site: Site, run_dir: Path | None, ranks: Sequence[str])
         *environment(spec, site),
         "",
         f"  {heading}",
+        *_indented(
+            [f"preflight {path_code(spec.interpreter)} {spec.nproc_per_node}"] if spec.preflight else []
+        ),
         *_indented(["choose_rendezvous # MASTER_ADDR, MASTER_PORT"] if meets(spec) else []),
         *_indented([_header(spec), *sampling, "mark_processes"]),
         *_indented(["write_rank_script"] if spec.launcher != "single" else []),
@@ -117,6 +120,7 @@ def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str
         [*part("run_directory.sh"), *(part("one_log.sh") if _has_one_log(site, run_dir) else [])],
         part("attempt.sh"),
         part("modules.sh") if loads else [],
+        part("preflight.sh") if spec.preflight else [],
         part("rendezvous.sh") if meets(spec) else [],
         part("header.sh"),
         part("progress.sh"),

@@ -188,6 +188,9 @@ class JobSpec(BaseModel):
         Folder, Flag(AROUND, "directory of the run directories; default: runs", "DIR", of=EVERYWHERE)
     ] = Path("runs")
     nccl_debug: Annotated[bool, Flag(AROUND, "let NCCL log what it does (NCCL_DEBUG=INFO)")] = False
+    preflight: Annotated[
+        bool, Flag(AROUND, "examine the nodes first, if they have rankup, and end if one is broken")
+    ] = False
     sample_gpus: Annotated[
         int, Field(ge=0), Flag(AROUND, "log the use of the GPUs every so many seconds", "SECONDS")
     ] = 0  # 0: never

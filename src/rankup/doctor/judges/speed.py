@@ -1,0 +1,78 @@
+"""The slow one: a link or a core that gives much less than the others give."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from rankup.doctor.facts import Facts
+from rankup.findings.finding import Confidence, Finding, Severity
+
+_SLOW_LINK = 0.25  # of the median of all nodes
+_LOADED = 400e6  # bytes/s: more than this through Python says that the link is good, whatever others reach
+_SLOWDOWN = 1.6  # elapsed over processor time of a short loop
+
+
+def links(facts: Facts) -> Iterator[Finding]:
+    """Nodes that send much less than the others do, or than their interface should."""
+    rates = {
+        node: statistics.median(part["sends"].values())
+        for node, part in facts.parts("network").items()
+        if part.get("sends")
+    }
+    if not rates:
+        return
+    for node, rate in rates.items():
+        others = [one for other, one in rates.items() if other != node]
+        usual = statistics.median(others) if others else 0.0
+        if rate < _SLOW_LINK * usual and rate < _LOADED:
+            yield Finding(
+                "slow-link",
+                Severity.WARNING,
+                f"{facts.host(node)} sends {_rate(rate)}, the other nodes {_rate(usual)}",
+                place=facts.host(node),
+                why="in an all-reduce every rank waits for this link",
+                fix=f"exclude it (sbatch --exclude={facts.host(node)}) and report it: cable, switch port, "
+                "negotiated speed (ethtool), or another job's traffic",
+                confidence=Confidence.LIKELY,
+            )
+
+
+def stragglers(facts: Facts) -> Iterator[Finding]:
+    """Ranks whose cores somebody else uses. Without a visible process that does it nothing is said: a busy moment of
+    the whole machine looks the same.
+    """
+    if len(facts.hosts) == 1 and not any((one.get("job") or {}).get("scheduler") for one in facts.ranks):
+        return  # a laptop, or a login node: others work there as well
+    slow = {
+        (node, int(one["rank"])): float(one["slowdown"])
+        for node, part in facts.parts("speed").items()
+        for one in part.get("ranks", ())
+    }
+    if not slow:
+        return
+    usual = statistics.median_low(slow.values())
+    for (node, rank), slowdown in slow.items():
+        if slowdown < _SLOWDOWN:
+            continue
+        affinity: list[int] = next(
+            (one["affinity"] for one in facts.ranks_of.get(node, ()) if int(one["rank"]) == rank), []
+        )
+        thieves = [one for one in facts.part(node, "speed").get("busy", ()) if one["cpu"] in affinity]
+        if not thieves:
+            continue
+        by = f"{thieves[0]['name']} (pid {thieves[0]['pid']})"
+        yield Finding(
+            "straggler",
+            Severity.WARNING,
+            f"rank {rank} on {facts.host(node)} shares its cores with {by}: a loop took {slowdown:.1f} times "
+            f"as long as alone (most ranks: {usual:.1f})",
+            place=facts.host(node),
+            why="all ranks wait for the slowest in every step",
+            fix=f"end that process on {facts.host(node)}, or ask for whole nodes (--exclusive); see: top",
+            confidence=Confidence.LIKELY,
+        )
+
+
+def _rate(rate: float) -> str:
+    return f"{rate / 1e9:.1f} GB/s" if rate >= 1e9 else f"{rate / 1e6:,.0f} MB/s"

@@ -1,0 +1,83 @@
+"""Whether somebody else uses a rank's cores: a short loop on them, and how long it had to wait.
+
+Each rank of the node gets its turn, so that ranks do not disturb each other: which cores they share is known from
+their masks. The best of several tries counts: a machine is never quite quiet, but a process that is pinned to a
+core disturbs every try.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import psutil
+
+from rankup.doctor.plan import Plan
+from rankup.doctor.tasks import node_ranks
+
+_TRIES = 6
+_WORK = 0.02  # seconds of processor time of a try
+_SLOW = 1.3
+_LONGEST = 1.5  # seconds for all ranks of the node
+
+
+def probe(plan: Plan, node: int) -> dict[str, Any]:
+    """For each rank ``slowdown``: elapsed over processor time, 1 for a core of its own; and who else is busy there."""
+    ranks = node_ranks(plan, node)
+    before = _processor_times()
+    mine = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    found = []
+    deadline = time.monotonic() + _LONGEST
+    try:
+        for one in ranks:
+            if time.monotonic() > deadline or not mine:
+                break
+            found.append({"rank": one["rank"], "slowdown": round(_slowdown(one["affinity"], mine), 2)})
+    finally:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, mine)
+    slow = [one for one in found if one["slowdown"] > _SLOW]
+    return {"ranks": found, "busy": _busy(before) if slow else []}
+
+
+def _slowdown(affinity: Sequence[int], mine: set[int]) -> float:
+    with contextlib.suppress(OSError, ValueError):
+        os.sched_setaffinity(0, set(affinity) or mine)
+    best = min(_try() for _ in range(_TRIES))
+    if best > _SLOW:  # a busy moment passes
+        best = min(best, *(_try() for _ in range(2 * _TRIES)))
+    return best
+
+
+def _try() -> float:
+    began, cpu = time.perf_counter(), time.thread_time()
+    while time.thread_time() - cpu < _WORK:
+        for _ in range(2000):
+            pass
+    return (time.perf_counter() - began) / (time.thread_time() - cpu)
+
+
+def _processor_times() -> dict[int, tuple[float, float]]:
+    """Process id → when, and the processor time that it had used by then."""
+    found = {}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            found[process.pid] = (time.monotonic(), times.user + times.system)
+    return found
+
+
+def _busy(before: dict[int, tuple[float, float]]) -> list[dict[str, Any]]:
+    """Other processes that have used more than a tenth of a core meanwhile, with the core that they are on."""
+    found = []
+    for pid, (now, used) in _processor_times().items():
+        then, had = before.get(pid, (0.0, used))
+        if pid == os.getpid() or now - then < 0.05 or (used - had) / (now - then) < 0.1:
+            continue
+        with contextlib.suppress(psutil.Error, AttributeError):
+            process = psutil.Process(pid)
+            found.append({"pid": pid, "name": process.name(), "cpu": process.cpu_num()})
+    return found[:8]

@@ -1,0 +1,11 @@
+# ---- Preflight -----------------------------------------------------------------------------------------------------
+# Examines the nodes where this job's Python has rankup. On a broken node the ranks would wait until they time out.
+preflight() { # PYTHON RANKS_PER_NODE
+  if ! "$1" -c 'import rankup.doctor, typer' 2>/dev/null; then
+    say "no preflight: $1 has no rankup"
+    return
+  fi
+  rm -f "$RUN/doctor.json"
+  "$1" -m rankup doctor --quick --nproc-per-node "$2" --dir "$RUN" --out "$RUN/doctor.json"
+  ! grep -qs '"verdict": "broken"' "$RUN/doctor.json" || finish failed 1
+}

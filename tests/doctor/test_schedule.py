@@ -1,0 +1,39 @@
+"""All ordered pairs of nodes meet, once, in ⌈log₂ n⌉ rounds."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankup.doctor.schedule import partners, peers, rounds
+
+
+@given(st.integers(1, 300))
+def test_every_ordered_pair_meets_once(nodes: int):
+    pairs = [(node, peer) for node in range(nodes) for meets in peers(node, nodes) for peer in meets]
+    assert len(pairs) == len(set(pairs))
+    assert set(pairs) == {(a, b) for a in range(nodes) for b in range(nodes) if a != b}
+
+
+@given(st.integers(1, 100_000))
+def test_the_rounds_are_log2(nodes: int):
+    assert len(rounds(nodes)) == math.ceil(math.log2(nodes))
+    # All distances around the ring: so every node meets every other one, whatever its number.
+    assert [distance for distances in rounds(nodes) for distance in distances] == list(range(1, nodes))
+
+
+@given(st.integers(2, 200))
+def test_in_each_round_a_node_opens_as_many_connections_as_it_gets(nodes: int):
+    for number in range(len(rounds(nodes))):
+        opened = [peers(node, nodes)[number] for node in range(nodes)]
+        got = [sum(meets.count(node) for meets in opened) for node in range(nodes)]
+        assert got == [len(meets) for meets in opened]
+
+
+@given(st.integers(2, 200))
+def test_measurements_disturb_each_other_least(nodes: int):
+    """In each round every node sends to one other, and receives from one other."""
+    for number in range(len(rounds(nodes))):
+        assert sorted(partners(node, nodes)[number] for node in range(nodes)) == list(range(nodes))
