@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -223,11 +224,11 @@ def test_a_wrong_interface(lab: Lab):
 
 
 def test_a_port_that_is_taken(lab: Lab):
-    listens = "import socket, time; s = socket.socket(); s.bind(('', 29400)); s.listen(); open('up', 'w')"
-    listens += "; time.sleep(60)"
+    listens = (
+        "import socket, time; s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)"
+    )
+    listens += "; s.bind(('', 29400)); s.listen(); open('up', 'w'); time.sleep(60)"
     (lab.shared / "up").unlink(missing_ok=True)
-    import subprocess
-
     with subprocess.Popen(lab.enter("node1", [sys.executable, "-c", listens])) as holder:
         lab.until((lab.shared / "up").exists)
         try:
