@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from rankup.check.facts.start import Start
+from rankup.check.paths import check_program
+from rankup.check.selection import read_selection
 from rankup.cli.job_options import command_or_file, flags_from
 from rankup.core.columns import aligned
 from rankup.core.units import clock, size
+from rankup.findings.finding import Finding
 from rankup.resolve.resolve import resolve
 from rankup.resolve.resolved import Resolved
 from rankup.spec.job_values import DURATIONS
@@ -27,6 +32,16 @@ def resolved_from(context: typer.Context, *, ignore: Collection[str] = ()) -> Re
     return resolve(
         flags, command=command, file=file, site=site, env=os.environ, folder=Path.cwd(), ignore=ignore
     )
+
+
+def found_in_program(resolved: Resolved, ignore: Collection[str] = ()) -> list[Finding]:
+    """What `rankup check` finds in the program of a job; codes of its rules in ``ignore`` are left out."""
+    spec = resolved.spec
+    path = spec.folder / spec.command[0]
+    kept = read_selection(path)
+    selection = replace(kept, ignore=(*kept.ignore, *ignore))
+    start = Start(spec.launcher, spec.nodes, spec.nproc_per_node, spec.gpus_per_node, spec.cpus_per_task)
+    return check_program(path, start, selection, resolved.site)
 
 
 def explain(resolved: Resolved) -> str:

@@ -13,6 +13,7 @@ from rankup.check.rule import Safety
 from rankup.check.selection import Selection, check_codes, read_selection
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console, diagnostics
+from rankup.cli.submitted_job import found_in_program
 from rankup.core.files import write_atomic
 from rankup.core.registry import target_of
 from rankup.errors import RankupError
@@ -104,7 +105,7 @@ def _jobs(checked: Checked, site: str) -> list[Finding]:
             resolved = resolve(
                 {}, command=(), file=path, site=site or None, env=os.environ, folder=path.absolute().parent
             )
-            found += advise(resolved)
+            found += [*advise(resolved), *found_in_program(resolved)]
         except RankupError as error:
             found += findings_of(error)
     return found

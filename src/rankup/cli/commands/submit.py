@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -11,9 +10,6 @@ import typer
 from rankup.batch.follow import JobLog
 from rankup.batch.store import SubmittedRun
 from rankup.batch.submit import plan, submit
-from rankup.check.facts.start import Start
-from rankup.check.paths import check_program
-from rankup.check.selection import read_selection
 from rankup.cli.ignore_option import IgnoreOption, ignored_codes
 from rankup.cli.interactive import become_a_shell
 from rankup.cli.job_options import SCRIPT_LAST, job_options
@@ -21,11 +17,11 @@ from rankup.cli.options import JsonOption
 from rankup.cli.output import console
 from rankup.cli.output.console import shown
 from rankup.cli.run_argument import follow_to_end
-from rankup.cli.submitted_job import explain, resolved_from
+from rankup.cli.submitted_job import explain, found_in_program, resolved_from
 from rankup.core import shell
 from rankup.findings.engine import fails
 from rankup.findings.error import FindingsError
-from rankup.findings.finding import Finding, in_order
+from rankup.findings.finding import in_order
 from rankup.resolve.advice import advise
 from rankup.resolve.resolved import Resolved
 
@@ -56,7 +52,7 @@ def submit_command(
     if context.params["explain_config"]:
         print(explain(resolved))
         return
-    findings = in_order([*advise(resolved, ignore=codes), *_in_program(resolved, codes)])
+    findings = in_order([*advise(resolved, ignore=codes), *found_in_program(resolved, codes)])
     if not force and fails(findings):
         raise FindingsError(
             findings, exit_code=1, conclusion="not submitted; --force submits the job all the same"
@@ -80,16 +76,6 @@ def submit_command(
     if as_json:
         console.print_json(answer)
     raise typer.Exit(code)
-
-
-def _in_program(resolved: Resolved, ignore: tuple[str, ...]) -> list[Finding]:
-    """What `rankup check` finds in the program of the job."""
-    spec = resolved.spec
-    path = spec.folder / spec.command[0]
-    kept = read_selection(path)
-    selection = replace(kept, ignore=(*kept.ignore, *ignore))
-    start = Start(spec.launcher, spec.nodes, spec.nproc_per_node, spec.gpus_per_node, spec.cpus_per_task)
-    return check_program(path, start, selection, resolved.site)
 
 
 def _show_plan(resolved: Resolved, answer: dict[str, Any], as_json: bool) -> None:
