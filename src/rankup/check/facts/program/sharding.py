@@ -47,7 +47,7 @@ def expressions(
                 for target in program.graph.called.get(call, ()) if call is not None else ():
                     waiting += [(value, target, left - 1) for value in target.returns]
                     if target.name == "__init__":
-                        waiting += [(s, target, left - 1) for s in getattr(target.node, "body", ())]
+                        waiting += [(s, target, left - 1) for s in target.body]
     return found
 
 
