@@ -65,6 +65,7 @@ def main():
     )
     model = FSDP(Model(), auto_wrap_policy=policy, device_id=device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=2 * len(loader))
     for epoch in range(2):
         sampler.set_epoch(epoch)
         for x, y in loader:
@@ -73,6 +74,7 @@ def main():
             loss.backward()
             model.clip_grad_norm_(1.0)
             optimizer.step()
+            scheduler.step()
             optimizer.zero_grad()
         save(model, f"model-{epoch}.pt")
     dist.destroy_process_group()

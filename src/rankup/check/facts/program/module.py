@@ -46,6 +46,12 @@ class Scope:
     def is_function(self) -> bool:
         return isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
 
+    @property
+    def body(self) -> list[ast.stmt]:
+        """The statements; a lambda has none."""
+        body = getattr(self.node, "body", [])
+        return body if isinstance(body, list) else []
+
     @cached_property
     def parameters(self) -> list[str]:
         if not isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):

@@ -47,7 +47,7 @@ def expressions(
                 for target in program.graph.called.get(call, ()) if call is not None else ():
                     waiting += [(value, target, left - 1) for value in target.returns]
                     if target.name == "__init__":
-                        waiting += [(s, target, left - 1) for s in getattr(target.node, "body", ())]
+                        waiting += [(s, target, left - 1) for s in target.body]
     return found
 
 
@@ -79,6 +79,19 @@ def is_sharded(program: ProgramCode, node: ast.AST, scope: Scope) -> bool:
             if isinstance(inner, ast.Call) and depends_on(program.values.of(inner, inside), *_RANKS):
                 return True
     return False
+
+
+def strided(program: ProgramCode, node: ast.AST) -> str | None:
+    """``range(rank, len(dataset), world_size)``: some ranks get one sample more."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "range":
+            call = program.values.call(inner)
+            if call is None or len(inner.args) != 3:
+                continue
+            start, step = (program.values.of(inner.args[i], call.scope) for i in (0, 2))
+            if depends_on(start, Kind.RANK) and depends_on(step, Kind.WORLD_SIZE):
+                return ast.unparse(inner.args[2])
+    return None
 
 
 def is_iterable(program: ProgramCode, node: ast.AST, scope: Scope) -> bool:

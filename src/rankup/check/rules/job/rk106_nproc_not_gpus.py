@@ -34,7 +34,11 @@ def find(job: Job) -> Iterator[Match]:
                 severity=Severity.ERROR,
                 why="The processes without a GPU of their own fail with an invalid device ordinal (PICK-pytorch#14).",
             )
-        elif (value is not None or launch.launcher == "torchrun") and not _others(job):
+        elif (
+            (value is not None or launch.launcher == "torchrun")
+            and not _others(job)
+            and not _is_compared(job, launch, gpus)
+        ):
             yield Match(
                 job.document,
                 span,
@@ -47,6 +51,13 @@ def find(job: Job) -> Iterator[Match]:
 def _others(job: Job) -> bool:
     """Whether something else runs beside it, which may use the other GPUs."""
     return any(command.background and not command.in_output and command.argv for command in job.commands)
+
+
+def _is_compared(job: Job, launch: Launch, gpus: int) -> bool:
+    """Whether the script also starts the same program on all GPUs: then it measures how the program scales."""
+    return launch.program is not None and any(
+        other.program is launch.program and nproc(job, other) == gpus for other in agents(job)
+    )
 
 
 def _uses_the_node(job: Job, launch: Launch) -> bool:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from rankup.check.facts.job.commands import Step
 from rankup.check.facts.job.job import Job, Launch
+from rankup.check.facts.program.guards import Guard
+from rankup.check.facts.program.module import Call, Scope
 from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.sharding import expressions
+from rankup.check.facts.program.snapshots import to_file
+from rankup.check.facts.program.value import Kind
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 
@@ -17,7 +23,18 @@ def find(job: Job) -> Iterator[Match]:
         if step is None or step.kind != "srun" or launch.forms_ranks or (step.tasks_per_node or 0) < 2:
             continue
         how = _one_gpu_each(job, launch, step)
-        if how and program is not None and program.device_is_local_rank and not _counts_devices(program):
+        if not how or program is None:
+            continue
+        for call in _saved_by_all(program):
+            yield Match(
+                job.document,
+                launch.span,
+                f"{how}: torch.cuda.device_count() is 1 in each task, so the local rank of {call.module.document.path} "
+                f"is 0 on all ranks, and each of them runs the save at line {call.node.lineno}.",
+                fix="Ask for the global rank before you save: if dist.get_rank() == 0.",
+                why="A rank modulo 1 is 0. The ranks write one file at the same time, and the file can be broken.",
+            )
+        if program.device_is_local_rank and not _counts_devices(program):
             yield Match(
                 job.document,
                 launch.span,
@@ -29,6 +46,40 @@ def find(job: Job) -> Iterator[Match]:
 def _counts_devices(program: Program) -> bool:
     """Whether it asks how many GPUs it sees, most likely to take its rank modulo that number."""
     return bool(program.named("torch.cuda.device_count"))
+
+
+def _saved_by_all(program: Program) -> Iterator[Call]:
+    """The saves under ``local_rank == 0``, where the local rank is a rank modulo the number of visible GPUs."""
+    for call in program.named("torch.save"):
+        guards = program.guards.everywhere(call.node, call.scope)
+        if guards and to_file(program, call) and all(_holds_on_all(program, guard) for guard in guards):
+            yield call
+
+
+def _holds_on_all(program: Program, guard: Guard) -> bool:
+    test = guard.test
+    if test.of is not Kind.LOCAL_RANK or not (test.first and test.sure) or test.number:
+        return False
+    return any(
+        _is_modulo_devices(program, node, guard.module.scope_of(node))
+        for node in ast.walk(getattr(guard.at, "test", guard.at))
+        if isinstance(node, (ast.Name, ast.Attribute))
+    )
+
+
+def _is_modulo_devices(program: Program, node: ast.expr, scope: Scope) -> bool:
+    """Whether a name was given ``rank % torch.cuda.device_count()``, and nothing else anywhere."""
+    if len(program.values.of(node, scope)) != 1:
+        return False
+    return any(
+        isinstance(part, ast.BinOp)
+        and isinstance(part.op, ast.Mod)
+        and any(
+            atom.kind is Kind.LOCAL_SIZE and "device_count" in str(atom.detail)
+            for atom in program.values.of(part.right, inside)
+        )
+        for part, inside in expressions(program, node, scope)
+    )
 
 
 def _one_gpu_each(job: Job, launch: Launch, step: Step) -> str:
@@ -55,7 +106,7 @@ RULE = Rule(
     name="bind-vs-localrank",
     severity=Severity.ERROR,
     confidence=Confidence.LIKELY,
-    what="SLURM gives each task one GPU, and the program chooses its GPU by the local rank.",
+    what="SLURM gives each task one GPU, and the program expects to see all GPUs of its node.",
     why="With --gpus-per-task=1 each task sees its GPU as number 0 (SLURM 22.05): others are invalid device ordinals.",
     fix="Ask with --gpus-per-node, or choose local_rank % torch.cuda.device_count().",
     find=find,
@@ -82,8 +133,62 @@ import torch
 
 torch.cuda.set_device(int(os.environ["SLURM_LOCALID"]))
 """,
+        """--- job.sh
+#!/bin/bash
+#SBATCH --nodes=1 --ntasks-per-node=4 --gpus-per-task=1
+srun python train.py
+--- train.py
+import torch
+import torch.distributed as dist
+
+def main():
+    dist.init_process_group("nccl")
+    local_rank = dist.get_rank() % torch.cuda.device_count()
+    torch.cuda.set_device(local_rank)
+    model = torch.nn.Linear(2, 2).cuda()
+    if local_rank == 0:
+        torch.save(model.state_dict(), "model.pt")
+
+main()
+""",
     ),
     silent=(
+        """--- job.sh
+#!/bin/bash
+#SBATCH --nodes=1 --ntasks-per-node=4 --gpus-per-task=1
+srun python train.py
+--- train.py
+import torch
+import torch.distributed as dist
+
+def main():
+    dist.init_process_group("nccl")
+    local_rank = dist.get_rank() % torch.cuda.device_count()
+    torch.cuda.set_device(local_rank)
+    model = torch.nn.Linear(2, 2).cuda()
+    if dist.get_rank() == 0:
+        torch.save(model.state_dict(), "model.pt")
+
+main()
+""",
+        """--- job.sh
+#!/bin/bash
+#SBATCH --nodes=1 --ntasks-per-node=4 --gpus-per-node=4
+srun python train.py
+--- train.py
+import torch
+import torch.distributed as dist
+
+def main():
+    dist.init_process_group("nccl")
+    local_rank = dist.get_rank() % torch.cuda.device_count()
+    torch.cuda.set_device(local_rank)
+    model = torch.nn.Linear(2, 2).cuda()
+    if local_rank == 0:
+        torch.save(model.state_dict(), "model.pt")
+
+main()
+""",
         """--- job.sh
 #!/bin/bash
 #SBATCH --nodes=1 --ntasks-per-node=4

@@ -117,7 +117,7 @@ def _always(program: Program, call: Call) -> bool:
                 return False
         if isinstance(holder, (ast.ExceptHandler, ast.While)):
             return False
-    for statement in getattr(call.scope.node, "body", [])[:4]:  # if not distributed: return
+    for statement in call.scope.body[:4]:  # if not distributed: return
         if statement.lineno >= call.node.lineno:
             break
         if isinstance(statement, ast.If) and any(isinstance(s, ast.Return) for s in statement.body):
@@ -218,6 +218,21 @@ if accelerator.is_main_process:
 """,
     ),
     silent=(
+        """import torch
+import torch.distributed as dist
+
+def timed(run):
+    run()
+
+def main():
+    dist.init_process_group("nccl")
+    x = torch.ones(3)
+    if dist.get_rank() == 0:
+        timed(print)
+    timed(lambda: dist.all_reduce(x))
+
+main()
+""",
         """import torch.distributed as dist
 
 def load(path):

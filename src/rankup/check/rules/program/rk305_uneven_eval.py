@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from rankup.check.facts.program.module import torch_last
 from rankup.check.facts.program.program import Program
-from rankup.check.facts.program.sharding import expressions
-from rankup.check.facts.program.value import Kind, depends_on
+from rankup.check.facts.program.sharding import expressions, strided
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 
@@ -28,8 +26,8 @@ def find(program: Program) -> Iterator[Match]:
         for loop in loader.loops:
             if any(call.last in {"all_reduce", "barrier", "all_gather"} for call in loop.calls):
                 continue  # the ranks may agree on when to stop
-            for part, inside in expressions(program, given, loader.call.scope, depth=2):
-                step = _strided(program, part, inside)
+            for part, _ in expressions(program, given, loader.call.scope, depth=2):
+                step = strided(program, part)
                 if step is not None:
                     yield Match(
                         loader.call.module.document,
@@ -38,19 +36,6 @@ def find(program: Program) -> Iterator[Match]:
                         "sharded: each forward pass is a collective.",
                     )
                     break
-
-
-def _strided(program: Program, node: ast.AST, scope: object) -> str | None:
-    """``range(rank, len(dataset), world_size)``: some ranks get one sample more."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "range":
-            call = program.values.call(inner)
-            if call is None or len(inner.args) != 3:
-                continue
-            start, step = (program.values.of(inner.args[i], call.scope) for i in (0, 2))
-            if depends_on(start, Kind.RANK) and depends_on(step, Kind.WORLD_SIZE):
-                return ast.unparse(inner.args[2])
-    return None
 
 
 RULE = Rule(

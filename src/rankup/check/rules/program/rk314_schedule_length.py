@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from rankup.check.facts.program.data import Loader
 from rankup.check.facts.program.module import Call, identifiers
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.sharding import expressions
@@ -25,6 +26,8 @@ _LENGTHS = {
 def find(program: Program) -> Iterator[Match]:
     if not program.whole or program.frameworks or not program.inits or not program.data.samplers:
         return
+    if any(_divides_batch(program, loader) for loader in program.data.loaders):
+        return
     data = {ast.unparse(s.argument("dataset", 0) or s.node) for s in program.data.samplers}
     for call in program.methods(*_LENGTHS):
         for keyword in _LENGTHS[call.last]:
@@ -40,6 +43,15 @@ def find(program: Program) -> Iterator[Match]:
                 )
 
 
+def _divides_batch(program: Program, loader: Loader) -> bool:
+    """``batch_size // world_size`` for each rank: then ``len(dataset) // batch_size`` is a rank's number of steps."""
+    batch = loader.call.argument("batch_size", 1)
+    return batch is not None and any(
+        isinstance(part, ast.expr) and depends_on(program.values.of(part, inside), Kind.WORLD_SIZE)
+        for part, inside in expressions(program, batch, loader.call.scope, depth=3)
+    )
+
+
 def _undivided(program: Program, call: Call, given: ast.expr, data: set[str]) -> str:
     """``len(dataset) // batch_size`` without the number of ranks."""
     found = ""
@@ -50,10 +62,18 @@ def _undivided(program: Program, call: Call, given: ast.expr, data: set[str]) ->
             return ""
         for node in ast.walk(part):
             if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv)):
-                left = ast.unparse(node.left)
-                if left.startswith("len(") and left[4:-1] in data and not _is_global(node.right):
-                    found = left
+                for factor in _factors(node.left):
+                    text = ast.unparse(factor)
+                    if text.startswith("len(") and text[4:-1] in data and not _is_global(node.right):
+                        found = text
     return found
+
+
+def _factors(node: ast.expr) -> list[ast.expr]:
+    """``epochs * len(dataset)`` is divided as a whole."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return [*_factors(node.left), *_factors(node.right)]
+    return [node]
 
 
 def _is_global(node: ast.expr) -> bool:
@@ -122,6 +142,18 @@ def main(dataset, optimizer, epochs):
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)
 
 main([], None, 3)
+""",
+        """import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+def main(dataset, optimizer, epochs, batch_size):
+    dist.init_process_group("nccl")
+    loader = DataLoader(dataset, batch_size // dist.get_world_size(), sampler=DistributedSampler(dataset))
+    steps = len(dataset) // batch_size * epochs
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)
+
+main([], None, 3, 256)
 """,
     ),
 )

@@ -39,7 +39,7 @@ def find(program: Program) -> Iterator[Match]:
                 continue
             if _others_add_up(program, loop.scope):
                 continue
-            for node, text in _divisions(loop.scope, _lengths(loader, loop.node, data)):
+            for node, text in _divisions(loop.scope, _lengths(loader, loop.node, loop.scope, data)):
                 yield Match(
                     loop.scope.module.document,
                     loop.scope.module.span(node),
@@ -47,7 +47,7 @@ def find(program: Program) -> Iterator[Match]:
                 )
 
 
-def _lengths(loader: Loader, node: ast.AST, data: ast.expr | None) -> set[str]:
+def _lengths(loader: Loader, node: ast.AST, scope: Scope, data: ast.expr | None) -> set[str]:
     """How the length of the whole data set may be written in the loop's function."""
     found: set[str] = set()
     if isinstance(node, (ast.For, ast.AsyncFor)):
@@ -55,9 +55,14 @@ def _lengths(loader: Loader, node: ast.AST, data: ast.expr | None) -> set[str]:
         while isinstance(over, ast.Call) and over.args:
             over = over.args[0]
         found.add(f"len({ast.unparse(over)}.dataset)")
-    if data is not None and isinstance(data, ast.Name):
-        found.add(f"len({data.id})")
+    if isinstance(data, ast.Name) or (isinstance(data, ast.Attribute) and _in_one_class(loader, scope)):
+        found.add(f"len({ast.unparse(data)})")
     return found
+
+
+def _in_one_class(loader: Loader, scope: Scope) -> bool:
+    """Whether ``self.data`` is the same for the loader and for the function of the loop."""
+    return scope.parent is not None and scope.parent.is_class and scope.parent is loader.call.scope.parent
 
 
 def _divisions(scope: Scope, lengths: set[str]) -> Iterator[tuple[ast.BinOp, str]]:

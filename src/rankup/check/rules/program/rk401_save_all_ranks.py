@@ -53,7 +53,7 @@ def _by_condition(program: Program, call: Call, depth: int = 0) -> bool:
                 for word in (*_WORDS, "dist", "world", "ddp", "main", "master", "should_save", "do_save")
             ):
                 return True
-    for statement in getattr(call.scope.node, "body", ()):  # if world_size != 1: raise
+    for statement in call.scope.body:  # if world_size != 1: raise
         if isinstance(statement, ast.If) and statement.lineno < call.node.lineno and _leaves(statement):
             names = {name.lower() for name in identifiers(statement.test)}
             if any(word in name for name in names for word in (*_WORDS, "dist", "world")):
@@ -149,6 +149,14 @@ if __name__ == "__main__":
 """,
     ),
     silent=(
+        """import torch
+import torch.distributed as dist
+
+dist.init_process_group("nccl")
+save = lambda model, path: torch.save(model, path)
+if dist.get_rank() == 0:
+    save(torch.nn.Linear(2, 2), "model.pt")
+""",
         """import torch
 import torch.distributed as dist
 

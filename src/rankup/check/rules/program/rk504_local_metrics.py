@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rankup.check.facts.program.data import Loader
 from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.sharding import expressions, strided
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 
@@ -20,18 +21,27 @@ def find(program: Program) -> Iterator[Match]:
     for loader in program.data.loaders:
         samplers = [s for s in loader.samplers if s in program.data.samplers]
         if (
-            not samplers
+            not (samplers or _is_strided(program, loader))
             or not loader.evaluates
             or loader.trains
             or not any(loop.evaluates for loop in loader.loops)
         ):
             continue
         if _shows(program, loader):
+            place = samplers[0] if samplers else loader.call
             yield Match(
-                samplers[0].module.document,
-                samplers[0].span,
+                place.module.document,
+                place.span,
                 "The evaluation sees this rank's part of the data, and nothing adds the parts up.",
             )
+
+
+def _is_strided(program: Program, loader: Loader) -> bool:
+    """``Subset(dataset, range(rank, len(dataset), world_size))``"""
+    given = loader.call.argument("dataset", 0)
+    return given is not None and any(
+        strided(program, part) for part, _ in expressions(program, given, loader.call.scope, depth=2)
+    )
 
 
 def _adds_up(program: Program) -> bool:
