@@ -4,6 +4,13 @@ from __future__ import annotations
 
 # File, what is replaced, by what, and the rule that has to find it.
 JOB_MUTANTS = [
+    (
+        "job-slurm-torchrun-c10d/job.sh",
+        "srun torchrun",
+        "export NCCL_SOCKET_IFNAME=hsn FI_PROVIDER=efa\nsrun torchrun",
+        "RK163",
+    ),
+    ("job-slurm-one-node/job.sh", "train.py", "src\\train.py", "RK164"),
     ("job-slurm-torchrun-c10d/job.sh", "srun torchrun", "torchrun", "RK101"),
     ("job-slurm-launcher-variable/job.sh", 'srun --jobid "$SLURM_JOB_ID" bash -c', "bash -c", "RK101"),
     ("job-slurm-accelerate/job.sh", "srun $LAUNCHER", "$LAUNCHER", "RK101"),

@@ -262,10 +262,10 @@ def test_submit_is_stopped_by_an_error_in_the_program_and_goes_on_with_force(fol
 
 
 def test_the_program_of_a_job_file_is_judged_too(folder, capsys):
-    (folder / "job.toml").write_text('[job]\ncommand = ["train.py"]\nsite = "slurm"\nnproc_per_node = 2\n')
+    (folder / "job.toml").write_text('[job]\ncommand = ["train.py"]\nnproc_per_node = 2\n')
     (folder / "train.py").write_text(
         "import torch.distributed as dist\ndist.init_process_group()\n"
         "if dist.get_rank() == 0:\n    dist.barrier()\n"
     )
-    code, out, _ = check(capsys, "job.toml")
+    code, out, _ = check(capsys, "--site", "slurm", "job.toml")
     assert code == 1 and "[RK207]" in out and "train.py:4" in out
