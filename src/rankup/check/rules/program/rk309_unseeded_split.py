@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rankup.check.facts.program.module import Call, identifiers
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.sharding import seeds, seeds_by_rank
-from rankup.check.facts.program.value import Kind, is_only
+from rankup.check.facts.program.value import Kind, depends_on
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import argument_added, name_for
 from rankup.findings.finding import Confidence, Severity
@@ -68,8 +68,7 @@ def _splits_data(call: Call) -> bool:
 def _single(program: Program, call: Call) -> bool:
     """Whether the number of processes is asked for first."""
     return any(
-        isinstance(holder, ast.If)
-        and is_only(program.values.of(holder.test, call.scope), Kind.WORLD_SIZE, Kind.COMPUTED)
+        isinstance(holder, ast.If) and depends_on(program.values.of(holder.test, call.scope), Kind.WORLD_SIZE)
         for holder, _ in call.module.ancestors(call.node)
     )
 
@@ -96,6 +95,25 @@ RULE = Rule(
     find=find,
     safety=Safety.UNSAFE,
     fires=(
+        """--- train.py
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler, random_split
+
+from data import Images
+
+if __name__ == "__main__":
+    dist.init_process_group("nccl")
+    train, val = random_split(Images(), [800, 200])
+    loader = DataLoader(train, batch_size=32, sampler=DistributedSampler(train))
+    for epoch in range(3):
+        loader.sampler.set_epoch(epoch)
+        for batch in loader:
+            pass
+--- data.py
+class Images(list):
+    pass
+""",
         """import torch
 import torch.distributed as dist
 from torch.utils.data import random_split
