@@ -38,6 +38,7 @@ main() {
   print_header "$(python --version 2>&1)"
   mark_processes
   write_rank_script
+  write_sampler_script
   # shellcheck disable=SC2016 # torchrun fills this in
   export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE='[rank ${rank}] '
   # One agent per node; each starts the ranks of its node. The single quotes matter: here, outside of
@@ -266,7 +267,8 @@ made_progress() {
     -o -name .git -o -name __pycache__ \) -prune -o -type f -newer "$RUN/attempts" \
     ! \( -path "$RUN/*" ! -path "$RUN/*/*" \( -name 'agent*' -o -name 'exit_code' -o -name 'failure*' -o -name hosts \
     -o -name jobs -o -name listening -o -name 'no_progress' -o -name 'outcome*' -o -name rank.sh -o -name requeues \
-    -o -name rsh -o -name '*STOP' \) \) ! -samefile "/proc/$$/fd/1" ! -samefile "/proc/$$/fd/2" -print -quit 2>/dev/null ||
+    -o -name rsh -o -name sampler.sh -o -name STACKS -o -name '*STOP' \) \) \
+    ! -samefile "/proc/$$/fd/1" ! -samefile "/proc/$$/fd/2" -print -quit 2>/dev/null ||
     [ "$?" -ne 124 ] || echo late)
   [ -n "$found" ]
 }
@@ -320,9 +322,15 @@ case $1 in
     set -- "${PYTHON_EXEC:-${python:-python}}" "$@"
     ;;
 esac
+sampler=''
+if [ "${LOCAL_RANK:-0}" = 0 ] && [ -e "$RUN/sampler.sh" ]; then # one per node
+  sh "$RUN/sampler.sh" $$ "$1" </dev/null >/dev/null 2>&1 &
+  sampler=$!
+fi
 exec 3>&2 2>/dev/null # hides what the shell itself prints about a signal
 "$@" 2>&3 3>&-
 code=$?
+[ -z "$sampler" ] || kill "$sampler"
 [ "$code" -ne 0 ] || exit 0
 trap '' TERM INT HUP USR1 USR2 # they must not end what follows; after a KILL, no line is better than half a line
 now=$(date +%s.%N) && host=$(uname -n) &&
@@ -333,6 +341,27 @@ if [ "$code" -gt 128 ]; then # end by the same signal, which is what the launche
   kill -"$((code - 128))" $$
 fi
 exit "$code"
+END_OF_SCRIPT
+}
+
+# ---- What a node's processors do -----------------------------------------------------------------------------------
+write_sampler_script() {
+  cat >"$RUN/sampler.sh" <<'END_OF_SCRIPT'
+#!/bin/sh
+# Samples this node's processors until the process PARENT ends, for `rankup top` and `rankup report`: by rankup's own
+# sampler if the program's PYTHON has rankup and psutil, else by nvidia-smi. A job requires neither.
+parent=$1 python=$2
+cd / || exit 0 # modules in the job's folder are not meant
+case ${python##*/} in python*) ;; *) python=python ;; esac
+if "$python" -c 'import rankup.monitor.sampler'; then
+  exec "$python" -m rankup.monitor "$RUN" "$parent"
+fi
+query=timestamp,index,utilization.gpu,utilization.memory,memory.used,power.draw
+nvidia-smi "--query-gpu=$query" --format=csv,nounits --loop=10 >>"$RUN/records/nvidia-smi-$(uname -n).csv" &
+log=$!
+trap 'kill "$log"; exit 0' TERM INT HUP
+while kill -0 "$parent" && kill -0 "$log"; do sleep 1; done
+kill "$log"
 END_OF_SCRIPT
 }
 
