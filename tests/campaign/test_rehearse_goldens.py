@@ -20,22 +20,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cluster"))
 
+from comparison import differences, expected, processes, real_row, table_row, unlike
 from lab import HEAD, Lab
-from rehearsed import (
-    CPUS,
-    GPUS,
-    Pair,
-    differences,
-    expected,
-    golden,
-    log_of,
-    processes,
-    real_row,
-    site_lab,
-    table_row,
-    unlike,
-    without_binding,
-)
+from rehearsed import CPUS, GPUS, Pair, golden, site_lab, without_binding
 
 from goldens.jobs import CASES
 from rankup.findings.finding import Severity
@@ -124,7 +111,7 @@ def outcome(pair: Pair, report: Report) -> dict[str, Any]:
     try:
         agents, ranks = pair.agents(SECONDS), pair.seen(SECONDS)
     except TimeoutError as error:
-        return {"agree": "no", "differences": [str(error), log_of(pair)]}
+        return {"agree": "no", "differences": [str(error), pair.log()]}
     wrong = [finding.code for finding in report.findings if finding.severity is Severity.ERROR]
     wrong += differences("started", expected(report), agents or ranks, pair)
     table, seen = sorted(map(table_row, processes(report))), sorted(map(real_row, ranks))
@@ -132,7 +119,7 @@ def outcome(pair: Pair, report: Report) -> dict[str, Any]:
         table, seen = sorted(row[2:6] for row in table), sorted(row[2:6] for row in seen)
     wrong += unlike("ranks", table, seen)
     if not seen:
-        wrong.append(f"no rank has run: {log_of(pair)}")
+        wrong.append(f"no rank has run: {pair.log()}")
     left_out = NOT_COMPARED.get(pair.name, "")
     if "--bind-to core" in golden(pair.name, pair.lab, pair.folder):
         left_out = BINDING

@@ -13,20 +13,9 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from comparison import differences, expected, processes, real_row, table_row, unlike
 from lab import HEAD, Lab
-from rehearsed import (
-    Pair,
-    differences,
-    expected,
-    golden,
-    processes,
-    real_row,
-    rehearse_all,
-    site_lab,
-    table_row,
-    unlike,
-    without_binding,
-)
+from rehearsed import Pair, golden, rehearse_all, site_lab, without_binding
 
 from rankup.findings.finding import Severity
 
