@@ -300,3 +300,9 @@ def test_a_task_of_an_array_knows_the_whole_array(tmp_path: Path, array: str, sa
     names = ("COUNT from", "MIN to", "MAX by", "STEP")
     body = f"echo $SLURM_ARRAY_TASK_ID: {' '.join(f'$SLURM_ARRAY_TASK_{name}' for name in names)}"
     assert f"{said}\n" in rehearsed(tmp_path, body, (f"--array={array}",)).rehearsal.output
+
+
+@pytest.mark.parametrize(("option", "address"), [("", "node1"), ("--local_addr=127.0.0.1 ", "127.0.0.1")])
+def test_the_ranks_of_one_agent_meet_at_its_own_address(tmp_path: Path, option: str, address: str):
+    report = rehearsed(tmp_path, f"torchrun --standalone {option}--nproc_per_node=2 train.py", ("--nodes=1",))
+    assert {one.meeting for one in report.launches[0].processes} == {f"{address}:(free port)"}
