@@ -226,7 +226,9 @@ class Lab:
         _until(lambda: self._state_of_node(node) in ("idle", "allocated", "mixed"), 60, self._why_not_ready)
 
     def _state_of_node(self, node: str) -> str:
-        return self.run(HEAD, ["sinfo", "--noheader", f"--nodes={node}", "--format=%T"]).out.strip()
+        return self.run(
+            HEAD, ["sinfo", "--partition=main", "--noheader", f"--nodes={node}", "--format=%T"]
+        ).out.strip()
 
     @contextlib.contextmanager
     def slowed(self, rate: str) -> Iterator[None]:
@@ -301,7 +303,9 @@ class Lab:
         return int(children[0]) if children else 0
 
     def _ready(self) -> bool:
-        nodes = self.run(HEAD, ["sinfo", "--Node", "--noheader", "--format=%T"], timeout=5)
+        nodes = self.run(
+            HEAD, ["sinfo", "--Node", "--partition=main", "--noheader", "--format=%T"], timeout=5
+        )
         return nodes.out.split() == ["idle"] * len(self.nodes)
 
     def _why_not_ready(self) -> str:

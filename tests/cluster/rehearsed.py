@@ -52,7 +52,7 @@ def site_lab() -> Iterator[Lab]:
     reason = why_not()
     if reason:
         pytest.skip(f"no SLURM lab: {reason}")
-    lab = Lab(warm=True, cpus=CPUS, gpus=GPUS, memory=1_000_000, partitions=("gpu", "cpu", "accel"))
+    lab = Lab(cpus=CPUS, gpus=GPUS, memory=1_000_000, partitions=("gpu", "cpu", "accel"))
     try:
         lab.up()
         write(lab.shared / "venv/bin/activate", "")
