@@ -37,8 +37,9 @@ def allocation_of(request: Request, sizes: Sizes, name: str) -> tuple[Allocation
     job, assumed = made
     values = {**job.as_dict(), "scheduler": scheduler, "job_name": _word(request, "job-name", "N") or name}
     values["partition"] = _word(request, "partition", "q") or "main"
-    array = _word(request, "array", "J", "t") if scheduler != "slurm" else _word(request, "array")
-    if array:
+    directive = request.get("array") if scheduler == "slurm" else request.get("array", "J", "t")
+    array = directive.value if directive is not None else ""
+    if array[:1].isdigit():  # its % is no placeholder: so many tasks run at once
         values["array_task"] = re.split(r"[-,:%]", array)[0]
         values["array"] = _array(array)
         assumed.append(f"one task of the array is rehearsed: {values['array_task']}")
