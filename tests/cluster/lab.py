@@ -67,8 +67,19 @@ class Lab:
     suite.
     """
 
-    def __init__(self, nodes: int = 2, *, warm: bool = False) -> None:
+    def __init__(
+        self,
+        nodes: int = 2,
+        *,
+        warm: bool = False,
+        cpus: int = CPUS_PER_NODE,
+        gpus: int = GPUS_PER_NODE,
+        memory: int = 1,
+        partitions: Sequence[str] = (),
+    ) -> None:
+        """``memory``: of a node, in MB, for jobs that ask for it; ``partitions``: those beside ``main``."""
         self.nodes = tuple(f"node{i}" for i in range(1, nodes + 1))
+        self.cpus, self.gpus, self.memory, self.partitions = cpus, gpus, memory, partitions
         # Not under /tmp: every host has a /tmp of its own, without which PMIx servers of two nodes would
         # collide.
         self._state = Path(tempfile.mkdtemp(prefix="rankup-lab-", dir="/var/tmp"))
@@ -215,7 +226,9 @@ class Lab:
         _until(lambda: self._state_of_node(node) in ("idle", "allocated", "mixed"), 60, self._why_not_ready)
 
     def _state_of_node(self, node: str) -> str:
-        return self.run(HEAD, ["sinfo", "--noheader", f"--nodes={node}", "--format=%T"]).out.strip()
+        return self.run(
+            HEAD, ["sinfo", "--partition=main", "--noheader", f"--nodes={node}", "--format=%T"]
+        ).out.strip()
 
     @contextlib.contextmanager
     def slowed(self, rate: str) -> Iterator[None]:
@@ -243,15 +256,17 @@ class Lab:
         (state / "munge.key").chmod(0o600)
         (etc / "slurm.conf").write_text(
             (HERE / "slurm.conf.in").read_text().format(
-                head=HEAD, network=NETWORK, state=state, cpus=CPUS_PER_NODE, gpus=GPUS_PER_NODE,
+                head=HEAD, network=NETWORK, state=state, cpus=self.cpus, gpus=self.gpus,
+                memory=self.memory,
+                partition_lines="\n".join(f"PartitionName={name}" for name in self.partitions),
                 node_lines="\n".join(f"NodeName={node} NodeAddr={self.address(node)}" for node in self.nodes),
             )
         )  # fmt: skip
         # Device files that nothing drives: SLURM counts them, and sets CUDA_VISIBLE_DEVICES from their
         # numbers.
-        for index in range(GPUS_PER_NODE):
+        for index in range(self.gpus):
             os.mknod(state / "gpu" / f"nvidia{index}", stat.S_IFCHR | 0o666, os.makedev(60, index))
-        gpus = f"Name=gpu File={state}/gpu/nvidia[0-{GPUS_PER_NODE - 1}]\n"
+        gpus = f"Name=gpu File={state}/gpu/nvidia[0-{self.gpus - 1}]\n"
         (etc / "gres.conf").write_text(f"AutoDetect=off\n{gpus}")
         (etc / "cgroup.conf").write_text("")
 
@@ -288,7 +303,9 @@ class Lab:
         return int(children[0]) if children else 0
 
     def _ready(self) -> bool:
-        nodes = self.run(HEAD, ["sinfo", "--Node", "--noheader", "--format=%T"], timeout=5)
+        nodes = self.run(
+            HEAD, ["sinfo", "--Node", "--partition=main", "--noheader", "--format=%T"], timeout=5
+        )
         return nodes.out.split() == ["idle"] * len(self.nodes)
 
     def _why_not_ready(self) -> str:

@@ -277,3 +277,32 @@ def test_what_is_not_on_this_machine_is_pretended_and_said(tmp_path: Path):
     assert report.rehearsal.pretended == [
         "/opt/cluster/env/bin/activate", "/opt/cluster/env/bin/torchrun", "/scratch/alice/project",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("directives", "sizes"),
+    [
+        (("--nodes=1",), "1 node, 1 CPU"),
+        (("--nodes=2",), "2 nodes, 1 CPU each"),
+        (("--nodes=1", "--cpus-per-task=8", "--gpus-per-node=1"), "1 node, 1 GPU, 8 CPUs"),
+    ],
+)
+def test_the_first_line_counts_in_english(tmp_path: Path, directives: tuple[str, ...], sizes: str):
+    report = rehearsed(tmp_path, "python train.py", directives)
+    assert report.lines(100)[0] == f"Rehearsal of job.sh under SLURM: {sizes}"
+
+
+@pytest.mark.parametrize(
+    ("array", "said"),
+    [("0-9%2", "0: 10 from 0 to 9 by 1"), ("3", "3: 1 from 3 to 3 by 1"), ("1-7:3", "1: 3 from 1 to 7 by 3")],
+)
+def test_a_task_of_an_array_knows_the_whole_array(tmp_path: Path, array: str, said: str):
+    names = ("COUNT from", "MIN to", "MAX by", "STEP")
+    body = f"echo $SLURM_ARRAY_TASK_ID: {' '.join(f'$SLURM_ARRAY_TASK_{name}' for name in names)}"
+    assert f"{said}\n" in rehearsed(tmp_path, body, (f"--array={array}",)).rehearsal.output
+
+
+@pytest.mark.parametrize(("option", "address"), [("", "node1"), ("--local_addr=127.0.0.1 ", "127.0.0.1")])
+def test_the_ranks_of_one_agent_meet_at_its_own_address(tmp_path: Path, option: str, address: str):
+    report = rehearsed(tmp_path, f"torchrun --standalone {option}--nproc_per_node=2 train.py", ("--nodes=1",))
+    assert {one.meeting for one in report.launches[0].processes} == {f"{address}:(free port)"}

@@ -31,6 +31,12 @@ class Allocation:
     exclusive: bool = False
     export_none: bool = False  # sbatch --export=NONE: srun hands on nothing
     array_task: str | None = None
+    array: tuple[int, int, int, int] = (
+        1,
+        0,
+        0,
+        1,
+    )  # SLURM: number of its tasks, the first, the last, the step
     partition: str = "main"
     job_name: str = "job"
     job_id: str = "4711"
@@ -63,7 +69,9 @@ class Allocation:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Allocation:
         lists = {
-            name: tuple(values[name]) for name in ("hosts", "cpus", "gpus", "mpiprocs") if name in values
+            name: tuple(values[name])
+            for name in ("hosts", "cpus", "gpus", "mpiprocs", "array")
+            if name in values
         }
         return cls(**{**values, **lists})
 

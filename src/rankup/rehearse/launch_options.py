@@ -30,6 +30,7 @@ class Agent:
     slots: tuple[
         tuple[str, int], ...
     ] = ()  # hosts that this one process reaches by itself (deepspeed, horovodrun)
+    local_addr: str = ""  # by which this agent says that it is reached
 
 
 @dataclass
@@ -111,7 +112,7 @@ def torchrun(
     no_python = "no_python" in parsed.options
     return Agent(
         "torchrun", most, least, workers or 0, node_rank, endpoint, run_id, backend, master, rest,
-        "" if no_python else next(iter(rest), ""), module, tuple(notes),
+        "" if no_python else next(iter(rest), ""), module, tuple(notes), local_addr=options.get("local_addr", ""),
     )  # fmt: skip
 
 

@@ -273,7 +273,8 @@ def _workers(one: Started, agent: Agent, number: int, arrivals: dict[tuple[str, 
 
 
 def _c10d_master(one: Started, agent: Agent) -> str:
-    return f"{one.host}:(free port)" if agent.nodes == 1 else "(first to arrive):(free port)"
+    own = agent.local_addr or one.host
+    return f"{own}:(free port)" if agent.nodes == 1 else "(first to arrive):(free port)"
 
 
 def _worker_command(agent: Agent) -> str:

@@ -123,10 +123,15 @@ def judged(script: Path, rehearsal: Rehearsal, assumed: list[str]) -> Report:
 def _headline(script: Path, job: Allocation) -> str:
     sizes = [f"{job.num_nodes} node{'s' * (job.num_nodes > 1)}"]
     if any(job.gpus):
-        sizes.append(f"{_range(job.gpus)} GPUs each")
-    sizes.append(f"{_range(job.cpus)} CPUs each")
+        sizes.append(_amount(job.gpus, "GPU"))
+    sizes.append(_amount(job.cpus, "CPU"))
     name = {"slurm": "SLURM", "pbs": "PBS", "torque": "Torque"}[job.scheduler]
     return f"Rehearsal of {script.name} under {name}: {', '.join(sizes)}"
+
+
+def _amount(numbers: tuple[int, ...], unit: str) -> str:
+    """Of each node: ``1 CPU``, ``16 CPUs each``, ``1 to 4 CPUs each``."""
+    return f"{_range(numbers)} {unit}{'s' * (set(numbers) != {1})}{' each' * (len(numbers) > 1)}"
 
 
 def _range(numbers: tuple[int, ...]) -> str:

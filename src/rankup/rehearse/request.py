@@ -37,11 +37,24 @@ def allocation_of(request: Request, sizes: Sizes, name: str) -> tuple[Allocation
     job, assumed = made
     values = {**job.as_dict(), "scheduler": scheduler, "job_name": _word(request, "job-name", "N") or name}
     values["partition"] = _word(request, "partition", "q") or "main"
-    array = _word(request, "array", "J", "t") if scheduler != "slurm" else _word(request, "array")
-    if array:
+    directive = request.get("array") if scheduler == "slurm" else request.get("array", "J", "t")
+    array = directive.value if directive is not None else ""
+    if array[:1].isdigit():  # its % is no placeholder: so many tasks run at once
         values["array_task"] = re.split(r"[-,:%]", array)[0]
+        values["array"] = _array(array)
         assumed.append(f"one task of the array is rehearsed: {values['array_task']}")
     return Allocation.from_dict(values), _seconds(request, scheduler), assumed
+
+
+def _array(text: str) -> tuple[int, int, int, int]:
+    """Of ``0-9%2`` or ``1,3,5-9:2``: how many tasks, the first, the last, the step."""
+    tasks, step = [], 1
+    for match in re.finditer(r"(\d+)(?:-(\d+)(?::([1-9]\d*))?)?", text.partition("%")[0]):
+        step = int(match[3] or 1)
+        tasks.append(range(int(match[1]), int(match[2] or match[1]) + 1, step))
+    tasks = [each for each in tasks if each] or [range(1)]
+    lowest, highest = min(each[0] for each in tasks), max(each[-1] for each in tasks)
+    return sum(map(len, tasks)), lowest, highest, step if len(tasks) == 1 else 1
 
 
 def _word(request: Request, *names: str) -> str:

@@ -76,8 +76,10 @@ def batch_environment(scenario: Scenario) -> dict[str, str]:
         env["SLURM_EXPORT_ENV"] = "NONE"
     if job.array_task is not None:
         env |= {"SLURM_ARRAY_JOB_ID": job.job_id, "SLURM_ARRAY_TASK_ID": job.array_task}
-        env |= {"SLURM_ARRAY_TASK_COUNT": "1", "SLURM_ARRAY_TASK_MIN": job.array_task}
-        env |= {"SLURM_ARRAY_TASK_MAX": job.array_task, "SLURM_ARRAY_TASK_STEP": "1"}
+        names = ("COUNT", "MIN", "MAX", "STEP")
+        env |= {
+            f"SLURM_ARRAY_TASK_{name}": str(number) for name, number in zip(names, job.array, strict=True)
+        }
     if job.gpus[0]:
         env |= _devices(range(job.gpus[0]))
         env |= {"SLURM_GPUS_ON_NODE": str(job.gpus[0]), "SLURM_JOB_GPUS": _numbers(range(job.gpus[0]))}

@@ -14,7 +14,8 @@ from rankup.rehearse.log import read
 from rankup.rehearse.stand_ins.context import Here
 
 QUIET = 0.8  # seconds
-_KINDS = ("launch", "program", "sleep")
+_STARTS = ("launch", "program")
+_SLEEPS = 3  # in a row are a script between two launches; more of them, a loop that waits for the training
 
 
 @contextlib.contextmanager
@@ -44,9 +45,11 @@ def trains(here: Here, group: str) -> bool:
 def wait_until_quiet(here: Here) -> None:
     """Until no process was started for a while."""
     while True:
-        last = max(
-            (event["time"] for event in read(here.scenario.log) if event["kind"] in _KINDS), default=0.0
-        )
+        last, sleeps = 0.0, 0
+        for event in read(here.scenario.log):
+            sleeps = sleeps + 1 if event["kind"] == "sleep" else 0 if event["kind"] in _STARTS else sleeps
+            if event["kind"] in _STARTS or (event["kind"] == "sleep" and sleeps <= _SLEEPS):
+                last = max(last, event["time"])
         left = last + QUIET - time.time()
         if left <= 0:
             return
