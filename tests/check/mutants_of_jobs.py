@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # File, what is replaced, by what, and the rule that has to find it.
 JOB_MUTANTS = [
+    ("page-one-script/page.md", "sbatch train.sh", "sbatch job.sh", "RK165"),
     (
         "job-slurm-torchrun-c10d/job.sh",
         "srun torchrun",

@@ -44,6 +44,7 @@ class Document:
     lines: tuple[int, ...] = ()
     indent: int = 0
     name: str = ""  # the file name that a page gives to a block; a file's own name otherwise
+    submitted: str = ""  # the one script that the page submits, if this is the only script that it shows
 
     @cached_property
     def starts(self) -> list[int]:

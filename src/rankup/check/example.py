@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from dataclasses import replace
 
 from rankup.check.check import Subjects, read_subjects
 from rankup.check.document import Document
 from rankup.check.facts.job.job import Job
 from rankup.check.facts.program.program import Program
+from rankup.check.pages.joining import page_documents
 from rankup.check.registry import program_rules
 from rankup.check.rule import Rule
 from rankup.sites.site import Site
@@ -27,13 +29,18 @@ def files_of(example: str, name: str) -> dict[str, str]:
 
 
 def subjects_of(files: dict[str, str], site: Site | None = None) -> Subjects:
-    """The facts of an example's files: ``*.py`` are programs, ``site.json`` a site, all others job scripts."""
+    """The facts of an example's files: ``*.py`` are programs, ``*.md`` pages, ``site.json`` a site, all others job
+    scripts."""
     if SITE in files:
         files = dict(files)
         site = Site(**json.loads(files.pop(SITE)))
     documents = {name: Document(name, text) for name, text in files.items()}
-    jobs = [document for name, document in documents.items() if not name.endswith(".py")]
+    jobs = [document for name, document in documents.items() if not name.endswith((".py", ".md"))]
     programs = [document for name, document in documents.items() if name.endswith(".py")]
+    for name, document in documents.items():
+        if name.endswith(".md"):
+            scripts, shown = page_documents(replace(document, name=name))
+            jobs, programs = [*jobs, *scripts], [*programs, *shown]
     return read_subjects(jobs, programs, lambda _, name: documents.get(posixpath.normpath(name)), site)
 
 

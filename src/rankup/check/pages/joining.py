@@ -31,6 +31,10 @@ _PLACEHOLDER = re.compile(r"(?<![<\w])<[A-Za-z][\w \-/.]*>|\bYOUR_\w+|\b[Yy]our[
 _HERE = re.compile(
     r"^\s*cat\s*(?:>\s*(?P<a>\S+)\s*<<|<<)-?\s*(?P<q>['\"]?)(?P<end>\w+)(?P=q)\s*(?:>\s*(?P<b>\S+))?\s*$"
 )
+_SUBMIT = re.compile(
+    r"^\s*(?:[$>%]\s*)?(?:sbatch|qsub)\s(?:.*\s)?(?P<name>[\w./-]+\.(?:sh|sbatch|slurm|pbs|job|bash))\s*$",
+    re.M,
+)
 _FILE_WORD = re.compile(r"[\w./-]+\.(?:py|sh|sbatch|slurm|pbs|job|bash)\b")
 
 
@@ -57,7 +61,14 @@ def page_documents(page: Document) -> tuple[list[Document], list[Document]]:
             jobs.append(_joined(page, parts, complete=len(parts) == 1))
         elif piece.kind == "program":
             _group(groups, piece)
+    if len(jobs) == 1 and len(submitted := _submitted(page)) == 1:
+        jobs = [replace(jobs[0], submitted=submitted.pop())]
     return jobs, [document for group in groups for document in _programs(page, group)]
+
+
+def _submitted(page: Document) -> set[str]:
+    """The names of the scripts that a page submits."""
+    return {match["name"] for match in _SUBMIT.finditer(page.text)}
 
 
 def _pieces(blocks: Iterable[Block]) -> Iterator[Piece]:
