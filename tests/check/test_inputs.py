@@ -78,7 +78,7 @@ def test_a_named_file_that_is_no_text_is_reported_as_skipped(tmp_path):
 
 
 def test_a_path_that_is_missing_is_an_error(tmp_path):
-    with pytest.raises(RankupError, match="there is no file or folder"):
+    with pytest.raises(RankupError, match="file or folder not found"):
         read_inputs([tmp_path / "none.sh"], (), read_document)
 
 

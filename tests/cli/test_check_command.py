@@ -162,8 +162,8 @@ def test_a_project_keeps_its_choice_in_a_file(folder, capsys, name, text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[check]\nselct = []\n", "there is no setting 'selct'; did you mean 'select'?"),
-        ('[check]\nignore = ["RK9"]\n', "there is no rule 'RK9'"),
+        ("[check]\nselct = []\n", "unknown setting 'selct'; did you mean 'select'?"),
+        ('[check]\nignore = ["RK9"]\n', "unknown rule 'RK9'"),
         ("[check]\nignore = 3\n", "ignore must be a list of texts"),
         ("[check\n", "is not valid TOML"),
     ],
@@ -179,8 +179,8 @@ def test_a_mistake_in_the_file_is_one_error(folder, capsys, text, message):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["none.sh"], "there is no file or folder 'none.sh'"),
-        (["--select", "RK10l", "job.sh"], "there is no rule 'RK10l'; did you mean 'RK"),
+        (["none.sh"], "file or folder not found: 'none.sh'"),
+        (["--select", "RK10l", "job.sh"], "unknown rule 'RK10l'; did you mean 'RK"),
         (["--format", "xml", "job.sh"], "unknown format 'xml'"),
         (["--site", "olivier", "job.sh"], "did you mean 'olivia'?"),
     ],

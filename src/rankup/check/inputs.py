@@ -51,7 +51,7 @@ def read_inputs(paths: Sequence[Path], exclude: Sequence[str], read: Read) -> In
     inputs = Inputs()
     for path in paths:
         if not path.exists():
-            raise RankupError("no-such-file", f"there is no file or folder {str(path)!r}")
+            raise RankupError("no-such-file", f"file or folder not found: {str(path)!r}")
         if path.is_dir():
             for file in _below(path, exclude):
                 _add(inputs, file, read, named=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankup.check.registry import all_rules
+from rankup.check.registry import all_rules, nearest_rule
 from rankup.check.rule import Rule
 from rankup.core.nearest import did_you_mean
 from rankup.core.toml_file import read_toml
@@ -39,10 +39,9 @@ def check_codes(words: Iterable[str], *, where: str) -> tuple[str, ...]:
     words = tuple(part for word in words for part in word.replace(",", " ").split())
     for word in words:
         if not any(_named(rule, (word,)) for rule in all_rules()):
-            known = [name for rule in all_rules() for name in (rule.code, rule.name)]
             raise RankupError(
                 "unknown-rule",
-                f"there is no rule {word!r}{did_you_mean(word.upper(), known) or did_you_mean(word, known)}",
+                f"unknown rule {word!r}{nearest_rule(word)}",
                 context=where,
                 hint="rankup rules lists all rules",
             )
@@ -79,7 +78,7 @@ def _selection(given: Any, path: Path, table: str) -> Selection:
         if key not in types:
             raise RankupError(
                 "bad-configuration",
-                f"there is no setting {key!r}{did_you_mean(key, types)}",
+                f"unknown setting {key!r}{did_you_mean(key, types)}",
                 context=where,
                 hint=f"one of: {', '.join(types)}",
             )

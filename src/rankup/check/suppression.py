@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from rankup.check.check import Diagnostic
 from rankup.check.document import Document, Span
-from rankup.check.registry import all_rules
-from rankup.core.nearest import did_you_mean
+from rankup.check.registry import nearest_rule, rule_names
 from rankup.findings.finding import Finding, Severity
 
 _COMMENT = re.compile(
@@ -38,7 +37,7 @@ class Allowance:
 
 
 def allowances(document: Document, *, python: bool) -> Iterator[Allowance]:
-    """A comment behind code is for that line; one on its own line is for the next line that is not a comment.
+    """A comment after code is for that line; one on its own line is for the next line that is not a comment.
 
     ``allow-file`` is for the whole file.
     """
@@ -100,14 +99,14 @@ def without_allowed(
 
 
 def _useless(allowance: Allowance) -> Iterator[Finding]:
-    known = [name for rule in all_rules() for name in (rule.code, rule.name)]
+    known = rule_names()
     place = str(allowance.document.place(allowance.span))
     unknown = [code for code in allowance.codes if code not in known]
     for code in unknown:
         yield Finding(
             "unknown-rule",
             Severity.WARNING,
-            f"the comment allows {code!r}, which is not a rule{did_you_mean(code, known)}",
+            f"the comment allows {code!r}, which is not a rule{nearest_rule(code)}",
             place=place,
             fix="rankup rules lists all rules",
         )

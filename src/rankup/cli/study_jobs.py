@@ -128,6 +128,6 @@ def _training_command(plan: StudyPlan, trial: Trial) -> tuple[tuple[str, ...], P
             "one-process-strategy",
             f"--strategy {training.strategy} is one process, and the grid asks for {trial.processes}",
             context=trial.name,
-            hint="--strategy auto is none for one process and ddp for several",
+            hint="--strategy auto chooses none for one process, and ddp for several",
         )
     return ("-m", "rankup.train", training.to_json()), file

@@ -234,7 +234,7 @@ def _order(launch: Launch) -> Iterator[Finding]:
         yield _error(
             "would-hang", launch, f"the script waits for the {name} of {first.host} before it starts the others",
             "The first waits for the others, which are started only after it has ended.",
-            "write & behind each of them, and `wait` behind the loop",
+            "write & after each of them, and `wait` after the loop",
         )  # fmt: skip
 
 

@@ -6,12 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from rankup.check.registry import all_rules
+from rankup.check.registry import all_rules, nearest_rule
 from rankup.check.rule import Rule
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
 from rankup.cli.output.table import print_table
-from rankup.core.nearest import did_you_mean
 from rankup.errors import RankupError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -48,10 +47,8 @@ def _rule(code: str) -> Rule[Any]:
     for rule in all_rules():
         if code.upper() == rule.code or code == rule.name:
             return rule
-    known = [name for rule in all_rules() for name in (rule.code, rule.name)]
-    close = did_you_mean(code.upper(), known) or did_you_mean(code, known)
     raise RankupError(
-        "unknown-rule", f"there is no rule {code!r}{close}", hint="rankup rules lists all rules"
+        "unknown-rule", f"unknown rule {code!r}{nearest_rule(code)}", hint="rankup rules lists all rules"
     )
 
 

@@ -19,7 +19,7 @@ def find(job: Job) -> Iterator[Match]:
             continue
         nodes, count = job.request.nodes, nnodes(job, launch)
         at = launch.command.argv[0].span.start
-        # What a variable or a function puts together stands elsewhere: there is no place for `srun`.
+        # A command that comes from a variable or a function is written elsewhere, so `srun` cannot be put before it.
         edits = (Edit(Span(at, at), "srun --ntasks-per-node=1 "),) if _is_written(job, launch, at) else ()
         if count is not None and count < 2:
             yield Match(

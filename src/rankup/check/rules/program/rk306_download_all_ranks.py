@@ -90,7 +90,7 @@ RULE = Rule(
     what="All ranks download a data set into the same folder.",
     why="Ranks read files that others are still writing: 'Dataset not found or corrupted', or a broken archive "
     "(tutorials#3065). Compute nodes may have no network at all.",
-    fix="Download before the job, or on rank 0 only with a barrier behind it.",
+    fix="Download before the job, or on rank 0 only, followed by a barrier.",
     find=find,
     safety=Safety.UNSAFE,
     fires=(
