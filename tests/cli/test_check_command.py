@@ -269,3 +269,10 @@ def test_the_program_of_a_job_file_is_judged_too(folder, capsys):
     )
     code, out, _ = check(capsys, "--site", "slurm", "job.toml")
     assert code == 1 and "[RK207]" in out and "train.py:4" in out
+
+
+def test_a_comment_allows_no_other_line_and_no_other_rule(folder, capsys):
+    torchrun = HEAD_ONLY.splitlines()[4]
+    for allowed in ("# rankup: allow RK101\necho start\n" + torchrun, torchrun + "  # rankup: allow RK102"):
+        (folder / "job.sh").write_text(HEAD_ONLY.replace(torchrun, allowed))
+        assert check(capsys, "job.sh")[0] == 1
