@@ -461,6 +461,18 @@ def test_a_busy_machine_without_a_visible_cause_has_no_straggler():
     assert codes(cluster) == []
 
 
+def test_a_straggler_on_a_cluster_that_hides_the_processes_of_others():
+    cluster = healthy(4)
+    for node, parts in cluster["nodes"].items():
+        parts["speed"]["ranks"] = [{"rank": 2 * node + i, "slowdown": 1.05} for i in range(2)]
+    speed = cluster["nodes"][1]["speed"]
+    speed["ranks"][1]["slowdown"] = 2.1
+    speed["hidden"] = True
+    finding = only(cluster)
+    assert (finding.code, finding.place) == ("straggler", "node2")
+    assert "a process that this cluster hides" in finding.message
+
+
 def test_on_a_laptop_other_programs_are_no_fault():
     cluster = laptop()
     cluster["nodes"][0]["speed"] = {

@@ -39,8 +39,8 @@ def links(facts: Facts) -> Iterator[Finding]:
 
 
 def stragglers(facts: Facts) -> Iterator[Finding]:
-    """Ranks whose cores somebody else uses. Without a visible process that does it nothing is said: a busy moment of
-    the whole machine looks the same.
+    """Ranks whose cores somebody else uses. A process that does it must be visible, for a busy moment of the whole
+    machine looks the same; unless the cluster hides the processes of others.
     """
     if len(facts.hosts) == 1 and not any((one.get("job") or {}).get("scheduler") for one in facts.ranks):
         return  # a laptop, or a login node: others work there as well
@@ -59,9 +59,12 @@ def stragglers(facts: Facts) -> Iterator[Finding]:
             (one["affinity"] for one in facts.ranks_of.get(node, ()) if int(one["rank"]) == rank), []
         )
         thieves = [one for one in facts.part(node, "speed").get("busy", ()) if one["cpu"] in affinity]
-        if not thieves:
+        if thieves:
+            by = f"{thieves[0]['name']} (pid {thieves[0]['pid']})"
+        elif facts.part(node, "speed").get("hidden"):
+            by = "a process that this cluster hides"
+        else:
             continue
-        by = f"{thieves[0]['name']} (pid {thieves[0]['pid']})"
         yield Finding(
             "straggler",
             Severity.WARNING,

@@ -11,6 +11,7 @@ import contextlib
 import os
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -40,7 +41,7 @@ def probe(plan: Plan, node: int) -> dict[str, Any]:
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, mine)
     slow = [one for one in found if one["slowdown"] > _SLOW]
-    return {"ranks": found, "busy": _busy(before) if slow else []}
+    return {"ranks": found, "busy": _busy(before) if slow else [], "hidden": _processes_are_hidden()}
 
 
 def _slowdown(affinity: Sequence[int], mine: set[int]) -> float:
@@ -68,6 +69,16 @@ def _processor_times() -> dict[int, tuple[float, float]]:
             times = process.cpu_times()
             found[process.pid] = (time.monotonic(), times.user + times.system)
     return found
+
+
+def _processes_are_hidden() -> bool:
+    """Whether /proc shows a user nothing of the other users' processes (proc(5), ``hidepid``)."""
+    try:
+        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    except OSError:
+        return False
+    options = next((one[3].split(",") for one in reversed(mounts) if one[1] == "/proc"), [])
+    return any(one.startswith("hidepid=") and one not in ("hidepid=0", "hidepid=off") for one in options)
 
 
 def _busy(before: dict[int, tuple[float, float]]) -> list[dict[str, Any]]:
