@@ -61,7 +61,7 @@ RULE = Rule(
 #PBS -l select=2:ncpus=8:ngpus=1
 cd "$PBS_O_WORKDIR"
 for host in $(sort -u "$PBS_NODEFILE"); do
-  ssh $host "source ~/venv/bin/activate && torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$HOSTNAME:29500 train.py" &
+  ssh $host "source ~/venv/bin/activate && torchrun --nnodes=2 --rdzv_endpoint=$HOSTNAME:29500 train.py" &
 done
 wait
 """,
