@@ -259,3 +259,34 @@ def test_a_traceback_that_ended_nothing_is_ignored(tmp_path, head):
         explain(tmp_path, job=ignored + traceback("ValueError: no")).message
         == "the job failed: ValueError: no"
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "training finished, error rate 0.12, failed samples: 0",
+        "epoch 3: validation error: 3.1e-2",
+        "test error 4.81%",
+        "reconstruction error = 0.004, time 3.1s",
+        "Top-1 error 24 %",
+    ],
+)
+def test_a_metric_with_the_word_error_is_no_failure(tmp_path, line):
+    log = tmp_path / "job.log"
+    log.write_text(f"epoch 1\n{line}\n")
+    assert explain_logs([log])[0] is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ERROR: 12 files are missing",
+        "Error: file 3.5 is broken",
+        "failed with exit code 3",
+        "fatal error 0x12 in step 3.0",
+    ],
+)
+def test_a_number_after_the_word_error_does_not_hide_a_failure(tmp_path, line):
+    log = tmp_path / "job.log"
+    log.write_text(f"epoch 1\n{line}\n")
+    assert explain_logs([log])[0] is not None

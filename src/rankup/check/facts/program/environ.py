@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankup.check.facts.program import names
 from rankup.check.facts.program.module import Call, Definition, Module, Scope, full_name
-from rankup.check.facts.program.value import NOTHING, UNKNOWN, Atom, Kind, Value, the_constant
+from rankup.check.facts.program.value import NOTHING, UNKNOWN, Atom, Kind, Value, constants
 
 if TYPE_CHECKING:
     from rankup.check.facts.program.code import ProgramCode
@@ -91,8 +91,10 @@ def of_group(program: ProgramCode, call: Call) -> list[str]:
     method = call.argument("init_method", 1)
     if call.spread or call.argument("store", 5) is not None:
         return []
-    if method is not None and the_constant(program.values.of(method, call.scope)) not in {"env://", None}:
+    if method is not None and constants(program.values.of(method, call.scope)) not in (["env://"], [None]):
         return []
+    if method is not None and len(program.values.of(method, call.scope)) > 1:
+        return []  # an option, whose default alone is known
     needed = ["MASTER_ADDR", "MASTER_PORT"]
     needed += ["RANK"] if call.argument("rank", 4) is None else []
     return needed + (["WORLD_SIZE"] if call.argument("world_size", 3) is None else [])

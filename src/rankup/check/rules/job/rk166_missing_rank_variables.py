@@ -88,6 +88,21 @@ dist.destroy_process_group()
         """--- job.sh
 #!/bin/bash
 #SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4
+srun python train.py --dist-url tcp://$(hostname):2345
+--- train.py
+import argparse
+import os
+import torch.distributed as dist
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--dist-url", default="env://")
+args = parser.parse_args()
+rank, size = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
+dist.init_process_group("nccl", init_method=args.dist_url, rank=rank, world_size=size)
+""",
+        """--- job.sh
+#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4
 export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=12345
 srun bash -c 'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS python train.py'
 --- train.py
