@@ -319,7 +319,7 @@ def test_multi_prog_gives_each_task_its_program(tmp_path: Path):
         "python train.py --serve",
         "python train.py --place 0 --task 1",
         "python train.py --place 1 --task 3",
-        "python train.py 'the rest'",
+        "python train.py the rest",
     }
     assert not codes(report) & {"script-failed", "rank-out-of-range"}
 
