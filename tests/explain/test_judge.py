@@ -331,11 +331,17 @@ def test_the_last_error_of_nccl_tells_what_failed(tmp_path, usage, kind, last, c
     assert not last or last in found.quotes[-1].text
 
 
-def test_what_is_tried_again_is_no_failure(tmp_path):
+@pytest.mark.parametrize(
+    "line",
+    [
+        "wandb: Network error (ConnectTimeout), entering retry loop.",
+        "[W socket.cpp:663] [c10d] The client socket has failed to connect to [node1]:29500 (errno: 97 - Address "
+        "family not supported by protocol).",
+    ],
+)
+def test_what_is_tried_again_is_no_failure(tmp_path, line):
     log = tmp_path / "job.log"
-    log.write_text(
-        "epoch 1\nwandb: Network error (ConnectTimeout), entering retry loop.\nTraining complete.\n"
-    )
+    log.write_text(f"epoch 1\n{line}\nTraining complete.\n")
     assert explain_logs([log])[0] is None
 
 
