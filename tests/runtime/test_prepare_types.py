@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 import rankup
 from rankup.runtime.data.loader_options import TAKEN
-from rankup.runtime.prepare import PrepareArguments
+from rankup.runtime.prepare import Preparation, PrepareArguments
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
@@ -59,7 +59,7 @@ def test_a_type_checker_knows_what_prepare_returns_and_what_it_takes(tmp_path: P
 def test_the_keywords_for_a_type_checker_are_those_of_prepare_and_of_the_loader():
     own = {
         name
-        for name, p in inspect.signature(rankup.Run.prepare).parameters.items()
+        for name, p in inspect.signature(Preparation.prepare).parameters.items()
         if p.kind is p.KEYWORD_ONLY
     }
     loader = set(list(inspect.signature(DataLoader.__init__).parameters)[2:])

@@ -166,7 +166,7 @@ def _hint(error: RankupError | None) -> str:
     if any(name in error.message for name in ("NameError", "UnboundLocalError")):
         return (
             "a resume may begin right after the last step of an epoch: then the code after the inner loop runs before "
-            "the loop's body. Set its variables before the inner loop, or use run.meter or run.metrics"
+            "the loop's body. Set its variables before the inner loop, or use run.meter or run.register"
         )
     return error.hint
 

@@ -306,9 +306,9 @@ def test_a_state_in_memory_asks_as_well():
         make(0.2, None)[0].load_state_dict(saved)
     for choice, rate in (("old", 0.1), ("new", 0.2)):
         run, opt = make(0.2, choice)
-        run.load_state_dict(saved)
+        run.state.load_state_dict(saved)
         assert opt.param_groups[0]["lr"] == rate
     del saved["metadata"]["settings"]  # of an older version
     run, opt = make(0.2, None)
-    run.load_state_dict(saved)
+    run.state.load_state_dict(saved)
     assert opt.param_groups[0]["lr"] == 0.1

@@ -51,7 +51,7 @@ def loop(
                     epoch.close()
                 if unit == "steps" and position.total >= goal and not position.ended:
                     break  # in the middle of an epoch
-                run.records.epoch_done(epoch.index, run.global_step, run.metrics)
+                run.records.epoch_done(epoch.index, run.global_step)
                 position.end_epoch()
                 checkpointing.epoch_done()
             complete = True

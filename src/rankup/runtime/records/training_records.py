@@ -23,7 +23,7 @@ from rankup.core.records import RecordWriter
 from rankup.runtime.data.batches import Batch, DataFeed
 from rankup.runtime.data.position import Position
 from rankup.runtime.loggers.base import Logger, open_loggers
-from rankup.runtime.records.logged_numbers import LoggedNumbers, as_json
+from rankup.runtime.records.logged_numbers import LoggedNumbers
 from rankup.runtime.records.progress_display import ProgressDisplay
 from rankup.runtime.records.rank_records import RankRecords
 
@@ -190,7 +190,7 @@ class TrainingRecords:
         if self._own is not None:
             self._own.trained = self._trained_at
 
-    def epoch_done(self, index: int, global_step: int, metrics: Mapping[str, Any]) -> None:
+    def epoch_done(self, index: int, global_step: int) -> None:
         """The code after the inner loop is done as well."""
         if self._trained_at is not None:
             self._behind, self._behinds = (
@@ -203,12 +203,15 @@ class TrainingRecords:
             for step, numbers in self._logged.take().items():
                 # The record of the epoch tells what was logged after its last step.
                 (self._send if step == global_step else self._write_logged)(step, numbers)
-            shown = {name: as_json(float(value)) for name, value in metrics.items()} | self._logged.latest()
             fields = {
                 **{"attempt": self._attempt, "training": self._name, "epoch": index + 1},
                 "epochs": self._goal if self._unit == "epochs" else None,
                 **{"steps": self._place[1], "global_step": global_step, "samples": self._epoch_samples},
-                **{"seconds": self._epoch_seconds, "data_s": self._epoch_waited, "metrics": shown},
+                **{
+                    "seconds": self._epoch_seconds,
+                    "data_s": self._epoch_waited,
+                    "metrics": self._logged.latest(),
+                },
             }
             if self._epochs_file is not None:
                 self._epochs_file.write("epoch", **fields)
