@@ -86,9 +86,10 @@ class RunContext:
     def log(self, numbers: Mapping[str, Any]) -> None:
         """Numbers of ``run.log``. Those of an epoch, and the one that chooses the best snapshot, go into snapshots."""
         self.records.log(numbers, self.steps_reached)
-        for name, value in numbers.items():
-            if self.batch is None or name == self.best_by:
-                self.metrics[name] = one_number(name, value)
+        if self.batch is None:
+            self.metrics |= {name: one_number(name, value) for name, value in numbers.items()}
+        elif self.best_by in numbers:
+            self.metrics[self.best_by] = one_number(self.best_by, numbers[self.best_by])
 
     @property
     def samples(self) -> int:
