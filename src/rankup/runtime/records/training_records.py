@@ -1,9 +1,8 @@
 """Records of a training, as the loop itself sees it: steps, samples per second, time spent waiting for data, time left.
 
-The loop calls in here once per step; between two records that costs two readings of the clock (``make bench``,
-``steps``). Rank 0 writes steps and epochs; each rank writes what it does itself (``rank_records``). All ranks count,
-because the counts are in the snapshots: a resumed run goes on with the seconds and samples of the attempts before. The
-format is in docs/reference/records.md.
+The loop calls in here once per step, which counts (``step_counts``, ``training_totals``) and, when a record is due,
+tells. Rank 0 writes steps and epochs; each rank writes what it does itself (``rank_records``). The format is in
+docs/reference/records.md.
 """
 
 from __future__ import annotations
@@ -23,9 +22,12 @@ from rankup.core.records import RecordWriter
 from rankup.runtime.data.batches import Batch, DataFeed
 from rankup.runtime.data.position import Position
 from rankup.runtime.loggers.base import Logger, open_loggers
+from rankup.runtime.records.arrival import arrival_of
 from rankup.runtime.records.logged_numbers import LoggedNumbers, as_json
 from rankup.runtime.records.progress_display import ProgressDisplay
 from rankup.runtime.records.rank_records import RankRecords
+from rankup.runtime.records.step_counts import NEVER, StepCounts
+from rankup.runtime.records.training_totals import TrainingTotals
 
 if TYPE_CHECKING:
     from rankup.core.rundir import RunDir
@@ -53,6 +55,7 @@ class TrainingRecords:
     ) -> None:
         self._main = rank == 0
         self._rank, self._world_size = rank, world_size
+        self._totals = TrainingTotals(self._wait_for_device)
         self._own: RankRecords | None = None  # of the loop that is running
         self._device = device
         self._directory = directory
@@ -65,48 +68,29 @@ class TrainingRecords:
         self._loggers: list[Logger] = []
         self._display: ProgressDisplay | None = None
         self._feed: DataFeed | None = None  # of the loop that is running
-        self._place = (0, 0)  # epoch and step of the last step that was done
         self._said_step = -1
         self._facts: dict[str, Any] = {}
-        self._due = float("-inf")
-        # Over all attempts; those of the epoch in progress; and of this attempt.
-        self.seconds, self.samples = 0.0, 0
-        self._epoch_seconds, self._epoch_samples, self._epoch_waited = 0.0, 0, 0.0
-        self._attempt_seconds, self._attempt_steps, self._attempt_samples = 0.0, 0, 0
-        self._warm: tuple[float, int] | None = None  # seconds and samples of this attempt when it was warm
-        self._resumed_at: float | None = None  # when the epoch's clock was started; None: it is stopped
-        self._waited = self._said_waited = 0.0  # for data, in this attempt
+        self._due = NEVER  # the next record
+        self._warm: tuple[float, int] | None = None  # seconds and samples of this loop when it was warm
+        self._epoch, self._step_before = 0, 0  # the epoch, and its step when this loop had done none
         self._behind, self._behinds = 0.0, 0  # seconds of the code after the inner loop, and how often it ran
         self._trained_at: float | None = None
 
-    # ------------------------------------------------------------- snapshots
-
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "seconds": self._now(self.seconds),
-            "samples": self.samples,
-            "epoch_seconds": self._now(self._epoch_seconds),
-            "epoch_samples": self._epoch_samples,
-            "epoch_waited": self._epoch_waited,
-        }
+        return self._totals.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.seconds, self.samples = state["seconds"], state["samples"]
-        self._epoch_seconds, self._epoch_samples = state["epoch_seconds"], state["epoch_samples"]
-        self._epoch_waited = state["epoch_waited"]
-
-    def _now(self, counted: float) -> float:
-        return counted if self._resumed_at is None else counted + time.perf_counter() - self._resumed_at
+        self._totals.load_state_dict(state)
 
     @property
     def epoch_seconds(self) -> float:
         """Training seconds of the epoch in progress, over all attempts."""
-        return self._now(self._epoch_seconds)
+        return self._totals.epoch_seconds
 
     @property
     def epoch_samples(self) -> int:
         """Samples of the epoch in progress, over all ranks and attempts."""
-        return self._epoch_samples
+        return self._totals.epoch_samples
 
     # -------------------------------------------------------- called by a loop
 
@@ -122,12 +106,15 @@ class TrainingRecords:
         """A loop over ``goal`` epochs or steps begins, at ``global_step`` of the run; the state is restored."""
         self._unit, self._goal, self._feed = unit, goal, feed
         self._facts = dict(facts)
-        self._attempt_seconds, self._attempt_steps, self._attempt_samples = 0.0, 0, 0
-        self._warm, self._waited, self._said_waited = None, 0.0, 0.0
+        self._warm = None
+        recorded = self._directory is not None
+        alone = not recorded or self._world_size == 1  # nobody asks, or it waits for nobody
+        counts = StepCounts(global_step, None if alone else arrival_of(models, self._device))
+        self._totals.begin_loop(counts)
         if self._directory is not None:
             path = self._directory.records / f"rank-{self._rank}.jsonl"
-            self._own = RankRecords(path, self._rank, self._world_size, self._device, self._name)
-            self._own.begin(models, global_step)
+            self._own = RankRecords(path, self._rank, self._world_size, self._device, self._name, counts)
+            self._own.begin()
         if not self._main:
             return
         self._attempt = 1
@@ -145,47 +132,34 @@ class TrainingRecords:
 
     def timed_batches(self, batches: Generator[Batch, None, None]) -> Generator[Batch, None, None]:
         """``batches``, and how long the loop waited for each."""
-        clock, own = time.perf_counter, self._own
-        asked = self._resumed_at = clock()
-        if own is not None:
-            own.begin_steps(asked)
-        try:
-            for batch in batches:
-                got = clock()
-                self._waited += got - asked
-                if own is not None:
-                    own.got = got
-                    own.samples += batch.samples
-                yield batch
-                asked = clock()
-                if own is not None:
-                    own.asked = asked
-        finally:
-            batches.close()
-            self._stop_clock()
+        position = self._feed.position if self._feed is not None else Position()
+        self._epoch, self._step_before = position.epoch + 1, position.step - self._totals.counts.steps
+        return self._totals.timed(batches)
 
     def step_done(self, batch: Batch, global_step: int) -> None:
         """After the last batch of each step."""
-        self._attempt_steps += 1
-        self._epoch_samples += batch.total
-        self._attempt_samples += batch.total
-        position = self._feed.position if self._feed is not None else Position()
-        self._place = (position.epoch + 1, position.step)
-        now = time.perf_counter()
-        if self._warm is None and self._attempt_steps == WARM_UP_STEPS:
+        if self._totals.counts.step_done(batch.total, global_step):
+            self._tell(global_step)
+
+    def _tell(self, global_step: int) -> None:
+        """A record is due, or the loop is not warm yet."""
+        counts = self._totals.counts
+        if counts.steps == WARM_UP_STEPS:
             self._wait_for_device()
-            self._warm = (self._attempt_elapsed(time.perf_counter()), self._attempt_samples)
-        if self._own is not None:
-            self._own.step_done(now, global_step, self._attempt_elapsed(now), self._waited)
-            if now >= self._own.loss_due:
-                self._own.loss, self._own.loss_due = self._logged.latest_loss(), now + SHORTEST
-        if self._main and now >= self._due:
-            self._say_step(now, global_step)
+            self._warm = (self._totals.loop_seconds, counts.total)
+        if time.perf_counter() >= self._due:
+            self._say_step(global_step)
+        if counts.steps >= WARM_UP_STEPS:
+            counts.due = self._due
+
+    def stopped(self) -> None:
+        """The loop stops after this step, before the end of the epoch: what the device still has to do counts."""
+        self._wait_for_device()
+        self._totals.stop()
 
     def epoch_trained(self) -> None:
-        """The epoch's last step is done. The clock stops for the code after the inner loop."""
-        self._wait_for_device()
-        self._stop_clock()
+        """The epoch's last step is done. The clock has stopped for the code after the inner loop."""
+        self._totals.stop()
         self._trained_at = time.perf_counter()
         if self._own is not None:
             self._own.trained = self._trained_at
@@ -207,33 +181,39 @@ class TrainingRecords:
             fields = {
                 **{"attempt": self._attempt, "training": self._name, "epoch": index + 1},
                 "epochs": self._goal if self._unit == "epochs" else None,
-                **{"steps": self._place[1], "global_step": global_step, "samples": self._epoch_samples},
-                **{"seconds": self._epoch_seconds, "data_s": self._epoch_waited, "metrics": shown},
+                **{"steps": self._step, "global_step": global_step, "samples": self._totals.epoch_samples},
+                **{
+                    "seconds": self._totals.epoch_seconds,
+                    "data_s": self._totals.epoch_waited,
+                    "metrics": shown,
+                },
             }
             if self._epochs_file is not None:
                 self._epochs_file.write("epoch", **fields)
         self._logged.end_epoch()
-        self.samples += self._epoch_samples
-        self._epoch_seconds, self._epoch_samples, self._epoch_waited = 0.0, 0, 0.0
+        self._totals.end_epoch()
 
     def end(self, global_step: int, *, complete: bool) -> None:
         """The loop is over, or was left (not ``complete``)."""
-        self._stop_clock()
+        self._totals.stop()
         if self._own is not None:
             self._own.end()
             self._own = None
+        if self._totals.counts.arrival is not None:
+            self._totals.counts.arrival.close()
         if self._main:
             self._say_last_step(global_step)
             self._tell_logged()
-        if self._steps_file is not None and complete and self._attempt_steps:
+        totals, counts = self._totals, self._totals.counts
+        if self._steps_file is not None and complete and counts.steps:
             warm_seconds, warm_samples = self._warm or (0.0, 0)
             timed = {
-                "seconds": self._attempt_seconds,
-                "samples": self._attempt_samples,
-                "steps": self._attempt_steps,
-                "warm_seconds": self._attempt_seconds - warm_seconds,
-                "warm_samples": self._attempt_samples - warm_samples,
-                "data_s": self._waited,
+                "seconds": totals.loop_seconds,
+                "samples": counts.total,
+                "steps": counts.steps,
+                "warm_seconds": totals.loop_seconds - warm_seconds,
+                "warm_samples": counts.total - warm_samples,
+                "data_s": counts.waited,
             }
             self._steps_file.write("end", attempt=self._attempt, global_step=global_step, **timed)
         self._files.close()
@@ -250,28 +230,30 @@ class TrainingRecords:
 
     # ------------------------------------------------------------------ inside
 
-    def _say_step(self, now: float, global_step: int) -> None:
-        elapsed = self._attempt_elapsed(now)
-        self._due = now + min(LONGEST, max(SHORTEST, elapsed / 1000))
+    def _say_step(self, global_step: int) -> None:
+        totals = self._totals
+        elapsed = totals.loop_seconds
+        self._due = time.perf_counter() + min(LONGEST, max(SHORTEST, elapsed / 1000))
+        if self._own is not None:
+            self._own.loss = self._logged.latest_loss()
+        if not self._main:
+            return
         left_steps = self._steps_left()
         logged = self._logged.take()
-        samples, seconds = self._epoch_samples, self._now(self._epoch_seconds)
         told = logged.pop(global_step, {})
         record = {
-            **{"attempt": self._attempt, "training": self._name, "epoch": self._place[0]},
+            **{"attempt": self._attempt, "training": self._name, "epoch": self._epoch},
             "epochs": self._goal if self._unit == "epochs" else None,
-            **{"step": self._place[1], "steps": self._feed.steps if self._feed else None},
+            **{"step": self._step, "steps": self._feed.steps if self._feed else None},
             "global_step": global_step,
             "goal": None if left_steps is None else global_step + left_steps,
-            "samples": samples,
-            "samples_per_s": samples / max(seconds, 1e-9),
-            "data_s": self._waited - self._said_waited,
-            "seconds": self._now(self.seconds),
+            "samples": totals.epoch_samples,
+            "samples_per_s": totals.epoch_samples / max(totals.epoch_seconds, 1e-9),
+            "data_s": totals.tell_waited(),
+            "seconds": totals.seconds,
             "left": None if left_steps is None else self._seconds_left(left_steps, elapsed),
             "metrics": told,
         }
-        self._epoch_waited += self._waited - self._said_waited
-        self._said_waited = self._waited
         for step, numbers in logged.items():
             self._write_logged(step, numbers)
         if self._steps_file is not None:
@@ -282,8 +264,8 @@ class TrainingRecords:
             self._display.show({**record, "metrics": self._logged.latest()})
 
     def _say_last_step(self, global_step: int) -> None:
-        if self._attempt_steps and self._said_step != global_step:
-            self._say_step(time.perf_counter(), global_step)
+        if self._totals.counts.steps and self._said_step != global_step:
+            self._say_step(global_step)
 
     def _tell_logged(self) -> None:
         """Write what was logged and no record has told: after a break, or outside of a loop."""
@@ -329,24 +311,16 @@ class TrainingRecords:
     def _seconds_left(self, steps: int, elapsed: float) -> float:
         """At the pace of this attempt; the code after the inner loop is expected to take as long as it has so far."""
         warm, counted = (self._warm[0], WARM_UP_STEPS) if self._warm is not None else (0.0, 0)
-        done = self._attempt_steps - counted
-        pace = (elapsed - warm) / done if done else elapsed / max(self._attempt_steps, 1)
-        epochs = self._goal - self._place[0] + 1 if self._unit == "epochs" and steps else 0
+        steps_done = self._totals.counts.steps
+        done = steps_done - counted
+        pace = (elapsed - warm) / done if done else elapsed / max(steps_done, 1)
+        epochs = self._goal - self._epoch + 1 if self._unit == "epochs" and steps else 0
         return steps * pace + (epochs * self._behind / self._behinds if self._behinds else 0.0)
 
-    def _attempt_elapsed(self, now: float) -> float:
-        return self._attempt_seconds + (0.0 if self._resumed_at is None else now - self._resumed_at)
-
-    def _stop_clock(self) -> None:
-        if self._resumed_at is None:
-            return
-        passed = time.perf_counter() - self._resumed_at
-        self._resumed_at = None
-        self.seconds += passed
-        self._epoch_seconds += passed
-        self._attempt_seconds += passed
-        self._epoch_waited += self._waited - self._said_waited
-        self._said_waited = self._waited
+    @property
+    def _step(self) -> int:
+        """Steps of the epoch in progress that are done."""
+        return self._step_before + self._totals.counts.steps
 
     def _wait_for_device(self) -> None:
         if self._device.type == "cuda":
