@@ -7,24 +7,17 @@ docs/reference/records.md.
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import math
-import re
 import time
 from collections.abc import Generator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rankup.core.records import RecordWriter
 from rankup.runtime.data.batches import Batch, DataFeed
 from rankup.runtime.data.position import Position
-from rankup.runtime.loggers.base import Logger, open_loggers
 from rankup.runtime.records.arrival import arrival_of
 from rankup.runtime.records.logged_numbers import LoggedNumbers, as_json
-from rankup.runtime.records.progress_display import ProgressDisplay
+from rankup.runtime.records.outputs import Outputs
 from rankup.runtime.records.rank_records import RankRecords
 from rankup.runtime.records.step_counts import NEVER, StepCounts
 from rankup.runtime.records.training_totals import TrainingTotals
@@ -53,23 +46,16 @@ class TrainingRecords:
         name: str,
         loggers: tuple[str, ...],
     ) -> None:
-        self._main = rank == 0
+        self._outputs = Outputs(directory, name, loggers) if rank == 0 else None
         self._rank, self._world_size = rank, world_size
         self._totals = TrainingTotals(self._wait_for_device)
         self._own: RankRecords | None = None  # of the loop that is running
         self._device = device
         self._directory = directory
         self._name = name
-        self._logger_names = loggers
         self._logged = LoggedNumbers()
-        self._files = contextlib.ExitStack()
-        self._steps_file: RecordWriter | None = None
-        self._epochs_file: RecordWriter | None = None
-        self._loggers: list[Logger] = []
-        self._display: ProgressDisplay | None = None
         self._feed: DataFeed | None = None  # of the loop that is running
         self._said_step = -1
-        self._facts: dict[str, Any] = {}
         self._due = NEVER  # the next record
         self._warm: tuple[float, int] | None = None  # seconds and samples of this loop when it was warm
         self._epoch, self._step_before = 0, 0  # the epoch, and its step when this loop had done none
@@ -105,7 +91,6 @@ class TrainingRecords:
     ) -> None:
         """A loop over ``goal`` epochs or steps begins, at ``global_step`` of the run; the state is restored."""
         self._unit, self._goal, self._feed = unit, goal, feed
-        self._facts = dict(facts)
         self._warm = None
         recorded = self._directory is not None
         alone = not recorded or self._world_size == 1  # nobody asks, or it waits for nobody
@@ -115,20 +100,8 @@ class TrainingRecords:
             path = self._directory.records / f"rank-{self._rank}.jsonl"
             self._own = RankRecords(path, self._rank, self._world_size, self._device, self._name, counts)
             self._own.begin()
-        if not self._main:
-            return
-        self._attempt = 1
-        if self._directory is not None:
-            records = self._directory.records
-            self._attempt = _attempt_of_this_process(records / "steps.jsonl")
-            self._steps_file = self._files.enter_context(RecordWriter(records / "steps.jsonl"))
-            self._epochs_file = self._files.enter_context(RecordWriter(records / "epochs.jsonl"))
-            began = {"attempt": self._attempt, "training": self._name, "global_step": global_step}
-            self._steps_file.write("begin", **began, unit=unit, length=goal, facts=self._facts)
-        self._open_loggers()
-        self._display = ProgressDisplay.for_this_process(in_run=self._directory is not None)
-        if self._display is not None:
-            self._files.callback(self._display.close)
+        if self._outputs is not None:
+            self._outputs.begin(unit, goal, global_step, facts)
 
     def timed_batches(self, batches: Generator[Batch, None, None]) -> Generator[Batch, None, None]:
         """``batches``, and how long the loop waited for each."""
@@ -172,24 +145,19 @@ class TrainingRecords:
                 self._behinds + 1,
             )
             self._trained_at = None
-        if self._main:
+        if self._outputs is not None:
             self._say_last_step(global_step)
             for step, numbers in self._logged.take().items():
-                # The record of the epoch tells what was logged after its last step.
-                (self._send if step == global_step else self._write_logged)(step, numbers)
-            shown = {name: as_json(float(value)) for name, value in metrics.items()} | self._logged.latest()
-            fields = {
-                **{"attempt": self._attempt, "training": self._name, "epoch": index + 1},
-                "epochs": self._goal if self._unit == "epochs" else None,
+                told_by_epoch = step == global_step
+                (self._outputs.log_with_epoch if told_by_epoch else self._outputs.log)(step, numbers)
+            shown = {name: as_json(float(value)) for name, value in metrics.items()}
+            record = {
+                **{"epoch": index + 1, "epochs": self._goal if self._unit == "epochs" else None},
                 **{"steps": self._step, "global_step": global_step, "samples": self._totals.epoch_samples},
-                **{
-                    "seconds": self._totals.epoch_seconds,
-                    "data_s": self._totals.epoch_waited,
-                    "metrics": shown,
-                },
+                **{"seconds": self._totals.epoch_seconds, "data_s": self._totals.epoch_waited},
+                "metrics": shown | self._logged.latest(),
             }
-            if self._epochs_file is not None:
-                self._epochs_file.write("epoch", **fields)
+            self._outputs.epoch(record)
         self._logged.end_epoch()
         self._totals.end_epoch()
 
@@ -201,32 +169,19 @@ class TrainingRecords:
             self._own = None
         if self._totals.counts.arrival is not None:
             self._totals.counts.arrival.close()
-        if self._main:
+        if self._outputs is not None:
             self._say_last_step(global_step)
-            self._tell_logged()
-        totals, counts = self._totals, self._totals.counts
-        if self._steps_file is not None and complete and counts.steps:
-            warm_seconds, warm_samples = self._warm or (0.0, 0)
-            timed = {
-                "seconds": totals.loop_seconds,
-                "samples": counts.total,
-                "steps": counts.steps,
-                "warm_seconds": totals.loop_seconds - warm_seconds,
-                "warm_samples": counts.total - warm_samples,
-                "data_s": counts.waited,
-            }
-            self._steps_file.write("end", attempt=self._attempt, global_step=global_step, **timed)
-        self._files.close()
-        self._steps_file = self._epochs_file = self._display = self._feed = None
+            self._tell_logged(self._outputs)
+            self._outputs.end(self._timed(global_step) if complete and self._totals.counts.steps else None)
+        self._feed = None
 
     # --------------------------------------------------------- called by users
 
     def log(self, numbers: Mapping[str, Any], step: int) -> None:
         """``numbers`` at ``step``. Outside of a loop they are written at once."""
         self._logged.add(numbers, step)
-        if self._feed is None and self._main:
-            self._open_loggers()
-            self._tell_logged()
+        if self._feed is None and self._outputs is not None:
+            self._tell_logged(self._outputs)
 
     # ------------------------------------------------------------------ inside
 
@@ -236,14 +191,13 @@ class TrainingRecords:
         self._due = time.perf_counter() + min(LONGEST, max(SHORTEST, elapsed / 1000))
         if self._own is not None:
             self._own.loss = self._logged.latest_loss()
-        if not self._main:
+        if self._outputs is None:
             return
         left_steps = self._steps_left()
         logged = self._logged.take()
         told = logged.pop(global_step, {})
         record = {
-            **{"attempt": self._attempt, "training": self._name, "epoch": self._epoch},
-            "epochs": self._goal if self._unit == "epochs" else None,
+            **{"epoch": self._epoch, "epochs": self._goal if self._unit == "epochs" else None},
             **{"step": self._step, "steps": self._feed.steps if self._feed else None},
             "global_step": global_step,
             "goal": None if left_steps is None else global_step + left_steps,
@@ -255,49 +209,33 @@ class TrainingRecords:
             "metrics": told,
         }
         for step, numbers in logged.items():
-            self._write_logged(step, numbers)
-        if self._steps_file is not None:
-            self._steps_file.write("step", **record)
-        self._send(global_step, told)
+            self._outputs.log(step, numbers)
+        self._outputs.step(record, self._logged.latest())
         self._said_step = global_step
-        if self._display is not None:
-            self._display.show({**record, "metrics": self._logged.latest()})
 
     def _say_last_step(self, global_step: int) -> None:
         if self._totals.counts.steps and self._said_step != global_step:
             self._say_step(global_step)
 
-    def _tell_logged(self) -> None:
-        """Write what was logged and no record has told: after a break, or outside of a loop."""
+    def _tell_logged(self, outputs: Outputs) -> None:
+        """What was logged and no record has told: after a break, or outside of a loop."""
         for step, numbers in self._logged.take().items():
-            self._write_logged(step, numbers)
+            outputs.log(step, numbers)
 
-    def _write_logged(self, step: int, numbers: dict[str, float | None]) -> None:
-        self._send(step, numbers)
-        if self._directory is None:
-            return
-        fields = {"training": self._name, "global_step": step, "metrics": numbers}
-        if self._steps_file is not None:
-            self._steps_file.write("log", attempt=self._attempt, **fields)
-            return
-        path = self._directory.records / "steps.jsonl"
-        with RecordWriter(path) as records:
-            records.write("log", attempt=_attempt_of_this_process(path), **fields)
-
-    def _send(self, step: int, numbers: Mapping[str, float | None]) -> None:
-        """To the loggers."""
-        known = {name: math.nan if value is None else value for name, value in numbers.items()}
-        for logger in self._loggers if known else ():
-            logger.log(step, known)
-
-    def _open_loggers(self) -> None:
-        """Once: several loops of a run log to the same place, until the process ends."""
-        if self._loggers or not self._logger_names:
-            return
-        folder = self._directory.path if self._directory is not None else Path.cwd()
-        self._loggers = open_loggers(self._logger_names, folder, {**self._facts, "training": self._name})
-        for logger in self._loggers:
-            atexit.register(logger.close)
+    def _timed(self, global_step: int) -> dict[str, Any]:
+        """What the loop's end tells."""
+        seconds, counts = self._totals.loop_seconds, self._totals.counts
+        warm_seconds, warm_samples = self._warm or (0.0, 0)
+        return {
+            **{
+                "global_step": global_step,
+                "seconds": seconds,
+                "samples": counts.total,
+                "steps": counts.steps,
+            },
+            **{"warm_seconds": seconds - warm_seconds, "warm_samples": counts.total - warm_samples},
+            "data_s": counts.waited,
+        }
 
     def _steps_left(self) -> int | None:
         assert self._feed is not None
@@ -325,16 +263,3 @@ class TrainingRecords:
     def _wait_for_device(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-
-
-# Of the run directories that this process writes to: several loops and trainings are one attempt.
-_ATTEMPTS: dict[Path, int] = {}
-
-
-def _attempt_of_this_process(path: Path) -> int:
-    """The number of this attempt in ``path``, from 1."""
-    if path not in _ATTEMPTS:
-        written = path.read_bytes() if path.exists() else b""
-        before = re.findall(rb'"kind": "begin", "time": [^,]*, "attempt": (\d+)', written)
-        _ATTEMPTS[path] = max(map(int, before), default=0) + 1
-    return _ATTEMPTS[path]
