@@ -39,6 +39,13 @@ data.position
 run.prepare(nn.Linear(1, 1), make, dataset, num_worker=2)  # wrong
 run.prepare(nn.Linear(1, 1), make, dataset, global_batch="4")  # wrong
 run.prepare(nn.Linear(1, 1), make, dataset, batch_size=4)  # wrong
+run.batches(dataset, num_workers=2)
+run.batches(dataset, num_worker=2)  # wrong
+gathered, rows = run.gather(torch.ones(1), rows=True)
+run.gather(torch.ones(1)).sum()
+if step := run.step(opt):
+    print(step.grad_norm)
+print(run.step(opt).grad_norm)  # wrong
 nothing.position  # wrong
 """
 

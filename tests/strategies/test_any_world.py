@@ -132,7 +132,7 @@ def _unused(prepare: dict[str, Any]) -> str | bool:
         return error.code
     fresh = rankup.init(seed=3)  # weights as they were drawn
     net = Net(spare=True)
-    return bool(fresh.is_main) and torch.equal(found["weights"]["spare.weight"], net.spare.weight)
+    return bool(fresh.world.is_main) and torch.equal(found["weights"]["spare.weight"], net.spare.weight)
 
 
 def test_a_parameter_without_a_gradient_is_an_error_unless_it_is_meant():
