@@ -53,8 +53,8 @@ def _is_script(text: str) -> bool:
     return path.suffix in (".py", ".pyz", ".sh") or ("/" in text and path.is_file())
 
 
-def end_lines(result: Result, node_rank: int = 0) -> list[str]:
-    """How a run has ended, and how to resume it if it is not done; node 0 says that for all."""
+def end_lines(result: Result, *, head: bool = True) -> list[str]:
+    """How a run has ended, and how to resume it if it is not done; ``head``, node 0, says that for all."""
     took = duration(result.seconds)
     if result.code == 0:
         return [f"rankup: done after {took}"]
@@ -64,7 +64,7 @@ def end_lines(result: Result, node_rank: int = 0) -> list[str]:
     elif result.worker_code is not None and result.worker_code > 0:
         how = f"failed with exit code {result.worker_code}"
     said = f"rankup: {how} after {took}; logs in {shown(result.run.logs)}"
-    if node_rank or not result.run.path.is_dir():
+    if not head or not result.run.path.is_dir():
         return [said]
     return [said, *([explain_line(result.run)] if result.code == 1 else []), continue_line(result.run)]
 

@@ -20,9 +20,8 @@
 | ``failure`` | which rank failed first, and why |
 | ``outcome`` | how an attempt ended: result, files, error |
 | ``process_cleanup`` | finds and kills all processes of a run |
-| ``job_files`` | writes ``job.toml`` and ``job.sh`` |
 | ``markers`` | small files that a job's script and its ranks leave in the run directory |
-| ``attempts`` | the attempts of a run, and how another one begins |
+| ``attempts`` | the attempts of a run, and how another one begins: its directory, ``job.toml`` and ``job.sh`` |
 
 ``torch_hook/`` is put on ``PYTHONPATH`` of the ranks for ``separate_models``.
 """

@@ -11,20 +11,23 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import time
 from pathlib import Path
 
 import psutil
 
-from rankup.core.files import locked
+from rankup.core import shell
+from rankup.core.files import locked, write_atomic
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
+from rankup.resolve.job_toml import job_toml
 from rankup.resolve.resolved import Resolved
 from rankup.run.failure import ATTEMPT
-from rankup.run.job_files import write_job_files
 from rankup.run.markers import RESET_MARKERS, Markers, read_markers
 from rankup.schedulers.local.process import elsewhere, find
 from rankup.snapshots.layout import Entry, entries, trainings
+from rankup.spec.jobspec import JobSpec
 
 ATTEMPTS = "attempts"
 # What an attempt leaves and the next one must not find; snapshots, records and logs are kept.
@@ -82,7 +85,9 @@ def begin_attempt(job: Resolved, resume: Path | None) -> RunDir:
                 _check_over(run)
                 _clear(run)
             _note(run)
-            write_job_files(job, run)
+            # For its owner's eyes: arguments may hold secrets. One that is no text can be run; TOML cannot hold it.
+            write_atomic(run.path / "job.toml", job_toml(job).encode("utf-8", "replace"), mode=0o600)
+            write_atomic(run.path / "job.sh", os.fsencode(job_script(spec)), mode=0o700)
     except OSError as error:
         if resume is None:
             shutil.rmtree(run.path, ignore_errors=True)
@@ -93,6 +98,21 @@ def begin_attempt(job: Resolved, resume: Path | None) -> RunDir:
             hint="make room there, or choose another place: --runs-root DIR",
         ) from error
     return run
+
+
+def job_script(spec: JobSpec) -> str:
+    """Bash that runs the job again, as a run of its own."""
+    options = [f"--nproc-per-node={spec.nproc_per_node}", f"--max-restarts={spec.max_restarts}"]
+    options += [f"--name={spec.name}", f"--runs-root={spec.runs_root}"]
+    if spec.rdzv_endpoint:
+        options += [f"--nnodes={spec.nodes}", f"--node-rank={spec.node_rank}"]
+        options += [f"--rdzv-endpoint={spec.rdzv_endpoint}"]
+    options += [] if spec.threads is None else [f"--threads={spec.threads}"]
+    options += [] if spec.python == sys.executable else [f"--python={spec.python}"]
+    options += [] if spec.monitor else ["--no-monitor"]
+    exports = "".join(f"export {shell.quote([f'{k}={v}'])}\n" for k, v in spec.env.items())
+    command = shell.quote([sys.executable, "-m", "rankup", "run", *options, "--", *spec.command])
+    return f"#!/usr/bin/env bash\nset -eu\ncd {shell.quote([str(spec.folder)])}\n{exports}exec {command}\n"
 
 
 def _check_over(run: RunDir) -> None:
