@@ -11,7 +11,7 @@ It executes ``rankup run --nproc-per-node 2 script.py`` under ``sys.setprofile``
 - a *return*: a step from one stop to the next, in the order of their first calls, that enters a file left before.
 - a *name*: a parameter or variable of a stop that holds the job or a part of it, or the job's type.
 
-The modules of rankup that ``run`` and ``render`` load are counted in processes of their own.
+The modules of rankup that ``run``, ``render`` and ``submit`` load are counted in processes of their own.
 """
 
 from __future__ import annotations
@@ -211,7 +211,8 @@ def main() -> None:
         Path("script.py").write_text("print('hello')\n")
         follow(source, listed=options.list)
         print(f"modules {loaded(source, _COMMAND)} (run)")
-        print(f"modules {loaded(source, ['render', '--site', 'slurm', 'script.py'])} (render)")
+        for command in (["render", "--site", "slurm"], ["submit", "--site", "slurm", "--dry-run"]):
+            print(f"modules {loaded(source, [*command, 'script.py'])} ({command[0]})")
         os.chdir("/")
 
 

@@ -136,6 +136,12 @@ def test_options_behind_a_job_file_are_refused(folder):
         ask("job.toml", "--nodes", "2")
 
 
+def test_two_job_files_are_refused(folder):
+    (folder / "job.toml").write_text('[job]\nscript = "train.py"\n')
+    with pytest.raises(RankupError, match=r"the job is that of job\.toml"):
+        ask("--job", "job.toml", "other.toml")
+
+
 def test_a_secret_has_to_be_set(monkeypatch):
     monkeypatch.delenv("TOKEN", raising=False)
     with pytest.raises(RankupError, match="TOKEN is to be passed"):

@@ -13,8 +13,8 @@ from typer.core import TyperCommand
 from rankup.cli.output.console import shown
 from rankup.core.rundir import RunDir
 from rankup.core.units import duration
-from rankup.run.attempts import newest_snapshot
-from rankup.run.outcome import REQUEUE_CODE, Result
+from rankup.run.markers import REQUEUE_CODE
+from rankup.run.outcome import Result
 
 # The first snapshot of a training that does not say otherwise (rankup.Snapshots), and the variable that does.
 _FIRST_SNAPSHOT, _EVERY = "10m", "RANKUP_SNAPSHOT_EVERY"
@@ -76,6 +76,8 @@ def explain_line(run: RunDir) -> str:
 
 def continue_line(run: RunDir) -> str:
     """How to resume a run that is not done."""
+    from rankup.run.attempts import newest_snapshot
+
     snapshot = newest_snapshot(run)
     command = f"rankup run --resume {shown(run.path)}"
     if snapshot is not None:

@@ -8,9 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rankup.check.facts.start import Start
-from rankup.check.paths import check_program
-from rankup.check.selection import read_selection
 from rankup.cli.job_options import flags_from
 from rankup.core.columns import aligned
 from rankup.core.units import clock, size
@@ -36,6 +33,10 @@ def job_from(
 
 def found_in_program(job: Resolved, ignore: Collection[str] = ()) -> list[Finding]:
     """What `rankup check` finds in the program of a job; codes of its rules in ``ignore`` are left out."""
+    from rankup.check.facts.start import Start
+    from rankup.check.paths import check_program
+    from rankup.check.selection import read_selection
+
     spec = job.spec
     path = spec.folder / spec.command[0]
     kept = read_selection(path)

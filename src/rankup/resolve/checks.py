@@ -16,7 +16,6 @@ from rankup.resolve.layers import Layer, fill_defaults
 from rankup.resolve.resolved import FLAG, Resolved
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
-from rankup.spec.validation import describe_errors, flag, invalid
 
 # What decides which of a site's defaults a job gets, and what is derived from them.
 _SHAPE = {"nodes", "gpus_per_node", "nproc_per_node"}
@@ -59,6 +58,8 @@ def checked_job(
     try:
         spec = JobSpec.model_validate(given)
     except ValidationError as error:
+        from rankup.spec.validation import describe_errors
+
         for key, why, hint in describe_errors(error):
             if (name := key.partition(".")[0]) not in bad:
                 bad.add(name)
@@ -85,6 +86,8 @@ def _bind(folder: Path, bind: Any) -> Any:
 
 
 def _invalid(key: str, why: str, hint: str, values: Layer, command: str) -> Finding:
+    from rankup.spec.validation import flag, invalid
+
     origin = values.get(key, (None, "env"))[1]
     name = flag(key, command.removeprefix("rankup ")) if origin == FLAG else key
     code = f"bad-{key.partition('.')[0].replace('_', '-')}"

@@ -21,7 +21,6 @@ from rankup.findings.finding import Finding, Severity
 from rankup.resolve.checks import VARIABLES, checked_job
 from rankup.resolve.job_toml import check_job_file, job_file
 from rankup.resolve.layers import OUR_DEFAULTS, Layer, file_layer, layer
-from rankup.resolve.program import has_module, nearest_script
 from rankup.resolve.resolved import FLAG, Resolved
 from rankup.sites.site import Site
 from rankup.world.devices import count_gpus
@@ -69,8 +68,8 @@ def resolve_here(
     asked: Layer = {}
     found: list[Finding] = []
     wrong: set[str] = set()
-    if file is None and command and command[0].endswith(".toml"):
-        file, command = job_file(command), ()
+    if command and command[0].endswith(".toml"):
+        file, command = job_file(command, file), ()
     if file is not None:
         tables, found, wrong = check_job_file(file)
         asked = file_layer(tables, str(file), changed=True)
@@ -155,6 +154,8 @@ def _program(job: Resolved) -> Iterator[Finding]:
         usage = "rankup run -m package.module"
         yield Finding("no-script", Severity.ERROR, "-m requires the name of a module", fix=usage)
     elif first == "-m":
+        from rankup.resolve.program import has_module
+
         if spec.python == sys.executable and not has_module(rest[0], [str(spec.folder), *sys.path]):
             message = f"module not found: {rest[0]!r}"
             yield Finding("module-not-found", Severity.ERROR, message, place=str(spec.folder))
@@ -176,6 +177,8 @@ def _program(job: Resolved) -> Iterator[Finding]:
 
 
 def _script_not_found(folder: Path, script: str) -> Finding:
+    from rankup.resolve.program import nearest_script
+
     message = f"script not found: {script!r}{nearest_script(Path(script), folder)}"
     return Finding("script-not-found", Severity.ERROR, message, place=f"looked in {(folder / script).parent}")
 

@@ -19,7 +19,6 @@ from rankup.findings.finding import Finding, Severity
 from rankup.resolve.resolved import Resolved
 from rankup.spec.job_values import DURATIONS, as_text, variables_as_text, wrong_kinds
 from rankup.spec.jobspec import JobSpec
-from rankup.spec.validation import unknown_keys
 
 _TABLES = ("job", "site", "origin")
 
@@ -39,6 +38,8 @@ def check_job_file(path: Path) -> tuple[Tables, list[Finding], set[str]]:
 
     Raises ``RankupError`` for a file that cannot be read at all.
     """
+    from rankup.spec.validation import unknown_keys
+
     tables = read_toml(path, "job file")
     where = f"[job] in {path}"
     found = [*unknown_keys(tables, _TABLES, where=str(path))]
@@ -62,9 +63,15 @@ def check_job_file(path: Path) -> tuple[Tables, list[Finding], set[str]]:
     return {"job": job, "site": site, "origin": origin}, found, {*wrong}
 
 
-def job_file(command: tuple[str, ...]) -> Path:
-    """The job.toml that stands in place of a command. Raises ``RankupError`` if arguments follow it."""
+def job_file(command: tuple[str, ...], other: Path | None) -> Path:
+    """The job.toml in place of a command. Raises ``RankupError`` if arguments follow it, or if there is another."""
     file, *more = command
+    if other is not None:
+        raise RankupError(
+            "two-job-files",
+            f"{file} is given in place of a script, but the job is that of {other}",
+            hint=f"leave {file} out, or name a script",
+        )
     if more:
         raise RankupError(
             "options-after-file",

@@ -47,8 +47,8 @@ def resolve(
     ``flags`` by the keys of ``JobSpec``; ``command`` as tokens, or a job.toml, empty where ``file`` has it; ``site`` by
     name or None; ``folder`` is the current directory. ``ignore`` holds codes of advice to leave out.
     """
-    if file is None and command and command[0].endswith(".toml"):
-        file, command = job_file(command), ()
+    if command and command[0].endswith(".toml"):
+        file, command = job_file(command, file), ()
     tables, found, wrong = (
         check_job_file(file) if file else ({"job": {}, "site": {}, "origin": {}}, [], set())
     )

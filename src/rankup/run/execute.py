@@ -15,11 +15,9 @@ from pathlib import Path
 from rankup.core.files import make_folder
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.findings.text import text_lines
 from rankup.resolve.resolved import FLAG, Resolved
 from rankup.run.allocation import Allocation, detect_allocation
-from rankup.run.attempts import begin_attempt
-from rankup.run.endpoint import with_port
+from rankup.run.begin import begin_attempt
 from rankup.run.environment import for_processes, header
 from rankup.run.interrupts import Interrupted, Interrupts
 from rankup.run.node import run_node
@@ -75,6 +73,8 @@ def execute(
         spec, agent = job.spec, run_dir is not None
         here = RunDir(run_dir.absolute()) if run_dir is not None else None
         if spec.endpoint is not None and spec.endpoint.port == 0:
+            from rankup.run.endpoint import with_port
+
             spec = stack.enter_context(with_port(spec, spec.endpoint, here, interrupts))
         if here is None and spec.node_rank == 0:
             here = begin_attempt(job, resume)
@@ -129,6 +129,7 @@ def _meet(spec: JobSpec, run: RunDir | None, interrupts: Interrupts, view: View)
 
     ``run`` is None on a node that gets the run from node 0.
     """
+    from rankup.findings.text import text_lines
     from rankup.run import handshake
     from rankup.run.disagreement import NodeInfo
 

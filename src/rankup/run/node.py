@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from rankup.core import shell
 from rankup.core.rundir import RunDir
@@ -25,9 +25,11 @@ from rankup.run.interrupts import Interrupts
 from rankup.run.logs import Output
 from rankup.run.process_cleanup import MARK, kill_processes
 from rankup.run.sampling import sampled
-from rankup.run.terminal import TerminalOutput
 from rankup.run.view import View
 from rankup.spec.jobspec import JobSpec
+
+if TYPE_CHECKING:  # most runs have none
+    from rankup.run.terminal import TerminalOutput
 
 _GUARD = Path(__file__).with_name("rank.py")
 POLL = 0.05  # seconds
@@ -69,7 +71,9 @@ def run_node(
     log = run.logs / f"torchrun{suffix}.err"
     output: Output | TerminalOutput
     spare = None
-    if terminal and spec.launcher == "single":
+    if terminal := terminal and spec.launcher == "single":
+        from rankup.run.terminal import TerminalOutput
+
         output = TerminalOutput(run.logs)
         process = output.start(spec.rank_command, env, spec.folder)
     else:
@@ -91,7 +95,7 @@ def run_node(
                 new_session=True,
                 die_with_parent=True,
             )
-    watch = _Watch(process, output, interrupts, spec, env[MARK])
+    watch = _Watch(process, output, interrupts, spec, env[MARK], terminal)
     try:
         with sampled(run, env, wanted=spec.monitor):
             code = watch.until_end(run, view)
@@ -124,6 +128,7 @@ class _Watch:
     interrupts: Interrupts
     spec: JobSpec
     mark: str
+    terminal: bool  # whether the process has our terminal
     deadline: float | None = None  # after an interrupt
     said_alone: bool = False
     failed_at: dict[int, float] = field(default_factory=dict)  # attempt → when it was seen to fail
@@ -163,7 +168,7 @@ class _Watch:
             self.deadline = now + (SAVING if saves else GRACE)
             # A Ctrl-C comes from the terminal, which has sent it to the process as well; `rankup cancel` has not.
             typed = signum == signal.SIGINT and not (run.path / "CANCELLED").exists()
-            if isinstance(self.output, TerminalOutput) and typed:
+            if self.terminal and typed:
                 self.deadline = inf
             else:
                 self._pass_on(signum)
@@ -172,7 +177,7 @@ class _Watch:
 
     def _pass_on(self, signum: int) -> None:
         with contextlib.suppress(ProcessLookupError):
-            if isinstance(self.output, TerminalOutput):
+            if self.terminal:
                 self.process.send_signal(signum)
             elif self.spec.launcher == "single":
                 os.killpg(self.process.pid, signum)

@@ -7,16 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from rankup.batch.follow import JobLog
 from rankup.batch.store import SubmittedRun
 from rankup.batch.submit import plan, submit
 from rankup.cli.ignore_option import IgnoreOption, ignored_codes
-from rankup.cli.interactive import become_a_shell
 from rankup.cli.job_options import SCRIPT_LAST, job_options
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
 from rankup.cli.output.console import shown
-from rankup.cli.run_argument import follow_to_end
 from rankup.cli.submitted_job import explain, found_in_program, job_from
 from rankup.core import shell
 from rankup.findings.engine import fails
@@ -61,6 +58,8 @@ def submit_command(
     if not as_json:
         console.draw_findings(findings)
     if interactive:
+        from rankup.cli.interactive import become_a_shell
+
         become_a_shell(job)
     if dry_run:
         _show_plan(job, answer, as_json)
@@ -71,6 +70,9 @@ def submit_command(
         _show_submitted(run)
     code = 0
     if follow:
+        from rankup.batch.follow import JobLog
+        from rankup.cli.run_argument import follow_to_end
+
         code, standing = follow_to_end(run, JobLog(run), to_stderr=as_json)
         answer |= {**(standing.as_dict() if standing else {}), "code": code}
     if as_json:
