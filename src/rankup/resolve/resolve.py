@@ -26,8 +26,6 @@ from rankup.sites.lookup import choose_site
 from rankup.sites.site import Site
 from rankup.spec.jobspec import RUN_ONLY
 
-__all__ = ["Resolved", "check_defaults", "resolve"]
-
 # Stands in for a site that is not known, so that the values that were given can be checked.
 _UNKNOWN_SITE = Site(name="unknown", scheduler="local")
 
