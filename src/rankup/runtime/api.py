@@ -366,7 +366,8 @@ class Run:
                 name: self.mean(value) if isinstance(value, torch.Tensor) else self.mean(float(value))
                 for name, value in numbers.items()
             }
-        self._context.records.log(numbers, self._context.steps_reached)
+        context = self._context
+        context.records.log(numbers, context.steps_reached)
         if self._best_by in numbers:
             best = numbers[self._best_by]
             self._context.metrics[self._best_by] = float(

@@ -159,6 +159,7 @@ class Epoch:
                     self._checkpointing.step_done()
                     if limit is not None and position.total >= limit:
                         reached = True
+                        records.stopped()
                         break
         except GeneratorExit:  # a break, or an error: no collectives here
             if run.batch is not None and run.batch.last:
