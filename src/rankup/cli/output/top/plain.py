@@ -82,6 +82,8 @@ def node_text(node: NodeRow) -> str:
         words.append(f"network {node.network / 1e6:.1f} MB/s")
     if node.disk_free is not None:
         words.append(f"disk {node.disk_free / _GIB:.0f} GiB free")
+    if not words:  # nvidia-smi tells of GPUs alone
+        words.append(f"{node.gpus} GPU{'s' * (node.gpus != 1)}")
     if node.silent_s > 30:
         words.append(f"no sample for {duration(node.silent_s)}")
     return f"{node.host}: {', '.join(words)}"
