@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from textwrap import wrap
 
-from rankup.cli.output.top.columns import COLUMNS, doing
+from rankup.cli.output.top.columns import COLUMNS, columns_that_fit, headings, line
 from rankup.core.columns import aligned
 from rankup.core.progress import progress_numbers, progress_place, progress_share
 from rankup.core.units import duration
@@ -16,13 +17,19 @@ _LEFT_OUT = {"history", "mem"}  # a curve; the share of "GiB"
 _GIB = 1 << 30
 
 
-def plain_lines(frame: Frame) -> list[str]:
+def plain_lines(frame: Frame, width: int | None = None) -> list[str]:
+    """All of a frame. ``width``: that of a terminal, where lines are wrapped and a table has the columns that fit."""
     lines = [f"{time.strftime('%H:%M:%S', time.localtime(frame.time))}  {headline(frame)}"]
     for alert in frame.alerts:
         lines.append(f"alert: {alert_text(alert, frame.time)}")
         lines += [f"  hint: {alert.finding.fix}"] if alert.active and alert.finding.fix else []
     lines += [f"node {node_text(node)}" for node in frame.nodes]
-    if frame.ranks:
+    if width is not None:
+        lines = [part for one in lines for part in wrap(one, width, subsequent_indent="  ")]
+    if frame.ranks and width is not None:
+        fitting = columns_that_fit(frame.ranks, width)
+        lines += [headings(fitting), *(" ".join(line(row, fitting)) for row in frame.ranks)]
+    elif frame.ranks:
         columns = [
             column
             for column in COLUMNS
@@ -43,9 +50,9 @@ def headline(frame: Frame, *, short: bool = False) -> str:
         if frame.still:
             step["samples_per_s"] = 0.0
         words += [progress_place(step), progress_numbers(step)]
-    elif frame.ranks:
-        phases = sorted({doing(row).split(" ")[0] for row in frame.ranks})
-        words.append("no step yet" if frame.ranks[0].rank is not None else ", ".join(phases))
+    elif not frame.ended:
+        known = any(row.rank is not None for row in frame.ranks)
+        words.append("no step yet" if known else "its ranks have told nothing")
     return "  ".join(words)
 
 
