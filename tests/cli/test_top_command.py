@@ -133,6 +133,14 @@ def test_what_stays_on_a_terminal_fits_it(width: int):
     assert max(map(len, plain_lines(frame(ranks=8)))) > 80
 
 
+def test_a_run_whose_ranks_have_ended_tells_no_time_left():
+    """As soon as they have: the scheduler says so later."""
+    ended = [replace(row(rank), phase="ended", phase_s=20.0) for rank in range(2)]
+    for one, left in ((frame(ranks=2), True), (replace(frame(ranks=2), ranks=ended), False)):
+        assert ("left" in plain_lines(one)[0]) == left and ("left" in lines(one, 40, 10)[0]) == left
+    assert plain_lines(replace(frame(), ranks=ended))[-1].endswith("ended")
+
+
 def test_a_program_whose_ranks_tell_nothing_is_said_to():
     alone = replace(row(0), rank=None)
     assert "its ranks have told nothing" in plain_lines(frame(step=None, ranks=0))[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rankup.doctor import examine
 from rankup.doctor.facts import Facts
 from rankup.doctor.works import works
 
@@ -24,3 +25,14 @@ def test_a_rate_is_one_number_unless_hosts_differ(flops: list[float], said: str)
 
 def test_what_was_not_measured_is_not_said():
     assert "product" not in dict(works(Facts(("n0",), {0: {}}, [])))
+
+
+@pytest.mark.parametrize(
+    ("allocation", "said"), [("pbs", "PBS (qsub)"), ("slurm", "SLURM (sbatch)"), ("", "SLURM (sbatch)")]
+)
+def test_the_scheduler_is_that_of_the_job_where_two_are_installed(
+    monkeypatch: pytest.MonkeyPatch, allocation: str, said: str
+):
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    here = examine._here(allocation)
+    assert dict(works(Facts(("n0",), {0: {}}, [], here=here)))["scheduler"] == said

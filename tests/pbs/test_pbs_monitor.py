@@ -62,4 +62,5 @@ def test_doctor_in_a_job_examines_its_nodes(pbs: PbsLab):
     found = json.loads(said)
     assert sorted(found["hosts"]) == nodes_of(pbs, job)
     assert found["verdict"] != "broken", found["findings"]
+    assert found["here"]["scheduler"] == "qsub"  # whatever else is installed
     assert {str(node) for node in range(2)} == found["nodes"].keys()

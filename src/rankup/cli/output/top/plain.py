@@ -45,7 +45,7 @@ def headline(frame: Frame, *, short: bool = False) -> str:
     words = [frame.name, frame.state + (f" ({frame.reason})" if frame.reason and not short else "")]
     if frame.step is not None:
         step = dict(frame.step)
-        if frame.ended or frame.still:
+        if not frame.goes_on:
             step["left"] = None
         if frame.still:
             step["samples_per_s"] = 0.0
@@ -62,7 +62,7 @@ def shortest_headline(frame: Frame) -> str:
     words = [frame.name, frame.state]
     if (share := progress_share(step) if step else None) is not None:
         words.append(f"{100 * share:.0f} %")
-    if step.get("left") is not None and not (frame.ended or frame.still):
+    if step.get("left") is not None and frame.goes_on:
         words.append(f"left {duration(step['left'])}")
     return "  ".join(words)
 
