@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 
 from rankup.core import forked
 from rankup.monitor.series import RankPoint, rank_point, text, whole
 from rankup.scale.report.text import plain
 from rankup.scale.report.thin import Numbers
 
-MOST_RECORDS = 600  # of one rank
 STRETCHES = 120
+# Records that are read of one rank: all of a run share so many, and each has enough for its stretches.
+MOST_RECORDS, _ENOUGH, _TOGETHER = 600, 150, 40_000
 _LEAST_STEPS = 4  # of a stretch, if the run has as many
 _LINE = 1024  # bytes: more than a record has
 _NAME = re.compile(r"rank-(\d+)\.jsonl")
@@ -58,12 +61,13 @@ def read_ranks(folder: Path) -> RankLines | None:
     paths = sorted(
         path for path in (folder / "records").glob("rank-*.jsonl") if _NAME.fullmatch(path.name) is not None
     )
-    found = [one for one in forked.each(_read, paths) if one is not None]
+    most = max(_ENOUGH, min(MOST_RECORDS, _TOGETHER // max(1, len(paths))))
+    found = [one for one in forked.each(partial(_read, most=most), paths) if one is not None]
     return _on_one_grid(sorted(found, key=lambda one: one.rank)) if found else None
 
 
-def _read(path: Path) -> _Rank | None:
-    records = [(record, point) for record in _some(path) if (point := rank_point(record)) is not None]
+def _read(path: Path, most: int) -> _Rank | None:
+    records = [(record, point) for record in _some(path, most) if (point := rank_point(record)) is not None]
     records = [(record, point) for record, point in records if record.get("kind") == "rank"]
     match = _NAME.fullmatch(path.name)
     if match is None or len(records) < 2:
@@ -75,24 +79,33 @@ def _read(path: Path) -> _Rank | None:
     return _Rank(int(match[1]), host, np.array([point.time for _, point in ordered]), sums)
 
 
-def _some(path: Path) -> list[dict[str, Any]]:
-    """All records of a short file; of a long one those at some hundred places, the first and the last among them."""
-    from rankup.monitor.reader import parse_json
-
+def _some(path: Path, most: int) -> list[dict[str, Any]]:
+    """All records of a short file; of a long one those at ``most`` places, the first and the last among them."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            if size <= MOST_RECORDS * _LINE // 2:
-                return list(parse_json(file.read().split(b"\n")))
-            lines = []
-            for place in np.linspace(0, size - 2 * _LINE, MOST_RECORDS).astype(int):
+            if size <= most * _LINE // 2:
+                return list(_parsed(file.read().split(b"\n")))
+            lines: list[bytes] = []
+            pieces: list[bytes] = []
+            for place in np.linspace(0, size - 2 * _LINE, most).astype(int):
                 file.seek(int(place))
                 pieces = file.read(2 * _LINE).split(b"\n")
                 lines += pieces[:1] if place == 0 else pieces[1:2]
-            lines += pieces[2:]
-            return list(parse_json(lines))
+            return list(_parsed([*lines, *pieces[2:]]))
     except OSError:
         return []
+
+
+def _parsed(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
+    """A line that is cut is no JSON, and is passed over."""
+    for line in lines:
+        try:
+            record = orjson.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            yield record
 
 
 def _growing(points: Sequence[tuple[int | None, RankPoint]]) -> dict[str, Numbers]:
