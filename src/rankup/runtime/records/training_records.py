@@ -124,6 +124,7 @@ class TrainingRecords:
         self._facts = dict(facts)
         self._attempt_seconds, self._attempt_steps, self._attempt_samples = 0.0, 0, 0
         self._warm, self._waited, self._said_waited = None, 0.0, 0.0
+        self._logged.end_epoch()  # what was logged before the loop is no number of its first epoch
         if self._directory is not None:
             path = self._directory.records / f"rank-{self._rank}.jsonl"
             self._own = RankRecords(path, self._rank, self._world_size, self._device, self._name)
