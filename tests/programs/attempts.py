@@ -20,8 +20,8 @@ from ranks import context, free_port
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import checkpointing
 
-TIMEOUT_S = 150.0
-PATIENCE_S = 15.0  # for the others, when one rank was refused
+TIMEOUT_S = 240.0
+PATIENCE_S = 60.0  # for the others, when one rank was refused
 
 
 @dataclass
