@@ -21,7 +21,7 @@ from rankup.errors import RankupError
 from rankup.runtime.checkpointing import checkpointing
 
 TIMEOUT_S = 240.0
-PATIENCE_S = 60.0  # for the others, when one rank was refused
+PATIENCE_S = 15.0  # for the others, when one rank was refused
 
 
 @dataclass
