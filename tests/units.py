@@ -22,6 +22,31 @@ CLUSTERS = (
 APART = (
     "script/test_script_runs.py",
     "programs/test_programs.py",
+    "cli/test_one_job_file.py",
+    "monitor/test_alerts.py",
+    "rehearse/test_rehearse_output.py",
+    "run/test_agents.py",
+    "run/test_run_sampler.py",
+    "run/test_many_processes.py",
+    "train/test_train_command.py",
+    "verify/test_planted.py",
+)
+# Then these files, whole: what their modules prepare takes long, or a test of theirs does.
+NEXT = (
+    "strategies/test_strategies_same_model.py",
+    "scale/report/test_report_page.py",
+    "rehearse/test_sandbox.py",
+    "runtime/test_same_model.py",
+    "runtime/test_prepare_types.py",
+    "runtime/checkpointing/test_check_settings.py",
+    "strategies/test_parts_of_a_model.py",
+    "strategies/test_ddp_buckets.py",
+    "docs/test_tutorial.py",
+    "runtime/checkpointing/test_elastic.py",
+    "runtime/data/test_loader_workers.py",
+    "cli/test_scale_command.py",
+    "examples/test_frameworks.py",
+    "script/test_script_goldens.py",
 )
 
 
@@ -42,7 +67,7 @@ CLUSTER_OF = {
 
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Those that take longest first, so that no worker is left with one of them at the end."""
-    first = {path: place for place, path in enumerate((*CLUSTER_OF, *APART))}
+    first = {path: place for place, path in enumerate((*CLUSTER_OF, *APART, *NEXT))}
     return sorted(
         items, key=lambda item: first.get(item.nodeid.partition("::")[0].removeprefix("tests/"), len(first))
     )

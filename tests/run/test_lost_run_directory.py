@@ -10,6 +10,8 @@ import pytest
 
 from rankup_process import Started, script
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 FILLS = """
 import os, sys
 print("begins")
@@ -108,6 +110,7 @@ def test_words_that_the_script_leaves_for_rankup_may_be_anything(tmp_path):
     assert (run.code, run.outcome["outcome"]) == (0, "done"), run.err
 
 
+@pytest.mark.own_python
 def test_archives_and_directories_are_scripts(tmp_path):
     app = tmp_path / "app"
     app.mkdir()
