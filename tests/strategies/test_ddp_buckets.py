@@ -75,7 +75,7 @@ class Case:
         model, opt, feed = run.prepare(nets[0], sgd, data(), global_batch=12, **self.prepare)
         pairs = [(model, opt), *((model, opt) for model, opt, _ in others)]
         if saved is not None:
-            run.load_state_dict(saved)
+            run.state.load_state_dict(saved)
         state = None
         for x in run.steps(feed, epochs=1):
             stepped = False
@@ -83,7 +83,7 @@ class Case:
                 run.backward(model(x).square().mean())
                 stepped = run.step(opt)
             if stepped and saved is None and run.global_step == self.at - 1:
-                state = _copy(run.state_dict())
+                state = _copy(run.state.state_dict())
         return [_whole(p).clone() for net in nets for p in net.parameters()], state
 
 
