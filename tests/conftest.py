@@ -138,6 +138,17 @@ def warm_python(warm: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fix
         monkeypatch.setattr(sys, "executable", str(warm / "python"))
 
 
+@pytest.fixture
+def mount_point() -> Iterator[Path]:
+    """A folder to mount something in. Not below /tmp, where a mount changes what each rehearsal beside it has to do:
+    a rehearsal has a /dev of its own."""
+    shared = "/dev/shm"
+    with tempfile.TemporaryDirectory(
+        prefix="rankup-", dir=shared if os.access(shared, os.W_OK) else None
+    ) as name:
+        yield Path(name)
+
+
 @pytest.fixture(autouse=True)
 def no_leaks(forkserver: None) -> Iterator[None]:
     environment, threads, children = _environment(), set(threading.enumerate()), _children()
