@@ -131,8 +131,23 @@ def test_what_is_not_one_number_is_refused(value: Any):
 def test_the_metric_of_the_retention_is_saved_with_the_snapshots():
     keep = rankup.Retention(best=1, metric="accuracy", mode="max")
     run = rankup.init(snapshots=rankup.Snapshots(keep=keep))
-    run.log(accuracy=0.5, loss=1.0)
-    assert run.metrics == {"accuracy": 0.5}
+    model, opt, data = run.prepare(
+        torch.nn.Linear(1, 1),
+        lambda p: torch.optim.SGD(p, lr=0.1),
+        rankup.ResidentData(torch.ones(4, 1)),
+        global_batch=4,
+    )
+    for _ in run.steps(data, epochs=1):
+        run.log(accuracy=torch.tensor(0.5), loss=1.0)
+    assert run.state.state_dict()["metadata"]["metrics"] == {"accuracy": 0.5}
+
+
+def test_the_numbers_of_an_epoch_are_saved_with_the_snapshots_and_restored():
+    first, second = rankup.init(), rankup.init()
+    first.log(accuracy=torch.tensor(0.5), loss=1.0)
+    saved = first.state.state_dict()
+    second.state.load_state_dict(saved)
+    assert second.state.state_dict()["metadata"]["metrics"] == {"accuracy": 0.5, "loss": 1.0}
 
 
 RECORD = {
@@ -257,3 +272,35 @@ def test_a_bar_does_not_erase_a_line_that_the_script_has_not_ended(monkeypatch: 
     display.show(RECORD)
     assert "epoch 2/4" in terminal.getvalue()
     display.close()
+
+
+def numbers_outside_of_the_loop(directory: str) -> list[dict[str, Any]]:
+    import os
+
+    os.environ[RUN_DIR_VARIABLE] = directory
+    Path(directory, "records").mkdir(exist_ok=True)
+    run = rankup.init()
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1),
+        lambda p: torch.optim.SGD(p, lr=0.0),
+        rankup.ResidentData(torch.zeros(4, 1)),
+        global_batch=2,
+    )
+    run.log(accuracy=0.1)  # of the model before its training
+    for epochs in (1, 2):
+        for x in run.steps(data, epochs=epochs):
+            run.backward(model(x).mean())
+            run.step(opt)
+        run.log(accuracy=float(epochs))
+    return read_records(Path(directory) / "records" / "epochs.jsonl", "epoch")
+
+
+def test_a_number_that_was_logged_before_a_loop_is_none_of_its_first_epoch(tmp_path: Path):
+    epochs = run_ranks(numbers_outside_of_the_loop, 1, str(tmp_path))[0]
+    assert ["accuracy" in one["metrics"] for one in epochs] == [False, False]
+    logged = read_records(tmp_path / "records" / "steps.jsonl", "log")
+    assert [(one["global_step"], one["metrics"]["accuracy"]) for one in logged] == [
+        (0, 0.1),
+        (2, 1.0),
+        (4, 2.0),
+    ]
