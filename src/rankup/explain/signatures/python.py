@@ -106,6 +106,15 @@ PYTHON = (
         example="FileNotFoundError: [Errno 2] No such file or directory: '/data/cifar100/train.pt'",
     ),
     Signature(
+        name="save-folder-missing",
+        pattern=r"Parent directory .* does not exist",
+        level=ROOT,
+        what="the folder that a snapshot goes to does not exist",
+        cause="torch.save makes no folders, and nobody has made this one on this node",
+        fix="os.makedirs(folder, exist_ok=True) before the save, on a file system that all nodes see",
+        example="RuntimeError: Parent directory runs/17 does not exist.",
+    ),
+    Signature(
         name="recursion",
         pattern="RecursionError|Fatal Python error: Cannot recover from (the recursive )?stack overflow",
         level=ROOT,

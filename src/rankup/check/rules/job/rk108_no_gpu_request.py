@@ -8,6 +8,8 @@ from rankup.check.facts.job.job import Job
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 
+_SIZES = ("nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "mem", "mem-per-cpu", "time", "exclusive")
+
 
 def find(job: Job) -> Iterator[Match]:
     request = job.request
@@ -15,6 +17,8 @@ def find(job: Job) -> Iterator[Match]:
         return
     if not job.document.complete or not request.directives or _elsewhere(job):
         return
+    if job.scheduler == "slurm" and not request.get(*_SIZES):
+        return  # they are given on sbatch's command line, and GPUs may be as well
     for launch in job.launches:
         program, step = launch.program, launch.step
         if program is None or not program.uses_cuda:
@@ -85,6 +89,17 @@ torch.cuda.set_device(0)
 """,
     ),
     silent=(
+        """--- job.sh
+#!/bin/bash
+#SBATCH --requeue
+#SBATCH --output=%x-%j.out
+srun python train.py
+--- train.py
+import os
+import torch
+
+torch.cuda.set_device(int(os.environ["SLURM_LOCALID"]))
+""",
         """--- job.sh
 #!/bin/bash
 #SBATCH --nodes=1 --gres=gpu:2
