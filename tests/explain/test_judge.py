@@ -374,3 +374,30 @@ def test_ranks_that_torchrun_ended_do_not_share_the_cause(tmp_path):
     found, _ = explain_logs([log])
     assert found is not None
     assert found.rank == 1
+
+
+LOST_A_PEER = """[rank0]: epoch 3
+[rank1]: epoch 3, done
+[rank2]: epoch 3
+[rank2]: RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:14733.
+[rank0]: RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:18124.
+train.py FAILED
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-22_18:43:36
+  host      : node01
+  rank      : 2 (local_rank: 2)
+  exitcode  : 1 (pid: 2)
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+"""
+
+
+@pytest.mark.parametrize("label", ["[rank1]: ", "rank 1 "])
+def test_a_rank_that_ended_without_an_error_is_named_if_the_others_lost_it(tmp_path, label):
+    log = tmp_path / "job.log"
+    log.write_text(LOST_A_PEER.replace("[rank1]: ", label))
+    found, _ = explain_logs([log])
+    assert found is not None
+    assert "because of another rank" in found.message
+    assert found.fix.startswith("rank 1 wrote no error: begin there")

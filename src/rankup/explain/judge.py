@@ -105,6 +105,8 @@ def exit_code(facts: Facts) -> Iterator[Finding]:
     if cause is None:
         return
     rank = cause.exit.rank
+    if cause.exit.code == 1 and any(e.level is Level.FALLOUT and e.rank == rank for e in facts.events):
+        return  # it did write why: it lost another rank
     near = [quote for event in facts.suspects if event.rank in (None, rank) for quote in event.quotes][:1]
     event = Event(
         EXIT_CODE, [*(near or last_words(facts, rank)), *cause.quotes], f"exit code {cause.exit.code}", 0, ""
@@ -124,10 +126,16 @@ def consequences(facts: Facts) -> Iterator[Finding]:
         return
     event = min(fallout, key=ordered(fallout))
     who = f"rank {event.rank}" if event.rank is not None else "a process"
-    silent = sorted(facts.ranks - {e.rank for e in facts.events if e.rank is not None})
+    everybody = facts.ranks
+    if len(facts.ranks) > 1 and max(facts.ranks) < 2 * len(facts.ranks):
+        everybody = set(range(max(facts.ranks) + 1))  # those between, of which no labelled line is there
+    silent = sorted(everybody - {e.rank for e in facts.events if e.rank is not None})
     hint = "look in the logs of other ranks and nodes, and at what the scheduler says (`sacct -j JOB`)"
     if silent:
-        hint = f"{ranks_text(silent)} wrote no error: begin there; else {hint}"
+        hint = (
+            f"{ranks_text(silent)} wrote no error: begin there (without an error it had fewer steps than the others); "
+            f"else {hint}"
+        )
     yield Explanation(
         "unknown", Severity.ERROR,
         f"unknown: {who} failed because of another rank, whose own error is not in the logs",
