@@ -82,8 +82,10 @@ class Layout:
         except OSError:
             return
         if len(entries) > _MOST_ENTRIES:
+            # Which fails where the mounts below are another user's; the job's own folder is there all the same.
             self._read_only(path, target)
-            return
+            job = Path(self.plan["folder"])
+            entries = [entry for entry in entries if job.is_relative_to(entry.path)]
         for entry in entries:
             if top and entry.name in _NOT_COPIED:
                 (self.root / entry.name).mkdir()
