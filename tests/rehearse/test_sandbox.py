@@ -13,6 +13,7 @@ import pytest
 
 from rankup.errors import RankupError
 from rankup.rehearse import sandbox
+from rankup.rehearse.layout import leads_to
 from rehearse.scripts import codes, rehearsed
 
 pytestmark = pytest.mark.skipif(bool(sandbox.available()), reason="no user namespaces here")
@@ -167,3 +168,11 @@ def test_without_namespaces_a_rehearsal_is_refused(tmp_path: Path, monkeypatch: 
     with pytest.raises(RankupError, match="does not let a user make a sandbox") as error:
         rehearsed(tmp_path, "echo started", ("--nodes=1",))
     assert "--unconfined" in error.value.hint
+
+
+def test_of_a_folder_with_too_many_entries_those_on_the_way_to_mounts_are_kept():
+    wanted = ["/", "/home/alice", "/home/bob/data"]
+    kept = [
+        name for name in ("/home/alice", "/home/bob", "/home/bo", "/home/carol") if leads_to(name, wanted)
+    ]
+    assert kept == ["/home/alice", "/home/bob"]
