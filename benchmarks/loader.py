@@ -113,7 +113,7 @@ def ours_resident(samples: int, batch: int) -> Play:
 
 
 def _ours(dataset: Any, batch: int, transform: Callable[[torch.Tensor], torch.Tensor], **loader: Any) -> Play:
-    from rankup.runtime.api import init
+    from rankup.runtime.init import init
 
     run = init(device="cpu")
     unused = nn.Linear(1, 1)

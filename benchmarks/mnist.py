@@ -78,8 +78,8 @@ def textbook(source: str, batch: int, steps: int) -> Play:
 
 
 def ours(source: str, batch: int, steps: int) -> Play:
-    from rankup.runtime.api import init
     from rankup.runtime.data.resident import ResidentData
+    from rankup.runtime.init import init
     from rankup.workloads.mnist_cnn import MnistNet, normalised
 
     torch.set_flush_denormal(True)

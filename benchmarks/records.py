@@ -56,8 +56,8 @@ def run(quick: bool) -> Result:
 
 def contenders() -> dict[str, Callable[[], float]]:
     from rankup import Snapshots
-    from rankup.runtime.api import init
     from rankup.runtime.data.resident import ResidentData
+    from rankup.runtime.init import init
 
     run = init(device="cpu", snapshots=Snapshots(every="off"))
     model, optimizer, data = run.prepare(network(), sgd, ResidentData(*tensors(STEPS)), global_batch=BATCH)

@@ -86,7 +86,7 @@ def ours_resident(steps: int) -> Play:
 
 
 def _ours(dataset: Any) -> Play:
-    from rankup.runtime.api import init
+    from rankup.runtime.init import init
 
     run = init(device="cpu")
     model, optimizer, data = run.prepare(network(), sgd, dataset, global_batch=BATCH)

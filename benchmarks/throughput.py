@@ -65,8 +65,8 @@ def play(
     steps: int,
     workers: int,
 ) -> Play:
-    from rankup.runtime.api import init
     from rankup.runtime.data.resident import ResidentData
+    from rankup.runtime.init import init
     from rankup.train.optimizers import optimizer_for
     from rankup.train.options import TrainOptions
     from rankup.train.workload import defaults_of, make_workload
@@ -100,7 +100,7 @@ def play(
     def one_epoch() -> float:
         began = time.perf_counter()
         for x, y in run.steps(feed, epochs=feed.position.epoch + 1):
-            run.forward_backward(model, made.loss, x, y)
+            run.strategy.forward_backward(model, made.loss, x, y)
             run.step(optimizer)
         if run.device.type == "cuda":
             torch.cuda.synchronize()

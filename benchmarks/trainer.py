@@ -24,8 +24,8 @@ from benchmarks.contender import Contender
 from benchmarks.contest import Claim, Result, Rounds, contest
 from benchmarks.mnist import images
 from benchmarks.worker import Play
-from rankup.runtime.api import init
 from rankup.runtime.data.resident import ResidentData
+from rankup.runtime.init import init
 from rankup.runtime.seed import SampleRandom
 from rankup.train.loop import train
 from rankup.train.metrics import EvaluationResult as Trained

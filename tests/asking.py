@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rankup.resolve.resolve import Resolved, resolve
+from rankup.resolve.resolve import resolve
+from rankup.resolve.resolved import Resolved
 
 
 def ask(

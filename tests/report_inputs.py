@@ -162,3 +162,27 @@ def write_study(folder: Path, results: StudyResults, **more: Any) -> Path:
     folder.mkdir(parents=True)
     write_results(results, folder / "results.json", **more)
     return folder
+
+
+def write_ranks(
+    folder: Path, world: int, *, seconds: int = 60, slow: Sequence[int] = (), late_data: Sequence[int] = ()
+) -> None:
+    """Records of ``world`` ranks, 8 on a node, of 4 steps a second.
+
+    100 ms of computation and 5 ms of waiting for data in each; 200 ms of computation on ``slow`` ranks, 50 ms of
+    waiting on those of ``late_data``.
+    """
+    for rank in range(world):
+        own, data = (0.2 if rank in slow else 0.1), (0.05 if rank in late_data else 0.005)
+        lines = [
+            {
+                "kind": "rank", "time": 1000.0 + at, "rank": rank, "world_size": world,
+                "host": f"node{rank // 8 + 1}", "pid": 100 + rank, "gpu": None, "training": "", "phase": "arrived",
+                "phase_s": 0.1, "global_step": 4 * at, "steps": 4 * at, "seconds": float(at), "data_s": 4 * at * data,
+                "samples": 128 * at, "before_steps": at, "before_s": at * (own + data), "loss": 1.0,
+                "cpu_s": 0.9 * at, "memory_bytes": 2**30,
+            }
+            for at in range(1, seconds + 1)
+        ]  # fmt: skip
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / "records" / f"rank-{rank}.jsonl").write_text(text)

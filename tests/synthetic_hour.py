@@ -32,6 +32,7 @@ class Moment:
     job_memory: dict[str, float]
     disk_free: float
     silent: set[int] = field(default_factory=set)
+    behind: set[int] = field(default_factory=set)  # by one step
     unused_gpus: int = 0
 
 
@@ -101,7 +102,7 @@ class Records:
 
     def _rank_record(self, now: Moment, rank: int, time: float) -> dict[str, Any]:
         sums = self._sums[rank]
-        steps = int(sums["steps"])
+        steps = int(sums["steps"]) - (rank in now.behind)
         return {
             **{"kind": "rank", "time": time, "rank": rank, "world_size": self._world, "host": host_of(rank)},
             **{"pid": 100 + rank, "gpu": f"GPU-{rank}" if self._gpus else None, "training": ""},

@@ -6,12 +6,12 @@
 It executes ``rankup run --nproc-per-node 2 script.py`` under ``sys.setprofile`` and counts:
 
 - a *stop*: a function of rankup that is given the job or a part of it, or returns the job. Methods count, property
-  reads do not. A job is an instance of ``JOBS``, a mapping of job keys, or the command line's context; a part is an
-  argument with a name in ``PARTS``.
+  reads do not. A job is an instance of ``JOBS``, a mapping of job keys or of tables with such a mapping, or the command
+  line's context; a part is an argument with a name in ``PARTS``.
 - a *return*: a step from one stop to the next, in the order of their first calls, that enters a file left before.
 - a *name*: a parameter or variable of a stop that holds the job or a part of it, or the job's type.
 
-The modules of rankup that ``run`` and ``render`` load are counted in processes of their own.
+The modules of rankup that ``run``, ``render`` and ``submit`` load are counted in processes of their own.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def is_job(value: object) -> bool:
         return is_job(getattr(value, "params", None))
     if isinstance(value, Mapping) and not any(isinstance(v, inspect.Parameter) for v in value.values()):
         keys = {str(key).partition(".")[0] for key in value}
-        return bool(keys) and (keys <= KEYS or len(keys & KEYS) >= 3)
+        tables = (table for table in value.values() if isinstance(table, Mapping))
+        return bool(keys) and (keys <= KEYS or len(keys & KEYS) >= 3 or any(map(is_job, tables)))
     return kind in JOBS
 
 
@@ -210,7 +211,8 @@ def main() -> None:
         Path("script.py").write_text("print('hello')\n")
         follow(source, listed=options.list)
         print(f"modules {loaded(source, _COMMAND)} (run)")
-        print(f"modules {loaded(source, ['render', '--site', 'slurm', 'script.py'])} (render)")
+        for command in (["render", "--site", "slurm"], ["submit", "--site", "slurm", "--dry-run"]):
+            print(f"modules {loaded(source, [*command, 'script.py'])} ({command[0]})")
         os.chdir("/")
 
 

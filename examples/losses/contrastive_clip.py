@@ -57,7 +57,8 @@ def with_rankup(**options: str) -> nn.Module:
     )
     for a, b in run.steps(feed, epochs=EPOCHS):
         first, second = model(torch.cat([a, b])).chunk(2)
-        run.backward(loss_of(first, run.gather(second), run.rows))
+        everyones, rows = run.gather(second, rows=True)
+        run.backward(loss_of(first, everyones, rows))
         run.step(opt)
     return net
 

@@ -27,15 +27,17 @@ model, opt, data = run.prepare(
 )
 sched = torch.optim.lr_scheduler.ExponentialLR(opt, gamma=0.9)
 run.register(sched=sched)
+values = run.register(loss=0.0)  # values.loss is in every snapshot
 
 for epoch in run.epochs(10):
     for a, b in epoch:
         loss = F.mse_loss(model(a), b)
         run.backward(loss)
         run.step(opt)
-        run.metrics["loss"] = run.mean(loss.item())  # is in every snapshot from now on
+        values.loss = run.mean(loss.item())
         time.sleep(args.pause)
     sched.step()
-    run.print(f"epoch {epoch.index + 1}: loss {run.metrics['loss']:.6f}")
+    run.log(loss=values.loss)
+    run.print(f"epoch {epoch.index + 1}: loss {values.loss:.6f}")
 
 run.print(f"weights {sum(p.detach().abs().sum().item() for p in model.parameters()):.6f}")

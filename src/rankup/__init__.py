@@ -12,12 +12,14 @@ from rankup.core.registry import load
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from rankup.core.rundir import run_directory as run_directory
     from rankup.errors import RankupError as RankupError
     from rankup.runtime.api import Run as Run
-    from rankup.runtime.api import init as init
     from rankup.runtime.checkpointing.policy import Snapshots as Snapshots
     from rankup.runtime.checkpointing.stop import should_stop as should_stop
     from rankup.runtime.data.resident import ResidentData as ResidentData
+    from rankup.runtime.distributed.sections import first as first
+    from rankup.runtime.init import init as init
     from rankup.runtime.loop.meter import Meter as Meter
     from rankup.snapshots.prune import Retention as Retention
     from rankup.world import World as World
@@ -30,7 +32,9 @@ _PUBLIC = {
     "Run": "rankup.runtime.api:Run",
     "Snapshots": "rankup.runtime.checkpointing.policy:Snapshots",
     "World": "rankup.world:World",
-    "init": "rankup.runtime.api:init",
+    "first": "rankup.runtime.distributed.sections:first",
+    "init": "rankup.runtime.init:init",
+    "run_directory": "rankup.core.rundir:run_directory",
     "should_stop": "rankup.runtime.checkpointing.stop:should_stop",
 }
 
@@ -43,7 +47,9 @@ __all__ = [
     "Snapshots",
     "World",
     "__version__",
+    "first",
     "init",
+    "run_directory",
     "should_stop",
 ]
 

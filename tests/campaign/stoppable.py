@@ -35,11 +35,11 @@ def ask(here: str) -> None:
     if asked or here != phase:
         return
     asked = True
-    if how == "file" and run.is_main:
+    if how == "file" and run.world.is_main:
         (Path(os.environ["RANKUP_RUN_DIR"]) / "STOP").write_text("user 0\n")
     elif how == "group":  # the rank and its loader workers
         os.killpg(os.getpgrp(), signal.SIGTERM)
-    elif how == "runner" and run.is_main:
+    elif how == "runner" and run.world.is_main:
         os.kill(int((folder / "runner").read_text()), signal.SIGTERM)
     time.sleep(0.3)
 
@@ -58,7 +58,7 @@ def note(**fields: object) -> None:
 
 
 run = rankup.init(seed=3, snapshots=rankup.Snapshots(every="off"))
-with run.first():
+with rankup.first():
     ask("download")
 net = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.3), nn.Linear(8, 1))
 model, opt, data = run.prepare(

@@ -38,6 +38,15 @@ def test_json_and_a_file_to_compare_with(tmp_path: Path, capsys: pytest.CaptureF
     assert call("--quick", "--compare", "before.json") == 0
 
 
+def test_its_page_says_what_a_default_means(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        main(["doctor", "--help"])
+    page = " ".join(capsys.readouterr().out.split())
+    assert "ranks per node [default: one per GPU; without GPUs 1]" in page
+    assert "[default: MASTER_PORT; without it no port is tried]" in page
+    assert "[default: 0" not in page
+
+
 def test_a_port_that_is_taken_is_exit_code_1(capsys: pytest.CaptureFixture[str]):
     import socket
 
@@ -48,6 +57,7 @@ def test_a_port_that_is_taken_is_exit_code_1(capsys: pytest.CaptureFixture[str])
     assert "[port-taken]" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_a_micro_benchmark(capsys: pytest.CaptureFixture[str]):
     assert call("matmul", "--sizes", "64,128", "--json") == 0
     said = json.loads(capsys.readouterr().out)

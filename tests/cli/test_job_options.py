@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import typer
 
 from rankup.cli.job_options import SCRIPT_LAST, flags_from, job_options
-from rankup.cli.submitted_job import explain, resolved_from
+from rankup.cli.submitted_job import explain, job_from
 from rankup.errors import RankupError
 from rankup.spec.jobspec import RUN_ONLY, JobSpec
 
@@ -16,9 +18,11 @@ answers = []
 
 @app.command(context_settings=SCRIPT_LAST)
 @job_options("submit")
-def command(context: typer.Context, mine: bool = False, run: bool = True) -> None:
+def command(mine: bool = False, run: bool = True, **asked: Any) -> None:
     """A command with options of its own."""
-    answers.append((flags_from(context), mine, resolved_from(context) if run else None))
+    flags = flags_from(asked)
+    flags.pop("command", None)
+    answers.append((flags, mine, job_from(asked) if run else None))
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +40,14 @@ def ask(*args):
     app(args=list(args), standalone_mode=False)
     [answer] = answers
     return answer
+
+
+def test_what_is_to_run_is_one_of_the_flags():
+    assert flags_from({"command": ["train.py", "--lr", "1"], "as_module": False}) == {
+        "command": ("train.py", "--lr", "1")
+    }
+    assert flags_from({"command": ["pkg.job"], "as_module": True}) == {"command": ("-m", "pkg.job")}
+    assert flags_from({"command": None, "as_module": False}) == {}
 
 
 def test_only_what_was_given_is_a_flag():
@@ -122,6 +134,12 @@ def test_a_job_file_is_given_in_place_of_a_script_or_beside_it(folder, way):
 def test_options_behind_a_job_file_are_refused(folder):
     with pytest.raises(RankupError, match="stands behind job"):
         ask("job.toml", "--nodes", "2")
+
+
+def test_two_job_files_are_refused(folder):
+    (folder / "job.toml").write_text('[job]\nscript = "train.py"\n')
+    with pytest.raises(RankupError, match=r"the job is that of job\.toml"):
+        ask("--job", "job.toml", "other.toml")
 
 
 def test_a_secret_has_to_be_set(monkeypatch):

@@ -13,6 +13,7 @@ from rankup.cli.app import main
 from rankup.cli.output.top.columns import filtered, in_order, parse_ranks
 from rankup.cli.output.top.keyboard import Keyboard
 from rankup.cli.output.top.live import press
+from rankup.cli.output.top.plain import plain_lines
 from rankup.cli.output.top.screen import View, screen_lines
 from rankup.cli.output.top.sparkline import sparkline
 from rankup.errors import RankupError
@@ -121,6 +122,30 @@ def test_a_run_that_stands_still_tells_no_time_left():
     still = frame(ranks=2)
     still = replace(still, ranks=[replace(one, samples_per_s=0.0) for one in still.ranks])
     assert "left" not in lines(still, 80, 24)[0] and "0.0 samples/s" in lines(still, 120, 24)[0]
+
+
+@pytest.mark.parametrize("width", [40, 80, 300])
+def test_what_stays_on_a_terminal_fits_it(width: int):
+    """The last frame of a run that has ended; in a pipe the table has all columns."""
+    said = plain_lines(frame(ranks=8, ended=True), width)
+    assert max(map(len, said)) <= width and "straggler" in " ".join(said)
+    assert [line.split()[0] for line in said[-8:]] == [str(rank) for rank in range(8)]
+    assert max(map(len, plain_lines(frame(ranks=8)))) > 80
+
+
+def test_a_run_whose_ranks_have_ended_tells_no_time_left():
+    """As soon as they have: the scheduler says so later."""
+    ended = [replace(row(rank), phase="ended", phase_s=20.0) for rank in range(2)]
+    for one, left in ((frame(ranks=2), True), (replace(frame(ranks=2), ranks=ended), False)):
+        assert ("left" in plain_lines(one)[0]) == left and ("left" in lines(one, 40, 10)[0]) == left
+    assert plain_lines(replace(frame(), ranks=ended))[-1].endswith("ended")
+
+
+def test_a_program_whose_ranks_tell_nothing_is_said_to():
+    alone = replace(row(0), rank=None)
+    assert "its ranks have told nothing" in plain_lines(frame(step=None, ranks=0))[0]
+    assert "its ranks have told nothing" in plain_lines(replace(frame(step=None), ranks=[alone]))[0]
+    assert "no step yet" in plain_lines(frame(step=None))[0]
 
 
 def test_rows_are_sorted_and_filtered():

@@ -60,7 +60,7 @@ def trained(
     model, opt, feed = run.prepare(Net(), optimizer, data, global_batch=BATCH, **(options or {}))
     losses, places = [], set()
     for x, y in run.steps(feed, epochs=epochs):
-        loss, _ = run.forward_backward(model, F.cross_entropy, x, y)
+        loss, _ = run.strategy.forward_backward(model, F.cross_entropy, x, y)
         run.step(opt)
         losses.append(loss.item())
         places.add(x.device.type)

@@ -59,7 +59,7 @@ def attempt(directory: str, stop_at: int | None, precision: str, device: str = G
             first = first or {
                 n: t.detach().cpu().clone() for n, t in run._context.models[0].named_parameters()
             }
-            loss, _ = run.forward_backward(model, F.cross_entropy, x, y)
+            loss, _ = run.strategy.forward_backward(model, F.cross_entropy, x, y)
             run.step(opt)
             losses[run.global_step] = loss.item()
             if run.global_step == stop_at:

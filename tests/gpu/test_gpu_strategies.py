@@ -76,7 +76,7 @@ def data_parallel() -> list[float]:
         )
     losses = []
     for x, y in run.steps(feed, epochs=1):
-        loss, _ = run.forward_backward(model, F.cross_entropy, x, y)
+        loss, _ = run.strategy.forward_backward(model, F.cross_entropy, x, y)
         run.step(opt)
         losses.append(loss.item())
     return losses

@@ -88,10 +88,10 @@ def clipped(precision: str, parts: int) -> list[float]:
     )
     norms = []
     for x, y in run.steps(feed, epochs=1):
-        run.forward_backward(model, F.cross_entropy, x, y)
-        if run.step(opt):
-            assert run.grad_norm is not None
-            norms.append(run.grad_norm.item())
+        run.strategy.forward_backward(model, F.cross_entropy, x, y)
+        if step := run.step(opt):
+            assert step.grad_norm is not None
+            norms.append(step.grad_norm.item())
     return norms
 
 
@@ -99,7 +99,7 @@ def scale_in_the_state() -> tuple[bool, float]:
     run = rankup.init(seed=1, device=GPU, precision="fp16")
     model, opt, feed = run.prepare(Net(), adam, rankup.ResidentData(*images()), global_batch=20)
     for x, y in run.steps(feed, epochs=1):
-        run.forward_backward(model, F.cross_entropy, x, y)
+        run.strategy.forward_backward(model, F.cross_entropy, x, y)
         run.step(opt)
     return run._context.precision is FP16, run._context.registered["loss_scale"].state_dict()["scale"]
 
@@ -116,7 +116,7 @@ def waits_for_the_device() -> str:
     model, opt, feed = run.prepare(workload.model(), adam, train_set, global_batch=32, channels_last=True)
     try:
         for x, y in run.steps(feed, epochs=1):
-            loss, output = run.forward_backward(model, workload.loss, x, y)
+            loss, output = run.strategy.forward_backward(model, workload.loss, x, y)
             run.step(opt)
             measure(run, workload, loss, output, y)
             torch.cuda.set_sync_debug_mode("error")

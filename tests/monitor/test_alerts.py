@@ -6,7 +6,7 @@ import pytest
 
 from synthetic_hour import BEGIN, GIB, STEP, Moment, alerts_of
 
-PLANTED = 1500  # seconds after the begin
+PLANTED = 900  # seconds after the begin: in the second epoch
 
 
 def slow_rank(moment: Moment) -> None:
@@ -57,6 +57,15 @@ def hanging_loader(moment: Moment) -> None:
         moment.steps = 0.0
         moment.use = dict.fromkeys(moment.use, 0.0)
         moment.phase = dict.fromkeys(moment.phase, "arrived") | {6: "data"}
+
+
+def hanging_optimizer(moment: Moment) -> None:
+    """Rank 2 hangs behind the reduction of a step; the others have finished it, and wait in the next reduction."""
+    if moment.second >= PLANTED:
+        moment.steps = 0.0
+        moment.behind = {2}
+        moment.use = dict.fromkeys(moment.use, 100.0) | {2: 0.0}
+        moment.phase = dict.fromkeys(moment.phase, "arrived")
 
 
 def hanging_network(moment: Moment) -> None:
@@ -115,6 +124,10 @@ def test_a_healthy_hour_has_no_alert(every: int, gpus: bool):
         (slow_loaders, "loader-bound", tuple(range(8)), "all ranks wait for data in 9"),
         (stopped_rank, "no-step", (1,), "rank 1 on n1 tells nothing any more, and the other ranks wait"),
         (hanging_loader, "no-step", (6,), "rank 6 on n2 waits for data, and the other ranks wait"),
+        (
+            *(hanging_optimizer, "no-step", (2,)),
+            "rank 2 on n1 does not finish its step after the reduction, and the other ranks wait",
+        ),
         (hanging_network, "no-step", (), "all ranks have computed their gradients, and wait in the reduction"),
         (killed_job, "no-step", (), "no rank has written anything for"),
         (idle_gpu, "gpu-idle", (2,), "the GPU of rank 2 on n1 computes nothing"),
@@ -125,7 +138,7 @@ def test_a_healthy_hour_has_no_alert(every: int, gpus: bool):
     ],
 )  # fmt: skip
 def test_an_alert_fires_on_its_cause_and_on_nothing_else(plant, code, ranks, words, every):
-    found = alerts_of(plant, every=every, seconds=2700)
+    found = alerts_of(plant, every=every, seconds=PLANTED + 1200)
     assert [*found] == [code]
     for alert in found[code]:
         assert alert.ranks == ranks and words in alert.finding.message, alert.finding.message

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -97,3 +98,55 @@ def test_a_sampler_imports_nothing_for_stacks_before_it_is_asked():
     code = "import sys, rankup.monitor.sampler; print('rankup.monitor.stacks' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+# Two ranks of a training: one hangs in a function of its own, the other waits for it in a barrier.
+HANGS = """
+import os, sys, time
+import torch.distributed as dist
+dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=int(sys.argv[2]), world_size=2)
+def hangs_here():
+    print("hangs", flush=True)
+    time.sleep(600)
+if dist.get_rank() == 1:
+    hangs_here()
+print("waits", flush=True)
+dist.barrier()
+"""
+
+
+@pytest.mark.skipif(stacks._py_spy() is None, reason="py-spy is not installed")
+def test_the_real_py_spy_tells_where_two_ranks_are(tmp_path):
+    for name in ("records", "logs"):
+        (tmp_path / name).mkdir()
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", HANGS, str(tmp_path / "store"), str(rank)],
+            env={**os.environ, RUN_DIR_VARIABLE: str(tmp_path)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        for rank, process in enumerate(ranks):
+            assert process.stdout.readline()
+            tell(tmp_path, rank, process.pid)
+        deadline = time.monotonic() + 60
+        while "hangs_here (<string>" not in (text := asked(tmp_path)) or "barrier (" not in text:
+            if "py-spy failed: Permission" in text or "Operation not permitted" in text:
+                pytest.skip("this system lets root alone look into processes")
+            assert time.monotonic() < deadline, text
+            time.sleep(0.2)
+    finally:
+        for process in ranks:
+            process.kill()
+            process.communicate()
+    of_rank_0, of_rank_1 = text.split("==== rank 1")
+    assert "barrier" in of_rank_0 and "hangs_here" in of_rank_1
+
+
+def asked(folder: Path) -> str:
+    since = request(folder)
+    answer(folder, HOST)
+    return answers(folder, since)[HOST]

@@ -68,8 +68,7 @@ class EarlyStopping(Program):
         model, opt, data = run.prepare(
             perceptron(), self.optimizer, rankup.ResidentData(*points()), global_batch=self.batch
         )
-        run.register(best=float("inf"), waited=0, trained=0)
-        values = run.values
+        values = run.register(best=float("inf"), waited=0, trained=0)
         for epoch in run.epochs(self.epochs, data):
             if values.waited > self.patience:
                 break
@@ -113,17 +112,17 @@ class BestModel(Program):
             global_batch=self.batch,
         )
         kept = {name: value.detach().clone() for name, value in network.state_dict().items()}
-        run.register(kept=kept, best=float("inf"))
+        values = run.register(kept=kept, best=float("inf"))
         for epoch in run.epochs(self.epochs, data):
             for x, y in epoch:
                 how.update(run, opt, F.mse_loss(model(x), y))
-            if (loss := evaluated(run, model, points(9))) < run.values.best:
-                run.values.best = loss
+            if (loss := evaluated(run, model, points(9))) < values.best:
+                values.best = loss
                 for name, value in network.state_dict().items():
                     kept[name].copy_(value)
         found = {f"best.{name}": whole(value) for name, value in kept.items()}
         # A metric that run.sum added up is rounded by the number of ranks, also under any-world.
-        return weights(model) | found | {"best": round(run.values.best, 12)}
+        return weights(model) | found | {"best": round(values.best, 12)}
 
 
 class EvaluationInside(Program):

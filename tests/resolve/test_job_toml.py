@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from asking import ask
 from rankup.errors import RankupError
 from rankup.resolve.job_toml import job_toml, read_job_file
-from rankup.resolve.resolve import Resolved
+from rankup.resolve.resolved import Resolved
 from rankup.spec.field_types import OF_THE_SCRIPT
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from rankup.errors import RankupError
-from rankup.run import allocation as module
 from rankup.run.allocation import Allocation, detect_allocation
+from rankup.world import address
 
 SLURM = {
     "SLURM_JOB_ID": "12345",
@@ -65,7 +65,7 @@ def test_a_part_of_an_allocation_is_its_first_nodes():
 
 
 def test_the_endpoint_is_the_heads_address_as_its_peers_see_it(monkeypatch):
-    monkeypatch.setattr(module, "route_to", {"b": "10.0.0.1"}.__getitem__)
+    monkeypatch.setattr(address, "route_to", {"b": "10.0.0.1"}.__getitem__)
     assert Allocation("slurm", "1", ("a", "b"), inside=True).endpoint() == "10.0.0.1:0"
     assert Allocation("slurm", "1", ("a", "b"), inside=False).endpoint() == "a:0"
 

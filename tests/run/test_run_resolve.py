@@ -11,7 +11,7 @@ from rankup.core.rundir import RunDir, default_name
 from rankup.errors import RankupError
 from rankup.findings.error import FindingsError
 from rankup.resolve import here as module
-from rankup.resolve.here import changed, resolve_here
+from rankup.resolve.here import resolve_here
 from rankup.run import environment
 
 
@@ -130,9 +130,9 @@ def test_restarts_need_torchrun_also_for_one_process():
 
 
 def test_a_change_decides_anew_what_followed_and_keeps_what_was_asked():
-    job = changed(ask(threads=3), nproc_per_node=2)
+    job = resolve_here({"nproc_per_node": 2}, earlier=ask(threads=3))
     assert (job.spec.launcher, job.spec.threads, job.origin["threads"]) == ("torchrun", 3, "flag")
-    assert changed(job, nproc_per_node=1).spec.launcher == "single"
+    assert resolve_here({"nproc_per_node": 1}, earlier=job).spec.launcher == "single"
 
 
 def test_several_processes_need_torch_and_one_does_not(monkeypatch):

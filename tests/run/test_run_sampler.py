@@ -16,7 +16,7 @@ from rankup.core.rundir import RunDir
 from rankup.resolve.here import resolve_here
 from rankup.run import agents
 from rankup.run.allocation import Allocation
-from rankup.run.job_files import job_script
+from rankup.run.begin import job_script
 from rankup_process import Started, processes_mentioning, script
 
 # Trains until there are samples, and tells who its parents are.
@@ -43,6 +43,7 @@ def sampler_of(folder: Path) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.usefixtures("warm_python")
 @pytest.mark.parametrize("ranks", ["1", "2"])
 def test_a_run_is_sampled_while_it_lasts(tmp_path, ranks):
     run = Started(tmp_path, "--nproc-per-node", ranks, script(tmp_path, UNTIL_SAMPLED)).end()

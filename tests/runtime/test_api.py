@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from pathlib import Path
@@ -17,13 +18,15 @@ from rankup.runtime.context import RunContext
 from rankup.runtime.loop.precision import make_precision
 from rankup.runtime.select_strategy import choose_strategy
 
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "library.md"
+DECISION = Path(__file__).parents[2] / "docs" / "adr" / "0010-a-run-has-few-members.md"
 MEMBERS = {
-    *("world", "device", "directory", "strategy", "is_main", "print"),
-    *("prepare", "register", "values", "metrics", "meter", "log"),
+    *("world", "device", "strategy"),
+    *("prepare", "register"),
     *("epochs", "steps", "batches", "batch", "global_step"),
-    *("backward", "forward_backward", "step", "grad_norm", "gather", "rows"),
-    *("sum", "mean", "first"),
-    *("save", "save_model", "state_dict", "load_state_dict"),
+    *("backward", "step", "gather"),
+    *("meter", "log", "print", "sum", "mean"),
+    *("save", "save_model", "state"),
 }
 
 
@@ -31,14 +34,21 @@ def made(world: rankup.World) -> Run:
     device = torch.device("cpu")
     precision = make_precision("fp32", device)
     context = RunContext(world, device, precision, choose_strategy("none", rankup.World()), 0, None)
-    return Run(context, None, StopWatch(None, world.rank, None), None)
+    return Run(context, None, StopWatch(None, world.rank, None))
 
 
-def test_the_public_members_of_a_run_are_those_that_the_reference_names():
+def test_the_public_members_of_a_run_are_those_that_the_reference_names_and_the_decision_lists():
     public = {name for name in dir(rankup.init()) if not name.startswith("_")}
     assert public == MEMBERS
-    reference = (Path(__file__).parents[2] / "docs" / "reference" / "library.md").read_text()
-    assert not {name for name in MEMBERS if f"run.{name}" not in reference}
+    named = set(re.findall(r"\brun\.([a-z]\w*)", REFERENCE.read_text()))
+    assert named == public  # a name that is gone is not documented any more
+    rows = re.findall(r"^\| [^|]+ \| ((?:`\w+`(?:, )?)+) \|$", DECISION.read_text(), re.M)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == public
+
+
+def test_the_public_names_of_the_package_are_in_the_reference():
+    named = set(re.findall(r"\brankup\.([A-Za-z]\w*)", REFERENCE.read_text()))
+    assert {name for name in rankup.__all__ if name != "__version__"} <= named
 
 
 def test_to_make_a_run_starts_nothing():

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 import rankup
 from rankup.runtime.data.loader_options import TAKEN
-from rankup.runtime.prepare import PrepareArguments
+from rankup.runtime.prepare import Preparation, PrepareArguments
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
@@ -39,6 +39,13 @@ data.position
 run.prepare(nn.Linear(1, 1), make, dataset, num_worker=2)  # wrong
 run.prepare(nn.Linear(1, 1), make, dataset, global_batch="4")  # wrong
 run.prepare(nn.Linear(1, 1), make, dataset, batch_size=4)  # wrong
+run.batches(dataset, num_workers=2)
+run.batches(dataset, num_worker=2)  # wrong
+gathered, rows = run.gather(torch.ones(1), rows=True)
+run.gather(torch.ones(1)).sum()
+if step := run.step(opt):
+    print(step.grad_norm)
+print(run.step(opt).grad_norm)  # wrong
 nothing.position  # wrong
 """
 
@@ -59,7 +66,7 @@ def test_a_type_checker_knows_what_prepare_returns_and_what_it_takes(tmp_path: P
 def test_the_keywords_for_a_type_checker_are_those_of_prepare_and_of_the_loader():
     own = {
         name
-        for name, p in inspect.signature(rankup.Run.prepare).parameters.items()
+        for name, p in inspect.signature(Preparation.prepare).parameters.items()
         if p.kind is p.KEYWORD_ONLY
     }
     loader = set(list(inspect.signature(DataLoader.__init__).parameters)[2:])

@@ -69,8 +69,10 @@ def trained(
         for x, y in epoch:
             loss = F.mse_loss(model(x), y)
             run.backward(loss)
-            if run.step(opt) and run.global_step + 1 == until:
-                return {}
+            if step := run.step(opt):
+                norm = step.grad_norm
+                if run.global_step + 1 == until:
+                    return {}
         with torch.no_grad():  # behind the loop, too, all ranks draw alike
             drawn = torch.rand(3)
     seen = run.sum(sum(len(x) for x, _ in run.batches(data(samples, augmented=False), global_batch=8)))
@@ -79,7 +81,7 @@ def trained(
     return {
         "weights": weights,
         "bits": digest([weights, moments, drawn]),
-        "norm": run.grad_norm,
+        "norm": norm,
         "seen": seen,
     }
 
@@ -130,7 +132,7 @@ def _unused(prepare: dict[str, Any]) -> str | bool:
         return error.code
     fresh = rankup.init(seed=3)  # weights as they were drawn
     net = Net(spare=True)
-    return bool(fresh.is_main) and torch.equal(found["weights"]["spare.weight"], net.spare.weight)
+    return bool(fresh.world.is_main) and torch.equal(found["weights"]["spare.weight"], net.spare.weight)
 
 
 def test_a_parameter_without_a_gradient_is_an_error_unless_it_is_meant():
@@ -222,7 +224,7 @@ def _misused(how: str, shards: int = 4) -> str:
                 run.backward(F.mse_loss(model(x), y))
                 run.step(opt)
             elif how == "shard-state" and stepped:
-                run.state_dict()
+                run.state.state_dict()
     except rankup.RankupError as error:
         return error.code
     return ""

@@ -157,7 +157,7 @@ def the_same_object() -> tuple[Any, ...]:
     saved = torch.load(buffer, weights_only=False)
     average = torch.optim.swa_utils.AveragedModel(model)
     x = torch.ones(2, WIDTH)
-    if run.is_main:  # no collective: a forward of its own, and one without gradients
+    if run.world.is_main:  # no collective: a forward of its own, and one without gradients
         average.update_parameters(model)
         copied(x).sum().backward()
         saved(x).sum().backward()

@@ -38,7 +38,7 @@ def rates() -> list[float]:
     schedule = torch.optim.lr_scheduler.StepLR(opt, step_size=1, gamma=0.0)
     moved, before = [], copy.deepcopy(whole_weights(run._context.strategy, run._context.models[0]))
     for x, y in run.steps(feed, epochs=1):
-        run.forward_backward(model, F.mse_loss, x, y)
+        run.strategy.forward_backward(model, F.mse_loss, x, y)
         run.step(opt)
         schedule.step()
         after = copy.deepcopy(whole_weights(run._context.strategy, run._context.models[0]))

@@ -31,7 +31,7 @@ def begun(name: str, folder: Path | None, steps: int) -> dict[str, Any]:
         load_state(run._context.strategy, inner, opt, made)
         feed.position.step = 3
     for done, (x, y) in enumerate(run.steps(feed, epochs=1), start=feed.position.step + 1):
-        run.forward_backward(model, F.mse_loss, x, y)
+        run.strategy.forward_backward(model, F.mse_loss, x, y)
         run.step(opt)
         if done == steps:
             break

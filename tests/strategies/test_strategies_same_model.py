@@ -143,7 +143,7 @@ def batch_statistics(name: str) -> tuple[list[dict], list[int]]:
     model, opt, feed = prepared(run, 22, norm=True)
     model.train()
     for x, y in run.steps(feed, epochs=2):
-        run.forward_backward(model, F.mse_loss, x, y)
+        run.strategy.forward_backward(model, F.mse_loss, x, y)
         run.step(opt)
     model.eval()
     seen = []
@@ -217,7 +217,7 @@ def mnist_cnn(name: str, precision: str = "fp64") -> dict[str, torch.Tensor]:
         global_batch=6,
     )
     for x, y in run.steps(feed, epochs=1):
-        run.forward_backward(model, workload.loss, x, y)
+        run.strategy.forward_backward(model, workload.loss, x, y)
         run.step(opt)
     return whole_weights(run._context.strategy, run._context.models[0])
 

@@ -57,7 +57,7 @@ def trained(name: str, folder: str = "", epochs: int = 2, **case: Any) -> dict[s
             run.step(opt)
     assert folder or run.sum(counted) == case.get("samples", 22) * epochs
     assert run.sum(sum(len(x) for x, _ in run.batches(data(13), global_batch=4))) == 13
-    assert run.strategy == ("none" if run.world.world_size == 1 else name)
+    assert run.strategy.name == ("none" if run.world.world_size == 1 else name)
     return {key: value.detach().clone() for key, value in run._context.models[0].state_dict().items()}
 
 

@@ -76,7 +76,7 @@ def prepared(
     run: rankup.Run, samples: int, optimizer: Optimizer = sgd, *, norm: bool = False, **options: Any
 ):
     net = Toy(norm)
-    if run.world.rank and run.strategy == "fsdp":
+    if run.world.rank and run.strategy.name == "fsdp":
         nn.init.zeros_(net.blocks[0][0].weight)  # ranks are to start from rank 0's
     return run.prepare(net, optimizer, data(samples), global_batch=GLOBAL_BATCH, **options)
 
@@ -111,12 +111,12 @@ def trained(
     first: dict[str, torch.Tensor] = {}
     losses, counted, norms = [], 0, []
     for x, y in run.steps(feed, epochs=epochs):
-        loss, _ = run.forward_backward(model, F.mse_loss, x, y)
+        loss, _ = run.strategy.forward_backward(model, F.mse_loss, x, y)
         if not first and run.batch.last:
             first = everywhere(gradients(run), name)
         counted += run.batch.samples
-        if run.step(opt) and run.grad_norm is not None:
-            norms.append(run.grad_norm.item())
+        if (step := run.step(opt)) and step.grad_norm is not None:
+            norms.append(step.grad_norm.item())
         losses.append(run.mean(loss.item() if run.batch.samples else 0.0))
     return {
         "gradients": first,

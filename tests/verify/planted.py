@@ -326,7 +326,7 @@ RIGHT = [
     Planted("plain_on_three", processes=3),
     Planted("flat", loop=FLAT),
     # A save at the end of an epoch waits for this code, so that no resume begins in front of it.
-    Planted("variable_of_the_body_used_after_it", behind="run.metrics['loss'] = loss.item()"),
+    Planted("variable_of_the_body_used_after_it", behind="run.log(loss=loss.item())"),
     Planted("by_steps", loop="for x, y in run.steps(data, steps=15):\n{flat}"),
     Planted("one_epoch", loop="for x, y in run.steps(data, epochs=1):\n{flat}"),
     Planted(
@@ -375,13 +375,13 @@ RIGHT = [
     Planted("break_by_the_epoch", behind="if epoch.index == 1:\n    break"),
     Planted(
         "wait_registered",
-        before="run.register(waited=0)",
-        behind="run.values.waited += 1\nif run.values.waited == 2:\n    break",
+        before="values = run.register(waited=0)",
+        behind="values.waited += 1\nif values.waited == 2:\n    break",
     ),
     Planted(
         "counter_registered",
-        before="run.register(n=0)",
-        pre="run.values.n += 1\n" + SCALE_LR.format("run.values.n"),
+        before="values = run.register(n=0)",
+        pre="values.n += 1\n" + SCALE_LR.format("values.n"),
     ),
     Planted(
         "list_registered",
@@ -400,7 +400,7 @@ RIGHT = [
         before="teacher = copy.deepcopy(net).eval()",
         pre="y = y + 0.1 * teacher(x).detach()",
     ),
-    Planted("evaluation", behind="model.eval()\n" + EVALUATION, post="run.metrics['loss'] = loss.item()"),
+    Planted("evaluation", behind="model.eval()\n" + EVALUATION, post="run.log(loss=loss.item())"),
     Planted(
         "evaluation_within_a_step",
         pre="if run.global_step % 5 == 4:\n"

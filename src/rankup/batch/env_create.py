@@ -71,15 +71,15 @@ def as_job(
     # The script loads the modules itself, and runs outside of any environment or container.
     ours |= {"modules": (), "venv": "", "conda": "", "container": ""}
     command = ("bash", str(script_path(environment)))
-    resolved = resolve({**ours, **flags}, command=command, file=None, site=site, env=env, folder=folder)
-    if resolved.site.scheduler == "local":
+    job = resolve({**ours, **flags}, command=command, file=None, site=site, env=env, folder=folder)
+    if job.site.scheduler == "local":
         raise RankupError(
             "other-architecture",
-            f"environments of {resolved.site.name} are for {resolved.site.node.arch}, and this machine is not",
-            context=f"site {resolved.site.name}, scheduler local",
-            hint=f"run this command on a machine of {resolved.site.node.arch}, or run the script of `--dry-run` there",
+            f"environments of {job.site.name} are for {job.site.node.arch}, and this machine is not",
+            context=f"site {job.site.name}, scheduler local",
+            hint=f"run this command on a machine of {job.site.node.arch}, or run the script of `--dry-run` there",
         )
-    return resolved
+    return job
 
 
 def script_path(environment: Environment) -> Path:

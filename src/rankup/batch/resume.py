@@ -20,38 +20,38 @@ from rankup.schedulers.base import JobState, scheduler_named
 _WRITTEN_ANEW = ("job.toml", "job.sh", "secrets.env")
 
 
-def resume(job: SubmittedRun, flags: Mapping[str, Any], *, env: Mapping[str, str]) -> SubmittedRun:
+def resume(before: SubmittedRun, flags: Mapping[str, Any], *, env: Mapping[str, str]) -> SubmittedRun:
     """Submit the same job again; ``flags`` (keys of ``JobSpec``) replace its values.
 
     Raises ``RankupError`` while a job of the run waits or runs, and if the run is done. Tasks of an array that are
     done stay done: their jobs find that outcome and end at once.
     """
-    if job.task is not None:
+    if before.task is not None:
         raise RankupError(
             "one-task",
-            f"cannot resume task {job.task} of an array alone",
-            context=str(job.run.path),
-            hint=f"`rankup resume {job.run.path}` submits all tasks again that are not done",
+            f"cannot resume task {before.task} of an array alone",
+            context=str(before.run.path),
+            hint=f"`rankup resume {before.run.path}` submits all tasks again that are not done",
         )
-    _check_over(job)
-    resolved = resolve(
-        flags, command=(), file=job.run.path / "job.toml", site=None, env=env, folder=job.spec.folder
+    _check_over(before)
+    job = resolve(
+        flags, command=(), file=before.run.path / "job.toml", site=None, env=env, folder=before.spec.folder
     )
-    if (resolved.spec.array, resolved.spec.name) != (job.spec.array, job.spec.name):
+    if (job.spec.array, job.spec.name) != (before.spec.array, before.spec.name):
         raise RankupError(
             "other-job", "a resumed run must keep its name and its array", hint="submit a new run instead"
         )
-    check_folder(resolved.spec.folder)
-    unfinished = [folder for folder in job.tasks().values() if read_markers(folder).outcome != "done"]
+    check_folder(job.spec.folder)
+    unfinished = [folder for folder in before.tasks().values() if read_markers(folder).outcome != "done"]
     try:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_set_aside(job.run.path, (*_WRITTEN_ANEW, *RESET_MARKERS)))
+            stack.enter_context(_set_aside(before.run.path, (*_WRITTEN_ANEW, *RESET_MARKERS)))
             for folder in unfinished:
                 stack.enter_context(_set_aside(folder, RESET_MARKERS))
-            write_files(resolved, job.run, env)
-            return hand_over(resolved, job.run, env)
+            write_files(job, before.run, env)
+            return hand_over(job, before.run, env)
     except SubmitUnclear as unknown:
-        disown(job.run, job.spec)
+        disown(before.run, before.spec)
         raise unknown.error from None
 
 

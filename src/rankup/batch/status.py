@@ -11,8 +11,7 @@ from typing import Any
 from rankup.batch.store import SubmittedRun
 from rankup.core.units import duration
 from rankup.run.attempts import end_reason
-from rankup.run.markers import Markers, read_markers
-from rankup.run.outcome import REQUEUE_CODE
+from rankup.run.markers import REQUEUE_CODE, Markers, read_markers
 from rankup.schedulers.base import JobState, JobStatus
 
 _WORDS = {"done": JobState.DONE, "failed": JobState.FAILED, "cancelled": JobState.CANCELLED}

@@ -25,7 +25,7 @@ _SUBMIT_TIMEOUT_S = 120
 
 
 def submit(
-    resolved: Resolved, *, env: Mapping[str, str], made: Callable[[RunDir], None] = lambda run: None
+    job: Resolved, *, env: Mapping[str, str], made: Callable[[RunDir], None] = lambda run: None
 ) -> SubmittedRun:
     """Give the job to its scheduler. ``env`` is the caller's environment, where the secrets' values are.
 
@@ -35,14 +35,14 @@ def submit(
     Raises ``RankupError`` if the scheduler refuses, and removes the run directory. If the scheduler does not answer,
     the directory stays, with a marker that ends the job if it starts.
     """
-    check_folder(resolved.spec.folder)
-    run = RunDir.create(resolved.spec.runs_root, resolved.spec.name)
+    check_folder(job.spec.folder)
+    run = RunDir.create(job.spec.runs_root, job.spec.name)
     try:
         made(run)
-        write_files(resolved, run, env)
-        return hand_over(resolved, run, env)
+        write_files(job, run, env)
+        return hand_over(job, run, env)
     except SubmitUnclear as unknown:
-        disown(run, resolved.spec)
+        disown(run, job.spec)
         raise unknown.error from None
     except BaseException:
         shutil.rmtree(run.path)
@@ -75,11 +75,11 @@ def check_folder(folder: Path) -> None:
         )
 
 
-def write_files(resolved: Resolved, run: RunDir, env: Mapping[str, str]) -> None:
+def write_files(job: Resolved, run: RunDir, env: Mapping[str, str]) -> None:
     """Write job.toml, job.sh, secrets.env and the tasks' folders, readable by their owner only."""
-    spec = resolved.spec
-    write_atomic(run.path / "job.toml", job_toml(resolved), mode=0o600)
-    write_atomic(run.path / "job.sh", render(spec, resolved.site, run.path), mode=0o700)
+    spec = job.spec
+    write_atomic(run.path / "job.toml", job_toml(job), mode=0o600)
+    write_atomic(run.path / "job.sh", render(spec, job.site, run.path), mode=0o700)
     if spec.secrets:
         lines = [f"export {name}={shell.quote([env[name]])}\n" for name in spec.secrets]
         write_atomic(run.path / "secrets.env", os.fsencode("".join(lines)), mode=0o600)
@@ -89,22 +89,22 @@ def write_files(resolved: Resolved, run: RunDir, env: Mapping[str, str]) -> None
             make_folder(path, mode=0o700, purpose="task's directory")
 
 
-def hand_over(resolved: Resolved, run: RunDir, env: Mapping[str, str]) -> SubmittedRun:
+def hand_over(job: Resolved, run: RunDir, env: Mapping[str, str]) -> SubmittedRun:
     """Submit the job, and successors if they must be submitted now; their ids go to the file ``jobs``."""
-    spec, site = resolved.spec, resolved.site
+    spec, site = job.spec, job.site
     scheduler = scheduler_named(site.scheduler)
     waits_for = {
-        key: tuple(_newest(job, spec.runs_root) for job in getattr(spec, key))
+        key: tuple(_newest(ident, spec.runs_root) for ident in getattr(spec, key))
         for key in ("after", "after_any")
     }
     spec = spec.model_copy(update=waits_for)
     script = run.path / "job.sh"
     ids: list[str] = []
     try:
-        ids.append(_ask(scheduler, scheduler.submit_command(script, spec, site), resolved, env))
-        for _ in range(successors(resolved)):
+        ids.append(_ask(scheduler, scheduler.submit_command(script, spec, site), job, env))
+        for _ in range(successors(job)):
             command = scheduler.successor_command(script, spec, site, ids[-1])
-            ids.append(_ask(scheduler, command, resolved, env))
+            ids.append(_ask(scheduler, command, job, env))
         # Appended, not replaced: the job may have begun already, and writes its successor's id there too.
         with (run.path / "jobs").open("a") as file:
             file.write("".join(f"{ident}\n" for ident in ids))
@@ -115,47 +115,45 @@ def hand_over(resolved: Resolved, run: RunDir, env: Mapping[str, str]) -> Submit
     return SubmittedRun(run, spec, site.scheduler, site.name)
 
 
-def plan(resolved: Resolved) -> tuple[str, list[list[str]]]:
+def plan(job: Resolved) -> tuple[str, list[list[str]]]:
     """(the script, the commands) that ``submit`` would write and run, with placeholders for the ids."""
-    spec, site = resolved.spec, resolved.site
+    spec, site = job.spec, job.site
     check_folder(spec.folder)
     script = spec.runs_root / spec.name / "RUN" / "job.sh"
     scheduler = scheduler_named(site.scheduler)
     commands = [scheduler.submit_command(script, spec, site)]
     commands += [
         scheduler.successor_command(script, spec, site, "JOB" if i == 0 else f"SUCCESSOR-{i}")
-        for i in range(successors(resolved))
+        for i in range(successors(job))
     ]
     return render(spec, site, script.parent), commands
 
 
-def successors(resolved: Resolved) -> int:
+def successors(job: Resolved) -> int:
     """How many jobs are submitted after the first one, if its nodes may not submit successors themselves."""
-    spec, site = resolved.spec, resolved.site
+    spec, site = job.spec, job.site
     if site.scheduler != "pbs" or site.pbs.nodes_may_submit or spec.array:
         return 0
     return min(spec.max_requeues, MOST_SUCCESSORS)
 
 
-def _newest(job: str, runs_root: Path) -> str:
-    """The current job of the run of ``job``: on PBS a successor has another id."""
+def _newest(ident: str, runs_root: Path) -> str:
+    """The id of the current job of the run of the job ``ident``: on PBS a successor has another id."""
     try:
-        ids: tuple[str, ...] = () if "[" in job else find(job, runs_root).ids()
+        ids: tuple[str, ...] = () if "[" in ident else find(ident, runs_root).ids()
     except RankupError:  # not of a run below ``runs_root``
-        return job
-    numbers = [ident.partition(".")[0] for ident in ids]
-    return ids[-1] if job.partition(".")[0] in numbers else job
+        return ident
+    numbers = [one.partition(".")[0] for one in ids]
+    return ids[-1] if ident.partition(".")[0] in numbers else ident
 
 
-def _ask(scheduler: Scheduler, command: list[str], resolved: Resolved, env: Mapping[str, str]) -> str:
+def _ask(scheduler: Scheduler, command: list[str], job: Resolved, env: Mapping[str, str]) -> str:
     try:
-        done = shell.run(
-            command, env=scheduler.clean(env), cwd=resolved.spec.folder, timeout=_SUBMIT_TIMEOUT_S
-        )
+        done = shell.run(command, env=scheduler.clean(env), cwd=job.spec.folder, timeout=_SUBMIT_TIMEOUT_S)
     except KeyboardInterrupt:
         raise SubmitUnclear(_unknown(command, "interrupted")) from None
     try:
-        return scheduler.read_submit(done, resolved.spec)
+        return scheduler.read_submit(done, job.spec)
     except RankupError as error:
         if error.code == "no-job-id" or _NO_ANSWER.search(error.context):
             raise SubmitUnclear(_unknown(command, error.context)) from error

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from rankup.check.selection import check_codes
 from rankup.core.registry import target_of
 from rankup.resolve.advice import ADVICE
 
@@ -20,6 +19,8 @@ def ignored_codes(codes: list[str] | None) -> tuple[str, ...]:
     """The codes of ``--ignore``. Raises ``RankupError`` for one that no finding about a job or its program has."""
     for code in codes or ():
         if code.upper().startswith("RK"):
+            from rankup.check.selection import check_codes
+
             check_codes([code], where="--ignore")
         else:
             target_of("finding", code, dict.fromkeys(ADVICE, ""))

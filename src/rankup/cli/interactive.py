@@ -10,10 +10,10 @@ from rankup.resolve.resolved import Resolved
 from rankup.schedulers.base import scheduler_named
 
 
-def become_a_shell(resolved: Resolved) -> NoReturn:
+def become_a_shell(job: Resolved) -> NoReturn:
     """Replace this process by the scheduler's client. There is no run directory and no script."""
-    scheduler = scheduler_named(resolved.site.scheduler)
-    command = scheduler.interactive_command(resolved.spec, resolved.site)
+    scheduler = scheduler_named(job.site.scheduler)
+    command = scheduler.interactive_command(job.spec, job.site)
     try:
         os.execvpe(command[0], command, scheduler.clean(os.environ))
     except OSError as error:

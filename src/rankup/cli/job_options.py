@@ -4,26 +4,25 @@ A command takes them by a decorator, and itself declares only what is its own::
 
     @app.command(context_settings=SCRIPT_LAST)
     @job_options("submit")
-    def render(context: typer.Context, run_dir: RunDirOption = None, as_json: JsonOption = False) -> None:
+    def render(run_dir: RunDirOption = None, as_json: JsonOption = False, **asked: Any) -> None:
         \"\"\"Print the script.\"\"\"
-        resolved = resolved_from(context)  # of cli.submitted_job: RankupError for whatever is wrong with the job
+        job = job_from(asked)  # of cli.submitted_job: RankupError for whatever is wrong with the job
         ...
 
-``flags_from(context)`` is what was given on the command line alone, by the keys of ``JobSpec``.
+``flags_from(asked)`` is what was given on the command line alone, by the keys of ``JobSpec``.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_origin
 
 import typer
 
 from rankup.cli.options import resume_variables
-from rankup.cli.shared_options import Command, given, parameter, taking
-from rankup.errors import RankupError
+from rankup.cli.shared_options import Command, parameter, taking
 from rankup.spec.flag import TIME_LIMIT, WHAT, Flag
 from rankup.spec.job_values import COUNTS
 from rankup.spec.jobspec import JobSpec
@@ -100,14 +99,15 @@ def _kind(annotation: Any) -> Any:
     return annotation if annotation in (bool, Path) else str
 
 
-def flags_from(context: typer.Context, *, but: str = "") -> dict[str, Any]:
-    """The keys of ``JobSpec`` that were flags, and their values; an empty value asks for none (``--mem ""``).
+def flags_from(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of ``JobSpec`` that were given, and their values; an empty value asks for none (``--mem ""``).
 
-    ``but``: a parameter that has the name of a key and is the command's own.
+    ``command`` is one of them: what is to run, or a job.toml in its place.
     """
-    flags: dict[str, Any] = {}
-    for key, value in context.params.items():
-        if key in JobSpec.model_fields and key not in ("command", but) and given(context, key):
+    command = (*(["-m"] if asked.get("as_module") else []), *(asked.get("command") or []))
+    flags: dict[str, Any] = {"command": command} if command else {}
+    for key, value in asked.items():
+        if key in JobSpec.model_fields and key != "command" and value not in (None, [], ()):
             flags[key] = tuple(v for v in value if v != "") if isinstance(value, (list, tuple)) else value
             if key in COUNTS and str(value).isdecimal():
                 flags[key] = int(value)
@@ -115,25 +115,9 @@ def flags_from(context: typer.Context, *, but: str = "") -> dict[str, Any]:
         del flags["nproc_per_node"]
     if "env" in flags:
         flags |= _variables(flags.pop("env"))
-    if chosen := resume_variables(context.params.get("resume_with")):
+    if chosen := resume_variables(asked.get("resume_with")):
         flags["env"] = {**flags.get("env", {}), **chosen}
     return flags
-
-
-def command_or_file(context: typer.Context) -> tuple[tuple[str, ...], Path | None]:
-    """What is to run: a command, or the job.toml that was given in its place."""
-    asked = context.params
-    command = (*(["-m"] if asked["as_module"] else []), *(asked["command"] or []))
-    if asked.get("job") or not command or not command[0].endswith(".toml"):
-        return command, asked.get("job")
-    if len(command) > 1:
-        raise RankupError(
-            "options-after-file",
-            f"what stands behind {command[0]} would be a script's arguments, and a job.toml has its own",
-            context=" ".join(command[1:]),
-            hint=f"options come first: {context.info_name} --name x {command[0]}",
-        )
-    return (), Path(command[0])
 
 
 def _variables(given: tuple[str, ...]) -> dict[str, Any]:

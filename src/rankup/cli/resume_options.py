@@ -13,8 +13,8 @@ from typer.core import TyperCommand
 from rankup.cli.output.console import shown
 from rankup.core.rundir import RunDir
 from rankup.core.units import duration
-from rankup.run.attempts import newest_snapshot
-from rankup.run.outcome import REQUEUE_CODE, Result
+from rankup.run.markers import REQUEUE_CODE
+from rankup.run.outcome import Result
 
 # The first snapshot of a training that does not say otherwise (rankup.Snapshots), and the variable that does.
 _FIRST_SNAPSHOT, _EVERY = "10m", "RANKUP_SNAPSHOT_EVERY"
@@ -53,8 +53,8 @@ def _is_script(text: str) -> bool:
     return path.suffix in (".py", ".pyz", ".sh") or ("/" in text and path.is_file())
 
 
-def end_lines(result: Result, node_rank: int = 0) -> list[str]:
-    """How a run has ended, and how to resume it if it is not done; node 0 says that for all."""
+def end_lines(result: Result, *, head: bool = True) -> list[str]:
+    """How a run has ended, and how to resume it if it is not done; ``head``, node 0, says that for all."""
     took = duration(result.seconds)
     if result.code == 0:
         return [f"rankup: done after {took}"]
@@ -64,7 +64,7 @@ def end_lines(result: Result, node_rank: int = 0) -> list[str]:
     elif result.worker_code is not None and result.worker_code > 0:
         how = f"failed with exit code {result.worker_code}"
     said = f"rankup: {how} after {took}; logs in {shown(result.run.logs)}"
-    if node_rank or not result.run.path.is_dir():
+    if not head or not result.run.path.is_dir():
         return [said]
     return [said, *([explain_line(result.run)] if result.code == 1 else []), continue_line(result.run)]
 
@@ -76,6 +76,8 @@ def explain_line(run: RunDir) -> str:
 
 def continue_line(run: RunDir) -> str:
     """How to resume a run that is not done."""
+    from rankup.run.attempts import newest_snapshot
+
     snapshot = newest_snapshot(run)
     command = f"rankup run --resume {shown(run.path)}"
     if snapshot is not None:

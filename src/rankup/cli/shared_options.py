@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any
@@ -19,28 +18,19 @@ def parameter(name: str, kind: Any, option: Any, default: Any = None) -> inspect
 
 
 def taking(shared: Iterable[inspect.Parameter]) -> Callable[[Command], Command]:
-    """A decorator for commands: they take ``shared`` too, which come first.
+    """A decorator for commands: they take ``shared`` too, which come first, as ``**asked``.
 
-    A command is called with what it declares itself; it finds the others in ``context.params``. A parameter that it
-    declares without a default is one of the shared ones, by its name.
+    A parameter that a command declares without a default is one of the shared ones, by its name.
     """
     by_name = {parameter.name: parameter for parameter in shared}
 
     def decorate(command: Command) -> Command:
-        own = inspect.signature(command, eval_str=True).parameters
-
-        @functools.wraps(command)
-        def call(**values: Any) -> None:
-            command(**{name: value for name, value in values.items() if name in own})
-
-        context = [p.replace(kind=p.KEYWORD_ONLY) for p in own.values() if p.annotation is typer.Context]
-        mine = [
-            p.replace(kind=p.KEYWORD_ONLY)
-            for name, p in own.items()
-            if name not in by_name and p.annotation is not typer.Context
-        ]
-        call.__signature__ = inspect.Signature([*context, *by_name.values(), *mine])  # type: ignore[attr-defined]  # where typer looks for options
-        return call
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        first = [p for p in own if p.annotation is typer.Context]
+        last = [p for p in own if p not in first and p.name not in by_name and p.kind is not p.VAR_KEYWORD]
+        parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*first, *by_name.values(), *last)]
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # where typer looks for options
+        return command
 
     return decorate
 

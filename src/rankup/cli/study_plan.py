@@ -43,7 +43,7 @@ def plan_from(context: typer.Context) -> StudyPlan:
     """The study that the command line asks for. Raises RankupError for what is wrong with it."""
     asked = dict(context.params)
     command, grid = list(asked["command"] or ()), list(asked["grid"] or ())
-    flags, training = flags_from(context, but="nproc_per_node"), training_from(context)
+    flags, training = flags_from({**asked, "command": None, "nproc_per_node": None}), training_from(context)
     scaling = "weak" if asked["weak"] else "strong"
     if len(command) == 1 and command[0].endswith(".toml") and (file := read_study(Path(command[0]))):
         # Flags win over the file.

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from rankup.check.facts.start import Start
-from rankup.check.paths import check_program
-from rankup.check.selection import read_selection
-from rankup.cli.job_options import command_or_file, flags_from
+from rankup.cli.job_options import flags_from
 from rankup.core.columns import aligned
 from rankup.core.units import clock, size
 from rankup.findings.finding import Finding
@@ -23,36 +18,42 @@ from rankup.spec.job_values import DURATIONS
 from rankup.spec.jobspec import JobSpec
 
 
-def resolved_from(context: typer.Context, *, ignore: Collection[str] = ()) -> Resolved:
+def job_from(
+    asked: Mapping[str, Any], *, interactive: bool = False, ignore: Collection[str] = ()
+) -> Resolved:
     """The job that the command line asks for, with nothing left to decide. ``ignore``: codes of advice."""
-    command, file = command_or_file(context)
-    flags, site = flags_from(context), context.params["site"]
-    if context.params.get("interactive") and not command and file is None:
+    flags, file, site = flags_from(asked), asked["job"], asked["site"]
+    command = flags.pop("command", ())
+    if interactive and not command and file is None:
         command, flags = ("bash",), {"name": "interactive", **flags}
     return resolve(
         flags, command=command, file=file, site=site, env=os.environ, folder=Path.cwd(), ignore=ignore
     )
 
 
-def found_in_program(resolved: Resolved, ignore: Collection[str] = ()) -> list[Finding]:
+def found_in_program(job: Resolved, ignore: Collection[str] = ()) -> list[Finding]:
     """What `rankup check` finds in the program of a job; codes of its rules in ``ignore`` are left out."""
-    spec = resolved.spec
+    from rankup.check.facts.start import Start
+    from rankup.check.paths import check_program
+    from rankup.check.selection import read_selection
+
+    spec = job.spec
     path = spec.folder / spec.command[0]
     kept = read_selection(path)
     selection = replace(kept, ignore=(*kept.ignore, *ignore))
     start = Start(spec.launcher, spec.nodes, spec.nproc_per_node, spec.gpus_per_node, spec.cpus_per_task)
-    return check_program(path, start, selection, resolved.site)
+    return check_program(path, start, selection, job.site)
 
 
-def explain(resolved: Resolved) -> str:
+def explain(job: Resolved) -> str:
     """A line for each value: key, value, and where it came from."""
-    rows = [("site", resolved.site.name, resolved.origin["site"])]
+    rows = [("site", job.site.name, job.origin["site"])]
     for key in JobSpec.model_fields:
-        value = getattr(resolved.spec, key)
+        value = getattr(job.spec, key)
         if key == "env":
-            rows += [(f"env.{k}", repr(v), resolved.origin[f"env.{k}"]) for k, v in value.items()]
-        elif key in resolved.origin:
-            rows.append((key, _shown(key, value), resolved.origin[key]))
+            rows += [(f"env.{k}", repr(v), job.origin[f"env.{k}"]) for k, v in value.items()]
+        elif key in job.origin:
+            rows.append((key, _shown(key, value), job.origin[key]))
     # A long list of modules moves its own origin to the right, and not those of all other lines.
     return "\n".join(aligned(rows, widest=32))
 

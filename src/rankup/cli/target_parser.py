@@ -27,15 +27,6 @@ def script_or_workload_job(command: Sequence[str], flags: Mapping[str, Any]) -> 
     """``("train.py", "--lr", "1")`` as ``rankup run`` would start it, ``("mnist-cnn", "--lr", "1")`` as ``rankup
     train``, ``("job.toml",)`` as that job says. A workload is a built-in name or ``module:Class``."""
     first, *words = command
-    if first.endswith(".toml"):
-        if words:
-            raise RankupError(
-                "options-after-file",
-                f"{first} has its own arguments; these would be a script's",
-                context=" ".join(words),
-                hint="options of this command stand before the file",
-            )
-        return resolve_here(flags, file=Path(first))
     if first in WORKLOADS or (":" in first and not Path(first).exists()):
         return workload_job(training_of(first, options_from_words(first, words)), flags)
     return resolve_here(flags, command=tuple(command))

@@ -17,11 +17,8 @@ class RecordWriter:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         cut = _ends_within_a_line(path)
-        whole = _ends_whole(path)
         self._file = path.open("a", encoding="utf-8")
-        if not whole:  # a line that a crash has cut stays a line of its own
-            self._file.write("\n")
-        if cut:
+        if cut:  # the line stays one of its own
             self._file.write("\n")
 
     def write(self, kind: str, **fields: Any) -> None:
@@ -45,21 +42,10 @@ def _ends_within_a_line(path: Path) -> bool:
     """Whether a writer was killed in a line: the next record would be lost with it."""
     try:
         with path.open("rb") as file:
-            if file.seek(0, os.SEEK_END) == 0:
-                return False
             file.seek(-1, os.SEEK_END)
             return file.read(1) != b"\n"
-    except OSError:
-        return False
-
-
-def _ends_whole(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) == b"\n"
     except OSError:  # no file yet, or an empty one
-        return True
+        return False
 
 
 def read_records(path: Path, kind: str | None = None) -> list[dict[str, Any]]:

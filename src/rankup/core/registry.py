@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 
-from rankup.core.nearest import did_you_mean
 from rankup.errors import RankupError
 
 
@@ -18,6 +17,8 @@ def load(target: str) -> object:
 def target_of(kind: str, name: str, table: Mapping[str, str]) -> str:
     """The import target of ``name`` in ``table``, or an error that lists the known names."""
     if name not in table:
+        from rankup.core.nearest import did_you_mean
+
         raise RankupError(
             f"unknown-{kind}",
             f"unknown {kind} {name!r}{did_you_mean(name, table)}",

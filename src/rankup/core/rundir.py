@@ -41,6 +41,12 @@ def default_name(command: tuple[str, ...]) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", first).lstrip("._-")[:LONGEST_NAME] or "run"
 
 
+def run_directory() -> Path | None:
+    """The run directory of this process under ``rankup run`` and ``rankup submit``, else None."""
+    run = RunDir.from_environment()
+    return None if run is None else run.path
+
+
 @dataclass(frozen=True)
 class RunDir:
     """Where one execution keeps everything. ``path`` is absolute."""

@@ -37,15 +37,16 @@ def read_toml(path: Path, kind: str) -> dict[str, Any]:
     return tables
 
 
-def toml_table(name: str, values: Mapping[str, Any]) -> str:
-    """``[name]`` and the lines of its values."""
-    return f"[{name}]\n{toml_lines(values)}"
+def toml_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """The tables by their names; "" is for the values before the first table.
 
-
-def toml_lines(values: Mapping[str, Any]) -> str:
-    """A line for each value (text, integer, truth or a list of them); None is left out."""
-    lines = [f"{_key(key)} = {_value(value)}\n" for key, value in values.items() if value is not None]
-    return "".join(lines)
+    A value is text, an integer, a truth or a list of them; None is left out.
+    """
+    texts = []
+    for name, values in tables.items():
+        lines = [f"{_key(key)} = {_value(value)}\n" for key, value in values.items() if value is not None]
+        texts.append("".join([f"[{name}]\n"] if name else []) + "".join(lines))
+    return "\n".join(texts)
 
 
 def _key(key: str) -> str:

@@ -31,6 +31,7 @@ from rankup.run.allocation import Allocation, detect_allocation
 from rankup.world import World
 
 Agents = AbstractContextManager[list[shell.Process[bytes]]]
+_SUBMITS = {"slurm": "sbatch", "pbs": "qsub"}
 _BEFORE_END = 3.0  # seconds that a node launcher may take before and after its agents
 
 
@@ -132,7 +133,9 @@ def _with(
         began = time.monotonic()
         documents, launch = gather(plan, agents, wishes.timeout)
         launch["scheduler"] = allocation.scheduler if allocation else ""
-        facts = Facts.gathered(hosts, documents, counts=counts, launch=launch, here=_here())
+        facts = Facts.gathered(
+            hosts, documents, counts=counts, launch=launch, here=_here(launch["scheduler"])
+        )
         findings = judge(facts)
         second = (
             None if wishes.quick or fails(findings) else compute_plan(plan, facts, wishes.compute_timeout)
@@ -140,7 +143,9 @@ def _with(
         if second is not None:
             more, _ = gather(second, agents, wishes.compute_timeout)
             documents += more
-            facts = Facts.gathered(hosts, documents, counts=counts, launch=launch, here=_here())
+            facts = Facts.gathered(
+                hosts, documents, counts=counts, launch=launch, here=_here(launch["scheduler"])
+            )
             findings = judge(facts)
         if wishes.before is not None:
             findings = in_order([*findings, *compare(wishes.before, facts)])
@@ -193,9 +198,11 @@ def _marked(plan: Plan) -> Iterator[Path]:
         shutil.rmtree(ours, ignore_errors=True)
 
 
-def _here() -> dict[str, Any]:
+def _here(scheduler: str) -> dict[str, Any]:
+    """``scheduler``: that of the allocation, if there is one; a machine may have the commands of another one too."""
+    installed = next((name for name in _SUBMITS.values() if shutil.which(name)), "")
     return {
         "host": socket.gethostname(),
         "architecture": platform.machine(),
-        "scheduler": next((name for name in ("sbatch", "qsub") if shutil.which(name)), ""),
+        "scheduler": _SUBMITS.get(scheduler, installed),
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rankup.doctor.facts import Facts, Part
 from rankup.doctor.judges.before import measures
 
@@ -34,10 +36,15 @@ def works(facts: Facts) -> list[tuple[str, str]]:
     for name, title, unit, scale in (
         ("sends", "TCP", "MB/s", 1e6), ("all_reduce", "all-reduce", "MB/s", 1e6), ("flops", "product", "GFLOP/s", 1e9),
     ):  # fmt: skip
-        values = measures(facts)[name].values()
-        if values:
-            lines.append((title, f"{min(values) / scale:,.0f} to {max(values) / scale:,.0f} {unit} by host"))
+        if values := measures(facts)[name].values():
+            lines.append((title, _by_host([value / scale for value in values], unit)))
     return lines
+
+
+def _by_host(values: Sequence[float], unit: str) -> str:
+    """``208 GFLOP/s`` of one host, or of hosts that are alike; else ``190 to 208 GFLOP/s by host``."""
+    low, high = f"{min(values):,.0f}", f"{max(values):,.0f}"
+    return f"{low} {unit}" if low == high else f"{low} to {high} {unit} by host"
 
 
 def _torch(software: Part) -> str:

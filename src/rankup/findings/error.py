@@ -7,7 +7,6 @@ from typing import Any
 
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding, Severity, in_order
-from rankup.findings.text import count, finding_lines, text_lines
 
 
 class FindingsError(RankupError):
@@ -23,12 +22,16 @@ class FindingsError(RankupError):
         super().__init__(worst.code, worst.message, context=worst.place, hint=worst.fix, exit_code=exit_code)
 
     def lines(self) -> list[str]:
+        from rankup.findings.text import finding_lines, text_lines
+
         if len(self.findings) == 1:
             return finding_lines(self.findings[0])
         return [*text_lines(self.findings), self.summary()]
 
     def summary(self) -> str:
         """How many of each severity, and the conclusion."""
+        from rankup.findings.text import count
+
         return count(self.findings) + (f": {self.conclusion}" if self.conclusion else "")
 
     def as_dict(self) -> dict[str, Any]:

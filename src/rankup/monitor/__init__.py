@@ -17,6 +17,7 @@ Reading:
 | module | what |
 |---|---|
 | ``series`` | the records of ranks and nodes in memory, for a quarter of an hour |
+| ``nvidia_smi`` | the log of nvidia-smi as samples, where no sampler of ours ran |
 | ``reader`` | reads what was added to the records |
 | ``rows`` | what each rank and node does now, in numbers |
 | ``alerts`` | what is wrong: pure functions of the records over time |

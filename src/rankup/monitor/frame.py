@@ -40,6 +40,13 @@ class Frame:
         return bool(told) and not self.ended and all(row.samples_per_s == 0.0 for row in told)
 
     @property
+    def goes_on(self) -> bool:
+        """Whether steps are still made, so that the time left means something."""
+        told = [row for row in self.ranks if row.rank is not None]
+        over = bool(told) and all(row.phase == "ended" for row in told)
+        return not (self.ended or self.still or over)
+
+    @property
     def alerted(self) -> set[int]:
         return {rank for alert in self.alerts if alert.active for rank in alert.ranks}
 

@@ -5,51 +5,64 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
+from rankup.monitor.nvidia_smi import SmiLog, host_of, is_log
 from rankup.monitor.series import RunSeries
 
 FIRST = 400 * 1024  # bytes of each file at first: about a quarter of an hour
 _CHUNK = 1 << 22
 
 
+Parse = Callable[[Iterable[bytes]], Iterable[dict[str, Any]]]
+
+
+def parse_json(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """A line that is cut is no JSON, and is passed over."""
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            yield record
+
+
 class NewRecords:
     """Whole records that were appended to ``path`` since the last call; a file that is not there has none."""
 
-    def __init__(self, path: str, first: int = FIRST) -> None:
+    def __init__(self, path: str, first: int = FIRST, parse: Parse = parse_json) -> None:
         self._path = path
+        self._parse = parse
         self._first = first
         self._offset: int | None = None
         self._partial = b""
 
-    def read(self) -> Iterator[dict[str, Any]]:
+    def read(self) -> Iterable[dict[str, Any]]:
+        return self._parse(self._lines())
+
+    def _lines(self) -> list[bytes]:
+        """The first of all may lack its beginning."""
         try:
             with open(self._path, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 if self._offset is None:
                     self._offset = max(0, size - self._first)
-                    # A line that is cut here is no JSON, and is passed over below.
                 elif size < self._offset:  # another file of this name
                     self._offset, self._partial = 0, b""
                 if size == self._offset:
-                    return
+                    return []
                 file.seek(self._offset)
                 chunk = file.read(_CHUNK)
         except OSError:
-            return
+            return []
         self._offset += len(chunk)
         *lines, self._partial = (self._partial + chunk).split(b"\n")
-        for line in lines:
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(record, dict):
-                yield record
+        return lines
 
 
 def last_begin(path: str) -> dict[str, Any] | None:
@@ -79,7 +92,8 @@ class RunReader:
         for name in sorted(self._names()):
             if name not in self._files and (add := self._adder(name)) is not None:
                 path = str(self._directory.records / name)
-                self._files[name] = NewRecords(path), add
+                parse = SmiLog(host_of(name)).add if is_log(name) else parse_json
+                self._files[name] = NewRecords(path, parse=parse), add
                 if name == "steps.jsonl" and (begin := last_begin(path)) is not None:
                     add(begin)
         for records, add in self._files.values():
@@ -87,6 +101,8 @@ class RunReader:
                 add(record)
 
     def _adder(self, name: str) -> Callable[[dict[str, Any]], None] | None:
+        if is_log(name):
+            return self.run.add_node
         if not name.endswith(".jsonl"):
             return None
         if name.startswith("rank-"):

@@ -1,71 +1,93 @@
-"""The ``JobSpec`` of values, and everything that is invalid in them, at once."""
+"""The job of values, and everything that is invalid in them, at once."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError, model_validator
+from pydantic import ValidationError
 
 from rankup.core.resume_with import CHOICES
 from rankup.core.resume_with import VARIABLE as RESUME_WITH
 from rankup.findings.engine import FactMissing, Source
 from rankup.findings.finding import Finding, Severity
-from rankup.resolve.layers import Layer, plain
+from rankup.resolve.layers import Layer, fill_defaults
 from rankup.resolve.resolved import FLAG, Resolved
-from rankup.spec.jobspec import JobSpec, contradictions
-from rankup.spec.validation import describe_errors, flag, invalid
+from rankup.sites.site import Site
+from rankup.spec.jobspec import JobSpec
 
 # What decides which of a site's defaults a job gets, and what is derived from them.
 _SHAPE = {"nodes", "gpus_per_node", "nproc_per_node"}
+_REQUIRED = [key for key, field in JobSpec.model_fields.items() if field.is_required()]
 
 
-def checked_spec(
+def checked_job(
     values: Layer,
+    site: Site,
     *,
     command: str,
     where: str,
     asked: Collection[str],
+    env: Mapping[str, str],
     wrong: Collection[str] = (),
     found: list[Finding],
-) -> JobSpec:
-    """The job of ``values``; what is invalid is added to ``found``. With invalid values it is a ``PartialJob``.
+) -> Resolved:
+    """The job of ``values`` at ``site``; what is invalid is added to ``found``, and the job's spec is then partial.
 
     ``command`` is the one that asks, ``where`` the place of values that contradict each other, "" if the site is not
-    known. ``asked`` are the keys that somebody gave; ``wrong`` those that ``found`` has already.
+    known. ``asked`` are the keys that somebody gave; ``wrong`` those that ``found`` has already. ``env`` is the
+    environment in which the command was given.
     """
-    given = plain(values)
-    bad = {
-        *wrong,
-        *(key for key, field in JobSpec.model_fields.items() if field.is_required() and key not in given),
-    }
+    fill_defaults(values, site)
+    folder = values["folder"][0]
+    given = {key: value for key, (value, _) in values.items() if not key.startswith("env.")}
+    given["env"] = {key[4:]: value for key, (value, _) in values.items() if key.startswith("env.")}
+    given |= {key: _absolute(folder, given[key]) for key in ("venv", "container")}
+    given["conda"] = _absolute(folder, given["conda"]) if "/" in str(given["conda"]) else given["conda"]
+    given["binds"] = tuple(_bind(folder, bind) for bind in given["binds"])
+    given["runs_root"] = folder / Path(given["runs_root"]).expanduser()
+    # In the order of the fields; the variables are the last.
+    keys = [*(key for key in JobSpec.model_fields if key in values), *(k for k in values if k[:4] == "env.")]
+    origin = {key: values[key][1] for key in keys}
+
+    bad = {*wrong, *(key for key in _REQUIRED if key not in given)}
     if "command" in bad - {*wrong}:
         usage = f"{command} [OPTIONS] script.py [ARGUMENTS]"
         found.append(Finding("no-script", Severity.ERROR, "there is nothing to run", fix=usage))
-    contradictory = False
     try:
         spec = JobSpec.model_validate(given)
-        if where and not bad:
-            return spec
     except ValidationError as error:
+        from rankup.spec.validation import describe_errors
+
         for key, why, hint in describe_errors(error):
-            if not key:
-                contradictory = True
-                if where:  # without the site's defaults nobody knows what contradicts what
-                    found.append(Finding("impossible-job", Severity.ERROR, why, place=where, fix=hint))
-            elif (field := key.partition(".")[0]) not in bad:
-                bad.add(field)
+            if (name := key.partition(".")[0]) not in bad:
+                bad.add(name)
                 found.append(_invalid(key, why, hint, values, command))
-    if not where or bad & _SHAPE:
-        bad |= JobSpec.model_fields.keys() - {key.partition(".")[0] for key in asked}
-    spec = PartialJob.of(given, bad)
-    if not contradictory:
-        reasons = contradictions(spec)
-        found += [Finding("impossible-job", Severity.ERROR, why, place=where) for why in reasons]
-    return spec
+    if bad or not where:
+        if not where or bad & _SHAPE:
+            bad |= JobSpec.model_fields.keys() - {key.partition(".")[0] for key in asked}
+        spec = PartialJob.of(given, bad)
+    reasons = spec.contradictions
+    found += [Finding("impossible-job", Severity.ERROR, why, place=where) for why in reasons]
+    return Resolved(spec, site, origin, env=env)
+
+
+def _absolute(folder: Path, text: Any) -> Any:
+    """A path of the job, which begins at its ``folder``. Addresses of images, and a ``$`` for the job's shell, stay."""
+    if not isinstance(text, str) or not text or "$" in text or "://" in text:
+        return text
+    return str(folder / Path(text).expanduser())
+
+
+def _bind(folder: Path, bind: Any) -> Any:
+    path, colon, target = str(bind).partition(":")
+    return _absolute(folder, path) + colon + target
 
 
 def _invalid(key: str, why: str, hint: str, values: Layer, command: str) -> Finding:
+    from rankup.spec.validation import flag, invalid
+
     origin = values.get(key, (None, "env"))[1]
     name = flag(key, command.removeprefix("rankup ")) if origin == FLAG else key
     code = f"bad-{key.partition('.')[0].replace('_', '-')}"
@@ -108,10 +130,6 @@ class PartialJob(JobSpec):
         for key in missing:
             job.__dict__.pop(key, None)
         return job
-
-    @model_validator(mode="after")
-    def _consistent(self) -> PartialJob:
-        return self  # its stand-ins contradict nothing that the user wrote
 
     def __getattr__(self, name: str) -> Any:
         if name in JobSpec.model_fields:

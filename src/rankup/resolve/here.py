@@ -18,10 +18,9 @@ from rankup.core.resume_with import VARIABLE as RESUME_WITH
 from rankup.findings.engine import Source, collect
 from rankup.findings.error import raise_errors
 from rankup.findings.finding import Finding, Severity
-from rankup.resolve.checks import VARIABLES, checked_spec
-from rankup.resolve.job_toml import check_job_file
-from rankup.resolve.layers import OUR_DEFAULTS, Layer, file_layer, fill_defaults, layer, merge, origins
-from rankup.resolve.program import has_module, nearest_script
+from rankup.resolve.checks import VARIABLES, checked_job
+from rankup.resolve.job_toml import check_job_file, job_file
+from rankup.resolve.layers import OUR_DEFAULTS, Layer, file_layer, layer
 from rankup.resolve.resolved import FLAG, Resolved
 from rankup.sites.site import Site
 from rankup.world.devices import count_gpus
@@ -42,11 +41,13 @@ _OURS = (
 )
 # In the shell of an allocation, --nnodes says how many of its nodes.
 _ALLOCATIONS = ("SLURM_JOB_NODELIST", "PBS_NODEFILE")
-# What only a job's script sets up.
+# What only a job's script sets up, the values that ask for nothing of it, and what is said of the others.
 _NOT_HERE = (
     *("pre_modules", "module_purge", "modules", "conda", "container", "binds", "pre"),
-    *("array", "sample_gpus", "fanout", "launcher"),
+    *("array", "sample_gpus", "fanout"),
 )
+_NOTHING: tuple[object, ...] = (None, "", (), [], False, 0, "auto")
+_NOTE = "the job asks for {}, which only a submitted job gets: this runs in the environment as it is"
 
 
 def resolve_here(
@@ -54,68 +55,54 @@ def resolve_here(
     *,
     command: tuple[str, ...] = (),
     file: Path | None = None,
+    earlier: Resolved | None = None,
     env: Mapping[str, str] = os.environ,
     folder: Path | None = None,
 ) -> Resolved:
     """The job to run now. Raises ``FindingsError`` with everything that can be seen to be wrong before anything starts.
 
-    ``flags`` by the keys of ``JobSpec``; ``command`` as tokens, empty where ``file`` (a job.toml) has it. ``folder`` is
-    where a command without a folder of its own runs; None: the current directory.
+    ``flags`` by the keys of ``JobSpec``, over what was asked for in ``file`` (a job.toml) or in an ``earlier`` job.
+    ``command`` as tokens, or a job.toml; empty where the file or the earlier job has it. ``folder`` is where a command
+    without a folder of its own runs; None: the current directory.
     """
     asked: Layer = {}
     found: list[Finding] = []
     wrong: set[str] = set()
+    if command and command[0].endswith(".toml"):
+        file, command = job_file(command, file), ()
     if file is not None:
         tables, found, wrong = check_job_file(file)
         asked = file_layer(tables, str(file), changed=True)
         asked.pop(f"env.{RESUME_WITH}", None)  # the choice of one attempt
         if tables["origin"].get("python") == "this Python":  # which is another one now
             asked.pop("python", None)
+    elif earlier is not None:
+        folder, values = earlier.spec.folder, layer(vars(earlier.spec), "")
+        asked = {key: (values[key][0], earlier.origin[key]) for key in earlier.asked}
     asked |= layer(flags, FLAG)
     if command:
         asked["command"] = (command, "command line")
-    return _resolve(asked, env, folder or Path.cwd(), found, wrong)
+    inside, origin = asked.get("folder", ("", "current directory"))
+    asked["folder"] = ((folder or Path.cwd()) / inside, origin)
+    not_here = [key for key in _NOT_HERE if asked.get(key, (None, ""))[0] not in _NOTHING]
+    if asked.pop("launcher", ("", ""))[0] in ("srun", "mpirun"):
+        not_here.append("launcher")  # several processes of a run here are torchrun's
 
-
-def changed(job: Resolved, **flags: Any) -> Resolved:
-    """``job`` with other values; what nobody asked for follows from them."""
-    values = {
-        key: (job.spec.env[key[4:]] if key.startswith("env.") else getattr(job.spec, key), origin)
-        for key, origin in job.origin.items()
-        if job.asked(key)
-    }
-    return _resolve(values | layer(flags, FLAG), os.environ, job.spec.folder, [], set())
-
-
-def _resolve(
-    asked: Layer, env: Mapping[str, str], folder: Path, found: list[Finding], wrong: set[str]
-) -> Resolved:
-    inside, said = asked.get("folder", ("", "current directory"))
-    asked["folder"] = (folder / inside, said)
-    notes = _not_done(asked)
-    asked.pop("launcher", None)  # several processes of a run here are torchrun's
-    values = merge(OUR_DEFAULTS, asked)
+    values = OUR_DEFAULTS | asked
     found += _decide_here(values, env)
-    fill_defaults(values, HERE)
-    spec = checked_spec(
-        values, command="rankup run", where="rankup run", asked={*asked} - wrong, wrong=wrong, found=found
+    job = checked_job(
+        values,
+        HERE,
+        command="rankup run",
+        where="rankup run",
+        asked={*asked} - wrong,
+        env=env,
+        wrong=wrong,
+        found=found,
     )
-    job = Resolved(spec, HERE, origins(values), notes, env)
     raise_errors([*found, *collect({**VARIABLES, **_STARTS}, job)])
-    return replace(job, origin={k: o for k, o in job.origin.items() if k in _OURS or o != "default"})
-
-
-def _not_done(asked: Layer) -> tuple[str, ...]:
-    said = [
-        key for key in _NOT_HERE if asked.get(key, (None, ""))[0] not in (None, "", (), [], False, 0, "auto")
-    ]
-    said = [key for key in said if key != "launcher" or asked[key][0] in ("srun", "mpirun")]
-    if not said:
-        return ()
-    what = ", ".join(said)
-    return (
-        f"the job asks for {what}, which only a submitted job gets: this runs in the environment as it is",
-    )
+    origins = {key: said for key, said in job.origin.items() if key in _OURS or said != "default"}
+    return replace(job, origin=origins, notes=(_NOTE.format(", ".join(not_here)),) if not_here else ())
 
 
 def _decide_here(values: Layer, env: Mapping[str, str]) -> Iterator[Finding]:
@@ -167,6 +154,8 @@ def _program(job: Resolved) -> Iterator[Finding]:
         usage = "rankup run -m package.module"
         yield Finding("no-script", Severity.ERROR, "-m requires the name of a module", fix=usage)
     elif first == "-m":
+        from rankup.resolve.program import has_module
+
         if spec.python == sys.executable and not has_module(rest[0], [str(spec.folder), *sys.path]):
             message = f"module not found: {rest[0]!r}"
             yield Finding("module-not-found", Severity.ERROR, message, place=str(spec.folder))
@@ -188,17 +177,16 @@ def _program(job: Resolved) -> Iterator[Finding]:
 
 
 def _script_not_found(folder: Path, script: str) -> Finding:
+    from rankup.resolve.program import nearest_script
+
     message = f"script not found: {script!r}{nearest_script(Path(script), folder)}"
     return Finding("script-not-found", Severity.ERROR, message, place=f"looked in {(folder / script).parent}")
 
 
 def _torch(job: Resolved) -> Iterator[Finding]:
     spec = job.spec
-    if (
-        spec.launcher == "torchrun"
-        and spec.python == sys.executable
-        and not importlib.util.find_spec("torch")
-    ):
+    local = spec.python == sys.executable
+    if spec.launcher == "torchrun" and local and not importlib.util.find_spec("torch"):
         yield Finding(
             "torch-missing",
             Severity.ERROR,
@@ -211,18 +199,15 @@ def _torch(job: Resolved) -> Iterator[Finding]:
 
 def _machines(job: Resolved) -> Iterator[Finding]:
     """Machines by hand: each needs to know how many there are, which of them it is, and where node 0 is."""
-    spec = job.spec
-    given = {
-        "--nnodes": job.asked("nodes"),
-        "--node-rank": job.asked("node_rank"),
-        "--rdzv-endpoint": bool(spec.rdzv_endpoint),
-    }
-    by_hand = job.origin["nodes"] == FLAG or job.asked("node_rank") or spec.rdzv_endpoint
+    spec, asked = job.spec, job.asked
+    by_hand = job.origin["nodes"] == FLAG or "node_rank" in asked or spec.rdzv_endpoint
     if not by_hand or (spec.nodes == 1 and spec.node_rank == 0):
         return
-    if not (given["--node-rank"] or given["--rdzv-endpoint"]) and {*_ALLOCATIONS} & {*job.env}:
+    if not ("node_rank" in asked or spec.rdzv_endpoint) and {*_ALLOCATIONS} & {*job.env}:
         return  # so many nodes of the allocation
-    if missing := [flag for flag, there in given.items() if not there]:
+    needed = {"--nnodes": "nodes" in asked, "--node-rank": "node_rank" in asked}
+    needed["--rdzv-endpoint"] = bool(spec.rdzv_endpoint)
+    if missing := [flag for flag, there in needed.items() if not there]:
         yield Finding(
             "incomplete-nodes",
             Severity.ERROR,

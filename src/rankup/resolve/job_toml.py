@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rankup.core.toml_file import read_toml, toml_table
+from rankup.core.toml_file import read_toml, toml_text
 from rankup.core.units import clock, size
+from rankup.errors import RankupError
 from rankup.findings.error import raise_errors
 from rankup.findings.finding import Finding, Severity
 from rankup.resolve.resolved import Resolved
 from rankup.spec.job_values import DURATIONS, as_text, variables_as_text, wrong_kinds
 from rankup.spec.jobspec import JobSpec
-from rankup.spec.validation import unknown_keys
 
 _TABLES = ("job", "site", "origin")
 
@@ -38,6 +38,8 @@ def check_job_file(path: Path) -> tuple[Tables, list[Finding], set[str]]:
 
     Raises ``RankupError`` for a file that cannot be read at all.
     """
+    from rankup.spec.validation import unknown_keys
+
     tables = read_toml(path, "job file")
     where = f"[job] in {path}"
     found = [*unknown_keys(tables, _TABLES, where=str(path))]
@@ -61,27 +63,44 @@ def check_job_file(path: Path) -> tuple[Tables, list[Finding], set[str]]:
     return {"job": job, "site": site, "origin": origin}, found, {*wrong}
 
 
+def job_file(command: tuple[str, ...], other: Path | None) -> Path:
+    """The job.toml in place of a command. Raises ``RankupError`` if arguments follow it, or if there is another."""
+    file, *more = command
+    if other is not None:
+        raise RankupError(
+            "two-job-files",
+            f"{file} is given in place of a script, but the job is that of {other}",
+            hint=f"leave {file} out, or name a script",
+        )
+    if more:
+        raise RankupError(
+            "options-after-file",
+            f"what stands behind {file} would be a script's arguments, and a job.toml has its own",
+            context=" ".join(more),
+            hint=f"options come first: --name x {file}",
+        )
+    return Path(file)
+
+
 def _table(tables: Mapping[str, Any], name: str) -> dict[str, Any]:
     table = tables.get(name, {})
     return dict(table) if isinstance(table, dict) else {}
 
 
-def job_toml(resolved: Resolved) -> str:
+def job_toml(job: Resolved) -> str:
     """The text of ``job.toml``: every value, and where it came from. Values of secrets are not in it."""
-    spec = resolved.spec
-    job: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key in JobSpec.model_fields:
-        if key not in resolved.origin and key != "env":
+        if key not in job.origin or key == "env":
             continue
-        value = getattr(spec, key)
+        value = getattr(job.spec, key)
         if key in DURATIONS:
-            job[key] = "" if value is None else clock(value)  # "": none, whatever the site's default
+            values[key] = "" if value is None else clock(value)  # "": none, whatever the site's default
         elif key == "mem":
-            job[key] = "" if value is None else size(value)
-        elif key != "env":
-            job[key] = str(value) if isinstance(value, Path) else value
-    tables: dict[str, Mapping[str, Any]] = {"job": job, "job.env": spec.env}
-    if resolved.site.name:
-        tables["site"] = {"name": resolved.site.name, "scheduler": resolved.site.scheduler}
-    tables["origin"] = resolved.origin
-    return "\n".join(toml_table(name, values) for name, values in tables.items())
+            values[key] = "" if value is None else size(value)
+        else:
+            values[key] = str(value) if isinstance(value, Path) else value
+    tables: dict[str, Mapping[str, Any]] = {"job": values, "job.env": job.spec.env}
+    if job.site.name:
+        tables["site"] = {"name": job.site.name, "scheduler": job.site.scheduler}
+    return toml_text({**tables, "origin": job.origin})

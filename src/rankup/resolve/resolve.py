@@ -7,6 +7,7 @@ the others (``fill_defaults``).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,15 @@ from rankup.findings.engine import collect
 from rankup.findings.error import FindingsError, findings_of, raise_errors
 from rankup.findings.finding import Finding
 from rankup.resolve.advice import ADVICE
-from rankup.resolve.checks import VARIABLES, checked_spec
-from rankup.resolve.job_toml import check_job_file
-from rankup.resolve.layers import OUR_DEFAULTS, Layer, file_layer, fill_defaults, layer, merge, origins
+from rankup.resolve.checks import VARIABLES, checked_job
+from rankup.resolve.job_toml import check_job_file, job_file
+from rankup.resolve.layers import OUR_DEFAULTS, Layer, file_layer, layer
 from rankup.resolve.program import PROGRAM
 from rankup.resolve.resolved import FLAG, Resolved
 from rankup.resolve.site_limits import SITE_LIMITS
 from rankup.sites.lookup import choose_site
 from rankup.sites.site import Site
 from rankup.spec.jobspec import RUN_ONLY
-
-__all__ = ["Resolved", "check_defaults", "resolve"]
 
 # Stands in for a site that is not known, so that the values that were given can be checked.
 _UNKNOWN_SITE = Site(name="unknown", scheduler="local")
@@ -43,9 +42,11 @@ def resolve(
 ) -> Resolved:
     """The job that is asked for. Raises ``FindingsError`` with everything that can be seen to be wrong with it.
 
-    ``flags`` by the keys of ``JobSpec``; ``command`` as tokens, empty where ``file`` (a job.toml) has it; ``site`` by
+    ``flags`` by the keys of ``JobSpec``; ``command`` as tokens, or a job.toml, empty where ``file`` has it; ``site`` by
     name or None; ``folder`` is the current directory. ``ignore`` holds codes of advice to leave out.
     """
+    if command and command[0].endswith(".toml"):
+        file, command = job_file(command, file), ()
     tables, found, wrong = (
         check_job_file(file) if file else ({"job": {}, "site": {}, "origin": {}}, [], set())
     )
@@ -59,14 +60,19 @@ def resolve(
         asked["command"] = (_by_this_python(command), "command line")
     inside, said = asked.get("folder", ("", "current directory"))
     asked["folder"] = (folder / inside, said)
-    values = _over_site(chosen or _UNKNOWN_SITE, asked)
-    fill_defaults(values, chosen or _UNKNOWN_SITE)
-    where = f"site {chosen.name}" if chosen else ""
-    spec = checked_spec(
-        values, command="rankup submit", where=where, asked={*asked} - wrong, wrong=wrong, found=found
+    there = chosen or _UNKNOWN_SITE
+    job = checked_job(
+        _over_site(there, asked),
+        there,
+        command="rankup submit",
+        where=f"site {chosen.name}" if chosen else "",
+        asked={*asked} - wrong,
+        env=env,
+        wrong=wrong,
+        found=found,
     )
-    origin = {"site": why} | {key: said for key, said in origins(values).items() if key not in RUN_ONLY}
-    job = Resolved(spec, chosen or _UNKNOWN_SITE, origin, env=env)
+    origin = {key: said for key, said in job.origin.items() if key not in RUN_ONLY}
+    job = replace(job, origin={"site": why, **origin})
     found += collect({**PROGRAM, **VARIABLES, **(SITE_LIMITS if chosen else {})}, job)
     if found or chosen is None:
         raise FindingsError([*found, *(collect(ADVICE, job, ignore=ignore) if chosen else [])])
@@ -82,9 +88,10 @@ def check_defaults(site: Site) -> None:
         for nodes in (1,) if site.scheduler == "local" else (1, 2):
             shape = {"command": ("true",), "folder": Path("/"), "gpus_per_node": gpus, "nodes": nodes}
             values = _over_site(site, layer(shape, "trial"))
-            fill_defaults(values, site)
-            spec = checked_spec(values, command="rankup submit", where=where, asked=shape, found=found)
-            found += collect(SITE_LIMITS, Resolved(spec, site, origins(values)))
+            job = checked_job(
+                values, site, command="rankup submit", where=where, asked=shape, env={}, found=found
+            )
+            found += collect(SITE_LIMITS, job)
     raise_errors(found)
 
 
@@ -109,7 +116,7 @@ def _over_site(site: Site, asked: Layer) -> Layer:
     )
     for condition in conditions:
         values |= layer(site.when.get(condition, {}), f"site {site.name}, when.{condition}")  # type: ignore[call-overload]
-    return merge(values, asked)
+    return values | asked
 
 
 def _by_this_python(command: tuple[str, ...]) -> tuple[str, ...]:

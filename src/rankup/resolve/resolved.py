@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,13 +10,9 @@ from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
 
 FLAG = "flag"
-# Origins of values that nobody asked for: they follow from the rest of the job, and from where it runs.
-_FOLLOWS = ("default", "derived", "allocation")
-
-
-def follows(origin: str) -> bool:
-    """Whether a value of this origin is decided anew when the job is changed or goes to another place."""
-    return origin in _FOLLOWS or origin.startswith("site ")
+# Origins of values that nobody asked for: they follow from the rest of the job, and from where it runs. Such values are
+# decided anew when the job is changed or goes to another place.
+FOLLOWS = re.compile("default|derived|allocation|site .*", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -33,6 +30,7 @@ class Resolved:
     notes: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def asked(self, key: str) -> bool:
-        """Whether somebody asked for this value."""
-        return not follows(self.origin.get(key, "default"))
+    @property
+    def asked(self) -> list[str]:
+        """The keys whose values somebody asked for."""
+        return [key for key, origin in self.origin.items() if not FOLLOWS.fullmatch(origin)]

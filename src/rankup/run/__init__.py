@@ -3,6 +3,7 @@
 | module | what |
 |---|---|
 | ``execute`` | ``execute``: runs a job |
+| ``begin`` | begins an attempt: run directory, ``job.toml``, ``job.sh`` |
 | ``view`` | who looks on while a job runs, and the copy of it in ``logs/job.log`` |
 | ``allocation`` | the nodes that a scheduler has given |
 | ``agents`` | one ``rankup run`` per node of an allocation |
@@ -20,9 +21,8 @@
 | ``failure`` | which rank failed first, and why |
 | ``outcome`` | how an attempt ended: result, files, error |
 | ``process_cleanup`` | finds and kills all processes of a run |
-| ``job_files`` | writes ``job.toml`` and ``job.sh`` |
 | ``markers`` | small files that a job's script and its ranks leave in the run directory |
-| ``attempts`` | the attempts of a run, and how another one begins |
+| ``attempts`` | the attempts of a run, read: does the last one live, how did it end |
 
 ``torch_hook/`` is put on ``PYTHONPATH`` of the ranks for ``separate_models``.
 """

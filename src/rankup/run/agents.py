@@ -46,7 +46,7 @@ def choose_fanout(allocation: Allocation) -> tuple[str, str]:
 def agent_command(job: Resolved, allocation: Allocation, run: RunDir) -> str:
     """``rankup run`` as each node executes it, as bash; what nobody set is decided there, by its GPUs and cores."""
     spec, nodes = job.spec, len(allocation.hosts)
-    nproc = [f"--nproc-per-node={spec.nproc_per_node}"] if job.asked("nproc_per_node") else []
+    nproc = [f"--nproc-per-node={spec.nproc_per_node}"] if "nproc_per_node" in job.asked else []
     each = spec.threads or spec.cpus_per_task
     threads = [] if each is None else [f"--threads={each}"]
     python = [] if spec.python == sys.executable else [f"--python={spec.python}"]

@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rankup.core.endpoint import Endpoint
-from rankup.core.hostlist import expand, expand_counts
 from rankup.errors import RankupError
 from rankup.world import World
-from rankup.world.address import route_to
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,8 @@ class Allocation:
 
         On the head itself its address, since its name may resolve to 127.0.1.1 there; elsewhere its name.
         """
+        from rankup.world.address import route_to
+
         here = self.inside and len(self.hosts) > 1
         host = route_to(self.hosts[1]) if here else self.hosts[0]
         return str(Endpoint(host, 0))
@@ -55,6 +55,8 @@ def detect_allocation(
     """The allocation whose shell we are in, or None outside of any; an error inside one of many tasks."""
     refuse_one_of_many(env)
     if env.get("SLURM_JOB_ID") and env.get("SLURM_JOB_NODELIST"):
+        from rankup.core.hostlist import expand, expand_counts
+
         cpus = expand_counts(env.get("SLURM_JOB_CPUS_PER_NODE", ""))
         return Allocation(
             scheduler="slurm",

@@ -1,34 +1,14 @@
-"""The attempts of a run of ``rankup run``: does the last one live, how did it end, and how does another one begin?
-
-``attempts`` in the run directory has a line for each start: number, the process that started it (``PID.START@HOST``),
-epoch seconds, host. So a run that was not submitted is looked at, cancelled and resumed as one that was.
-"""
+"""The attempts of a run of ``rankup run``, read: does the last one live, how did it end, what was saved last?"""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import signal
-import socket
-import time
-from pathlib import Path
 
-import psutil
-
-from rankup.core.files import locked
 from rankup.core.rundir import RunDir
-from rankup.errors import RankupError
-from rankup.resolve.resolved import Resolved
-from rankup.run.failure import ATTEMPT
-from rankup.run.job_files import write_job_files
-from rankup.run.markers import RESET_MARKERS, Markers, read_markers
+from rankup.run.markers import ATTEMPTS, Markers, read_markers
 from rankup.schedulers.local.process import elsewhere, find
 from rankup.snapshots.layout import Entry, entries, trainings
-
-ATTEMPTS = "attempts"
-# What an attempt leaves and the next one must not find; snapshots, records and logs are kept.
-_OF_ONE_ATTEMPT = (*RESET_MARKERS, "error.json", "listening", "init-file")
 
 
 def attempts(run: RunDir) -> list[list[str]]:
@@ -70,68 +50,3 @@ def newest_snapshot(run: RunDir) -> Entry | None:
         return max(found, key=lambda entry: entry.path.stat().st_mtime_ns, default=None)
     except OSError:  # deleted meanwhile
         return None
-
-
-def begin_attempt(job: Resolved, resume: Path | None) -> RunDir:
-    """The directory of a new run, or ``resume``, that of one, ready for another attempt; the attempt is noted in it."""
-    spec = job.spec
-    run = RunDir.create(spec.runs_root, spec.name) if resume is None else RunDir(resume.absolute())
-    try:
-        with locked(run.path / ATTEMPTS):
-            if resume is not None:
-                _check_over(run)
-                _clear(run)
-            _note(run)
-            write_job_files(job, run)
-    except OSError as error:
-        if resume is None:
-            shutil.rmtree(run.path, ignore_errors=True)
-        raise RankupError(
-            "unwritable-directory",
-            f"cannot write to the run directory: {error.strerror}",
-            context=str(run.path),
-            hint="make room there, or choose another place: --runs-root DIR",
-        ) from error
-    return run
-
-
-def _check_over(run: RunDir) -> None:
-    if owner := living_process(run):
-        where = elsewhere(owner)
-        raise RankupError(
-            "still-running",
-            f"the run is not over: process {owner.partition('.')[0]}"
-            + (f" on {where}" if where else "")
-            + " has it",
-            context=str(run.path),
-            hint=f"wait for its end, or first: rankup cancel {run.path}",
-        )
-    if run.outcome() == "done":
-        raise RankupError(
-            "already-done",
-            "the run is done: there is nothing to resume",
-            context=str(run.path),
-            hint="leave --resume out to run it again from the beginning",
-        )
-
-
-def _clear(run: RunDir) -> None:
-    for name in _OF_ONE_ATTEMPT:
-        (run.path / name).unlink(missing_ok=True)
-    for path in (*run.path.glob("node-*.json"), *run.path.glob("trained-alone-*")):
-        path.unlink()
-    number = read_markers(run.path).attempts + 1
-    line = f"{ATTEMPT} {number}, {time.strftime('%Y-%m-%d %H:%M:%S')} {'=' * 20}\n"
-    for pattern in ("*.out", "*.err", "job.log"):
-        for path in run.logs.glob(pattern):
-            with path.open("ab") as file:
-                file.write(line.encode())
-
-
-def _note(run: RunDir) -> None:
-    with (run.path / ATTEMPTS).open("a+") as file:
-        file.seek(0)
-        number = len(file.read().splitlines()) + 1
-        host, pid = socket.gethostname(), os.getpid()
-        started = int(psutil.Process().create_time())
-        file.write(f"{number} {pid}.{started}@{host} {int(time.time())} {host}\n")

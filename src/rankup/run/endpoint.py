@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rankup.core.endpoint import Endpoint
 from rankup.core.files import write_atomic
+from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.run.interrupts import Interrupts
 from rankup.spec.jobspec import JobSpec
@@ -19,28 +20,27 @@ _NAME = "rendezvous-port"
 
 
 @contextlib.contextmanager
-def with_port(spec: JobSpec, run_dir: Path | None, interrupts: Interrupts) -> Iterator[JobSpec]:
-    """``spec``; if its endpoint has port 0, with the port that node 0 takes now and holds while the body runs.
+def with_port(
+    spec: JobSpec, endpoint: Endpoint, run: RunDir | None, interrupts: Interrupts
+) -> Iterator[JobSpec]:
+    """``spec`` with the port that node 0 takes now and holds while the body runs; ``endpoint`` is its own, without one.
 
     Raises ``nodes-missing`` if node 0 does not write it within ``rdzv_timeout`` seconds. After an interrupt the port
     may still be 0.
     """
-    endpoint = spec.endpoint
+    if run is None:
+        raise RankupError(
+            "bad-rdzv-endpoint",
+            f"--rdzv-endpoint {endpoint} has no port: use one between 1024 and 32767 that is free on node 0",
+        )
+    file = run.path / _NAME
     with contextlib.ExitStack() as stack:
-        if endpoint is not None and endpoint.port == 0:
-            if run_dir is None:
-                raise RankupError(
-                    "bad-rdzv-endpoint",
-                    f"--rdzv-endpoint {endpoint} has no port: use one between 1024 and 32767 that is free on node 0",
-                )
-            file = run_dir / _NAME
-            if spec.node_rank == 0:
-                port = stack.enter_context(hold_port()).getsockname()[1]
-                write_atomic(file, f"{port}\n", mode=0o600)
-            else:
-                port = _read(file, spec.rdzv_timeout, interrupts)
-            spec = spec.model_copy(update={"rdzv_endpoint": str(Endpoint(endpoint.host, port))})
-        yield spec
+        if spec.node_rank == 0:
+            port = stack.enter_context(hold_port()).getsockname()[1]
+            write_atomic(file, f"{port}\n", mode=0o600)
+        else:
+            port = _read(file, spec.rdzv_timeout, interrupts)
+        yield spec.model_copy(update={"rdzv_endpoint": str(Endpoint(endpoint.host, port))})
 
 
 def forget(run: Path) -> None:

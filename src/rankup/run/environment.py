@@ -13,7 +13,6 @@ from rankup.run.process_cleanup import MARK, new_process_mark
 from rankup.run.separate_models import with_torch_hook
 from rankup.spec.jobspec import JobSpec
 from rankup.spec.variables import WORLD_OF_ONE, variables
-from rankup.world.address import interface_of, route_to
 from rankup.world.devices import count_gpus, cpu_affinity
 from rankup.world.ports import hold_port
 
@@ -45,8 +44,11 @@ def for_processes(base: Mapping[str, str], spec: JobSpec, run: RunDir) -> dict[s
         cores = spec.cpus_per_task or max(1, len(cpu_affinity()) // spec.nproc_per_node)
         env["OMP_NUM_THREADS"] = str(spec.threads or cores)
     gpus = count_gpus(env) if spec.world_size > 1 else 0
-    # gloo asks the resolver otherwise, which often says 127.0.1.1.
-    interface = _LOOPBACK if spec.endpoint is None else interface_of(route_to(spec.endpoint.host)) or ""
+    interface = _LOOPBACK  # gloo asks the resolver otherwise, which often says 127.0.1.1
+    if spec.endpoint is not None:
+        from rankup.world.address import interface_of, route_to
+
+        interface = interface_of(route_to(spec.endpoint.host)) or ""
     for name, value in variables(spec, gpus=gpus, interface={"GLOO_SOCKET_IFNAME": interface}).items():
         env.setdefault(name, value)
     if spec.world_size > 1:

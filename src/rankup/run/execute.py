@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,11 +15,9 @@ from pathlib import Path
 from rankup.core.files import make_folder
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.findings.text import text_lines
 from rankup.resolve.resolved import FLAG, Resolved
 from rankup.run.allocation import Allocation, detect_allocation
-from rankup.run.attempts import begin_attempt
-from rankup.run.endpoint import with_port
+from rankup.run.begin import begin_attempt
 from rankup.run.environment import for_processes, header
 from rankup.run.interrupts import Interrupted, Interrupts
 from rankup.run.node import run_node
@@ -56,14 +55,14 @@ def execute(
     started = time.monotonic()
     allocation = _allocation(job)
     make_folder(job.spec.runs_root, purpose="runs directory")
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, ExitStack() as stack:
         if allocation is not None:
             from rankup.run.agents import run_agents
 
             hosts = len(allocation.hosts)
             spec = job.spec.model_copy(update={"nodes": hosts, "launcher": "torchrun"})
             which = f"the first {hosts} of {allocation.of}" if allocation.of > hosts else f"{hosts}"
-            origin = job.origin["nodes"] if job.asked("nodes") else "allocation"
+            origin = job.origin["nodes"] if "nodes" in job.asked else "allocation"
             job = replace(job, spec=spec, origin={**job.origin, "nodes": origin})
             run = begin_attempt(job, resume)
             begun(run, f"{which} nodes of the allocation")
@@ -71,25 +70,28 @@ def execute(
                 code = run_agents(job, allocation, run, interrupts, view)
             return of_agents(allocation, run, code, interrupts, time.monotonic() - started)
 
-        agent = run_dir is not None
-        with with_port(job.spec, run_dir, interrupts) as spec:
-            here = RunDir(run_dir.absolute()) if run_dir is not None else None
-            if here is None and spec.node_rank == 0:
-                here = begin_attempt(job, resume)
-            try:
-                run = _meet(spec, here, interrupts, view) if spec.endpoint or here is None else here
-            except Interrupted as interrupted:
-                code = 128 + interrupted.signum
-                write_outcome(here, "failed", {"outcome": "failed", "exit_code": code})
-                return Result(code, here or RunDir(spec.runs_root), None, None, time.monotonic() - started)
-            except RankupError as error:
-                write_outcome(here, "failed", {"outcome": "failed", **error.as_dict()})
-                raise
-            env = for_processes(os.environ, spec, run)
-            begun(run, header(spec, env))
-            with recorded(view, None if agent or spec.node_rank else run) as view:
-                ended = run_node(spec, run, env, interrupts, view, terminal=terminal, debug=debug)
-            return of_node(spec, run, ended, interrupts, time.monotonic() - started, agent=agent)
+        spec, agent = job.spec, run_dir is not None
+        here = RunDir(run_dir.absolute()) if run_dir is not None else None
+        if spec.endpoint is not None and spec.endpoint.port == 0:
+            from rankup.run.endpoint import with_port
+
+            spec = stack.enter_context(with_port(spec, spec.endpoint, here, interrupts))
+        if here is None and spec.node_rank == 0:
+            here = begin_attempt(job, resume)
+        try:
+            run = _meet(spec, here, interrupts, view) if spec.endpoint or here is None else here
+        except Interrupted as interrupted:
+            code = 128 + interrupted.signum
+            write_outcome(here, "failed", {"outcome": "failed", "exit_code": code})
+            return Result(code, here or RunDir(spec.runs_root), None, None, time.monotonic() - started)
+        except RankupError as error:
+            write_outcome(here, "failed", {"outcome": "failed", **error.as_dict()})
+            raise
+        env = for_processes(os.environ, spec, run)
+        begun(run, header(spec, env))
+        with recorded(view, None if agent or spec.node_rank else run) as view:
+            ended = run_node(spec, run, env, interrupts, view, terminal=terminal, debug=debug)
+        return of_node(spec, run, ended, interrupts, time.monotonic() - started, agent=agent)
 
 
 def _allocation(job: Resolved) -> Allocation | None:
@@ -97,7 +99,7 @@ def _allocation(job: Resolved) -> Allocation | None:
 
     A job that asks for fewer nodes than there are gets the first ones.
     """
-    spec, asked = job.spec, job.asked("nodes")
+    spec, asked = job.spec, "nodes" in job.asked
     if asked and (spec.rdzv_endpoint or (spec.nodes == 1 and job.origin["nodes"] == FLAG)):
         return None
     allocation = detect_allocation(os.environ)
@@ -127,6 +129,7 @@ def _meet(spec: JobSpec, run: RunDir | None, interrupts: Interrupts, view: View)
 
     ``run`` is None on a node that gets the run from node 0.
     """
+    from rankup.findings.text import text_lines
     from rankup.run import handshake
     from rankup.run.disagreement import NodeInfo
 

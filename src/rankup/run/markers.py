@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FINAL = ("done", "failed", "cancelled")
+REQUEUE_CODE = 75  # of a job that asks to be requeued
+ATTEMPTS = "attempts"  # a line for each attempt that began
 # A job that begins anew begins without these; "attempts" and the logs go on.
 RESET_MARKERS = (
     *("outcome", "outcome.json", "exit_code", "failure", "failures", "why"),

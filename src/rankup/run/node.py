@@ -10,10 +10,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from rankup.core import shell
 from rankup.core.rundir import RunDir
@@ -25,9 +25,11 @@ from rankup.run.interrupts import Interrupts
 from rankup.run.logs import Output
 from rankup.run.process_cleanup import MARK, kill_processes
 from rankup.run.sampling import sampled
-from rankup.run.terminal import TerminalOutput
 from rankup.run.view import View
 from rankup.spec.jobspec import JobSpec
+
+if TYPE_CHECKING:  # most runs have none
+    from rankup.run.terminal import TerminalOutput
 
 _GUARD = Path(__file__).with_name("rank.py")
 POLL = 0.05  # seconds
@@ -69,7 +71,9 @@ def run_node(
     log = run.logs / f"torchrun{suffix}.err"
     output: Output | TerminalOutput
     spare = None
-    if terminal and spec.launcher == "single":
+    if terminal := terminal and spec.launcher == "single":
+        from rankup.run.terminal import TerminalOutput
+
         output = TerminalOutput(run.logs)
         process = output.start(spec.rank_command, env, spec.folder)
     else:
@@ -91,7 +95,7 @@ def run_node(
                 new_session=True,
                 die_with_parent=True,
             )
-    watch = _Watch(process, output, interrupts, spec, env[MARK])
+    watch = _Watch(process, output, interrupts, spec, env[MARK], terminal)
     try:
         with sampled(run, env, wanted=spec.monitor):
             code = watch.until_end(run, view)
@@ -115,83 +119,80 @@ def _opened(log: Path) -> IO[bytes]:
         return Path(os.devnull).open("ab")
 
 
+@dataclass
 class _Watch:
-    """The loop that watches one launcher process."""
+    """The loop that watches one launcher process. ``mark`` is in the environment of all processes of the run."""
 
-    def __init__(
-        self,
-        process: shell.Process[bytes],
-        output: Output | TerminalOutput,
-        interrupts: Interrupts,
-        spec: JobSpec,
-        mark: str,
-    ) -> None:
-        self._process, self._output, self._interrupts = process, output, interrupts
-        self._spec, self._mark = spec, mark
-        self._deadline: float | None = None  # after an interrupt
-        self._said_alone = False
-        self._failed_at: dict[int, float] = {}  # attempt → when it was seen to fail
+    process: shell.Process[bytes]
+    output: Output | TerminalOutput
+    interrupts: Interrupts
+    spec: JobSpec
+    mark: str
+    terminal: bool  # whether the process has our terminal
+    deadline: float | None = None  # after an interrupt
+    said_alone: bool = False
+    failed_at: dict[int, float] = field(default_factory=dict)  # attempt → when it was seen to fail
 
     def until_end(self, run: RunDir, view: View) -> int:
         ticks = 0
         began = time.monotonic()
-        while self._process.poll() is None:
-            self._output.poll()
+        while self.process.poll() is None:
+            self.output.poll()
             if ticks % 2 == 0:
                 view.tick(run)
             ticks += 1
-            if not self._said_alone and time.monotonic() > began + separate_models.EARLY:
+            if not self.said_alone and time.monotonic() > began + separate_models.EARLY:
                 self.say_who_trains_alone(run, view, ended=False)
             self._heed_interrupts(run, time.monotonic())
             self._heed_failures(time.monotonic())
-            self._output.wait(POLL)
-        self._output.poll()
+            self.output.wait(POLL)
+        self.output.poll()
         view.tick(run)
-        return self._process.returncode
+        return self.process.returncode
 
     def say_who_trains_alone(self, run: RunDir, view: View, *, ended: bool) -> None:
-        self._said_alone = True
-        said = separate_models.count_separate_models(run, ended=ended) if self._spec.node_rank == 0 else ""
-        if said and self._interrupts.first is None:
+        self.said_alone = True
+        said = separate_models.count_separate_models(run, ended=ended) if self.spec.node_rank == 0 else ""
+        if said and self.interrupts.first is None:
             view.line(None, "err", said)
 
     def _heed_interrupts(self, run: RunDir, now: float) -> None:
-        signum = self._interrupts.first
+        signum = self.interrupts.first
         if signum is None:
             return
-        if self._interrupts.count > 1:
-            kill_processes(self._mark)
-        elif self._deadline is None:
-            self._output.muted = True
+        if self.interrupts.count > 1:
+            kill_processes(self.mark)
+        elif self.deadline is None:
+            self.output.muted = True
             saves = signum == signal.SIGTERM and run.listening.exists()
-            self._deadline = now + (SAVING if saves else GRACE)
+            self.deadline = now + (SAVING if saves else GRACE)
             # A Ctrl-C comes from the terminal, which has sent it to the process as well; `rankup cancel` has not.
             typed = signum == signal.SIGINT and not (run.path / "CANCELLED").exists()
-            if isinstance(self._output, TerminalOutput) and typed:
-                self._deadline = inf
+            if self.terminal and typed:
+                self.deadline = inf
             else:
                 self._pass_on(signum)
-        elif now > self._deadline:
-            kill_processes(self._mark)
+        elif now > self.deadline:
+            kill_processes(self.mark)
 
     def _pass_on(self, signum: int) -> None:
         with contextlib.suppress(ProcessLookupError):
-            if isinstance(self._output, TerminalOutput):
-                self._process.send_signal(signum)
-            elif self._spec.launcher == "single":
-                os.killpg(self._process.pid, signum)
+            if self.terminal:
+                self.process.send_signal(signum)
+            elif self.spec.launcher == "single":
+                os.killpg(self.process.pid, signum)
             else:
-                self._process.send_signal(signum)  # torchrun passes it on to its ranks
+                self.process.send_signal(signum)  # torchrun passes it on to its ranks
 
     def _heed_failures(self, now: float) -> None:
         """A launcher may wait half a minute for ranks that ignore SIGTERM: after the grace we end them."""
-        attempt = self._output.attempt
-        if not any(end.code != 0 and end.attempt == attempt for end in self._output.exits):
+        attempt = self.output.attempt
+        if not any(end.code != 0 and end.attempt == attempt for end in self.output.exits):
             return
-        since = self._failed_at.setdefault(attempt, now)
+        since = self.failed_at.setdefault(attempt, now)
         if now > since + GRACE:
-            for rank in list(self._output.running):
+            for rank in list(self.output.running):
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self._output.running.pop(rank), signal.SIGKILL)
-        if now > since + 2 * GRACE and self._output.restarts >= self._spec.max_restarts:
-            kill_processes(self._mark)
+                    os.killpg(self.output.running.pop(rank), signal.SIGKILL)
+        if now > since + 2 * GRACE and self.output.restarts >= self.spec.max_restarts:
+            kill_processes(self.mark)

@@ -15,10 +15,10 @@ from rankup.errors import RankupError
 from rankup.run.allocation import Allocation
 from rankup.run.failure import Logs, last_exception, last_lines, reason
 from rankup.run.interrupts import Interrupts
+from rankup.run.markers import REQUEUE_CODE
 from rankup.run.node import NodeOutcome
 from rankup.spec.jobspec import JobSpec
 
-REQUEUE_CODE = 75
 # Where in gloo's source a connection was closed, and its advice.
 _GLOO = re.compile(r"\[\S+\.cc:\d+\] |\. This is typically caused by .*")
 _WRITTEN_FOR_SRUN = re.compile(r"KeyError: '(SLURM_\w+|GPUS_PER_NODE)'")

@@ -1,6 +1,7 @@
 """The three-line library. ``rankup.init()`` gives a ``Run``, which a training loop calls.
 
-- ``api``: ``rankup.init`` and ``Run``, what users call; nothing imports it back
+- ``api``: ``Run``, what a training loop calls
+- ``init``: ``rankup.init``, which makes a ``Run``; no other module imports these two
 - ``context``: the state of one run that all parts share
 - ``prepare``: a model, its optimizer and its data are brought to this rank
 - ``data``: which samples, in which order, on which rank, and how they are loaded

@@ -5,6 +5,9 @@ Users see ``Run`` (``api.py``), which holds one of these. The parts get it as ``
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import nn
 from torch.optim import Optimizer
@@ -19,6 +22,7 @@ from rankup.runtime.distributed.control import Control
 from rankup.runtime.loop.gradients import Gradients
 from rankup.runtime.loop.nan_watch import NanWatch
 from rankup.runtime.loop.precision import Precision
+from rankup.runtime.records.logged_numbers import Logged, one_number
 from rankup.runtime.records.training_records import TrainingRecords
 from rankup.strategies import Strategy
 from rankup.world import World
@@ -39,6 +43,7 @@ class RunContext:
         name: str = "",
         directory: RunDir | None = None,
         loggers: tuple[str, ...] = (),
+        best_by: str = "",
     ) -> None:
         self.world = world
         self.device = device
@@ -59,7 +64,8 @@ class RunContext:
         self.feeds: list[DataFeed] = []  # what prepare made, in its order
         self.registered: dict[str, Stateful] = {}
         self.values = Values()  # the simple ones of what was registered
-        self.metrics: dict[str, float] = {}
+        self.metrics: dict[str, Logged] = {}  # logged numbers that are in the snapshots
+        self.best_by = best_by  # the name of the one that chooses the best snapshot
         self.records = TrainingRecords(world.rank, world.world_size, device, directory, name, loggers)
 
         self.global_step = 0
@@ -72,15 +78,18 @@ class RunContext:
             self.models, strategy, self.replicas, device, control, scaled=precision.scaled
         )
 
-    @property
-    def is_main(self) -> bool:
-        """Whether this is rank 0."""
-        return self.world.rank == 0
-
     def print(self, *values: object) -> None:
         """``print`` on rank 0 alone."""
-        if self.is_main:
+        if self.world.is_main:
             print(*values, flush=True)
+
+    def log(self, numbers: Mapping[str, Any]) -> None:
+        """Numbers of ``run.log``. Those of an epoch, and the one that chooses the best snapshot, go into snapshots."""
+        self.records.log(numbers, self.steps_reached)
+        if self.batch is None:
+            self.metrics |= {name: one_number(name, value) for name, value in numbers.items()}
+        elif self.best_by in numbers:
+            self.metrics[self.best_by] = one_number(self.best_by, numbers[self.best_by])
 
     @property
     def samples(self) -> int:

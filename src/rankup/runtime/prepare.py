@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypedDict
 
@@ -12,6 +12,7 @@ from torch.utils.data import IterableDataset
 
 from rankup.errors import RankupError
 from rankup.runtime import seed
+from rankup.runtime.argument_types import check_types
 from rankup.runtime.checkpointing.check_settings import ResumeSettings
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batch_size_check import check_shares
@@ -60,6 +61,10 @@ class PrepareArguments(LoaderArguments, total=False):
     batch_sampler: Iterable[Any] | None
 
 
+_PREPARE = tuple(PrepareArguments.__annotations__)
+_BATCHES = ("dataset", "global_batch", "sample_rng", "sharded")
+
+
 def _check_initialized(model: nn.Module) -> None:
     """An error for a lazy module, whose parameters have no shape before its first forward."""
     for name, parameter in model.named_parameters():
@@ -80,7 +85,55 @@ class Preparation:
         self._settings = settings
         self._same_data = SameDataCheck(run.seed, run.control)
 
-    def model(
+    def prepare(
+        self,
+        model: Models,
+        optimizer: OptimizerSource | None,
+        dataset: Data | None,
+        *,
+        global_batch: int | None = None,
+        shuffle: bool = True,
+        accumulate: int = 1,
+        clip: float | None = None,
+        find_unused_parameters: bool = False,
+        channels_last: bool = False,
+        sync_batchnorm: bool = False,
+        compile: bool = False,
+        sample_rng: bool | None = None,
+        sharded: bool | str | None = None,
+        drop_last: bool | None = None,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[Any] | None = None,
+        **loader: Any,
+    ) -> tuple[Any, Optimizer | None, DataFeed | None]:
+        """See ``Run.prepare``."""
+        check_types(
+            "run.prepare",
+            {
+                "global_batch": (global_batch, (int, type(None)), "256"),
+                "accumulate": (accumulate, (int,), "4"),
+                "clip": (clip, (int, float, type(None)), "1.0"),
+            },
+        )
+        order = LoaderOptions(
+            shuffle, accumulate, True, sample_rng, sharded, drop_last, sampler, batch_sampler, _PREPARE
+        )
+        self._check(dataset, global_batch, order, loader, clip=clip)
+        wrapped, opt, inner = self._model(
+            model,
+            optimizer,
+            Adaptations(channels_last, sync_batchnorm, compile),
+            accumulate=accumulate,
+            clip=clip,
+            find_unused_parameters=find_unused_parameters,
+        )
+        feed = None
+        if dataset is not None:
+            feed = self._training_data(dataset, global_batch, order, loader, inner)
+        self._separate_ranks()
+        return wrapped, opt, feed
+
+    def _model(
         self,
         model: Models,
         optimizer: OptimizerSource | None,
@@ -123,7 +176,7 @@ class Preparation:
         self._settings.note_prepared(clip=clip, sync_batchnorm=adaptations.sync_batchnorm)
         return wrapped, opt, inner
 
-    def check(
+    def _check(
         self,
         dataset: Data | None,
         global_batch: int | None,
@@ -159,7 +212,7 @@ class Preparation:
                 hint=f"global_batch={32 * run.world.world_size} is 32 per process here",
             )
 
-    def training_data(
+    def _training_data(
         self,
         dataset: Data,
         global_batch: int | None,
@@ -181,16 +234,24 @@ class Preparation:
         return feed
 
     def test_data(
-        self, dataset: Data, global_batch: int, options: LoaderOptions, loader: dict[str, Any]
+        self,
+        dataset: Data,
+        global_batch: int,
+        sample_rng: bool | None,
+        sharded: bool | str | None,
+        loader: Mapping[str, Any],
     ) -> DataFeed:
         """What ``run.batches`` goes over."""
-        run = self._run
+        run, loader = self._run, dict(loader)
+        options = LoaderOptions(
+            shuffle=False, fill=False, sample_rng=sample_rng, sharded=sharded, keywords=_BATCHES
+        )
         run.settle_buffers()
         size = run.strategy.evaluation_batch(global_batch, partial(length_of, dataset), run.plan)
         self._same_data.check(dataset, loader)
         return make_loader(dataset, run.here, size, options, loader)
 
-    def separate_ranks(self) -> None:
+    def _separate_ranks(self) -> None:
         """The models are equal on all ranks. From now on each rank draws other numbers, so that dropout differs."""
         run = self._run
         stream = 0 if run.strategy.shared_rng else run.world.rank

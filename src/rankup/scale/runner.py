@@ -21,7 +21,7 @@ from rankup.errors import RankupError
 from rankup.findings.error import findings_of
 from rankup.resolve.resolved import Resolved
 from rankup.run.execute import Result, View, execute
-from rankup.run.outcome import REQUEUE_CODE
+from rankup.run.markers import REQUEUE_CODE
 from rankup.scale.journal import Journal, TrialState
 from rankup.scale.plan import Point, Trial
 from rankup.scale.read_run import parse_metric, read_breakdown, read_run

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from rankup.core.toml_file import toml_lines, toml_table
+from rankup.core.toml_file import toml_text
 from rankup.core.units import size
 
 SINFO = ("sinfo", "--noheader", "--format=%P|%D|%c|%m|%G|%l")
@@ -119,16 +120,16 @@ def profile(
         "memory": size(node.memory) if node.memory else None,
         "arch" if scheduler == "local" else "login_arch": seen.arch,
     }
-    parts = [_HEAD + (_MODULES if seen.modules else "") + toml_lines(top), toml_table("node", has)]
+    tables: dict[str, Mapping[str, Any]] = {"": top, "node": has}
     if dialect != "select":
-        parts.append(toml_table("pbs", {"dialect": dialect}))
+        tables["pbs"] = {"dialect": dialect}
     if node.gpus and node.name:
         without = [queue for queue in queues if not queue.gpus]
         if without:
             cpu = next((queue for queue in without if queue.default), without[0])
-            parts.append(toml_table("when.cpu", {"queue": cpu.name}))
-        parts.append(toml_table("when.gpu", {"queue": node.name}))
-    return "\n".join(parts)
+            tables["when.cpu"] = {"queue": cpu.name}
+        tables["when.gpu"] = {"queue": node.name}
+    return _HEAD + (_MODULES if seen.modules else "") + toml_text(tables)
 
 
 def _described(queue: Queue) -> str:

@@ -16,7 +16,6 @@
 | ``peers`` | ranks that save together agree over a gloo group of their own |
 | ``newest`` | which snapshot to resume from |
 | ``prune`` | which snapshots to keep: ``Retention`` |
-| ``lock`` | one run at a time per directory |
 | ``diff`` | where two snapshots differ, for the command line |
 | ``export`` | the model alone as a safetensors file, for the command line |
 

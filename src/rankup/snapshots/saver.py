@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from rankup.snapshots import newest
-from rankup.snapshots.layout import clear_leftovers
-from rankup.snapshots.lock import Lock
+from rankup.core.locks import Lock
+from rankup.snapshots import disk, newest
+from rankup.snapshots.layout import LOCK, clear_leftovers
 from rankup.snapshots.peers import Peers
 from rankup.snapshots.prune import KEEP, Retention
 from rankup.snapshots.snapshot import Snapshot
@@ -81,17 +81,27 @@ class Saver:
         self._stalls: list[float] = []
         self._wholes: list[float] = []
         self.shared = self._peers.shares(root)  # whether all nodes see one directory
-        self._lock = Lock(root)
+        self._lock = Lock(root / LOCK)
         self._ending = threading.Lock()
         self._writing = False
         self._leaving = False  # release the directory as soon as nothing is in flight
-        self._peers.gather_or_raise(lambda: self._lock.take(patience) if self._leads else None)
+        self._peers.gather_or_raise(lambda: self._take_lock(patience) if self._leads else None)
         self._peers.gather_or_raise(lambda: clear_leftovers(root) if self._leads else None)
 
     @property
     def _leads(self) -> bool:
         """Whether this rank makes and renames directories: rank 0, or one per node."""
         return self._peers.leads(self.shared)
+
+    def _take_lock(self, patience: float) -> None:
+        """One run at a time: two would delete each other's snapshots."""
+        with disk.explained(self._root / LOCK):
+            self._lock.take(
+                busy=f"another run already saves to {str(self._root)!r}",
+                hint="use a different directory for each run, or stop the other run first",
+                code="directory-in-use",
+                patience=patience,
+            )
 
     def newest(self) -> Snapshot | None:
         """The newest snapshot that is good on all nodes; None if there is no snapshot.

@@ -8,7 +8,6 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from rankup.core.arrays import parse_array
 from rankup.core.endpoint import Endpoint
 from rankup.core.rundir import LONGEST_NAME
 from rankup.core.units import parse_duration, parse_size
@@ -91,7 +90,10 @@ def _variables(names: Variables) -> Variables:
 
 
 def _indices(array: str) -> str:
-    parse_array(array)
+    if array:
+        from rankup.core.arrays import parse_array
+
+        parse_array(array)
     return array
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from rankup.core.endpoint import Endpoint
 from rankup.spec.field_types import (
@@ -256,39 +256,25 @@ class JobSpec(BaseModel):
             return self.nproc_per_node
         return self.cpus_per_node
 
-    @model_validator(mode="after")
-    def _consistent(self) -> JobSpec:
-        if reasons := contradictions(self):
-            raise ContradictionError(reasons)
-        return self
-
-
-class ContradictionError(ValueError):
-    """Values of a job, each valid, that do not fit together; ``reasons`` has a sentence for each contradiction."""
-
-    def __init__(self, reasons: list[str]) -> None:
-        super().__init__("; ".join(reasons))
-        self.reasons = reasons
-
-
-def contradictions(job: JobSpec) -> list[str]:
-    """What in a job does not fit together. A missing value (see ``PartialJob``) contradicts nothing."""
-    values = {**dict.fromkeys(JobSpec.model_fields), **job.__dict__}
-    launcher, nodes, nproc, gpus = (
-        values[k] for k in ("launcher", "nodes", "nproc_per_node", "gpus_per_node")
-    )
-    time, lead, conda = (values[key] for key in ("time", "stop_before", "conda"))
-    reasons = []
-    if launcher == "single" and nodes and nproc and nodes * nproc > 1:
-        reasons.append(f"the launcher single starts one process, but the job has {nodes * nproc}")
-    if values["max_restarts"] and launcher not in ("torchrun", None):
-        reasons.append(f"max_restarts requires the launcher torchrun, and the launcher is {launcher}")
-    if time and lead and lead >= time:
-        reasons.append(f"--stop-before ({lead} s) must be shorter than --time ({time} s)")
-    if conda and values["venv"]:
-        reasons.append("venv and conda are two environments: choose one")
-    elif conda and values["container"]:
-        reasons.append("a container has its own Python, and not conda's: --conda '' or --container ''")
-    if gpus and nproc and nproc > gpus:
-        reasons.append(f"{nproc} processes would share {gpus} GPUs on each node")
-    return reasons
+    @property
+    def contradictions(self) -> list[str]:
+        """What does not fit together, a sentence each. A missing value (see ``PartialJob``) contradicts nothing."""
+        values = {**dict.fromkeys(JobSpec.model_fields), **self.__dict__}
+        launcher, nodes, nproc, gpus = (
+            values[k] for k in ("launcher", "nodes", "nproc_per_node", "gpus_per_node")
+        )
+        time, lead, conda = (values[key] for key in ("time", "stop_before", "conda"))
+        reasons = []
+        if launcher == "single" and nodes and nproc and nodes * nproc > 1:
+            reasons.append(f"the launcher single starts one process, but the job has {nodes * nproc}")
+        if values["max_restarts"] and launcher not in ("torchrun", None):
+            reasons.append(f"max_restarts requires the launcher torchrun, and the launcher is {launcher}")
+        if time and lead and lead >= time:
+            reasons.append(f"--stop-before ({lead} s) must be shorter than --time ({time} s)")
+        if conda and values["venv"]:
+            reasons.append("venv and conda are two environments: choose one")
+        elif conda and values["container"]:
+            reasons.append("a container has its own Python, and not conda's: --conda '' or --container ''")
+        if gpus and nproc and nproc > gpus:
+            reasons.append(f"{nproc} processes would share {gpus} GPUs on each node")
+        return reasons

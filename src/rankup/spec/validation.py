@@ -11,7 +11,7 @@ from rankup.core.nearest import did_you_mean
 from rankup.findings.error import raise_errors
 from rankup.findings.finding import Finding, Severity
 from rankup.spec.flag import Flag
-from rankup.spec.jobspec import ContradictionError, JobSpec
+from rankup.spec.jobspec import JobSpec
 
 
 def flag(key: str, of: str = "submit") -> str:
@@ -48,9 +48,6 @@ def describe_errors(error: ValidationError) -> list[tuple[str, str, str]]:
     """
     described: dict[str, tuple[str, str, str]] = {}
     for details in error.errors():
-        reason = details.get("ctx", {}).get("error")
-        if isinstance(reason, ContradictionError):
-            return [("", why, "") for why in reason.reasons]
         key, why, hint = _describe(dict(details))
         described.setdefault(key, (key, why, hint))
     return list(described.values())

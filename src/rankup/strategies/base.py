@@ -29,7 +29,7 @@ Feature = Literal[
     "shared_parameters",  # two of several models hold the same parameter
     "lbfgs",  # an optimizer that calls a closure several times per step
     "per_rank_state",  # run.register(…, per_rank=True)
-    "gather",  # run.gather and run.rows in a loop's body
+    "gather",  # run.gather in a loop's body
     "global_loss",  # run.backward(…, reduction="global")
     "sum_in_body",  # run.sum and run.mean in a loop's body
     "buffers_in_body",  # the model's buffers, as a state, in a loop's body

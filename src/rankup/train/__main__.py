@@ -13,9 +13,9 @@ import torch
 
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.runtime.api import init
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.device import deterministic_kernels
+from rankup.runtime.init import init
 from rankup.train.breakdown import breakdown
 from rankup.train.loop import train
 from rankup.train.options import TrainOptions

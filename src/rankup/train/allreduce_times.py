@@ -17,7 +17,8 @@ import torch.distributed as dist
 
 from rankup.core.records import RecordWriter
 from rankup.core.rundir import RunDir
-from rankup.runtime.api import Run, init
+from rankup.runtime.api import Run
+from rankup.runtime.init import init
 from rankup.world import World
 
 ROUNDS = 7

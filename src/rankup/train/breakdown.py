@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from rankup.core.records import RecordWriter
+from rankup.core.rundir import RunDir
 from rankup.runtime.api import Run
 from rankup.train.optimizers import optimizer_for
 from rankup.train.options import TrainOptions
@@ -50,7 +51,7 @@ def breakdown(run: Run, workload: Workload, options: TrainOptions) -> dict[str, 
     asked = perf_counter()
     for batch in run.steps(data, steps=WARM_UP + _real_steps(data.steps)):
         waits.append(perf_counter() - asked)
-        run.forward_backward(model, workload.loss, *batch)
+        run.strategy.forward_backward(model, workload.loss, *batch)
         run.step(optimizer)
         if run.device.type == "cuda":
             torch.cuda.synchronize(run.device)  # what the device still does is no wait for data
@@ -60,8 +61,9 @@ def breakdown(run: Run, workload: Workload, options: TrainOptions) -> dict[str, 
         **_parts(run, model, optimizer, workload.loss, batch),
     }
     parts["step"] = sum(parts.values())
-    if run.directory is not None and run.is_main:
-        with RecordWriter(run.directory.records / "steps.jsonl") as records:
+    directory = RunDir.from_environment()
+    if directory is not None and run.world.is_main:
+        with RecordWriter(directory.records / "steps.jsonl") as records:
             records.write("breakdown", parts=parts)
     return parts
 
@@ -124,7 +126,7 @@ def _steps_of(run: Run, kind: Callable[[], Any]) -> int:
 
 def _agreed(run: Run, seconds: float) -> int:
     mine = max(FEWEST, min(MOST, int(ROUND_S / seconds)))
-    return int(run.sum(mine if run.is_main else 0))
+    return int(run.sum(mine if run.world.is_main else 0))
 
 
 def _wait(run: Run) -> None:

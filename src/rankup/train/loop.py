@@ -45,7 +45,7 @@ def train(run: Run, workload: Workload, options: TrainOptions, report: TrainingR
             break
         model.train()
         for x, y in epoch:
-            loss, output = run.forward_backward(model, workload.loss, x, y)
+            loss, output = run.strategy.forward_backward(model, workload.loss, x, y)
             if run.step(optimizer) and warmup is not None:
                 warmup.step()
             measure(run, workload, loss, output, y)

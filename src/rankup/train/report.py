@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from rankup.core.records import RecordWriter
+from rankup.core.rundir import RunDir
 from rankup.core.units import duration, rate
 from rankup.runtime.api import Run
 from rankup.runtime.loop.epochs import Epoch
@@ -63,7 +64,7 @@ class TrainingReport:
         """Called after each micro-batch. Prints a line every ``log_interval`` steps, which waits for the device."""
         interval = self._options.log_interval
         step = epoch.done  # the current batch's step counts as done
-        if not interval or step % interval or not self._run.batch.last or not self._run.is_main:
+        if not interval or step % interval or not self._run.batch.last or not self._run.world.is_main:
             return
         if not self._run.meter.names:  # under pp rank 0 has no loss
             return
@@ -112,7 +113,7 @@ class TrainingReport:
                 for k, v in asdict(self._options).items()
                 if k not in ("save_model", "log", "log_interval", "given")
             },
-            "strategy": self._run.strategy,
+            "strategy": self._run.strategy.name,
             "world_size": world.world_size,
             "nodes": world.num_nodes,
             "device": _device_name(self._run.device),
@@ -131,8 +132,9 @@ class TrainingReport:
             "test_loss": self._last["test_loss"],
             "test_accuracy": self._last["test_accuracy"],
         }
-        if self._run.directory is not None and self._run.is_main:
-            with RecordWriter(self._run.directory.records / "epochs.jsonl") as records:
+        directory = RunDir.from_environment()
+        if directory is not None and world.is_main:
+            with RecordWriter(directory.records / "epochs.jsonl") as records:
                 records.write("summary", **summary)
         nodes = f"{world.num_nodes} node{'s' if world.num_nodes > 1 else ''}"
         devices = f"{world.world_size} × {summary['device']}, {nodes}, {summary['threads']} threads each"

@@ -20,6 +20,7 @@ from rankup.core.registry import load
 from rankup.errors import RankupError
 from rankup.runtime.api import Run
 from rankup.runtime.data.resident import ResidentData
+from rankup.runtime.distributed.sections import first
 
 Data = Dataset[Any] | ResidentData
 
@@ -136,6 +137,6 @@ def ready_data(run: Run, workload: Workload, source: str) -> tuple[Data, Data]:
     """Training and test data, fetched first if a host lacks them. A collective."""
     # The sum makes all ranks enter, or none.
     if isinstance(workload, Fetches) and run.sum(int(not workload.present(source))):
-        with run.first(directory=workload.home(source)):
+        with first(directory=workload.home(source)):
             workload.obtain(source)
     return workload.datasets(source)

@@ -15,7 +15,7 @@ from rankup.core.progress import PROGRESS_VARIABLE
 from rankup.core.records import read_records
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.resolve.here import changed
+from rankup.resolve.here import resolve_here
 from rankup.resolve.resolved import Resolved
 from rankup.run.execute import Result, View, execute
 from rankup.verify.trace_reader import FROZEN, AttemptTrace, read_attempt
@@ -92,9 +92,8 @@ class Attempts:
             "RANKUP_SNAPSHOT_STEPS": ",".join(map(str, ask.saves)),
         }
         killer = Killer(trace / FROZEN)
-        job = changed(
-            self._job, name="attempts", nproc_per_node=ask.processes, nodes=1, env=env, runs_root=self.folder
-        )
+        flags = {"name": "attempts", "nodes": 1, "nproc_per_node": ask.processes, "runs_root": self.folder}
+        job = resolve_here({**flags, "env": env}, earlier=self._job)
         result = self._execute(job, killer)
         self._check(result, ask, killed=killer.killed)
         attempt = read_attempt(trace)
@@ -166,7 +165,7 @@ def _hint(error: RankupError | None) -> str:
     if any(name in error.message for name in ("NameError", "UnboundLocalError")):
         return (
             "a resume may begin right after the last step of an epoch: then the code after the inner loop runs before "
-            "the loop's body. Set its variables before the inner loop, or use run.meter or run.metrics"
+            "the loop's body. Set its variables before the inner loop, or use run.meter or run.register"
         )
     return error.hint
 

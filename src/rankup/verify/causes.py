@@ -28,7 +28,7 @@ FOUND_AGAIN = 0.5
 NAMED = 3
 COUNT_STEPS = (
     "the variable that decides the end starts again after a resume: count with run.global_step or the epoch's index; "
-    "to count epochs without improvement, use run.register(bad=0) before the loop and run.values.bad in it"
+    "to count epochs without improvement, use values = run.register(bad=0) before the loop and values.bad in it"
 )
 
 
@@ -222,8 +222,8 @@ def _unsaved_variable(c: Comparison) -> Iterator[Finding]:
         "the training depends on a variable of the script that starts again after a resume: a number, a tensor, or a "
         "generator",
         c.after_resume + c.suspects(),
-        "for numbers, use run.register(best=0.0) before the loop and run.values.best in it; for lists, dicts, tensors, "
-        "generators and objects with a state_dict, run.register(name=thing); count steps with run.global_step",
+        "for numbers, use values = run.register(best=0.0) before the loop and values.best in it; for lists, dicts, "
+        "tensors, generators and objects with a state_dict, run.register(name=thing); count steps with run.global_step",
     )
 
 

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
+from rankup.core.registry import load
 from rankup.errors import RankupError
-from rankup.world import env as exported
-from rankup.world import hydra, mvapich, openmpi, pals, pbs, slurm, torchrun
 from rankup.world.scheduler import detect_job
 from rankup.world.variables import Variables, whole_number
 from rankup.world.world import World
 
-ORDER: tuple[Callable[[Mapping[str, str]], World | None], ...] = (
+# Module of a launcher → variables, one of which every process of it has; the module is imported if one is there.
+ORDER = {
     # Innermost first: a launcher inside another inherits the outer one's variables, never the reverse.
-    torchrun.detect,  # srun or mpirun may start its agents; then their ranks are those of the agents
-    openmpi.detect,  # mpirun starts its daemons by srun: SLURM's ranks are those of the daemons
-    pals.detect,  # before Hydra, because it sets PMI_RANK too
-    mvapich.detect,  # before Hydra, because its mpiexec is a Hydra
-    hydra.detect,  # may run inside a SLURM step, like Open MPI
-    slurm.detect,  # srun formed the ranks, if none of the launchers above did
-    pbs.detect,  # an agent of pbsdsh: a process that it starts may have a launcher from above
-    exported.detect,  # last, because scripts export RANK and MASTER_ADDR under every launcher
-)
+    "torchrun": ("TORCHELASTIC_RUN_ID",),  # srun or mpirun may start its agents, whose ranks are then meant
+    "openmpi": ("OMPI_COMM_WORLD_RANK",),  # mpirun starts its daemons by srun: SLURM's ranks are the daemons'
+    "pals": ("PALS_RANKID",),  # before Hydra, because it sets PMI_RANK too
+    "mvapich": ("MV2_COMM_WORLD_RANK",),  # before Hydra, because its mpiexec is a Hydra
+    "hydra": ("PMI_RANK",),  # may run inside a SLURM step, like Open MPI
+    "slurm": ("SLURM_STEP_ID", "SLURM_STEPID"),  # srun formed the ranks, if none of the launchers above did
+    "pbs": ("PBS_JOBID",),  # an agent of pbsdsh: a process that it starts may have a launcher from above
+    "env": ("RANK",),  # set by hand; last, because scripts export RANK and MASTER_ADDR under every launcher
+}
 
 # Variables that scripts export. One that is left over from another command would mislead the script or torch.
 _EXPORTED = (
@@ -35,7 +36,7 @@ _EXPORTED = (
 
 def detect(env: Mapping[str, str]) -> World:
     """The World of this process; see ``World.detect``."""
-    world = next(filter(None, (ask(env) for ask in ORDER)), None) or _alone(env)
+    world = next(filter(None, map(partial(_detect_by, env=env), ORDER)), None) or _alone(env)
     read = Variables(env)
     read.sources.update(world.sources)
     read.check_below("rank", world.rank, "world_size", world.world_size)
@@ -44,6 +45,13 @@ def detect(env: Mapping[str, str]) -> World:
     for name, field in _EXPORTED:
         _refuse_stale(env, name, field, world)
     return world
+
+
+def _detect_by(module: str, env: Mapping[str, str]) -> World | None:
+    if not any(name in env for name in ORDER[module]):
+        return None
+    ask: Callable[[Mapping[str, str]], World | None] = load(f"rankup.world.{module}:detect")  # type: ignore[assignment]
+    return ask(env)
 
 
 def _alone(env: Mapping[str, str]) -> World:

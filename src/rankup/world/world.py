@@ -33,6 +33,11 @@ class World:
     restart: int = 0
     sources: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def is_main(self) -> bool:
+        """Whether this is rank 0: the one that prints and writes."""
+        return self.rank == 0
+
     @classmethod
     def detect(cls, env: Mapping[str, str] = os.environ) -> World:
         """The World of the process with the environment ``env``.

@@ -352,8 +352,9 @@ case ${python##*/} in python*) ;; *) python=python ;; esac
 if "$python" -c 'import rankup.monitor.sampler'; then
   exec "$python" -m rankup.monitor "$RUN" "$parent"
 fi
-query=timestamp,index,utilization.gpu,utilization.memory,memory.used,power.draw
-nvidia-smi "--query-gpu=$query" --format=csv,nounits --loop=10 >>"$RUN/records/nvidia-smi-$(uname -n).csv" &
+query=timestamp,index,uuid,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu
+TZ=UTC0 nvidia-smi "--query-gpu=$query" --format=csv,nounits --loop=10 \
+  >>"$RUN/records/nvidia-smi-$(uname -n).csv" & # UTC, because its times name no zone
 log=$!
 trap 'kill "$log"; exit 0' TERM INT HUP
 while kill -0 "$parent" && kill -0 "$log"; do sleep 1; done

@@ -57,7 +57,7 @@ def train(directory: str, when: str, every: str = "off") -> dict[str, Any]:
 
     run = rankup.init(seed=3, precision="fp64", snapshots=Snapshots(every=every))
     ask("download", 0)
-    with run.first():
+    with rankup.first():
         pass
     x = torch.arange(float(SAMPLES))[:, None].repeat(1, 3)
     noisy = rankup.ResidentData(x, transform=lambda c, random: (c[0] + random.uniform(3).to(c[0].dtype),))
@@ -82,8 +82,8 @@ def train(directory: str, when: str, every: str = "off") -> dict[str, Any]:
                 ask("evaluation", 10 * epoch.index + number)
                 total += net(batch).sum().item()
             net.train()
-            run.metrics["total"] = run.sum(total)
-            said["tested"].append(run.metrics["total"])
+            said["tested"].append(run.sum(total))
+            run.log(total=said["tested"][-1])
             said["after"].append(epoch.index)
             ask("behind", epoch.index)
         said["ended"] = True

@@ -78,7 +78,7 @@ def train(directory: str, stop_at: int, name: str, spoil: bool = False) -> Any:
             unfreeze(run._context.models[0], opt, epoch.index)
             for x in epoch:
                 step(wrapped, opt, x)
-                if run.global_step + 1 == stop_at and run.is_main:
+                if run.global_step + 1 == stop_at and run.world.is_main:
                     (Path(directory) / "STOP").write_text("user 0\n")
     except SystemExit:
         return None

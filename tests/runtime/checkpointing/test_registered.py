@@ -66,7 +66,7 @@ def all_kinds(directory: str, kill_after: int) -> list[Any]:
     run.register(history=history, table=table, grouped=grouped, seen=seen, words=words, window=window)
     run.register(average=average, array=array, scalar=scalar, generator=generator, own=own, pcg=pcg)
     run.register(twister=twister, legacy=legacy, shadow=shadow)
-    run.register(best=-1.0, patience=0, last=(None, "x"), flag=False)
+    values = run.register(best=-1.0, patience=0, last=(None, "x"), flag=False)
     run.register(mine=mine, per_rank=True)
     said = []
     for batch in run.steps(feed, epochs=2):
@@ -86,13 +86,13 @@ def all_kinds(directory: str, kill_after: int) -> list[Any]:
         average.mul_(0.9).add_(number)
         array += own.random() + pcg.random() + twister.random() + legacy.rand()
         scalar += 1
-        run.values.best = max(run.values.best, torch.tensor(number, dtype=torch.float64))
-        run.values.patience += 1
-        run.values.last = (numpy.float64(number), "y")
-        run.values.flag = not run.values.flag
+        values.best = max(values.best, torch.tensor(number, dtype=torch.float64))
+        values.patience += 1
+        values.last = (numpy.float64(number), "y")
+        values.flag = not values.flag
         mine.append(run.world.rank * 100 + len(mine))
         drawn = torch.rand(2, generator=generator).tolist()
-        kinds = (type(grouped), grouped.default_factory, type(words), window.maxlen, type(run.values.best))
+        kinds = (type(grouped), grouped.default_factory, type(words), window.maxlen, type(values.best))
         said.append(
             repr(
                 (
@@ -107,7 +107,7 @@ def all_kinds(directory: str, kill_after: int) -> list[Any]:
                     int(scalar),
                 )
             )
-            + repr((run.values, mine, drawn, kinds, [t.tolist() for t in shadow.shadow.values()]))
+            + repr((values, mine, drawn, kinds, [t.tolist() for t in shadow.shadow.values()]))
         )
         if len(said) == kill_after:
             run.save()
@@ -190,15 +190,15 @@ def resized(directory: str, train: bool) -> tuple[list[int], float, list[object]
     lines: list[object] = []
     run._context.print = lines.append  # type: ignore[method-assign, assignment]
     run.register(own=own, per_rank=True)
-    run.register(best=1.0)
+    values = run.register(best=1.0)
     for _ in run.steps(feed, epochs=1):
         if not train:
             break
         own.append(10 + run.world.rank)
-        run.values.best = 7.0
+        values.best = 7.0
         run.save()
         break
-    return own, run.values.best, lines[:1]
+    return own, values.best, lines[:1]
 
 
 def test_on_another_number_of_ranks_each_begins_its_own_anew_and_the_shared_goes_on(tmp_path: Path):
@@ -242,18 +242,18 @@ def test_what_no_snapshot_can_hold_is_refused_at_once(run: rankup.Run, thing: An
 
 
 def test_values_are_read_and_set_by_registered_names_alone(run: rankup.Run):
-    run.register(best_accuracy=0.0, count=numpy.int64(3))
-    run.values.best_accuracy = max(run.values.best_accuracy, torch.tensor(0.5))
-    assert (run.values.best_accuracy, run.values.count) == (0.5, 3)
-    assert type(run.values.count) is int
+    values = run.register(best_accuracy=0.0, count=numpy.int64(3))
+    values.best_accuracy = max(values.best_accuracy, torch.tensor(0.5))
+    assert (values.best_accuracy, values.count) == (0.5, 3)
+    assert type(values.count) is int
     with pytest.raises(rankup.RankupError) as unknown:
-        run.values.best_acuracy = 1.0
-    assert unknown.value.code == "not-registered" and unknown.value.hint == "run.values.best_accuracy"
+        values.best_acuracy = 1.0
+    assert unknown.value.code == "not-registered" and unknown.value.hint == "do you mean best_accuracy?"
     with pytest.raises(rankup.RankupError) as unknown:
-        print(run.values.epoch)
+        print(values.epoch)
     assert "registered: best_accuracy, count" in unknown.value.message
     with pytest.raises(rankup.RankupError) as refused:
-        run.values.count = [1]
+        values.count = [1]
     assert refused.value.code == "not-simple"
     with pytest.raises(rankup.RankupError) as twice:
         run.register(count=1)
@@ -265,7 +265,7 @@ def test_a_list_that_cannot_be_saved_any_more_says_where(run: rankup.Run):
     run.register(history=history)
     history.append({"loss": numpy.float32(0.5)})
     with pytest.raises(rankup.RankupError) as refused:
-        run.state_dict()
+        run.state.state_dict()
     assert refused.value.code == "unsaveable-state"
     assert refused.value.message.startswith("history[0]['loss'] is a numpy.float32")
 
@@ -275,7 +275,7 @@ def test_a_value_that_was_saved_as_a_list_is_another_kind_of_thing():
     first.register(best=[1.0])
     second.register(best=1.0)
     with pytest.raises(rankup.RankupError) as other:
-        second.load_state_dict(first.state_dict())
+        second.state.load_state_dict(first.state.state_dict())
     assert other.value.code == "other-registered"
 
 
@@ -284,8 +284,8 @@ def test_a_state_in_memory_is_not_changed_by_the_training_that_took_it_over():
     first.register(table={"rows": [{"a": [1]}]})
     table: dict[str, Any] = {}
     second.register(table=table)
-    saved = first.state_dict()
-    second.load_state_dict(saved)
+    saved = first.state.state_dict()
+    second.state.load_state_dict(saved)
     table["rows"][0]["a"].append(2)
     assert saved["rank_state"]["registered"]["table"]["items"] == {"rows": [{"a": [1]}]}
 
@@ -297,10 +297,10 @@ def test_a_value_that_nobody_uses_is_warned_of_after_an_epoch():
         nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=2
     )
     best, count = 0.0, 0
-    run.register(best=best, count=count)
+    values = run.register(best=best, count=count)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         for _ in run.epochs(3, feed):
             best += 1
-            run.values.count += 1
+            values.count += 1
     assert [str(warning.message).split(":")[0] for warning in warned] == ["run.register(best=…)"]

@@ -55,9 +55,9 @@ def in_sections(directory: str, local_world: int) -> list[tuple[str, bool]]:
     run = rankup.init()
     seen = []
     for name, section in (
-        ("main", run.first()),
-        ("node", run.first("node")),
-        ("shared", run.first(directory=Path(directory) / "shared")),
+        ("main", rankup.first()),
+        ("node", rankup.first("node")),
+        ("shared", rankup.first(directory=Path(directory) / "shared")),
     ):
         mark = Path(directory) / f"{name}-{run.world.node_rank}"
         with section:
@@ -65,6 +65,18 @@ def in_sections(directory: str, local_world: int) -> list[tuple[str, bool]]:
             time.sleep(0.1)
             mark.touch()
     return seen
+
+
+def first_too_early() -> str:
+    with pytest.raises(rankup.RankupError) as refused:
+        rankup.first()
+    return refused.value.code
+
+
+def test_a_section_before_the_ranks_have_met_is_an_error():
+    assert run_ranks(first_too_early, 2) == ["no-init"] * 2
+    with rankup.first():  # one process meets nobody
+        pass
 
 
 def test_one_goes_first_and_the_others_find_its_work(tmp_path):

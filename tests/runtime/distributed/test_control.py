@@ -30,7 +30,7 @@ def other_lines() -> tuple[str, str]:
     run = rankup.init()
 
     def both() -> Any:
-        if run.is_main:
+        if run.world.is_main:
             return run.sum(1.0)
         return run.sum(1.0)
 
@@ -52,7 +52,7 @@ def under_is_main() -> tuple[str, str]:
             opt.zero_grad()
             model(x).mean().backward()
             opt.step()
-            if run.is_main:
+            if run.world.is_main:
                 run.sum(1.0)
 
     return attempt(train)

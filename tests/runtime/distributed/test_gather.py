@@ -70,9 +70,9 @@ def trained(kind: str, strategy: str) -> tuple[list[torch.Tensor], list[int]]:
     counts = []
     for x in run.steps(data, epochs=EPOCHS):
         a, b, scale = model(x)
-        all_a, all_b = run.gather(a), run.gather(b)
+        (all_a, rows), all_b = run.gather(a, rows=True), run.gather(b)
         if kind == "clip":
-            run.backward(clip_loss(a, b, all_a, all_b, scale, run.rows))
+            run.backward(clip_loss(a, b, all_a, all_b, scale, rows))
         else:
             run.backward(simclr_loss(all_a, all_b, scale), reduction="global")
         opt.step()
@@ -150,7 +150,9 @@ def gathered_elsewhere() -> tuple[list[float], list[int], int]:
             rows += len(run.gather(model(x)))
         model(x).mean().backward()  # which knows nothing of the others' rows
         opt.step()
-    return everything.flatten().tolist(), run.gather(torch.tensor([run.world.rank])).tolist(), rows
+    ranks, mine = run.gather(torch.tensor([run.world.rank]), rows=True)
+    assert mine.tolist() == [run.world.rank]
+    return everything.flatten().tolist(), ranks.tolist(), rows
 
 
 def each_misuse(cases: list[str]) -> list[str]:

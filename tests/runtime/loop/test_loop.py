@@ -48,13 +48,13 @@ def interrupted_training(stop_at: int | None) -> tuple[list[float], list[int], f
         schedule = torch.optim.lr_scheduler.StepLR(opt, 1, gamma=0.5)
         run.register(schedule=schedule)
         if state is not None:
-            run.load_state_dict(state)
+            run.state.load_state_dict(state)
         stopped = False
         for epoch in run.epochs(3):
             for x in epoch:
                 losses.append(step(model, opt, x))
                 if state is None and stop_at is not None and len(losses) == stop_at:
-                    state = run.state_dict()
+                    state = run.state.state_dict()
                     stopped = True
                     break
             if stopped:
@@ -75,14 +75,14 @@ def saved_behind_the_loop() -> tuple[list[int], float]:
         schedule = torch.optim.lr_scheduler.StepLR(opt, 1, gamma=0.5)
         run.register(schedule=schedule)
         if state is not None:
-            run.load_state_dict(state)
+            run.state.load_state_dict(state)
         for epoch in run.epochs(2):
             for x in epoch:
                 step(model, opt, x)
             schedule.step()
             after.append(epoch.index)
             if state is None:
-                state = run.state_dict()
+                state = run.state.state_dict()
                 break
     return after, opt.param_groups[0]["lr"]
 
@@ -97,7 +97,7 @@ def test_a_state_saved_behind_the_inner_loop_does_not_run_that_code_again(world_
 def test_a_state_of_other_data_or_another_cut_is_refused_before_anything_changes():
     run = rankup.init(seed=3)
     prepared(run, rankup.ResidentData(column(8)), global_batch=4)
-    state = run.state_dict()
+    state = run.state.state_dict()
     for length, batch, what in (
         (8, 2, "global_batch of the data: 4 when saved, 2 now"),
         (9, 4, "length of the data: 8 when saved, 9 now"),
@@ -106,10 +106,10 @@ def test_a_state_of_other_data_or_another_cut_is_refused_before_anything_changes
         net, *_ = prepared(other, rankup.ResidentData(column(length)), global_batch=batch)
         before = [p.clone() for p in net.parameters()]
         with pytest.raises(rankup.RankupError, match=what):
-            other.load_state_dict(state)
+            other.state.load_state_dict(state)
         assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
     with pytest.raises(rankup.RankupError, match="1 models, this run 0"):
-        rankup.init(seed=3).load_state_dict(state)
+        rankup.init(seed=3).state.load_state_dict(state)
 
 
 def test_two_data_sets_are_trained_on_one_after_the_other_each_from_its_beginning():
@@ -148,25 +148,10 @@ def test_register_refuses_what_has_no_state_and_a_name_taken_twice():
         run.register(net=nn.Linear(1, 1))
 
 
-def numbers(value: object) -> object:
-    run = rankup.init()
-    run.metrics["accuracy"] = value
-    try:
-        return run.state_dict()["metadata"]["metrics"]
-    except rankup.RankupError as error:
-        return error.code
-
-
-def test_a_metric_is_a_number_also_that_of_a_tensor():
-    assert run_ranks(numbers, 1, torch.tensor(0.5)) == [{"accuracy": 0.5}]
-    assert run_ranks(numbers, 1, torch.ones(2)) == ["bad-metric"]
-    assert run_ranks(numbers, 1, "good") == ["bad-metric"]
-
-
 def test_a_state_of_another_seed_is_refused():
-    state = rankup.init(seed=1).state_dict()
+    state = rankup.init(seed=1).state.state_dict()
     with pytest.raises(rankup.RankupError, match="seed 1, this run has 2"):
-        rankup.init(seed=2).load_state_dict(state)
+        rankup.init(seed=2).state.load_state_dict(state)
 
 
 # ------------------------------------------------------------------- evaluation
@@ -410,12 +395,12 @@ def masked_batches(workers: int, state: dict | None, until: int) -> tuple[list, 
         nn.Linear(3, 1), None, Words(), global_batch=4, collate_fn=masked, **forked(workers)
     )
     if state is not None:
-        run.load_state_dict(state)
+        run.state.load_state_dict(state)
     seen: list = []
     for x in run.steps(feed, epochs=2):
         seen += [x.tolist(), torch.rand(2).tolist()]
         if len(seen) == 2 * until:
-            return seen, run.state_dict()
+            return seen, run.state.state_dict()
     return seen, {}
 
 

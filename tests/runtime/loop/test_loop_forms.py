@@ -167,7 +167,7 @@ def test_a_save_in_the_body_counts_its_step(tmp_path: Path):
         step(model, opt, x)
         if run.global_step == 1:
             run.save()
-            taken = run.state_dict()
+            taken = run.state.state_dict()
     assert entries(tmp_path)[-1].step == 2
     assert (taken["metadata"]["step"], taken["metadata"]["positions"][0]["at"]) == (2, [0, 2])
 
@@ -216,7 +216,7 @@ def in_the_middle_of_a_step() -> list[str]:
     for x in run.steps(data, epochs=1):
         run.backward(model(x).square().mean())
         run.step(opt)
-        said.append(code_of(run.state_dict))
+        said.append(code_of(run.state.state_dict))
     return said
 
 

@@ -18,6 +18,7 @@ from rankup.core.records import read_records
 from rankup.core.rundir import RUN_DIR_VARIABLE
 from rankup.runtime.records import rank_records
 from rankup.runtime.records.rank_records import RankRecords
+from rankup.runtime.records.step_counts import StepCounts
 
 SLOW = 0.05  # seconds
 
@@ -92,11 +93,11 @@ def test_records_that_cannot_be_written_end_no_training(tmp_path: Path):
 
 def test_a_run_directory_that_is_deleted_ends_no_training(tmp_path: Path):
     path = tmp_path / "rank-0.jsonl"
-    own = RankRecords(path, 0, 1, torch.device("cpu"), "")
+    own = RankRecords(path, 0, 1, torch.device("cpu"), "", StepCounts(0, None))
     before = rank_records.EARLY
     rank_records.EARLY = 0.01
     try:
-        own.begin([], 0)
+        own.begin()
         path.unlink()
         own._thread.join(30)
         assert not own._thread.is_alive() and not path.exists()

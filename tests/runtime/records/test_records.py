@@ -132,8 +132,23 @@ def test_what_is_not_one_number_is_refused(value: Any):
 def test_the_metric_of_the_retention_is_saved_with_the_snapshots():
     keep = rankup.Retention(best=1, metric="accuracy", mode="max")
     run = rankup.init(snapshots=rankup.Snapshots(keep=keep))
-    run.log(accuracy=0.5, loss=1.0)
-    assert run.metrics == {"accuracy": 0.5}
+    model, opt, data = run.prepare(
+        torch.nn.Linear(1, 1),
+        lambda p: torch.optim.SGD(p, lr=0.1),
+        rankup.ResidentData(torch.ones(4, 1)),
+        global_batch=4,
+    )
+    for _ in run.steps(data, epochs=1):
+        run.log(accuracy=torch.tensor(0.5), loss=1.0)
+    assert run.state.state_dict()["metadata"]["metrics"] == {"accuracy": 0.5}
+
+
+def test_the_numbers_of_an_epoch_are_saved_with_the_snapshots_and_restored():
+    first, second = rankup.init(), rankup.init()
+    first.log(accuracy=torch.tensor(0.5), loss=1.0)
+    saved = first.state.state_dict()
+    second.state.load_state_dict(saved)
+    assert second.state.state_dict()["metadata"]["metrics"] == {"accuracy": 0.5, "loss": 1.0}
 
 
 RECORD = {

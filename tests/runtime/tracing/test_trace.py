@@ -22,6 +22,7 @@ from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.untracked_state import UntrackedWatch, find_untracked, state_of
 from rankup.runtime.tracing.digest import digest, rows
 from rankup.runtime.tracing.fault_injection import FROZEN, FaultInjection
+from rankup.runtime.tracing.run_digests import state_digests
 from rankup.snapshots import disk
 from rankup.snapshots.layout import entries
 
@@ -39,6 +40,7 @@ def train(directory: str, interrupt: str = "") -> list[float]:
         global_batch=2,
     )
     losses = []
+    values = run.register(last=0.0)
     try:
         for batch in run.steps(data, epochs=2):
             loss = model(batch).square().mean()
@@ -46,7 +48,7 @@ def train(directory: str, interrupt: str = "") -> list[float]:
             opt.step()
             opt.zero_grad()
             losses.append(loss.item())
-            run.metrics["last"] = float(run.mean(loss.item()))
+            values.last = run.mean(loss.item())
     except SystemExit:
         losses.append(-1.0)
     return losses
@@ -70,11 +72,21 @@ def test_every_step_of_a_plain_loop_is_recorded_with_its_loss_samples_and_state(
         "model/bias",
         "optimizer/weight/momentum_buffer",
         "optimizer/weight/options",
-        "metrics/last",
+        "registered/last",
     }
     assert names <= steps[0]["state"].keys()
     assert steps[0]["state"]["model/weight"] != steps[1]["state"]["model/weight"]
     assert records[-1]["state"] == steps[-1]["state"]
+
+
+def logged() -> list[str]:
+    run = rankup.init()
+    run.log(accuracy=0.5 + run.world.rank)
+    return [name for name in state_digests(run._context) if name.startswith("metrics/")]
+
+
+def test_logged_numbers_that_are_in_snapshots_are_recorded_by_rank_0_whose_they_are():
+    assert run_ranks(logged, 2) == [["metrics/accuracy"], []]
 
 
 def test_each_rank_records_its_own_samples_and_the_same_weights(tmp_path: Path):

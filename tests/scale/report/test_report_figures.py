@@ -65,7 +65,9 @@ def test_a_study_of_one_configuration_has_no_figure_against_devices(tmp_path):
 def test_runs_with_samples_have_figures_of_utilisation(tmp_path):
     found = pictures(of_runs([write_run(tmp_path / "a", gpus=2, hosts=2, steps=5)]))
     assert "in node1 and " in found["gpu-utilization"].alt
-    assert list(found)[-2:] == ["gpu-utilization", "cpu-utilization"]
+    assert list(found)[-7:] == [
+        "gpu-utilization", "cpu-utilization", "gpu-memory", "gpu-power", "gpu-temperature", "node-memory", "network",
+    ]  # fmt: skip
 
 
 def test_of_many_runs_the_best_and_the_worst_are_named_and_points_left_out_are_told(tmp_path):

@@ -36,12 +36,19 @@ def doctor(
         ),
     ] = "",
     folder: Annotated[
-        Path, typer.Option("--dir", metavar="DIR", help="the shared directory to probe")
+        Path,
+        typer.Option(
+            "--dir", metavar="DIR", help="the shared directory to probe", show_default="the current one"
+        ),
     ] = Path(),
     nproc_per_node: Annotated[
         int,
         typer.Option(
-            "--nproc-per-node", metavar="N", min=0, help="ranks per node", show_default="one per GPU"
+            "--nproc-per-node",
+            metavar="N",
+            min=0,
+            help="ranks per node",
+            show_default="one per GPU; without GPUs 1",
         ),
     ] = 0,
     python: Annotated[
@@ -55,11 +62,14 @@ def doctor(
             min=0,
             max=65535,
             help="where rank 0 will listen",
-            show_default="MASTER_PORT",
+            show_default="MASTER_PORT; without it no port is tried",
         ),
     ] = 0,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=4, help="after which hosts are missing")
+        float,
+        typer.Option(
+            "--timeout", metavar="SECONDS", min=4, help="after which hosts are missing", show_default="10"
+        ),
     ] = 10.0,
     quick: Annotated[bool, typer.Option("--quick", help="leave out what needs torch")] = False,
     compare: Annotated[

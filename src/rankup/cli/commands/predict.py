@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,7 +23,6 @@ _POINTS, _TARGET, _LINKS, _SIMULATE = "Measurements", "Questions", "Links", "Sim
 @app.command()
 @taking(some_job_options("submit", *_JOB))
 def predict(
-    context: typer.Context,
     results: Annotated[
         Path | None,
         typer.Argument(metavar="[RESULTS]", help="results.json of a study, or a CSV table devices,rate"),
@@ -167,14 +166,15 @@ def predict(
         typer.Option(min=0.0, metavar="S", help="from a failure to the next step", rich_help_panel=_SIMULATE),
     ] = 300.0,
     as_json: JsonOption = False,
+    **job: Any,
 ) -> None:
     """Predict what larger sizes reach, with an interval, and recommend one; or simulate a machine.
 
     A prediction for several nodes needs measurements on one node and on two.
     """
     given = locals()
-    given.pop("simulate"), given.pop("measure_links"), given.pop("context")
-    asked = Asked(**given, job={key: value for key, value in flags_from(context).items() if key in _JOB})
+    given.pop("simulate"), given.pop("measure_links")
+    asked = Asked(**{**given, "job": flags_from(job)})
     if measure_links:
         prediction_modes.measure_links_here(asked)
     elif simulate:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,7 +11,7 @@ from rankup.cli.ignore_option import IgnoreOption, ignored_codes
 from rankup.cli.job_options import SCRIPT_LAST, job_options
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
-from rankup.cli.submitted_job import explain, resolved_from
+from rankup.cli.submitted_job import explain, job_from
 from rankup.resolve.advice import advise
 from rankup.script.render import render
 
@@ -21,24 +21,24 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command("render", context_settings=SCRIPT_LAST)
 @job_options("submit")
 def render_command(
-    context: typer.Context,
     run_dir: Annotated[
         Path | None, typer.Option(metavar="DIR", help="run directory; default: the script creates one")
     ] = None,
     ignore: IgnoreOption = None,
     as_json: JsonOption = False,
+    **asked: Any,
 ) -> None:
     """Print the job script, to read it or to submit it by hand.
 
     The script is plain bash and runs without rankup. Findings about the job go to stderr.
     """
     codes = ignored_codes(ignore)
-    resolved = resolved_from(context, ignore=codes)
-    if context.params["explain_config"]:
-        print(explain(resolved))
+    job = job_from(asked, ignore=codes)
+    if asked["explain_config"]:
+        print(explain(job))
         return
-    findings = advise(resolved, ignore=codes)
-    text = render(resolved.spec, resolved.site, run_dir.absolute() if run_dir else None)
+    findings = advise(job, ignore=codes)
+    text = render(job.spec, job.site, run_dir.absolute() if run_dir else None)
     if as_json:
         console.print_json({"script": text, "findings": [finding.as_dict() for finding in findings]})
         return

@@ -31,13 +31,13 @@ _CHANGEABLE = (
 @app.command("resume")
 @taking([*some_job_options("submit", *_CHANGEABLE), RESUME_WITH])
 def resume_command(
-    context: typer.Context,
     target: Annotated[
         str, typer.Argument(metavar="RUN", help="directory, id or name of a run, or id of a job")
     ],
     follow: Annotated[bool, typer.Option("--follow", help="print the log until the job has ended")] = False,
     runs_root: RunsRootOption = RUNS_ROOT,
     as_json: JsonOption = False,
+    **asked: Any,
 ) -> None:
     """Submit a run again that failed, was cancelled or used up its requeues.
 
@@ -51,8 +51,7 @@ def resume_command(
             hint=f"resume it here: rankup run --resume {shown(before.run.path)}",
         )
     earlier = len(before.ids())
-    # --runs-root says where to look; the run stays where it is.
-    job = resume(before, flags_from(context, but="runs_root"), env=os.environ)
+    job = resume(before, flags_from(asked), env=os.environ)
     ident = job.ids()[earlier]
     if not as_json:
         print(f"job {ident} submitted: it resumes {shown(job.run.path)}")

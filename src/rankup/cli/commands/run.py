@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from rankup.cli.job_options import SCRIPT_LAST, command_or_file, flags_from, job_options
+from rankup.cli.job_options import SCRIPT_LAST, flags_from, job_options
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
 from rankup.cli.output.console import shown
@@ -26,7 +26,6 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command(cls=RunCommand, context_settings=SCRIPT_LAST)
 @job_options("run")
 def run(
-    context: typer.Context,
     run_dir: Annotated[Path | None, typer.Option(hidden=True)] = None,
     resume: Annotated[
         str | None,
@@ -37,10 +36,11 @@ def run(
         ),
     ] = None,
     as_json: JsonOption = False,
+    **asked: Any,
 ) -> None:
     """Run a script on all processes of this machine or allocation; what follows the script is the script's."""
-    command, file = command_or_file(context)
-    flags = flags_from(context)
+    flags = flags_from(asked)
+    command, file = flags.pop("command", ()), None
     head = run_dir is None and not flags.get("node_rank")  # the others get the run from node 0
     before = None
     if resume is not None and (head or not command):
@@ -86,7 +86,7 @@ def run(
         console.draw_error(result.error)
     if result.lost is not None and not as_json:
         console.draw_error(result.lost)
-    for line in end_lines(result, job.spec.node_rank) if not quiet else ():
+    for line in end_lines(result, head=job.spec.node_rank == 0) if not quiet else ():
         console.say(line)
     raise typer.Exit(result.code)
 

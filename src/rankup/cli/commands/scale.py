@@ -125,6 +125,7 @@ def scale(
         typer.Option("--allow-unfair", help="print refused ratios too, marked", rich_help_panel=_STUDY),
     ] = False,
     as_json: JsonOption = False,
+    **_asked: Any,
 ) -> None:
     """Measure the same work in several configurations: times, speed-up, efficiency, and where the time goes.
 

@@ -7,17 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from rankup.batch.follow import JobLog
 from rankup.batch.store import SubmittedRun
 from rankup.batch.submit import plan, submit
 from rankup.cli.ignore_option import IgnoreOption, ignored_codes
-from rankup.cli.interactive import become_a_shell
 from rankup.cli.job_options import SCRIPT_LAST, job_options
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
 from rankup.cli.output.console import shown
-from rankup.cli.run_argument import follow_to_end
-from rankup.cli.submitted_job import explain, found_in_program, resolved_from
+from rankup.cli.submitted_job import explain, found_in_program, job_from
 from rankup.core import shell
 from rankup.findings.engine import fails
 from rankup.findings.error import FindingsError
@@ -31,7 +28,6 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command("submit", context_settings=SCRIPT_LAST)
 @job_options("submit")
 def submit_command(
-    context: typer.Context,
     follow: Annotated[bool, typer.Option("--follow", help="print the log until the job has ended")] = False,
     interactive: Annotated[
         bool, typer.Option("--interactive", help="open a shell on the same resources")
@@ -42,17 +38,18 @@ def submit_command(
     force: Annotated[bool, typer.Option("--force", help="submit in spite of errors in the job")] = False,
     ignore: IgnoreOption = None,
     as_json: JsonOption = False,
+    **asked: Any,
 ) -> None:
     """Submit a job to SLURM or PBS. Arguments after the script belong to the script.
 
     Errors in the job are reported before it is submitted; the exit code is then 1.
     """
     codes = ignored_codes(ignore)
-    resolved = resolved_from(context, ignore=codes)
-    if context.params["explain_config"]:
-        print(explain(resolved))
+    job = job_from(asked, interactive=interactive, ignore=codes)
+    if asked["explain_config"]:
+        print(explain(job))
         return
-    findings = in_order([*advise(resolved, ignore=codes), *found_in_program(resolved, codes)])
+    findings = in_order([*advise(job, ignore=codes), *found_in_program(job, codes)])
     if not force and fails(findings):
         raise FindingsError(
             findings, exit_code=1, conclusion="not submitted; --force submits the job all the same"
@@ -61,25 +58,30 @@ def submit_command(
     if not as_json:
         console.draw_findings(findings)
     if interactive:
-        become_a_shell(resolved)
+        from rankup.cli.interactive import become_a_shell
+
+        become_a_shell(job)
     if dry_run:
-        _show_plan(resolved, answer, as_json)
+        _show_plan(job, answer, as_json)
         return
-    job = submit(resolved, env=os.environ)
-    answer |= {"run": str(job.run.path), "jobs": job.ids(), "job": job.ids()[0], "site": job.site}
+    run = submit(job, env=os.environ)
+    answer |= {"run": str(run.run.path), "jobs": run.ids(), "job": run.ids()[0], "site": run.site}
     if not as_json:
-        _show_submitted(job)
+        _show_submitted(run)
     code = 0
     if follow:
-        code, standing = follow_to_end(job, JobLog(job), to_stderr=as_json)
+        from rankup.batch.follow import JobLog
+        from rankup.cli.run_argument import follow_to_end
+
+        code, standing = follow_to_end(run, JobLog(run), to_stderr=as_json)
         answer |= {**(standing.as_dict() if standing else {}), "code": code}
     if as_json:
         console.print_json(answer)
     raise typer.Exit(code)
 
 
-def _show_plan(resolved: Resolved, answer: dict[str, Any], as_json: bool) -> None:
-    text, tokens = plan(resolved)
+def _show_plan(job: Resolved, answer: dict[str, Any], as_json: bool) -> None:
+    text, tokens = plan(job)
     commands = [shell.quote(command) for command in tokens]
     if as_json:
         console.print_json({**answer, "script": text, "commands": commands})
@@ -88,10 +90,10 @@ def _show_plan(resolved: Resolved, answer: dict[str, Any], as_json: bool) -> Non
     print("# submit command:", *commands, sep="\n#   ")
 
 
-def _show_submitted(job: SubmittedRun) -> None:
-    first, *later = job.ids()
-    path = shown(job.run.path)
-    print(f"job {first} submitted ({job.site})")
+def _show_submitted(run: SubmittedRun) -> None:
+    first, *later = run.ids()
+    path = shown(run.run.path)
+    print(f"job {first} submitted ({run.site})")
     if later:
         print(f"  successors     {' '.join(later)}: each continues after the time limit of the one before")
     print(f"  run directory  {path}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -73,7 +74,7 @@ def top(
 
     last = show(watch.frame, View(sort, only), interval or _INTERVAL, lambda frame: Stacks(watch.path, frame))
     if last.ended:  # what stays on the terminal
-        print("\n".join(plain_lines(last)))
+        print("\n".join(plain_lines(last, shutil.get_terminal_size().columns)))
 
 
 def _print(read: Callable[[], Frame], *, once: bool, as_json: bool, interval: float) -> None:

@@ -6,7 +6,7 @@ import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -64,6 +64,7 @@ def train(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="train and test one batch only")] = False,
     as_json: JsonOption = False,
+    **asked: Any,
 ) -> None:
     """Train a workload, evaluate it after each epoch, and print a summary at the end.
 
@@ -79,7 +80,7 @@ def train(
 
         work(options)
         return
-    job = workload_job(options, flags_from(context), file)
+    job = workload_job(options, flags_from(asked), file)
     from rankup.cli.output.progress import BarView, PlainView
 
     with ExitStack() as stack:

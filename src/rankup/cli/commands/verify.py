@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,7 +28,6 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command("verify", context_settings=SCRIPT_LAST)
 @taking(some_job_options("run", "threads", "runs_root"))
 def verify_command(
-    context: typer.Context,
     command: Annotated[
         list[str],
         typer.Argument(
@@ -51,6 +50,7 @@ def verify_command(
     nproc_per_node: Annotated[int, typer.Option(min=1, metavar="P", help="processes of the training")] = 1,
     seed: Annotated[int, typer.Option(metavar="S", help="seed of the points where it is interrupted")] = 0,
     as_json: JsonOption = False,
+    **asked: Any,
 ) -> None:
     """Prove that a training resumes exactly: train it, kill it, resume it, compare every step.
 
@@ -59,7 +59,7 @@ def verify_command(
     """
     require_torch()
     worlds = _worlds(world)
-    job = script_or_workload_job(command, flags_from(context, but="nproc_per_node"))
+    job = script_or_workload_job(command, flags_from(asked))
     folder = RunDir.create(job.spec.runs_root, f"verify-{job.spec.name}").path
     plan = VerifyPlan(nproc_per_node, kills, worlds, steps, seed)
     proof = verify(Attempts(job, folder, Lines()), plan, python=job.spec.python)

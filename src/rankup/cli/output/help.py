@@ -120,6 +120,8 @@ def _option_help(option: Any) -> str:
     default = option.default
     if option.required:
         return f"{text} [required]"
+    if isinstance(option.show_default, str):  # in words, where the value means nothing to a reader
+        return f"{text} [default: {option.show_default}]"
     if isinstance(default, bool) or default is None or callable(default) or default in ("", (), []):
         return str(text)
     return f"{text} [default: {default}]".lstrip()

@@ -73,7 +73,13 @@ def _cause(working: Sequence[tuple[RankSeries, RankPoint]], now: float) -> tuple
             f"the process is stopped, swapped out or in a call that hangs; {_STACKS}",
         )
     lowest = min(last.global_step for _, last in working)
-    late = [(one, last) for one, last in working if last.global_step == lowest and last.phase != "arrived"]
+    # Who is at "arrived" waits for the others, unless they are a step further: then the reduction is done.
+    reduced = any(last.global_step > lowest for _, last in working)
+    late = [
+        (one, last)
+        for one, last in working
+        if last.global_step == lowest and (reduced or last.phase != "arrived")
+    ]
     if not late:
         return (
             (),
@@ -96,5 +102,12 @@ def _cause(working: Sequence[tuple[RankSeries, RankPoint]], now: float) -> tuple
             else "are in the code after the inner loop"
         )
         return ranks, f"{names} {where}{others}", f"an evaluation or a snapshot takes long; {_STACKS}"
+    if all(last.phase == "arrived" for _, last in late):
+        does = "does not finish its step" if len(late) == 1 else "do not finish their step"
+        return (
+            ranks,
+            f"{names} {does} after the reduction{others}",
+            f"the optimizer, or code of the script behind it, hangs; {_STACKS}",
+        )
     where = "is in the body of a step" if len(late) == 1 else "are in the body of a step"
     return ranks, f"{names} {where}{others}", f"a computation or a collective of the script hangs; {_STACKS}"

@@ -6,6 +6,7 @@
 - ``training_folder``: the directory of each training of a process, and of its stages
 - ``stop``: requests to stop
 - ``state``: the state of a run: collected, compared and restored
+- ``run_state``: ``run.state``, for scripts that store the state themselves
 - ``resume``: restores a run from a snapshot
 - ``epoch_end``: the state at the end of an epoch, until its evaluation has ended
 - ``registered``, ``adapters``, ``registered_state``: what ``run.register`` got, and its state

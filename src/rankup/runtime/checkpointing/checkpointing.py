@@ -128,7 +128,7 @@ class Checkpointing:
         self._after_inner_loop = self._finish_first = False  # an earlier loop may have been left there
         self._epoch_end = None
         self._listening.enter_context(self._watch.listening())
-        if self._run.directory is not None and self._run.is_main:
+        if self._run.directory is not None and self._run.world.is_main:
             self._run.directory.listening.touch()
             self._listening.callback(self._run.directory.listening.unlink, missing_ok=True)
         self._parts.pending.watch(self._listening)
@@ -153,7 +153,7 @@ class Checkpointing:
                 resume(self._run, self._parts, found)
                 self._saves.note_saved()
         self._saves.restart_clock()
-        if self._untracked is None and self._run.is_main and TRACE_VARIABLE not in os.environ:
+        if self._untracked is None and self._run.world.is_main and TRACE_VARIABLE not in os.environ:
             self._untracked = UntrackedWatch(self._run)
 
     def step_done(self) -> None:

@@ -4,7 +4,7 @@
 |---|---|---|
 | an object with ``state_dict`` | its ``state_dict()`` | ``load_state_dict`` |
 | list, dict, set, deque; tensor, NumPy array; generator of random numbers | its content | the same object gets it |
-| number, bool, string, None, tuple of these | ``run.values.NAME`` | ``run.values.NAME`` |
+| number, bool, string, None, tuple of these | its value in ``Values`` | the same attribute has it |
 
 All have the protocol of the first row in the end (``Stateful``): the other kinds get an adapter.
 """
@@ -36,7 +36,7 @@ from rankup.runtime.checkpointing.adapters import (
 
 
 class Values:
-    """``run.values``: the simple values that were registered, as attributes that can be read and set."""
+    """What ``run.register`` returns: the simple values of the run, as attributes that can be read and set."""
 
     def __init__(self) -> None:
         self.__dict__["_values"] = {}
@@ -54,7 +54,7 @@ class Values:
         if not simple:
             raise RankupError(
                 "not-simple",
-                f"run.values.{name} = {article(value)}: only numbers, strings, None and tuples of them",
+                f"the registered value {name} got {article(value)}: only numbers, strings, None and tuples of them",
                 hint=f"register a list, a dict or a tensor itself, run.register({name}=…), and change it in place",
                 exit_code=1,
             )
@@ -72,8 +72,10 @@ class Values:
             known = ", ".join(sorted(self._values)) or "nothing yet"
             raise RankupError(
                 "not-registered",
-                f"run.values has no {name!r}; registered: {known}",
-                hint=f"run.values.{near}" if near else f"run.register({name}=0.0), before the loop",
+                f"no value {name!r} was registered; registered: {known}",
+                hint=f"do you mean {near}?"
+                if near
+                else f"values = run.register({name}=0.0), before the loop",
                 exit_code=1,
             )
         self._untouched.discard(name)

@@ -16,13 +16,34 @@ import torch
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.adapters import Adapter, Stateful
-from rankup.runtime.checkpointing.registered import Value
+from rankup.runtime.checkpointing.registered import Value, Values, as_stateful
 from rankup.runtime.context import RunContext
 from rankup.runtime.pytree import map_tensors
 from rankup.runtime.tracing.fingerprint import SMALL, copied, fingerprint
 
-# In Run.registered by themselves; the loss scale only under fp16.
+# Among the registered by themselves; the loss scale only under fp16.
 METER, RECORDS, LOSS_SCALE = "run.meter", "run.records", "loss_scale"
+
+
+def register(run: RunContext, things: Mapping[str, Any], *, per_rank: bool) -> Values:
+    """See ``Run.register``."""
+    for name, thing in things.items():
+        if name in run.registered:
+            raise RankupError("registered-twice", f"run.register({name}=…): the name is taken")
+        stateful = as_stateful(name, thing, run.values, run.device)
+        if per_rank:
+            stateful.per_rank = True  # type: ignore[attr-defined]
+        if is_per_rank(stateful) and not getattr(stateful, "timed", False):
+            run.strategy.check("per_rank_state", name=name)
+        run.registered[name] = stateful
+    return run.values
+
+
+def register_own(run: RunContext, meter: Stateful) -> None:
+    """What a run registers by itself."""
+    run.registered |= {METER: meter, RECORDS: run.records}
+    if (scaler := run.gradients.scaler) is not None:
+        run.registered[LOSS_SCALE] = scaler
 
 
 def check_whole(run: RunContext) -> None:
@@ -110,8 +131,8 @@ def warn_unused(run: RunContext) -> None:
     """After an epoch: warn of a registered value that was not used: the script uses a variable that is not saved."""
     for name in run.values._unused():
         warnings.warn(
-            f"run.register({name}=…): nothing has used run.values.{name} in an epoch. A snapshot holds "
-            f"run.values.{name}, not the variable that was passed: write run.values.{name} = …",
+            f"run.register({name}=…): nothing has used this value in an epoch. A snapshot holds values.{name} of "
+            f"values = run.register({name}=…), not the variable that was passed: write values.{name} = …",
             stacklevel=2,
         )
 

@@ -34,7 +34,7 @@ def save_model(run: RunContext, path: Path, model: nn.Module | None) -> None:
     for name, buffer in model.named_buffers(remove_duplicate=False):
         if id(buffer) in replacing and name in weights:
             weights[name] = replacing[id(buffer)].cpu()
-    mine = _write(weights, path) if run.is_main else None
+    mine = _write(weights, path) if run.world.is_main else None
     failed = [error for error in gather(mine, run.control, "run.save_model") if error]
     if failed:
         code, message, hint = failed[0]
@@ -57,7 +57,8 @@ def _the_model(run: RunContext, model: nn.Module | None) -> nn.Module:
         raise RankupError(
             "not-prepared",
             f"run.save_model got a {type(model).__name__} that run.prepare did not return",
-            hint="save other models with torch.save, on one rank: if run.is_main: torch.save(model.state_dict(), path)",
+            hint="save other models with torch.save, on one rank: "
+            "if run.world.is_main: torch.save(model.state_dict(), path)",
             exit_code=1,
         )
     return model

@@ -39,7 +39,7 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
     """The live state of this rank. ``shared``: whether to include what was registered without ``per_rank``;
     ``gradients``: whether to include gradients that wait for a step."""
     rank_state: dict[str, Any] = {"rng": rng_state()}
-    if run.is_main and (layout := run.strategy.layout()) is not None:
+    if run.world.is_main and (layout := run.strategy.layout()) is not None:
         rank_state["layout"] = layout
     if gradients:
         rank_state["gradients"] = parts.pending.state()
@@ -73,7 +73,7 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
             "settings": parts.settings.in_force,
             "gradients": gradients,
             "frozen": parts.frozen.state(),
-            "metrics": _numbers(run.metrics),
+            "metrics": {name: float(value) for name, value in run.metrics.items()},
             "step": run.steps_reached,
         },
         frozenset(stable),
@@ -131,20 +131,6 @@ def _load_buffers(model: nn.Module, saved: Mapping[str, torch.Tensor]) -> None:
         else:
             device = next((t.device for t in (*model.parameters(), *model.buffers())), torch.device("cpu"))
             owner.register_buffer(last, value.to(device), persistent=False)
-
-
-def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    numbers = {}
-    for name, value in metrics.items():
-        try:
-            numbers[name] = float(value)  # of a tensor, too
-        except (TypeError, ValueError, RuntimeError):
-            raise RankupError(
-                "bad-metric",
-                f"run.metrics[{name!r}] is a {type(value).__name__}, and a metric is one number",
-                exit_code=1,
-            ) from None
-    return numbers
 
 
 def check(run: RunContext, parts: StateParts, metadata: Mapping[str, Any]) -> None:

@@ -114,7 +114,7 @@ class TrainingFolder:
 
     def _warn_nowhere(self, base: Path | None) -> None:
         """Warn once that nothing is saved, if the script asks for snapshots or calls ``run.save``."""
-        if self._warned or not self.wanted or not self._run.is_main:
+        if self._warned or not self.wanted or not self._run.world.is_main:
             return
         self._warned = True
         why = (

@@ -7,7 +7,7 @@
 - ``waiting``: which rank waits for which
 - ``reduce``: sums and means over ranks
 - ``gather``: all ranks' rows, with gradients
-- ``sections``: downloads that one process does first
+- ``sections``: ``rankup.first``: downloads that one process does first
 - ``replicas``, ``buffers``: replicas stay one model
 - ``shutdown``: the end of a rank, after success and after an exception
 """

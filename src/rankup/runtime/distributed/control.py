@@ -1,8 +1,8 @@
 """The control group: the small numbers on the host that ranks exchange. It uses gloo, also if the model is on GPUs.
 
-Ranks may be in different exchanges: one calls ``run.sum`` under ``if run.is_main:``, the others are at the end of an
-epoch. Their numbers would be added up. So all exchanges have the same form, with a tag that says what the exchange is
-for: if the tags differ, all of these ranks get an error, and none gets a sum.
+Ranks may be in different exchanges: one calls ``run.sum`` under ``if run.world.is_main:``, the others are at the end of
+an epoch. Their numbers would be added up. So all exchanges have the same form, with a tag that says what the exchange
+is for: if the tags differ, all of these ranks get an error, and none gets a sum.
 """
 
 from __future__ import annotations
@@ -79,7 +79,10 @@ class Control:
                 raise self._failed(what, error) from None
 
     def _failed(self, what: str, error: RuntimeError) -> RankupError:
-        hint = "every rank must call it, on the same line: not under `if run.is_main:`, and no rank may end before"
+        hint = (
+            "every rank must call it, on the same line: not under `if run.world.is_main:`, and no rank may end "
+            "before"
+        )
         waited = f"rank {self._rank} waited in {what} at {call_site()}"
         if "imed out" in str(error):
             said = f"{waited} for {self._timeout}, and not all ranks came: {'; '.join(self.waiting.others())}"
@@ -94,8 +97,8 @@ class Control:
         return RankupError(
             "unequal-collectives",
             "ranks are in different collectives: " + "; ".join(told),
-            hint="call each on all ranks, on the same line and equally often: not under `if run.is_main:`, and not in "
-            "the body of run.batches, where ranks may have different numbers of batches",
+            hint="call each on all ranks, on the same line and equally often: not under `if run.world.is_main:`, and "
+            "not in the body of run.batches, where ranks may have different numbers of batches",
             exit_code=1,
         )
 

@@ -13,7 +13,6 @@ import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 
 from rankup.errors import RankupError
-from rankup.runtime.pytree import map_tensors
 from rankup.runtime.seed import derive
 
 if TYPE_CHECKING:
@@ -23,12 +22,24 @@ if TYPE_CHECKING:
 
 
 def gather(
-    here: RankContext, gradients: Gradients, batch: Batch | None, tensor: torch.Tensor
-) -> torch.Tensor:
+    here: RankContext, gradients: Gradients, batch: Batch | None, tensor: torch.Tensor, *, rows: bool
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """See ``Run.gather``; ``batch`` is the one at hand, of a training step or of an evaluation."""
     _check_place(gradients, batch)
-    rows = _rows_here(batch, tensor)
-    counts = _counts(here, rows, derive(0, str(tensor.dtype), *tensor.shape[1:]))
+    counted = _rows_here(batch, tensor)
+    counts = _counts(here, counted, derive(0, str(tensor.dtype), *tensor.shape[1:]))
+    gathered = _gathered(here, gradients, batch, tensor, counts)
+    if not rows:
+        return gathered
+    if counted < len(tensor):  # a dummy batch, which counts nothing: any row that exists
+        return gathered, torch.zeros(len(tensor), dtype=torch.int64, device=tensor.device)
+    first = sum(counts[: here.rank])
+    return gathered, torch.arange(first, first + counted, device=tensor.device)
+
+
+def _gathered(
+    here: RankContext, gradients: Gradients, batch: Batch | None, tensor: torch.Tensor, counts: list[int]
+) -> torch.Tensor:
     if not (torch.is_grad_enabled() and tensor.requires_grad):
         return _all_rows(tensor, counts, here.rank)
     if batch is None:
@@ -41,34 +52,6 @@ def gather(
     gradients.gathered += 1
     gathered: torch.Tensor = _Gather.apply(tensor, counts, here.rank, gradients)  # type: ignore[no-untyped-call]
     return gathered
-
-
-def row_numbers(here: RankContext, gradients: Gradients, batch: Batch | None) -> torch.Tensor:
-    """See ``Run.rows``."""
-    _check_place(gradients, batch)
-    if batch is None:
-        raise RankupError(
-            "gather-outside-loop",
-            "run.rows are those of a batch, and outside of a loop over run.steps or run.epochs there is no batch",
-            exit_code=1,
-        )
-    counts = _counts(here, batch.samples)
-    if batch.samples == 0:  # a dummy batch's, as many as its rows: it counts nothing, so any row that exists
-        return torch.zeros(_length(batch.value), dtype=torch.int64, device=here.device)
-    first = sum(counts[: here.rank])
-    return torch.arange(first, first + batch.samples, device=here.device)
-
-
-def _length(value: Any) -> int:
-    """The number of rows of a dummy batch: that of its first tensor."""
-    lengths: list[int] = []
-
-    def look(tensor: torch.Tensor) -> torch.Tensor:
-        lengths.extend([len(tensor)] if tensor.dim() else [])
-        return tensor
-
-    map_tensors(look, value)
-    return lengths[0] if lengths else 1
 
 
 def _check_place(gradients: Gradients, batch: Batch | None) -> None:

@@ -28,22 +28,39 @@ from rankup.world.address import interface_of, rendezvous, route_to
 
 PATIENCE = timedelta(days=1)
 
-_control: Control | None = None  # of this process
-
 
 @dataclass(frozen=True)
 class Groups:
-    """Both are None with a world size of 1."""
+    """``control`` and ``patient`` are None with a world size of 1."""
 
-    control: Control | None
-    patient: dist.ProcessGroup | None
+    world: World
+    control: Control | None = None
+    patient: dist.ProcessGroup | None = None
+
+
+_formed: Groups | None = None  # of this process
+
+
+def of_process(what: str) -> Groups:
+    """The groups that ``rankup.init`` has formed; ``what`` needs them. Raises RankupError before."""
+    if _formed is not None and has_groups():
+        return _formed
+    world = World.detect(os.environ)
+    if world.world_size == 1:
+        return Groups(world)
+    raise RankupError(
+        "no-init",
+        f"{what} on rank {world.rank} of {world.world_size}, which has not met the others yet",
+        hint="call rankup.init() before, on every rank",
+        exit_code=1,
+    )
 
 
 def start_groups(world: World, device: torch.device, timeout: timedelta) -> Groups:
     """Form the default, the control and the patient group. A default group that the script has formed is used."""
-    global _control
+    global _formed
     if world.world_size == 1:
-        return Groups(None, None)
+        return Groups(world)
     owned = not dist.is_initialized()
     raise_limit()
     if owned:
@@ -77,14 +94,14 @@ def start_groups(world: World, device: torch.device, timeout: timedelta) -> Grou
         if is_too_few(error):
             raise too_few("the groups of ranks need more open files") from error
         raise
-    if (
-        first or _control is None or _control.group is not group
-    ):  # else another run of this process has made it
-        _control = Control(group, world, timeout)
-    _compare_devices(world, device, _control)
+    control = None if first or _formed is None else _formed.control
+    if control is None or control.group is not group:  # else another run of this process has made it
+        control = Control(group, world, timeout)
+    _compare_devices(world, device, control)
     if first:
-        install_clean_shutdown(owned, _control.waiting.end)
-    return Groups(_control, patient)
+        install_clean_shutdown(owned, control.waiting.end)
+    _formed = Groups(world, control, patient)
+    return _formed
 
 
 def _init_default(world: World, backend: str, timeout: timedelta) -> None:

@@ -4,6 +4,7 @@
 - ``evaluation``: ``run.batches``
 - ``body_checks``: what some strategies do not allow in a loop's body
 - ``gradients``: ``run.backward`` and ``run.step``
+- ``run_strategy``: ``run.strategy``: a forward and backward that every strategy has
 - ``loss_weights``, ``loss_scaling``: the factors of a loss
 - ``accumulation``, ``gradient_guard``: gradients that wait for a step
 - ``optimizer``, ``closures``, ``schedules``: optimizers and their schedules

@@ -51,7 +51,7 @@ def loop(
                     epoch.close()
                 if unit == "steps" and position.total >= goal and not position.ended:
                     break  # in the middle of an epoch
-                run.records.epoch_done(epoch.index, run.global_step, run.metrics)
+                run.records.epoch_done(epoch.index, run.global_step)
                 position.end_epoch()
                 checkpointing.epoch_done()
             complete = True
@@ -159,6 +159,7 @@ class Epoch:
                     self._checkpointing.step_done()
                     if limit is not None and position.total >= limit:
                         reached = True
+                        records.stopped()
                         break
         except GeneratorExit:  # a break, or an error: no collectives here
             if run.batch is not None and run.batch.last:

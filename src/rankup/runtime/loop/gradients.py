@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -34,6 +34,16 @@ from rankup.strategies import Strategy
 from rankup.strategies.weights import nothing_counted
 
 
+class Step(NamedTuple):
+    """A step that the optimizer has taken."""
+
+    #: The norm of its gradients before clipping, if ``run.prepare(clip=)`` was given for this optimizer.
+    grad_norm: torch.Tensor | None
+
+
+_UNCLIPPED = Step(None)
+
+
 class Gradients:
     """The gradients of one run. ``batch`` is the (micro-)batch at hand; None outside of the loop."""
 
@@ -49,7 +59,6 @@ class Gradients:
     ) -> None:
         self.accumulate = 1  # micro-batches per step
         self.clips: dict[int, float] = {}  # id of an optimizer → largest norm of its gradients
-        self.norm: torch.Tensor | None = None  # before clipping, at the last step that clipped
         self.scaler = LossScaler() if scaled else None
         # Weight what enters backward, and not its result: if a layer sums over ranks inside backward, as SyncBatchNorm
         # does, it is too late afterwards.
@@ -251,20 +260,21 @@ class Gradients:
 
     # -------------------------------------------------------------------- step
 
-    def step(self, batch: Batch | None, optimizer: Optimizer) -> bool:
+    def step(self, batch: Batch | None, optimizer: Optimizer) -> Step | None:
         check_step(optimizer)
         self.step_calls += 1
         if batch is not None and not batch.last:
             if self.schedules is not None:
                 self.schedules.stepped()
-            return False
+            return None
         self._untouched.check()
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self.strategy.reduce(parameters)
-        finite = self.scaler is None or self.scaler.finite(parameters, self.strategy, self._device)
-        if finite:
+        taken = None
+        if self.scaler is None or self.scaler.finite(parameters, self.strategy, self._device):
+            taken = _UNCLIPPED
             if id(optimizer) in self.clips:
-                self.norm = self.strategy.clip(parameters, self.clips[id(optimizer)])
+                taken = Step(self.strategy.clip(parameters, self.clips[id(optimizer)]))
             self.strategy.step(optimizer)
         optimizer.zero_grad()
-        return finite
+        return taken

@@ -3,6 +3,9 @@
 | module | what |
 |---|---|
 | ``training_records`` | called by the loop: steps, epochs, samples per second, time left |
+| ``step_counts`` | what a step counts: all that most steps do here |
+| ``training_totals`` | seconds, samples and waiting over all attempts, of the epoch, of the loop; in the snapshots |
+| ``outputs`` | rank 0's files, loggers and display |
 | ``rank_records`` | what each rank does, once a second, written by a thread |
 | ``arrival`` | when a rank has computed its part of a step, just before it waits for the others |
 | ``logged_numbers`` | the numbers of ``run.log``, each with its step |

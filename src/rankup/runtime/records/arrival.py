@@ -16,18 +16,34 @@ EVERY = 1.0  # seconds between two measured steps on a GPU
 
 
 class Arrival:
-    """By the clock of the host, in each step. ``at``: when the gradients were computed last."""
+    """By the clock of the host, in each step. ``at``: when the gradients were computed last. ``known``: the number of
+    steps whose arrival is known, and the sum of their seconds before it.
+    """
 
     def __init__(self, parameter: torch.nn.Parameter) -> None:
         self.at = float("-inf")
+        self.known = (0, 0.0)
+        self._began = float("-inf")  # the step in progress
         self._hook: Any = parameter.register_post_accumulate_grad_hook(self._arrive)  # type: ignore[no-untyped-call]
 
     def _arrive(self, _: Any) -> None:
         self.at = time.perf_counter()
 
-    def take(self, began: float, now: float) -> float | None:
-        """Seconds from the begin of a step to its arrival, once, after the step; None if they are not known."""
-        return self.at - began if self.at > began else None
+    def begin(self, now: float) -> None:
+        """The first step of an epoch begins."""
+        self._began = now
+
+    def step_done(self, now: float) -> None:
+        """A step is done, and the next one begins."""
+        seconds = self._before(now)
+        if seconds is not None:
+            steps, sum_of_seconds = self.known
+            self.known = (steps + 1, sum_of_seconds + seconds)
+        self._began = now
+
+    def _before(self, now: float) -> float | None:
+        """Seconds from the begin of the step to its arrival; None if they are not known."""
+        return self.at - self._began if self.at > self._began else None
 
     def close(self) -> None:
         self._hook.remove()
@@ -40,7 +56,7 @@ class DeviceArrival(Arrival):
         super().__init__(parameter)
         self._due = float("-inf")
         event: Any = torch.cuda.Event
-        self._began, self._reached = event(enable_timing=True), event(enable_timing=True)
+        self._start, self._reached = event(enable_timing=True), event(enable_timing=True)
         self._state = "idle"  # armed: in the measured step; reached: in it, and arrived; done: after it
 
     def _arrive(self, _: Any) -> None:
@@ -50,16 +66,16 @@ class DeviceArrival(Arrival):
             self._reached.record()
             self._state = "reached"
 
-    def take(self, began: float, now: float) -> float | None:
+    def _before(self, now: float) -> float | None:
         seconds = None
         if self._state == "reached":
             self._state = "done"
         elif self._state == "armed":  # no gradient in this step
             self._state = "idle"
         if self._state == "done" and self._reached.query():
-            seconds, self._state = self._began.elapsed_time(self._reached) / 1000, "idle"
+            seconds, self._state = self._start.elapsed_time(self._reached) / 1000, "idle"
         if self._state == "idle" and now >= self._due and not torch.cuda.is_current_stream_capturing():
-            self._began.record()
+            self._start.record()
             self._state, self._due = "armed", now + EVERY
         return seconds
 

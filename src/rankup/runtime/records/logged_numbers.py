@@ -17,43 +17,49 @@ class LoggedNumbers:
     """The newest of each name. A number on a GPU stays there, copied, until a record is due: to read it waits."""
 
     def __init__(self) -> None:
-        self._pending: dict[str, tuple[int, Logged]] = {}
-        self._latest: dict[str, Logged] = {}  # of the epoch in progress
+        self._untold: dict[str, tuple[int, Logged]] = {}  # name → step, number
+        self._told: dict[str, Logged] = {}  # of the epoch in progress
 
     def add(self, numbers: Mapping[str, Any], step: int) -> None:
         """Raises RankupError for what is not one number."""
         for name, value in numbers.items():
-            kept = one_number(name, value)
-            self._pending[name] = (step, kept)
-            self._latest[name] = kept
+            self._untold[name] = (step, one_number(name, value))
 
     def take(self) -> dict[int, dict[str, float | None]]:
         """Step → the numbers that no record has told yet, the earliest first."""
         taken: dict[int, dict[str, float | None]] = {}
-        for name, (step, value) in sorted(self._pending.items(), key=lambda item: item[1][0]):
+        for name, (step, value) in sorted(self._untold.items(), key=lambda item: item[1][0]):
             taken.setdefault(step, {})[name] = as_json(value)
-        self._pending.clear()
+        self._told = self._newest()
+        self._untold.clear()
         return taken
 
     def latest(self) -> dict[str, float | None]:
         """The newest of each name in this epoch, told or not."""
-        return {name: as_json(value) for name, value in self._latest.items()}
+        return {name: as_json(value) for name, value in self._newest().items()}
+
+    def _newest(self) -> dict[str, Logged]:
+        return self._told | {name: value for name, (_, value) in self._untold.items()}
 
     def latest_loss(self) -> float | None:
         """The newest number whose name has ``loss`` in it, else the newest of the first name; None without any."""
-        names = list(self._latest)
-        name = next((one for one in names if "loss" in one.lower()), names[0] if names else None)
-        return None if name is None else as_json(self._latest[name])
+        newest = self._newest()
+        name = next((one for one in newest if "loss" in one.lower()), next(iter(newest), None))
+        return None if name is None else as_json(newest[name])
 
     def end_epoch(self) -> None:
-        self._latest.clear()
+        """The epoch's numbers are told, on rank 0; nobody asks the others for them."""
+        self._told.clear()
+        self._untold.clear()
 
 
 def one_number(name: str, value: Any) -> Logged:
     """``value`` as it can be kept: the script may change a tensor afterwards."""
-    # Nearly every call; the questions below cost ten times as much as the answer.
-    if type(value) is torch.Tensor and value.is_cpu and value.numel() == 1 and not value.is_complex():
-        return float(value.item())
+    if type(value) is torch.Tensor and value.is_cpu:  # nearly every call
+        try:
+            return float(value.item())
+        except (RuntimeError, TypeError):  # several elements, or a complex number: said below
+            pass
     if not isinstance(value, torch.Tensor):
         try:
             return float(value)

@@ -1,31 +1,26 @@
 """Records of a training, as the loop itself sees it: steps, samples per second, time spent waiting for data, time left.
 
-The loop calls in here once per step; between two records that costs two readings of the clock (``make bench``,
-``steps``). Rank 0 writes steps and epochs; each rank writes what it does itself (``rank_records``). All ranks count,
-because the counts are in the snapshots: a resumed run goes on with the seconds and samples of the attempts before. The
-format is in docs/reference/records.md.
+The loop calls in here once per step, which counts (``step_counts``, ``training_totals``) and, when a record is due,
+tells. Rank 0 writes steps and epochs; each rank writes what it does itself (``rank_records``). The format is in
+docs/reference/records.md.
 """
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import math
-import re
 import time
 from collections.abc import Generator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rankup.core.records import RecordWriter
 from rankup.runtime.data.batches import Batch, DataFeed
 from rankup.runtime.data.position import Position
-from rankup.runtime.loggers.base import Logger, open_loggers
-from rankup.runtime.records.logged_numbers import LoggedNumbers, as_json
-from rankup.runtime.records.progress_display import ProgressDisplay
+from rankup.runtime.records.arrival import arrival_of
+from rankup.runtime.records.logged_numbers import LoggedNumbers
+from rankup.runtime.records.outputs import Outputs
 from rankup.runtime.records.rank_records import RankRecords
+from rankup.runtime.records.step_counts import NEVER, StepCounts
+from rankup.runtime.records.training_totals import TrainingTotals
 
 if TYPE_CHECKING:
     from rankup.core.rundir import RunDir
@@ -51,62 +46,37 @@ class TrainingRecords:
         name: str,
         loggers: tuple[str, ...],
     ) -> None:
-        self._main = rank == 0
+        self._outputs = Outputs(directory, name, loggers) if rank == 0 else None
         self._rank, self._world_size = rank, world_size
+        self._totals = TrainingTotals(self._wait_for_device)
         self._own: RankRecords | None = None  # of the loop that is running
         self._device = device
         self._directory = directory
         self._name = name
-        self._logger_names = loggers
         self._logged = LoggedNumbers()
-        self._files = contextlib.ExitStack()
-        self._steps_file: RecordWriter | None = None
-        self._epochs_file: RecordWriter | None = None
-        self._loggers: list[Logger] = []
-        self._display: ProgressDisplay | None = None
         self._feed: DataFeed | None = None  # of the loop that is running
-        self._place = (0, 0)  # epoch and step of the last step that was done
         self._said_step = -1
-        self._facts: dict[str, Any] = {}
-        self._due = float("-inf")
-        # Over all attempts; those of the epoch in progress; and of this attempt.
-        self.seconds, self.samples = 0.0, 0
-        self._epoch_seconds, self._epoch_samples, self._epoch_waited = 0.0, 0, 0.0
-        self._attempt_seconds, self._attempt_steps, self._attempt_samples = 0.0, 0, 0
-        self._warm: tuple[float, int] | None = None  # seconds and samples of this attempt when it was warm
-        self._resumed_at: float | None = None  # when the epoch's clock was started; None: it is stopped
-        self._waited = self._said_waited = 0.0  # for data, in this attempt
+        self._due = NEVER  # the next record
+        self._warm: tuple[float, int] | None = None  # seconds and samples of this loop when it was warm
+        self._epoch, self._step_before = 0, 0  # the epoch, and its step when this loop had done none
         self._behind, self._behinds = 0.0, 0  # seconds of the code after the inner loop, and how often it ran
         self._trained_at: float | None = None
 
-    # ------------------------------------------------------------- snapshots
-
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "seconds": self._now(self.seconds),
-            "samples": self.samples,
-            "epoch_seconds": self._now(self._epoch_seconds),
-            "epoch_samples": self._epoch_samples,
-            "epoch_waited": self._epoch_waited,
-        }
+        return self._totals.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.seconds, self.samples = state["seconds"], state["samples"]
-        self._epoch_seconds, self._epoch_samples = state["epoch_seconds"], state["epoch_samples"]
-        self._epoch_waited = state["epoch_waited"]
-
-    def _now(self, counted: float) -> float:
-        return counted if self._resumed_at is None else counted + time.perf_counter() - self._resumed_at
+        self._totals.load_state_dict(state)
 
     @property
     def epoch_seconds(self) -> float:
         """Training seconds of the epoch in progress, over all attempts."""
-        return self._now(self._epoch_seconds)
+        return self._totals.epoch_seconds
 
     @property
     def epoch_samples(self) -> int:
         """Samples of the epoch in progress, over all ranks and attempts."""
-        return self._epoch_samples
+        return self._totals.epoch_samples
 
     # -------------------------------------------------------- called by a loop
 
@@ -121,77 +91,54 @@ class TrainingRecords:
     ) -> None:
         """A loop over ``goal`` epochs or steps begins, at ``global_step`` of the run; the state is restored."""
         self._unit, self._goal, self._feed = unit, goal, feed
-        self._facts = dict(facts)
-        self._attempt_seconds, self._attempt_steps, self._attempt_samples = 0.0, 0, 0
-        self._warm, self._waited, self._said_waited = None, 0.0, 0.0
+        self._warm = None
+        recorded = self._directory is not None
+        alone = not recorded or self._world_size == 1  # nobody asks, or it waits for nobody
+        counts = StepCounts(global_step, None if alone else arrival_of(models, self._device))
+        self._totals.begin_loop(counts)
         self._logged.end_epoch()  # what was logged before the loop is no number of its first epoch
         if self._directory is not None:
             path = self._directory.records / f"rank-{self._rank}.jsonl"
-            self._own = RankRecords(path, self._rank, self._world_size, self._device, self._name)
-            self._own.begin(models, global_step)
-        if not self._main:
-            return
-        self._attempt = 1
-        if self._directory is not None:
-            records = self._directory.records
-            self._attempt = _attempt_of_this_process(records / "steps.jsonl")
-            self._steps_file = self._files.enter_context(RecordWriter(records / "steps.jsonl"))
-            self._epochs_file = self._files.enter_context(RecordWriter(records / "epochs.jsonl"))
-            began = {"attempt": self._attempt, "training": self._name, "global_step": global_step}
-            self._steps_file.write("begin", **began, unit=unit, length=goal, facts=self._facts)
-        self._open_loggers()
-        self._display = ProgressDisplay.for_this_process(in_run=self._directory is not None)
-        if self._display is not None:
-            self._files.callback(self._display.close)
+            self._own = RankRecords(path, self._rank, self._world_size, self._device, self._name, counts)
+            self._own.begin()
+        if self._outputs is not None:
+            self._outputs.begin(unit, goal, global_step, facts)
 
     def timed_batches(self, batches: Generator[Batch, None, None]) -> Generator[Batch, None, None]:
         """``batches``, and how long the loop waited for each."""
-        clock, own = time.perf_counter, self._own
-        asked = self._resumed_at = clock()
-        if own is not None:
-            own.begin_steps(asked)
-        try:
-            for batch in batches:
-                got = clock()
-                self._waited += got - asked
-                if own is not None:
-                    own.got = got
-                    own.samples += batch.samples
-                yield batch
-                asked = clock()
-                if own is not None:
-                    own.asked = asked
-        finally:
-            batches.close()
-            self._stop_clock()
+        position = self._feed.position if self._feed is not None else Position()
+        self._epoch, self._step_before = position.epoch + 1, position.step - self._totals.counts.steps
+        return self._totals.timed(batches)
 
     def step_done(self, batch: Batch, global_step: int) -> None:
         """After the last batch of each step."""
-        self._attempt_steps += 1
-        self._epoch_samples += batch.total
-        self._attempt_samples += batch.total
-        position = self._feed.position if self._feed is not None else Position()
-        self._place = (position.epoch + 1, position.step)
-        now = time.perf_counter()
-        if self._warm is None and self._attempt_steps == WARM_UP_STEPS:
+        if self._totals.counts.step_done(batch.total, global_step):
+            self._tell(global_step)
+
+    def _tell(self, global_step: int) -> None:
+        """A record is due, or the loop is not warm yet."""
+        counts = self._totals.counts
+        if counts.steps == WARM_UP_STEPS:
             self._wait_for_device()
-            self._warm = (self._attempt_elapsed(time.perf_counter()), self._attempt_samples)
-        if self._own is not None:
-            self._own.step_done(now, global_step, self._attempt_elapsed(now), self._waited)
-            if now >= self._own.loss_due:
-                self._own.loss, self._own.loss_due = self._logged.latest_loss(), now + SHORTEST
-        if self._main and now >= self._due:
-            self._say_step(now, global_step)
+            self._warm = (self._totals.loop_seconds, counts.total)
+        if time.perf_counter() >= self._due:
+            self._say_step(global_step)
+        if counts.steps >= WARM_UP_STEPS:
+            counts.due = self._due
+
+    def stopped(self) -> None:
+        """The loop stops after this step, before the end of the epoch: what the device still has to do counts."""
+        self._wait_for_device()
+        self._totals.stop()
 
     def epoch_trained(self) -> None:
-        """The epoch's last step is done. The clock stops for the code after the inner loop."""
-        self._wait_for_device()
-        self._stop_clock()
+        """The epoch's last step is done. The clock has stopped for the code after the inner loop."""
+        self._totals.stop()
         self._trained_at = time.perf_counter()
         if self._own is not None:
             self._own.trained = self._trained_at
 
-    def epoch_done(self, index: int, global_step: int, metrics: Mapping[str, Any]) -> None:
+    def epoch_done(self, index: int, global_step: int) -> None:
         """The code after the inner loop is done as well."""
         if self._trained_at is not None:
             self._behind, self._behinds = (
@@ -199,124 +146,96 @@ class TrainingRecords:
                 self._behinds + 1,
             )
             self._trained_at = None
-        if self._main:
+        if self._outputs is not None:
             self._say_last_step(global_step)
             for step, numbers in self._logged.take().items():
-                # The record of the epoch tells what was logged after its last step.
-                (self._send if step == global_step else self._write_logged)(step, numbers)
-            shown = {name: as_json(float(value)) for name, value in metrics.items()} | self._logged.latest()
-            fields = {
-                **{"attempt": self._attempt, "training": self._name, "epoch": index + 1},
-                "epochs": self._goal if self._unit == "epochs" else None,
-                **{"steps": self._place[1], "global_step": global_step, "samples": self._epoch_samples},
-                **{"seconds": self._epoch_seconds, "data_s": self._epoch_waited, "metrics": shown},
+                told_by_epoch = step == global_step
+                (self._outputs.log_with_epoch if told_by_epoch else self._outputs.log)(step, numbers)
+            record = {
+                **{"epoch": index + 1, "epochs": self._goal if self._unit == "epochs" else None},
+                **{"steps": self._step, "global_step": global_step, "samples": self._totals.epoch_samples},
+                **{"seconds": self._totals.epoch_seconds, "data_s": self._totals.epoch_waited},
+                "metrics": self._logged.latest(),
             }
-            if self._epochs_file is not None:
-                self._epochs_file.write("epoch", **fields)
+            self._outputs.epoch(record)
         self._logged.end_epoch()
-        self.samples += self._epoch_samples
-        self._epoch_seconds, self._epoch_samples, self._epoch_waited = 0.0, 0, 0.0
+        self._totals.end_epoch()
 
     def end(self, global_step: int, *, complete: bool) -> None:
         """The loop is over, or was left (not ``complete``)."""
-        self._stop_clock()
+        self._totals.stop()
         if self._own is not None:
             self._own.end()
             self._own = None
-        if self._main:
+        if self._totals.counts.arrival is not None:
+            self._totals.counts.arrival.close()
+        if self._outputs is not None:
             self._say_last_step(global_step)
-            self._tell_logged()
-        if self._steps_file is not None and complete and self._attempt_steps:
-            warm_seconds, warm_samples = self._warm or (0.0, 0)
-            timed = {
-                "seconds": self._attempt_seconds,
-                "samples": self._attempt_samples,
-                "steps": self._attempt_steps,
-                "warm_seconds": self._attempt_seconds - warm_seconds,
-                "warm_samples": self._attempt_samples - warm_samples,
-                "data_s": self._waited,
-            }
-            self._steps_file.write("end", attempt=self._attempt, global_step=global_step, **timed)
-        self._files.close()
-        self._steps_file = self._epochs_file = self._display = self._feed = None
+            self._tell_logged(self._outputs)
+            self._outputs.end(self._timed(global_step) if complete and self._totals.counts.steps else None)
+        self._feed = None
 
     # --------------------------------------------------------- called by users
 
     def log(self, numbers: Mapping[str, Any], step: int) -> None:
         """``numbers`` at ``step``. Outside of a loop they are written at once."""
         self._logged.add(numbers, step)
-        if self._feed is None and self._main:
-            self._open_loggers()
-            self._tell_logged()
+        if self._feed is None and self._outputs is not None:
+            self._tell_logged(self._outputs)
 
     # ------------------------------------------------------------------ inside
 
-    def _say_step(self, now: float, global_step: int) -> None:
-        elapsed = self._attempt_elapsed(now)
-        self._due = now + min(LONGEST, max(SHORTEST, elapsed / 1000))
+    def _say_step(self, global_step: int) -> None:
+        totals = self._totals
+        elapsed = totals.loop_seconds
+        self._due = time.perf_counter() + min(LONGEST, max(SHORTEST, elapsed / 1000))
+        if self._own is not None:
+            self._own.loss = self._logged.latest_loss()
+        if self._outputs is None:
+            return
         left_steps = self._steps_left()
         logged = self._logged.take()
-        samples, seconds = self._epoch_samples, self._now(self._epoch_seconds)
         told = logged.pop(global_step, {})
         record = {
-            **{"attempt": self._attempt, "training": self._name, "epoch": self._place[0]},
-            "epochs": self._goal if self._unit == "epochs" else None,
-            **{"step": self._place[1], "steps": self._feed.steps if self._feed else None},
+            **{"epoch": self._epoch, "epochs": self._goal if self._unit == "epochs" else None},
+            **{"step": self._step, "steps": self._feed.steps if self._feed else None},
             "global_step": global_step,
             "goal": None if left_steps is None else global_step + left_steps,
-            "samples": samples,
-            "samples_per_s": samples / max(seconds, 1e-9),
-            "data_s": self._waited - self._said_waited,
-            "seconds": self._now(self.seconds),
+            "samples": totals.epoch_samples,
+            "samples_per_s": totals.epoch_samples / max(totals.epoch_seconds, 1e-9),
+            "data_s": totals.tell_waited(),
+            "seconds": totals.seconds,
             "left": None if left_steps is None else self._seconds_left(left_steps, elapsed),
             "metrics": told,
         }
-        self._epoch_waited += self._waited - self._said_waited
-        self._said_waited = self._waited
         for step, numbers in logged.items():
-            self._write_logged(step, numbers)
-        if self._steps_file is not None:
-            self._steps_file.write("step", **record)
-        self._send(global_step, told)
+            self._outputs.log(step, numbers)
+        self._outputs.step(record, self._logged.latest())
         self._said_step = global_step
-        if self._display is not None:
-            self._display.show({**record, "metrics": self._logged.latest()})
 
     def _say_last_step(self, global_step: int) -> None:
-        if self._attempt_steps and self._said_step != global_step:
-            self._say_step(time.perf_counter(), global_step)
+        if self._totals.counts.steps and self._said_step != global_step:
+            self._say_step(global_step)
 
-    def _tell_logged(self) -> None:
-        """Write what was logged and no record has told: after a break, or outside of a loop."""
+    def _tell_logged(self, outputs: Outputs) -> None:
+        """What was logged and no record has told: after a break, or outside of a loop."""
         for step, numbers in self._logged.take().items():
-            self._write_logged(step, numbers)
+            outputs.log(step, numbers)
 
-    def _write_logged(self, step: int, numbers: dict[str, float | None]) -> None:
-        self._send(step, numbers)
-        if self._directory is None:
-            return
-        fields = {"training": self._name, "global_step": step, "metrics": numbers}
-        if self._steps_file is not None:
-            self._steps_file.write("log", attempt=self._attempt, **fields)
-            return
-        path = self._directory.records / "steps.jsonl"
-        with RecordWriter(path) as records:
-            records.write("log", attempt=_attempt_of_this_process(path), **fields)
-
-    def _send(self, step: int, numbers: Mapping[str, float | None]) -> None:
-        """To the loggers."""
-        known = {name: math.nan if value is None else value for name, value in numbers.items()}
-        for logger in self._loggers if known else ():
-            logger.log(step, known)
-
-    def _open_loggers(self) -> None:
-        """Once: several loops of a run log to the same place, until the process ends."""
-        if self._loggers or not self._logger_names:
-            return
-        folder = self._directory.path if self._directory is not None else Path.cwd()
-        self._loggers = open_loggers(self._logger_names, folder, {**self._facts, "training": self._name})
-        for logger in self._loggers:
-            atexit.register(logger.close)
+    def _timed(self, global_step: int) -> dict[str, Any]:
+        """What the loop's end tells."""
+        seconds, counts = self._totals.loop_seconds, self._totals.counts
+        warm_seconds, warm_samples = self._warm or (0.0, 0)
+        return {
+            **{
+                "global_step": global_step,
+                "seconds": seconds,
+                "samples": counts.total,
+                "steps": counts.steps,
+            },
+            **{"warm_seconds": seconds - warm_seconds, "warm_samples": counts.total - warm_samples},
+            "data_s": counts.waited,
+        }
 
     def _steps_left(self) -> int | None:
         assert self._feed is not None
@@ -330,38 +249,17 @@ class TrainingRecords:
     def _seconds_left(self, steps: int, elapsed: float) -> float:
         """At the pace of this attempt; the code after the inner loop is expected to take as long as it has so far."""
         warm, counted = (self._warm[0], WARM_UP_STEPS) if self._warm is not None else (0.0, 0)
-        done = self._attempt_steps - counted
-        pace = (elapsed - warm) / done if done else elapsed / max(self._attempt_steps, 1)
-        epochs = self._goal - self._place[0] + 1 if self._unit == "epochs" and steps else 0
+        steps_done = self._totals.counts.steps
+        done = steps_done - counted
+        pace = (elapsed - warm) / done if done else elapsed / max(steps_done, 1)
+        epochs = self._goal - self._epoch + 1 if self._unit == "epochs" and steps else 0
         return steps * pace + (epochs * self._behind / self._behinds if self._behinds else 0.0)
 
-    def _attempt_elapsed(self, now: float) -> float:
-        return self._attempt_seconds + (0.0 if self._resumed_at is None else now - self._resumed_at)
-
-    def _stop_clock(self) -> None:
-        if self._resumed_at is None:
-            return
-        passed = time.perf_counter() - self._resumed_at
-        self._resumed_at = None
-        self.seconds += passed
-        self._epoch_seconds += passed
-        self._attempt_seconds += passed
-        self._epoch_waited += self._waited - self._said_waited
-        self._said_waited = self._waited
+    @property
+    def _step(self) -> int:
+        """Steps of the epoch in progress that are done."""
+        return self._step_before + self._totals.counts.steps
 
     def _wait_for_device(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-
-
-# Of the run directories that this process writes to: several loops and trainings are one attempt.
-_ATTEMPTS: dict[Path, int] = {}
-
-
-def _attempt_of_this_process(path: Path) -> int:
-    """The number of this attempt in ``path``, from 1."""
-    if path not in _ATTEMPTS:
-        written = path.read_bytes() if path.exists() else b""
-        before = re.findall(rb'"kind": "begin", "time": [^,]*, "attempt": (\d+)', written)
-        _ATTEMPTS[path] = max(map(int, before), default=0) + 1
-    return _ATTEMPTS[path]

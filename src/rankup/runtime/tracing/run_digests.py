@@ -47,4 +47,6 @@ def state_digests(run: RunContext) -> dict[str, str]:
         for name, thing in sorted(run.registered.items())
         if not getattr(thing, "timed", False)
     }
-    return found | {f"metrics/{name}": digest(value) for name, value in sorted(run.metrics.items())}
+    if run.world.is_main:  # logged numbers are rank 0's, and so are those that a resume restores
+        found |= {f"metrics/{name}": digest(float(value)) for name, value in sorted(run.metrics.items())}
+    return found

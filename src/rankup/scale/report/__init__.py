@@ -5,6 +5,7 @@
 | ``text`` | names and numbers as text that no format misreads |
 | ``thin`` | fewer points of a curve, without losing a spike |
 | ``run_records`` | what the records of one run say: curves, utilisation, facts |
+| ``rank_records`` | what each rank of a run tells, on one grid of times |
 | ``rows`` | what the report says of each configuration: the place where statistics come in |
 | ``judged`` | these rows with the ratios that the study's judgement allows |
 | ``content`` | what a report holds, from a study or from runs |

@@ -13,6 +13,7 @@ import numpy as np
 from rankup.core import forked
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding, Severity, in_order
+from rankup.scale.report.rank_records import RankLines, read_ranks
 from rankup.scale.report.rows import ReportRow, names, rows_of
 from rankup.scale.report.run_records import Curve, RunRecords, outcome_error, read_run, run_name
 from rankup.scale.report.text import plain, plural, short
@@ -29,7 +30,8 @@ class Group:
 
 @dataclass(frozen=True)
 class Content:
-    """``facts`` say what was run and where; ``rows`` are those of a study, none of plain runs."""
+    """``facts`` say what was run and where; ``rows`` are those of a study, none of plain runs; ``ranks`` are those of a
+    single run."""
 
     title: str
     facts: Sequence[tuple[str, str]]
@@ -38,6 +40,7 @@ class Content:
     findings: Sequence[Finding] = ()
     scaling: str = ""
     failed: Sequence[str] = field(default=())
+    ranks: RankLines | None = None
 
     @property
     def runs(self) -> list[RunRecords]:
@@ -93,6 +96,7 @@ def of_runs(paths: Sequence[Path], *, title: str = "") -> Content:
         facts=_run_facts([group.runs[0] for group in groups]),
         groups=groups,
         findings=in_order([*found, *_doubts(groups)]),
+        ranks=read_ranks(Path(groups[0].runs[0].path)) if len(groups) == 1 else None,
     )
 
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from rankup.core.records import read_records
 from rankup.errors import RankupError
+from rankup.monitor.nvidia_smi import SmiLog, host_of
 from rankup.scale.report.text import number, plain
 from rankup.scale.report.thin import Numbers, thinned
 
@@ -51,8 +52,8 @@ class HostSamples:
     """What the sampler of one node saw: one value per sample; NaN where a sample lacks it.
 
     ``seconds`` since the node's first sample; ``cpu`` and ``gpu`` in percent (``gpu``: the mean over the node's GPUs),
-    memory in bytes (``gpu_memory``: of the fullest GPU), ``power`` in watts over all GPUs, ``network`` in bytes since
-    the sample before.
+    memory in bytes (``gpu_memory``: of the fullest GPU), ``power`` in watts over all GPUs, ``temperature`` of the
+    hottest GPU in °C, ``network`` in bytes since the sample before.
     """
 
     host: str
@@ -62,6 +63,7 @@ class HostSamples:
     memory: Numbers
     gpu_memory: Numbers
     power: Numbers
+    temperature: Numbers
     network: Numbers
 
 
@@ -106,7 +108,8 @@ def _read_run(path: Path, name: str) -> RunRecords:
     try:
         steps = _records(folder / "steps.jsonl")
         epochs = _records(folder / "epochs.jsonl")
-        samples = {one: _records(one) for one in sorted(folder.glob("utilization-*.jsonl"))}
+        samples = {one.stem: _records(one) for one in sorted(folder.glob("utilization-*.jsonl"))}
+        samples |= _of_nvidia_smi(folder, samples)
         outcome = (path / "outcome").read_text().strip() if (path / "outcome").exists() else ""
     except OSError as error:
         raise RankupError(
@@ -135,12 +138,22 @@ def _read_run(path: Path, name: str) -> RunRecords:
         outcome=outcome,
         steps=_step_curves(per_step),
         epochs=_epoch_curves(per_epoch),
-        hosts=[host for file, found in samples.items() if (host := _host(found, file.stem))],
+        hosts=[host for name, found in samples.items() if (host := _host(found, name))],
         seconds=seconds,
         samples=seen,
         waited=waited / seconds if seconds > 0 else np.nan,
         records=count,
     )
+
+
+def _of_nvidia_smi(folder: Path, samples: Mapping[str, Sequence[Record]]) -> dict[str, list[Record]]:
+    """Of the hosts of which a job's script has a log of nvidia-smi, and no sampler has written."""
+    found = {}
+    for path in sorted(folder.glob("nvidia-smi-*.csv")):
+        name = f"utilization-{host_of(path.name)}"
+        if not samples.get(name):
+            found[name] = list(SmiLog(host_of(path.name)).add(path.read_bytes().split(b"\n")[:-1]))
+    return found
 
 
 def _records(path: Path) -> list[Record]:
@@ -285,6 +298,7 @@ def _host(records: Sequence[Record], fallback: str) -> HostSamples | None:
         gpu=mean_load,
         memory=_column(records, "memory_bytes"),
         gpu_memory=np.fmax.reduce(_per_gpu(counts, every, "memory_bytes"), axis=1),
+        temperature=np.fmax.reduce(_per_gpu(counts, every, "temperature_c"), axis=1),
         power=np.where(np.isfinite(power).any(axis=1), np.nansum(power, axis=1), np.nan),
         network=_column(records, "network_sent") + _column(records, "network_received"),
     )

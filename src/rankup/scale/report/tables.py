@@ -236,6 +236,7 @@ def _use(hosts: Sequence[tuple[str, HostSamples]]) -> Table | None:
                 _known(_most(host.memory) / gib, lambda value: f"{value:.1f} GiB"),
                 _known(_mean(host.gpu), lambda value: f"{value:.0f} %"),
                 _known(_most(host.gpu_memory) / gib, lambda value: f"{value:.1f} GiB"),
+                _known(_most(host.temperature), lambda value: f"{value:.0f} °C"),
                 _known(_sum(host.power * seconds) / 3.6e6, lambda value: f"{short(value)} kWh"),
                 _known(_sum(host.network) / gib, lambda value: f"{short(value)} GiB"),
             ]
@@ -247,6 +248,7 @@ def _use(hosts: Sequence[tuple[str, HostSamples]]) -> Table | None:
         Column("Most memory", "GiB"),
         Column("Mean GPU", "%"),
         Column("Most memory of a GPU", "GiB"),
+        Column("Hottest GPU", "°C"),
         Column("Energy of GPUs", "kWh"),
         Column("Network", "GiB"),
     ]
@@ -254,7 +256,7 @@ def _use(hosts: Sequence[tuple[str, HostSamples]]) -> Table | None:
     return Table(
         "utilisation",
         "Utilisation",
-        "One sample per second and node, from the start of the job to its end, evaluation included.",
+        "By the samples of each node, from the start of the job to its end, evaluation included.",
         [columns[i] for i in kept],
         [[row[i] for i in kept] for row in body],
     )

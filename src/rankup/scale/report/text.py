@@ -41,6 +41,11 @@ def short(value: float) -> str:
     return f"{value:,.0f}" if 100 <= abs(value) < 1e15 else f"{value:.3g}"
 
 
+def milliseconds(seconds: float) -> str:
+    """``34.2 ms``, ``187 ms``, ``2.1 s``."""
+    return f"{short(1000 * seconds)} ms" if seconds < 0.9995 else f"{short(seconds)} s"
+
+
 def percent(share: float) -> str:
     """``18 %``; one digit after the point below 10 %, two where shares of nearly 1 differ by little."""
     value = 100 * share

@@ -74,7 +74,9 @@ def doing(row: RankRow, width: int = 0) -> str:
     if row.rank is None:
         return "no rank"
     word = _PHASES.get(row.phase, row.phase)
-    if row.phase != "ended" and row.silent_s is not None and row.silent_s > SILENT:
+    if row.phase == "ended":
+        return word
+    if row.silent_s is not None and row.silent_s > SILENT:
         return f"silent {row.silent_s:.0f} s"
     return f"{word} {row.phase_s:.0f} s" if row.phase_s is not None and row.phase_s >= 5 else word
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from textwrap import wrap
 
-from rankup.cli.output.top.columns import COLUMNS, doing
+from rankup.cli.output.top.columns import COLUMNS, columns_that_fit, headings, line
 from rankup.core.columns import aligned
 from rankup.core.progress import progress_numbers, progress_place, progress_share
 from rankup.core.units import duration
@@ -16,13 +17,19 @@ _LEFT_OUT = {"history", "mem"}  # a curve; the share of "GiB"
 _GIB = 1 << 30
 
 
-def plain_lines(frame: Frame) -> list[str]:
+def plain_lines(frame: Frame, width: int | None = None) -> list[str]:
+    """All of a frame. ``width``: that of a terminal, where lines are wrapped and a table has the columns that fit."""
     lines = [f"{time.strftime('%H:%M:%S', time.localtime(frame.time))}  {headline(frame)}"]
     for alert in frame.alerts:
         lines.append(f"alert: {alert_text(alert, frame.time)}")
         lines += [f"  hint: {alert.finding.fix}"] if alert.active and alert.finding.fix else []
     lines += [f"node {node_text(node)}" for node in frame.nodes]
-    if frame.ranks:
+    if width is not None:
+        lines = [part for one in lines for part in wrap(one, width, subsequent_indent="  ")]
+    if frame.ranks and width is not None:
+        fitting = columns_that_fit(frame.ranks, width)
+        lines += [headings(fitting), *(" ".join(line(row, fitting)) for row in frame.ranks)]
+    elif frame.ranks:
         columns = [
             column
             for column in COLUMNS
@@ -38,14 +45,14 @@ def headline(frame: Frame, *, short: bool = False) -> str:
     words = [frame.name, frame.state + (f" ({frame.reason})" if frame.reason and not short else "")]
     if frame.step is not None:
         step = dict(frame.step)
-        if frame.ended or frame.still:
+        if not frame.goes_on:
             step["left"] = None
         if frame.still:
             step["samples_per_s"] = 0.0
         words += [progress_place(step), progress_numbers(step)]
-    elif frame.ranks:
-        phases = sorted({doing(row).split(" ")[0] for row in frame.ranks})
-        words.append("no step yet" if frame.ranks[0].rank is not None else ", ".join(phases))
+    elif not frame.ended:
+        known = any(row.rank is not None for row in frame.ranks)
+        words.append("no step yet" if known else "its ranks have told nothing")
     return "  ".join(words)
 
 
@@ -55,7 +62,7 @@ def shortest_headline(frame: Frame) -> str:
     words = [frame.name, frame.state]
     if (share := progress_share(step) if step else None) is not None:
         words.append(f"{100 * share:.0f} %")
-    if step.get("left") is not None and not (frame.ended or frame.still):
+    if step.get("left") is not None and frame.goes_on:
         words.append(f"left {duration(step['left'])}")
     return "  ".join(words)
 
@@ -82,6 +89,8 @@ def node_text(node: NodeRow) -> str:
         words.append(f"network {node.network / 1e6:.1f} MB/s")
     if node.disk_free is not None:
         words.append(f"disk {node.disk_free / _GIB:.0f} GiB free")
+    if not words:  # nvidia-smi tells of GPUs alone
+        words.append(f"{node.gpus} GPU{'s' * (node.gpus != 1)}")
     if node.silent_s > 30:
         words.append(f"no sample for {duration(node.silent_s)}")
     return f"{node.host}: {', '.join(words)}"

@@ -7,7 +7,9 @@
 | ``breakdown`` | where the time of a step goes |
 | ``cost`` | device-hours against time, with the frontier |
 | ``learning`` | loss and accuracy against epochs and against time |
-| ``utilization`` | how busy GPUs and CPUs were |
+| ``lines`` | lines of many over time: all of a few, or median, band and extremes |
+| ``ranks`` | what each rank of one run needs for a step |
+| ``utilization`` | how busy GPUs and CPUs were, their memory, power and temperature; the network |
 | ``all_pictures`` | which figures a report has |
 | ``draw`` | the files: SVG, PDF, PNG, and the SVG of the page |
 """

@@ -7,8 +7,9 @@ from rankup.scale.report.figures.breakdown import breakdown
 from rankup.scale.report.figures.cost import cost
 from rankup.scale.report.figures.learning import learning
 from rankup.scale.report.figures.picture import Picture
+from rankup.scale.report.figures.ranks import rank_pictures
 from rankup.scale.report.figures.scaling import efficiency, throughput, training_time
-from rankup.scale.report.figures.utilization import utilization
+from rankup.scale.report.figures.utilization import MEASURES, utilization
 
 
 def all_pictures(content: Content) -> list[Picture]:
@@ -21,6 +22,7 @@ def all_pictures(content: Content) -> list[Picture]:
         breakdown(rows),
         cost(rows),
         *(learning(groups, what, against) for what in ("loss", "accuracy") for against in ("epochs", "time")),
-        *(utilization(groups, device) for device in ("gpu", "cpu")),
+        *rank_pictures(content.ranks),
+        *(utilization(groups, measure) for measure in MEASURES),
     ]
     return [picture for picture in drawn if picture is not None]

@@ -1,13 +1,15 @@
-"""How busy GPUs and CPUs were, over time."""
+"""What samplers saw on the nodes: how busy GPUs and CPUs were, their memory, power and temperature; the network."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rankup.scale.report.content import Group
+from rankup.scale.report.figures.lines import draw_lines, time_unit
 from rankup.scale.report.figures.picture import (
     MOST_SERIES,
     MUTED,
@@ -18,26 +20,99 @@ from rankup.scale.report.figures.picture import (
     tell_lines,
 )
 from rankup.scale.report.run_records import HostSamples
-from rankup.scale.report.text import listed
-from rankup.scale.report.thin import thinned
+from rankup.scale.report.text import listed, short
+from rankup.scale.report.thin import Numbers, thinned
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_POINTS = 400
 _MOST_DRAWN = 20_000
+_STRETCHES = 120
+_GIB = 2.0**30
 
 
-def utilization(groups: Sequence[Group], device: str) -> Picture | None:
-    """``device`` is ``gpu`` or ``cpu``. A line per node of a single run; else the first repeat of each group."""
-    lines = [line for line in _lines(groups) if np.isfinite(getattr(line[1], device)).any()]
+@dataclass(frozen=True)
+class Measure:
+    """``word`` names the axis, ``what`` says whose value it is; ``of_all``: also drawn of more runs than have colours;
+    ``most``: the greatest value that there can be."""
+
+    name: str
+    word: str
+    unit: str
+    what: str
+    value: Callable[[HostSamples], Numbers]
+    of_all: bool = False
+    most: float | None = None
+
+
+def _network(host: HostSamples) -> Numbers:
+    """MB/s since the sample before."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate: Numbers = host.network / np.diff(host.seconds, prepend=np.nan) / 1e6
+    return np.where(np.isfinite(rate), rate, np.nan)
+
+
+MEASURES: Sequence[Measure] = (
+    Measure(
+        "gpu-utilization",
+        "GPU utilisation",
+        "%",
+        "The mean over the node's GPUs",
+        lambda host: host.gpu,
+        of_all=True,
+        most=100.0,
+    ),
+    Measure(
+        "cpu-utilization",
+        "CPU utilisation",
+        "%",
+        "Of all cores of the job on the node",
+        lambda host: host.cpu,
+        of_all=True,
+        most=100.0,
+    ),
+    Measure(
+        "gpu-memory",
+        "GPU memory",
+        "GiB",
+        "Of the node's GPU that has most in use",
+        lambda host: host.gpu_memory / _GIB,
+    ),
+    Measure("gpu-power", "GPU power", "W", "All GPUs of the node together", lambda host: host.power),
+    Measure(
+        "gpu-temperature", "GPU temperature", "°C", "The node's hottest GPU", lambda host: host.temperature
+    ),
+    Measure(
+        "node-memory",
+        "memory of the node",
+        "GiB",
+        "In use by all programs, without caches that can be dropped",
+        lambda host: host.memory / _GIB,
+    ),
+    Measure(
+        "network",
+        "network",
+        "MB/s",
+        "Sent and received through the node's interfaces, without what RDMA cards send past the system",
+        _network,
+    ),
+)
+
+
+def utilization(groups: Sequence[Group], measure: Measure) -> Picture | None:
+    """A line per node of a single run; else the first node of the first repeat of each group."""
+    if len(groups) > MOST_SERIES and not measure.of_all:
+        return None
+    found = [(label, host, measure.value(host)) for label, host in _lines(groups)]
+    lines = [one for one in found if np.isfinite(one[2]).any()]
     if not lines:
         return None
-    word = device.upper()
-    means = [(label, float(np.nanmean(getattr(host, device)))) for label, host in lines]
-    told = listed([f"{mean:.0f} % in {label}" for label, mean in means[:4]])
+    word, unit = measure.word, measure.unit
+    means = [(label, float(np.nanmean(values))) for label, _, values in lines]
+    number = "{:.0f}".format if unit == "%" else short
+    told = listed([f"{number(mean)} {unit} in {label}" for label, mean in means[:4]])
     rest = f" and {len(means) - 4} more" if len(means) > 4 else ""
-    what = "The mean over the node's GPUs" if device == "gpu" else "Of all cores of the job on the node"
     repeats = (
         " Of each configuration, the first repeat." if any(len(group.runs) > 1 for group in groups) else ""
     )
@@ -46,13 +121,25 @@ def utilization(groups: Sequence[Group], device: str) -> Picture | None:
         if len(groups) > 1 and len(lines) < sum(_nodes(g) for g in groups)
         else ""
     )
-    return Picture(
-        f"{device}-utilization",
-        f"{word} utilisation",
-        f"{word} utilisation over time, on average {told}{rest}.",
-        f"{what}, once a second, thinned to the least and the greatest of each stretch.{repeats}{nodes}",
-        lambda figure: _draw(figure, lines, device),
+    many = len(groups) == 1 and len(lines) > MOST_SERIES
+    how = (
+        "the median over the nodes, a band with the middle four fifths of them, and by name those that are farthest "
+        "from it, if they are 10 % away"
+        if many
+        else "thinned to the least and the greatest of each stretch"
     )
+    title = word[:1].upper() + word[1:]
+    draw = _draw_band if many else _draw
+    return Picture(
+        measure.name,
+        title,
+        f"{title} over time, on average {told}{rest}.",
+        f"{measure.what}, as sampled; {how}.{repeats}{nodes}",
+        lambda figure: draw(figure, lines, measure),
+    )
+
+
+_Lines = Sequence[tuple[str, HostSamples, Numbers]]
 
 
 def _nodes(group: Group) -> int:
@@ -65,15 +152,28 @@ def _lines(groups: Sequence[Group]) -> list[tuple[str, HostSamples]]:
     return [(group.label, group.runs[0].hosts[0]) for group in groups if group.runs[0].hosts]
 
 
-def _draw(figure: Figure, lines: Sequence[tuple[str, HostSamples]], device: str) -> None:
+def _draw_band(figure: Figure, lines: _Lines, measure: Measure) -> None:
+    """Many nodes of one run, on one grid of times."""
+    end = max(float(np.nanmax(host.seconds)) for _, host, _ in lines)
+    grid = np.linspace(0, end, _STRETCHES)
+    table = np.array([_on_grid(host.seconds, values, grid) for _, host, values in lines])
+    axes_word = f"{measure.word} ({measure.unit})"
+    draw_lines(figure, [label for label, _, _ in lines], grid, table, axes_word)
+
+
+def _on_grid(seconds: Numbers, values: Numbers, grid: Numbers) -> Numbers:
+    known = np.isfinite(values) & np.isfinite(seconds)
+    found: Numbers = np.interp(grid, seconds[known], values[known], left=np.nan, right=np.nan)
+    return found
+
+
+def _draw(figure: Figure, lines: _Lines, measure: Measure) -> None:
     axes = figure.subplots()
-    longest = max(float(np.nanmax(host.seconds)) for _, host in lines)
-    factor, unit = (3600, "h") if longest > 2 * 3600 else (60, "min") if longest > 300 else (1, "s")
-    plain_axes(axes, f"time since the start ({unit})", f"{device.upper()} utilisation (%)")
+    factor, unit = time_unit(max(float(np.nanmax(host.seconds)) for _, host, _ in lines))
+    plain_axes(axes, f"time since the start ({unit})", f"{measure.word} ({measure.unit})")
     many = len(lines) > MOST_SERIES
     labels = []
-    for index, (label, host) in enumerate(lines):
-        values = getattr(host, device)
+    for index, (label, host, values) in enumerate(lines):
         finite = np.isfinite(values) & np.isfinite(host.seconds)
         x, y = host.seconds[finite] / factor, values[finite]
         kept = thinned(y, max(40, min(_MOST_POINTS, _MOST_DRAWN // len(lines))))
@@ -85,6 +185,7 @@ def _draw(figure: Figure, lines: Sequence[tuple[str, HostSamples]], device: str)
         axes.plot(x[kept], y[kept], **style)
         if len(y):
             labels.append(LineLabel(label, float(x[-1]), float(y[-1]), index))
-    axes.set_ylim(0, 103)
+    top = measure.most or max(float(np.nanmax(values)) for _, _, values in lines)
+    axes.set_ylim(0, 1.03 * top or 1.0)
     if not many:
         tell_lines(axes, labels)

@@ -1,0 +1,45 @@
+"""``run.state``: the state of a run for scripts that store it themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankup.errors import RankupError
+from rankup.runtime.checkpointing import state
+from rankup.runtime.checkpointing.state import StateParts
+from rankup.runtime.context import RunContext
+from rankup.runtime.loop import body_checks
+
+
+class RunState:
+    """Models, optimizers, what was registered, the positions in the data, this rank's generators."""
+
+    def __init__(self, run: RunContext, parts: StateParts) -> None:
+        self._run = run
+        self._parts = parts
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that this rank needs to go on from here. Tensors are the live ones: copy or save it before the
+        next step. Take it in the loop's body after ``run.step(opt)``, or last thing after the inner loop.
+        """
+        check_between_steps(self._run)
+        taken = state.collect(self._run, self._parts, shared=True, gradients=self._parts.pending.any_here())
+        return {"tensors": taken.tensors, "rank_state": taken.rank_state, "metadata": taken.metadata}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Put back what ``state_dict`` gave, after ``prepare`` and ``register`` and before the first step."""
+        tensors, mine, metadata = (state_dict[key] for key in ("tensors", "rank_state", "metadata"))
+        state.check(self._run, self._parts, metadata)
+        state.restore(self._run, self._parts, tensors, mine, mine["registered"], metadata)
+
+
+def check_between_steps(run: RunContext) -> None:
+    """An error if a training cannot go on from the state at hand."""
+    body_checks.check_buffers(run)
+    if run.batch is not None and not run.batch.last:
+        raise RankupError(
+            "mid-step",
+            "the state is to be taken between two micro-batches of a step",
+            hint="take it after the last one: `if run.batch.last: …`",
+            exit_code=1,
+        )

@@ -1,0 +1,69 @@
+"""Seconds and samples of a training, and when its clock runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+
+from rankup.runtime.data.batches import Batch
+from rankup.runtime.records.step_counts import StepCounts
+from rankup.runtime.records.training_totals import TrainingTotals
+
+WAIT = 0.05
+
+
+def epoch(steps: int) -> Generator[Batch, None, None]:
+    for _ in range(steps):
+        yield Batch(None, 4, 8, last=True)
+
+
+def train(totals: TrainingTotals, steps: int, stop_after: int | None = None) -> None:
+    for done, batch in enumerate(totals.timed(epoch(steps)), 1):
+        totals.counts.step_done(batch.total, done)
+        if done == stop_after:
+            return
+
+
+def test_what_the_device_still_has_to_do_belongs_to_the_epoch():
+    totals = TrainingTotals(lambda: time.sleep(WAIT))
+    train(totals, 2)
+    assert totals.epoch_seconds >= WAIT
+
+
+def test_a_loop_that_is_left_waits_for_no_device():
+    """It may never answer: the loop may be left because of its error."""
+    waits: list[None] = []
+    totals = TrainingTotals(lambda: waits.append(None))
+    train(totals, 3, stop_after=2)
+    assert not waits and totals.epoch_seconds > 0
+
+
+def test_the_clock_stands_between_epochs():
+    totals = TrainingTotals(lambda: None)
+    train(totals, 2)
+    before = totals.seconds
+    totals.end_epoch()
+    time.sleep(WAIT)
+    assert totals.seconds == before and (totals.samples, totals.epoch_samples) == (16, 0)
+
+
+def test_a_resumed_training_goes_on_with_the_sums_of_the_attempts_before():
+    totals = TrainingTotals(lambda: None)
+    train(totals, 3)
+    totals.end_epoch()
+    train(totals, 2)
+    saved = totals.state_dict()
+    resumed = TrainingTotals(lambda: None)
+    resumed.load_state_dict(saved)
+    resumed.begin_loop(StepCounts(5, None))
+    train(resumed, 1)
+    assert (resumed.samples, resumed.epoch_samples, resumed.counts.total) == (24, 24, 8)
+    assert resumed.seconds > saved["seconds"] > saved["epoch_seconds"] > 0
+
+
+def test_a_second_loop_counts_from_zero_and_the_epoch_goes_on():
+    totals = TrainingTotals(lambda: None)
+    train(totals, 2)
+    totals.begin_loop(StepCounts(2, None))
+    train(totals, 1)
+    assert (totals.counts.steps, totals.counts.total, totals.epoch_samples) == (1, 8, 24)
