@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from multiprocessing import resource_tracker, spawn
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from hypothesis import settings
 
 import ranks
+from units import Units, in_order
 from warm.start import end, ready, start_server, write_clients
 
 # No timed assertions: machines are noisy, and hypothesis would count that as a failure.
@@ -35,13 +37,16 @@ _IGNORED_VARIABLES = {"PYTEST_CURRENT_TEST"}
 # Set once by libraries on import and never by us.
 _LIBRARY_VARIABLES = {"KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK", "TORCHINDUCTOR_CACHE_DIR"}
 
-# Files that take longest, most of it waiting: begun first, so that no worker is left with one of them at the end.
-_FIRST = ("test_cluster_time_limit.py", "test_script_runs.py", "test_programs.py")
 _SERVERS: set[int] = set()  # process ids of those of ``warm``
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    return Units(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in _FIRST)
+    items[:] = in_order(items)
 
 
 def _environment() -> dict[str, str]:
@@ -78,8 +83,8 @@ def _listed(folder: str) -> list[str]:
         return []
 
 
-def _settled(leaked: Callable[[], object], seconds: float = 5.0) -> bool:
-    """Whether ``leaked()`` becomes empty: what is ending gets a moment to end."""
+def _settled(leaked: Callable[[], object], seconds: float = 30.0) -> bool:
+    """Whether ``leaked()`` becomes empty: what is ending gets time to end, of which a busy machine needs more."""
     deadline = time.monotonic() + seconds
     while leaked():
         if time.monotonic() > deadline:
@@ -131,6 +136,17 @@ def warm_python(warm: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fix
     """
     if request.node.get_closest_marker("own_python") is None:
         monkeypatch.setattr(sys, "executable", str(warm / "python"))
+
+
+@pytest.fixture
+def mount_point() -> Iterator[Path]:
+    """A folder to mount something in. Not below /tmp, where a mount changes what each rehearsal beside it has to do:
+    a rehearsal has a /dev of its own."""
+    shared = "/dev/shm"
+    with tempfile.TemporaryDirectory(
+        prefix="rankup-", dir=shared if os.access(shared, os.W_OK) else None
+    ) as name:
+        yield Path(name)
 
 
 @pytest.fixture(autouse=True)

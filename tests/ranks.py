@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 context = multiprocessing.get_context("forkserver")
-TIMEOUT_S = 150  # below the one of pytest: a loaded machine is slow, and no defect
+TIMEOUT_S = 240  # below the one of pytest: a loaded machine is slow, and no defect
 
 
 def free_port() -> int:

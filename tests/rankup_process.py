@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -17,12 +18,15 @@ _OWN = ("rankup: ", "continue: ", "explain: ", "no snapshot")
 
 
 class Started:
-    """One ``rankup run`` in ``folder``; once it has ended ``out``, ``err``, and ``own``: header and end lines."""
+    """One ``rankup run`` in ``folder``, started by ``starter``; once it has ended ``out``, ``err``, and ``own``: header
+    and end lines."""
 
-    def __init__(self, folder: Path, *args: str, env: dict[str, str] | None = None):
+    def __init__(
+        self, folder: Path, *args: str, env: dict[str, str] | None = None, starter: Sequence[str] = ()
+    ):
         self.folder = folder
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "rankup", "run", *args],
+            [*starter, sys.executable, "-m", "rankup", "run", *args],
             cwd=folder,
             env={**os.environ, **(env or {})},
             stdin=subprocess.DEVNULL,

@@ -122,6 +122,9 @@ JOB_MUTANTS = [
     ),
     ("job-pbs-one-gpu/job.pbs", "cuda/12.1", "cuda/12.1 cudnn/8.6-cuda11.8", "RK150"),
     ("job-slurm-one-node/job.sh", "source ~/miniconda3/etc/profile.d/conda.sh\n", "", "RK151"),
+    ("job-slurm-srun-python/job.sh", "export MASTER_ADDR=$(", "HEAD=$(", "RK166"),
+    ("job-slurm-lightning/job.sh", "--ntasks-per-node=4", "--ntasks-per-node=1", "RK167"),
+    ("job-slurm-lightning/job.sh", "--nodes=2", "--nodes=3", "RK167"),
     ("job-slurm-srun-python/job.sh", "export SRUN", 'ping -c 1 "$MASTER_ADDR"\nexport SRUN', "RK153"),
     (
         "job-slurm-srun-python/job.sh",

@@ -57,6 +57,7 @@ def test_a_port_that_is_taken_is_exit_code_1(capsys: pytest.CaptureFixture[str])
     assert "[port-taken]" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_a_micro_benchmark(capsys: pytest.CaptureFixture[str]):
     assert call("matmul", "--sizes", "64,128", "--json") == 0
     said = json.loads(capsys.readouterr().out)

@@ -10,6 +10,8 @@ import pytest
 
 from rankup.cli.app import main
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 TRAIN = "import os, sys; print(os.environ['RANK'], os.environ.get('MINE'), os.getcwd(), *sys.argv[1:])"
 
 

@@ -168,7 +168,7 @@ def test_a_simulation_says_what_it_assumes(capsys):
     assert math.isclose(said["sizes"][0]["goodput"], 1)
 
 
-@pytest.mark.own_python
+@pytest.mark.usefixtures("warm_python")
 def test_the_gradients_of_a_workload_come_from_its_model(capsys):
     words = ("--simulate", "--workload", "mnist-cnn", "--compute", "0.1", "--gpus-per-node", 4, "--json")
     code, out, _ = call(capsys, *words)
@@ -176,7 +176,7 @@ def test_the_gradients_of_a_workload_come_from_its_model(capsys):
     assert sum(json.loads(out)["buckets"]) == 4 * 1_199_882
 
 
-@pytest.mark.own_python
+@pytest.mark.usefixtures("warm_python")
 def test_links_are_measured_by_processes_of_this_machine(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(children.measure_links, "__defaults__", ((4096, 4 * 1024**2),))

@@ -259,3 +259,112 @@ def test_a_traceback_that_ended_nothing_is_ignored(tmp_path, head):
         explain(tmp_path, job=ignored + traceback("ValueError: no")).message
         == "the job failed: ValueError: no"
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "training finished, error rate 0.12, failed samples: 0",
+        "epoch 3: validation error: 3.1e-2",
+        "test error 4.81%",
+        "reconstruction error = 0.004, time 3.1s",
+        "Top-1 error 24 %",
+    ],
+)
+def test_a_metric_with_the_word_error_is_no_failure(tmp_path, line):
+    log = tmp_path / "job.log"
+    log.write_text(f"epoch 1\n{line}\n")
+    assert explain_logs([log])[0] is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ERROR: 12 files are missing",
+        "Error: file 3.5 is broken",
+        "failed with exit code 3",
+        "fatal error 0x12 in step 3.0",
+    ],
+)
+def test_a_number_after_the_word_error_does_not_hide_a_failure(tmp_path, line):
+    log = tmp_path / "job.log"
+    log.write_text(f"epoch 1\n{line}\n")
+    assert explain_logs([log])[0] is not None
+
+
+NCCL_FAILED = """{0}Traceback (most recent call last):
+{0}  File "/home/user/train.py", line 12, in <module>
+{0}    dist.barrier()
+{0}torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:275, {1} (run with NCCL_DEBUG=WARN), NCCL version 2.21.5
+{0}{2}
+{0}Last error:
+{0}{3}
+"""
+SYSTEM = "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error."
+
+
+@pytest.mark.parametrize(
+    ("usage", "kind", "last", "code"),
+    [
+        (
+            "invalid usage",
+            "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",
+            "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000",
+            "duplicate-gpu",
+        ),
+        (
+            "unhandled system error",
+            SYSTEM,
+            "socketStartConnect: Connect to 192.168.19.14<52822> failed : No route to host",
+            "nccl-interface",
+        ),
+        ("unhandled system error", SYSTEM, "", "nccl-system-error"),
+    ],
+)
+@pytest.mark.parametrize("label", ["", "[rank1]: "])
+def test_the_last_error_of_nccl_tells_what_failed(tmp_path, usage, kind, last, code, label):
+    log = tmp_path / "job.log"
+    log.write_text(NCCL_FAILED.format(label, usage, kind, last))
+    found, _ = explain_logs([log])
+    assert found is not None
+    assert found.code == code
+    assert not last or last in found.quotes[-1].text
+
+
+def test_what_is_tried_again_is_no_failure(tmp_path):
+    log = tmp_path / "job.log"
+    log.write_text(
+        "epoch 1\nwandb: Network error (ConnectTimeout), entering retry loop.\nTraining complete.\n"
+    )
+    assert explain_logs([log])[0] is None
+
+
+ENDED_BY_TORCHRUN = """[rank0]: RuntimeError: Read error [127.0.0.1]:15254: Connection reset by peer
+E1122 18:43:37 7731 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: -15) local_rank: 1 (pid: 2)
+train.py FAILED
+Failures:
+[1]:
+  time      : 2026-11-22_18:43:37
+  host      : node01
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 1)  (SIGTERM)
+  error_file: <N/A>
+  traceback : Signal 15 (SIGTERM) received by PID 1
+------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-22_18:43:36
+  host      : node01
+  rank      : 1 (local_rank: 1)
+  exitcode  : -15 (pid: 2)  (SIGTERM)
+  error_file: <N/A>
+  traceback : Signal 15 (SIGTERM) received by PID 2
+"""
+
+
+def test_ranks_that_torchrun_ended_do_not_share_the_cause(tmp_path):
+    log = tmp_path / "job.log"
+    log.write_text(ENDED_BY_TORCHRUN)
+    found, _ = explain_logs([log])
+    assert found is not None
+    assert found.rank == 1

@@ -6,7 +6,7 @@ import pytest
 
 from synthetic_hour import BEGIN, GIB, STEP, Moment, alerts_of
 
-PLANTED = 1500  # seconds after the begin
+PLANTED = 900  # seconds after the begin: in the second epoch
 
 
 def slow_rank(moment: Moment) -> None:
@@ -138,7 +138,7 @@ def test_a_healthy_hour_has_no_alert(every: int, gpus: bool):
     ],
 )  # fmt: skip
 def test_an_alert_fires_on_its_cause_and_on_nothing_else(plant, code, ranks, words, every):
-    found = alerts_of(plant, every=every, seconds=2700)
+    found = alerts_of(plant, every=every, seconds=PLANTED + 1200)
     assert [*found] == [code]
     for alert in found[code]:
         assert alert.ranks == ranks and words in alert.finding.message, alert.finding.message

@@ -48,21 +48,21 @@ def test_a_deleted_file_is_not_made_again(tmp_path):
     assert not (tmp_path / "x").exists()
 
 
-def test_a_line_that_finds_no_room_is_an_error_and_the_others_stay(tmp_path):
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", tmp_path]
+def test_a_line_that_finds_no_room_is_an_error_and_the_others_stay(mount_point):
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", mount_point]
     if subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("cannot mount a tmpfs here")
     try:
-        file = SamplesFile(str(tmp_path / "x"))
+        file = SamplesFile(str(mount_point / "x"))
         written = 0
         with contextlib.suppress(OSError):
             while written < 1000:
                 file.append({"number": written, "text": "x" * 100})
                 written += 1
         assert 0 < written < 1000
-        assert [one["number"] for one in read_records(tmp_path / "x")] == list(range(written))
+        assert [one["number"] for one in read_records(mount_point / "x")] == list(range(written))
     finally:
-        subprocess.run(["umount", "-l", tmp_path], check=True)
+        subprocess.run(["umount", "-l", mount_point], check=True)
 
 
 def test_one_of_several_samplers_of_a_run_on_a_host_writes_until_it_ends(tmp_path):

@@ -20,7 +20,7 @@ from ranks import context, free_port
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import checkpointing
 
-TIMEOUT_S = 150.0
+TIMEOUT_S = 240.0
 PATIENCE_S = 15.0  # for the others, when one rank was refused
 
 

@@ -234,3 +234,47 @@ class LayerRates(Program):
         for x, y in run.steps(data, epochs=self.epochs):
             how.update(run, opt, F.mse_loss(model(x), y))
         return weights(model)
+
+
+class ClippedByHooks(Model):
+    """Gradients clipped by hooks on the parameters, which see the share of a rank alone."""
+
+    expected = expect(ddp="gradient-hook", fsdp="gradient-hook", any_world="gradient-hook")
+
+    @staticmethod
+    def network() -> nn.Module:
+        model = perceptron()
+        for parameter in model.parameters():
+            parameter.register_hook(lambda gradient: gradient.clamp(-0.02, 0.02))
+        return model
+
+
+class ClippedByAccumulatedHooks(ClippedByHooks):
+    """Gradients clipped in place by hooks that run after their accumulation."""
+
+    @staticmethod
+    def network() -> nn.Module:
+        def clip(parameter: torch.Tensor) -> None:
+            assert parameter.grad is not None
+            parameter.grad.clamp_(-0.02, 0.02)
+
+        model = perceptron()
+        for parameter in model.parameters():
+            parameter.register_post_accumulate_grad_hook(clip)
+        return model
+
+
+class MaskedByHooks(ClippedByHooks):
+    """Hooks on the parameters that mask gradients, multiply them by a constant, or only look at them."""
+
+    expected = expect(fsdp="gradient-hook")
+
+    @staticmethod
+    def network() -> nn.Module:
+        model = perceptron()
+        first, bias, last, _ = model.parameters()
+        mask = (torch.arange(first.numel()).reshape(first.shape) % 3 > 0).double()
+        first.register_hook(lambda gradient: gradient * mask)
+        bias.register_hook(lambda gradient: gradient * 0.1)
+        last.register_hook(lambda gradient: None if gradient.isfinite().all() else gradient.nan_to_num())
+        return model

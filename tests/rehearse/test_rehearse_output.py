@@ -306,3 +306,32 @@ def test_a_task_of_an_array_knows_the_whole_array(tmp_path: Path, array: str, sa
 def test_the_ranks_of_one_agent_meet_at_its_own_address(tmp_path: Path, option: str, address: str):
     report = rehearsed(tmp_path, f"torchrun --standalone {option}--nproc_per_node=2 train.py", ("--nodes=1",))
     assert {one.meeting for one in report.launches[0].processes} == {f"{address}:(free port)"}
+
+
+def test_multi_prog_gives_each_task_its_program(tmp_path: Path):
+    (tmp_path / "mp.conf").write_text(
+        "# tasks\n0   python train.py --serve\n1,3 python train.py --place %o --task %t\n"
+        "*   python train.py \\\n  'the rest'\n"
+    )
+    report = rehearsed(tmp_path, "srun --multi-prog mp.conf", ["--nodes=2", "--ntasks=5"])
+    commands = {one.command for launch in report.launches for one in launch.processes}
+    assert commands == {
+        "python train.py --serve",
+        "python train.py --place 0 --task 1",
+        "python train.py --place 1 --task 3",
+        "python train.py the rest",
+    }
+    assert not codes(report) & {"script-failed", "rank-out-of-range"}
+
+
+def test_multi_prog_needs_a_program_for_each_task(tmp_path: Path):
+    (tmp_path / "mp.conf").write_text("0 python train.py\n")
+    report = rehearsed(tmp_path, "srun --multi-prog mp.conf", ["--nodes=1", "--ntasks=2"])
+    assert "script-failed" in codes(report)
+    assert "No task_id 1 in configuration file" in text(report, tmp_path)
+
+
+def test_a_server_beside_ranks_does_not_set_their_world_size(tmp_path: Path):
+    (tmp_path / "mp.conf").write_text("0 python train.py --serve\n1-3 python train.py --rank %o\n")
+    report = rehearsed(tmp_path, "srun --multi-prog mp.conf", ["--nodes=1", "--ntasks=4"])
+    assert "rank-out-of-range" not in codes(report)

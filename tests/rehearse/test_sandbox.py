@@ -13,6 +13,7 @@ import pytest
 
 from rankup.errors import RankupError
 from rankup.rehearse import sandbox
+from rankup.rehearse.layout import leads_to
 from rehearse.scripts import codes, rehearsed
 
 pytestmark = pytest.mark.skipif(bool(sandbox.available()), reason="no user namespaces here")
@@ -139,22 +140,27 @@ dist.destroy_process_group()
 
 
 @pytest.mark.parametrize(
-    "start",
+    ("start", "each"),  # every process imports torch, which takes two seconds of a core
     [
-        "srun bash -c 'export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS; exec python train.py'",
-        "srun -n2 --ntasks-per-node=1 bash -c 'exec python -m torch.distributed.run --nnodes=2 --nproc_per_node=2 "
-        "--node_rank=$SLURM_NODEID --master_addr=$MASTER_ADDR --master_port=$MASTER_PORT train.py'",
+        ("srun bash -c 'export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS; exec python train.py'", 2),
+        (
+            "srun bash -c 'exec python -m torch.distributed.run --nnodes=2 --nproc_per_node=1 "
+            "--node_rank=$SLURM_NODEID --master_addr=$MASTER_ADDR --master_port=$MASTER_PORT train.py'",
+            1,
+        ),
     ],
     ids=["srun", "torchrun"],
 )
-def test_for_real_the_ranks_meet_over_gloo_on_pretended_nodes(tmp_path: Path, start: str):
+def test_for_real_the_ranks_meet_over_gloo_on_pretended_nodes(tmp_path: Path, start: str, each: int):
     body = f"export MASTER_ADDR=$(scontrol show hostnames | head -n1) MASTER_PORT=29513\n{start}"
-    report = rehearsed(
-        tmp_path, body, ("--nodes=2", "--ntasks-per-node=2"), program=TRAINS, for_real=True, seconds=150
-    )
+    nodes = ("--nodes=2", f"--ntasks-per-node={each}")
+    report = rehearsed(tmp_path, body, nodes, program=TRAINS, for_real=True, seconds=150)
     lines = sorted(line for line in report.rehearsal.output.splitlines() if line.startswith("sum"))
-    assert lines == ["sum 6 of 4 node1"] * 2 + ["sum 6 of 4 node2"] * 2, report.rehearsal.output
-    assert len(report.launches[0].processes) == 4 and report.rehearsal.code == 0
+    total = sum(range(2 * each))
+    assert lines == [f"sum {total} of {2 * each} node{n}" for n in (1, 2) for _ in range(each)], (
+        report.rehearsal.output
+    )
+    assert len(report.launches[0].processes) == 2 * each and report.rehearsal.code == 0
 
 
 def test_without_namespaces_a_rehearsal_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -162,3 +168,11 @@ def test_without_namespaces_a_rehearsal_is_refused(tmp_path: Path, monkeypatch: 
     with pytest.raises(RankupError, match="does not let a user make a sandbox") as error:
         rehearsed(tmp_path, "echo started", ("--nodes=1",))
     assert "--unconfined" in error.value.hint
+
+
+def test_of_a_folder_with_too_many_entries_those_on_the_way_to_mounts_are_kept():
+    wanted = ["/", "/home/alice", "/home/bob/data"]
+    kept = [
+        name for name in ("/home/alice", "/home/bob", "/home/bo", "/home/carol") if leads_to(name, wanted)
+    ]
+    assert kept == ["/home/alice", "/home/bob"]

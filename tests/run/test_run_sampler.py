@@ -43,6 +43,7 @@ def sampler_of(folder: Path) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.usefixtures("warm_python")
 @pytest.mark.parametrize("ranks", ["1", "2"])
 def test_a_run_is_sampled_while_it_lasts(tmp_path, ranks):
     run = Started(tmp_path, "--nproc-per-node", ranks, script(tmp_path, UNTIL_SAMPLED)).end()

@@ -221,7 +221,7 @@ def accumulated(parts: int, clip: float | None) -> dict:
     steps = 0
     for a, b in run.steps(feed, epochs=2):
         run.backward(F.mse_loss(model(a), b))
-        steps += run.step(opt)
+        steps += bool(run.step(opt))
     return {"weights": net.state_dict(), "steps": steps}
 
 

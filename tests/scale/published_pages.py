@@ -8,6 +8,227 @@ from __future__ import annotations
 # ruff: noqa: E501 (tables are as wide as they are)
 
 HONEST: dict[str, tuple[str, str, set[str]]] = {
+    "LaTeX, with rules and symbols": (
+        ".tex",
+        r"""\section{Scaling}
+\begin{table}[t]
+  \caption{Strong scaling. Speedup is relative to a single node.}  % 100 %
+  \begin{tabular*}{0.8\textwidth}{@{}lrrr@{}}
+    \toprule
+    \textbf{Nodes} & Time (s) & Speedup & Efficiency \\
+    \midrule
+    1     & $1{,}024.2 \pm 3$ & 1.0$\times$   & 100\% \\ \addlinespace
+    16    & 68.4     & 15.0$\times$  & 93\% \\[2pt]
+    64    & 17.8     & \textbf{57.5}$\times$  & 90\% \\
+    \bottomrule
+  \end{tabular*}
+\end{table}
+""",
+        set(),
+    ),
+    "LaTeX: models above columns": (
+        ".tex",
+        r"""\begin{tabular}{l|rr|rr}
+\toprule
+ & \multicolumn{2}{c|}{ResNet-50} & \multicolumn{2}{c}{BERT} \\
+\cmidrule(lr){2-3}\cmidrule(lr){4-5}
+GPUs & Time (s) & Speedup & Time (s) & Speedup \\
+\midrule
+1 & 1\,000 & 1.0 & 2\,000 & 1.0 \\
+4 & 260 & 3.8 & 530 & 3.8 \\
+\bottomrule
+\end{tabular}
+""",
+        set(),
+    ),
+    "LaTeX: a model beside several rows": (
+        ".tex",
+        r"""\begin{tabular}{llrr}
+\hline
+Model & GPUs & Throughput (images/s) & Efficiency \\ \hline
+\multirow{2}{*}{ResNet-50} & 1 & 367 & 100\% \\
+ & 8 & 2{,}888 & 98.4\% \\ \hline
+\multirow{2}{*}{VGG-16} & 1 & 233 & 100\% \\
+ & 8 & 1{,}701 & 91.3\% \\ \hline
+\end{tabular}
+""",
+        set(),
+    ),
+    "html: a model beside several rows": (
+        ".html",
+        """<table>
+<tr><th>Model</th><th>GPUs</th><th>Throughput (img/s)</th><th>Speedup</th></tr>
+<tr><td rowspan="2">ResNet-50</td><td>1</td><td>1,250</td><td>1.00</td></tr>
+<tr><td>8</td><td>9,350</td><td>7.48</td></tr>
+<tr><td rowspan="2">VGG-16</td><td>1</td><td>410</td><td>1.00</td></tr>
+<tr><td>8</td><td>2,300</td><td>5.61</td></tr>
+</table>
+""",
+        set(),
+    ),
+    "html: a page": (
+        ".html",
+        """<html><head><style>td { padding: 1px }</style></head><body>
+<h1 class="t">Scaling</h1><p>Written as <code>&lt;table&gt;</code>.</p>
+<h2>Weak scaling</h2>
+<div class="wrapper"><table><tbody><tr><th>GPUs</th><th>Time [s]</th><th>Efficiency</th></tr>
+<tr><td>1</td><td>100,3</td><td>100 %</td></tr><tr><td>4</td><td>105,0</td><td>96 %</td></tr></tbody></table></div>
+</body></html>
+""",
+        set(),
+    ),
+    "html: a header of two rows": (
+        ".md",
+        """<table>
+<thead><tr><th rowspan="2">GPUs</th><th colspan="2">FP32</th><th colspan="2">AMP</th></tr>
+<tr><th>img/s</th><th>speedup</th><th>img/s</th><th>speedup</th></tr></thead>
+<tr><td>1</td><td>367.29</td><td>1.0</td><td>802.9</td><td>1.0</td></tr>
+<tr><td>8</td><td>2887.65</td><td>7.86</td><td>6154.66</td><td>7.67</td></tr>
+</table>
+""",
+        set(),
+    ),
+    "reStructuredText grid whose header spans": (
+        ".rst",
+        """Scaling
+=======
+
++-------+---------------------------+
+|       | ResNet-50                 |
++ GPUs  +----------------+----------+
+|       | Time (s)       | Speedup  |
++=======+================+==========+
+| 1     | 1,234.5        | 1.0      |
++-------+----------------+----------+
+| 4     | 330.1          | 3.74     |
++-------+----------------+----------+
+""",
+        set(),
+    ),
+    "nodes with their GPUs in brackets": (
+        ".md",
+        """
+| Nodes (GPUs) | Time per epoch (s) | Speedup |
+|---|---|---|
+| 1 (4) | 250 | 1.0 |
+| 4 (16) | 70 | 3.57 |
+""",
+        {"baseline-missing"},
+    ),
+    "thousands of GPUs, the largest first": (
+        ".md",
+        """
+| Platform | Nodes | GPUs | Time-to-train |
+|---|---|---|---|
+| NVL72 | 2,048 | 8,192 | 2.02 min |
+| NVL72 | 512 | 2,048 | 5.54 min |
+""",
+        set(),
+    ),
+    "millions of tokens": (
+        ".md",
+        """
+| GPUs | Tokens/s | Scaling efficiency |
+|---|---|---|
+| 8 | 160k | 100% |
+| 64 | 1.15M | 90% |
+""",
+        set(),
+    ),
+    "weak scaling told by a header, times of steps": (
+        ".md",
+        """
+| #GPUs | GBS | iter (ms) | weak-scaling eff. |
+|---|---|---|---|
+| 1 | 128 | 11374 | 100.0% |
+| 2 | 256 | 11446 | 99.4% |
+| 4 | 512 | 11634 | 97.8% |
+""",
+        set(),
+    ),
+    "a serial program, its own kind": (
+        ".md",
+        """
+| Mode | processes | Time (s) | Speedup |
+|---|---|---|---|
+| seq | 1 | 0.0250 | 1.00 |
+| mpi | 2 | 0.0135 | 1.85 |
+| mpi | 4 | 0.0130 | 1.92 |
+""",
+        set(),
+    ),
+    "parallel runs named by their number": (
+        ".md",
+        """
+| Configuration | Time (s) | Speedup |
+|---|---|---|
+| Serial (1) | 75.25 | 1.000 |
+| Parallel 2 | 45.96 | 1.637 |
+| Parallel 4 | 39.02 | 1.928 |
+""",
+        set(),
+    ),
+    "named by their commands": (
+        ".md",
+        """
+| Command | Time |
+|---|---|
+| `torchrun --nproc_per_node=2 train.py` | 53 s |
+| `torchrun --nnodes=2 --nproc_per_node=4 train.py` | 15 s |
+""",
+        set(),
+    ),
+    "time saved in percent": (
+        ".md",
+        """
+| GPUs | Time (s) | Faster |
+|---|---|---|
+| 1 | 100 | - |
+| 2 | 55 | 45% |
+| 4 | 30 | 70% |
+""",
+        set(),
+    ),
+    "a standard deviation is no time": (
+        ".md",
+        """
+| GPUs | Time (s) | SD (s) | Speedup |
+|---|---|---|---|
+| 1 | 100.0 | 0.5 | 1.00 |
+| 4 | 27.0 | 0.4 | 3.70 |
+""",
+        set(),
+    ),
+    "the same GPU, written in several ways": (
+        ".md",
+        """
+| Hardware | Time per epoch | Speedup |
+|---|---|---|
+| 1x A100-80GB | 400 s | 1.0x |
+| 4x A100 (80 GB, NVLink) | 105 s | 3.8x |
+""",
+        set(),
+    ),
+    "the same model, run in several ways": (
+        ".md",
+        """
+| Model | GPUs | Time (s) | Speedup |
+|---|---|---|---|
+| ResNet-50 (baseline) | 1 | 100 | 1.0 |
+| ResNet-50 (DDP) | 4 | 26 | 3.8 |
+""",
+        set(),
+    ),
+    "a sentence that its page confirms": (
+        ".md",
+        "- 1 GPU: 120 s per epoch\n- 4 GPUs: 45 s per epoch\n\nThat is a speed-up of 2.7x on 4 GPUs.\n",
+        set(),
+    ),
+    "a sentence that its page does not confirm": (
+        ".md",
+        "- 1 GPU: 120 s per epoch\n- 4 GPUs: 45 s per epoch\n\nThat is a speed-up of 3.8x on 4 GPUs.\n",
+        {"wrong-ratio"},
+    ),
     "markdown, strong scaling with ratios": (
         ".md",
         """
@@ -276,6 +497,75 @@ With 1 GPU in fp32 we began.
 }
 
 UNFAIR: dict[str, tuple[str, str, set[str]]] = {
+    "LaTeX: two precisions": (
+        ".tex",
+        r"""\begin{tabular}{|l|c|c|c|}
+\hline
+\textbf{GPUs} & \textbf{Precision} & \textbf{Time (s)} & \textbf{Speedup} \\ \hline
+1 & FP32 & 73.48 & 1.0$\times$ \\ \hline
+4 & AMP & 22.10 & 3.3$\times$ \\ \hline
+\end{tabular}
+""",
+        {"unequal-precision"},
+    ),
+    "LaTeX in a code block of a page": (
+        ".md",
+        r"""```latex
+\begin{tabular}{lrr}
+GPUs & Time (s) & Speedup \\
+1 & 100.0 & 1.0 \\
+4 & 40.0 & 3.9 \\
+\end{tabular}
+```
+""",
+        {"wrong-ratio"},
+    ),
+    "html: a ratio across the columns of a header of two rows": (
+        ".md",
+        """<table>
+<thead><tr><th rowspan="2">GPUs</th><th colspan="2">FP32</th><th colspan="2">AMP</th></tr>
+<tr><th>img/s</th><th>speedup</th><th>img/s</th><th>speedup</th></tr></thead>
+<tr><td>1</td><td>367.29</td><td>1.0</td><td>802.9</td><td>1.0</td></tr>
+<tr><td>8</td><td>2887.65</td><td>7.86</td><td>6154.66</td><td>16.76</td></tr>
+</table>
+""",
+        {"wrong-ratio"},
+    ),
+    **{
+        f"another {what}": (
+            ".md",
+            f"| {header} | GPUs | Time (s) | Speedup |\n|---|---|---|---|\n"
+            f"| {before} | 1 | 100 | 1.0 |\n| {after} | 4 | 26 | 3.8 |\n",
+            {"unequal-setup"},
+        )
+        for what, header, before, after in (
+            ("GPU", "GPU type", "V100", "A100"),
+            ("model", "Model", "ResNet-50", "ResNet-18"),
+            ("input size", "Image size", "224", "128"),
+            ("compiler", "torch.compile", "no", "yes"),
+            ("data set", "Training samples", "60,000", "15,000"),
+        )
+    },
+    "GPUs of two kinds, in the names": (
+        ".md",
+        """
+| Hardware | Time | Speedup |
+|---|---|---|
+| 1× V100 | 400 s | 1.0x |
+| 4× A100 | 105 s | 3.8x |
+""",
+        {"unequal-setup"},
+    ),
+    "sequences of another length, by rates": (
+        ".md",
+        """
+| GPUs | Sequence length | Tokens/s | Speedup |
+|---|---|---|---|
+| 8 | 8192 | 100k | 1.0 |
+| 32 | 2048 | 380k | 3.8 |
+""",
+        {"unequal-setup"},
+    ),
     "the tutorial: fp32 baseline, the others in mixed precision": (
         ".md",
         """

@@ -78,3 +78,56 @@ def test_the_parts_of_a_step_are_those_that_add_up(run):
     with RecordWriter(run.records / "steps.jsonl") as records:
         records.write("breakdown", parts={"step": 4.0, "data": 1.0, "compute": 3.0})
     assert read_breakdown(run) == {"data": 1.0, "compute": 3.0}
+
+
+def loops(run, *ends, training="", attempt=1):
+    """A loop after another: ``begin``, and its ``end`` with seconds, samples, steps, and those that were warm."""
+    with RecordWriter(run.records / "steps.jsonl") as records:
+        for end in ends:
+            records.write("begin", attempt=attempt, training=training, global_step=0, unit="epochs", facts={})
+            if end is not None:
+                names = ("seconds", "samples", "steps", "warm_seconds", "warm_samples")
+                records.write("end", attempt=attempt, global_step=1, **dict(zip(names, end, strict=True)))
+
+
+def test_a_loop_for_each_epoch_is_timed_as_a_whole(run):
+    loops(run, (3.0, 30, 6, 1.0, 15), (1.0, 30, 6, 0.5, 15), (1.5, 30, 6, 0.7, 15))
+    found = read_run(TRIAL, run)
+    assert (found.seconds, found.samples, found.steps) == (3.5, 75, 18)
+
+
+def test_the_loops_of_another_training_are_not_timed(run):
+    loops(run, (3.0, 30, 6, 1.0, 15), training="fold-0")
+    loops(run, (9.0, 90, 9, 8.0, 80), training="fold-1")
+    assert read_run(TRIAL, run).seconds == 1.0
+
+
+def test_loops_of_which_one_was_left_are_no_measurement(run):
+    loops(run, (3.0, 30, 6, 1.0, 15), None)
+    with pytest.raises(RankupError) as caught:
+        read_run(TRIAL, run)
+    assert caught.value.code == "nothing-measured"
+
+
+@pytest.mark.parametrize(
+    ("logged", "told"), [(95.5, 0.955), (0.955, 0.955), (1.0, 1.0), (100.0, 1.0), (250.0, 250.0)]
+)
+def test_an_accuracy_may_be_logged_in_percent(run, logged, told):
+    loops(run, (3.0, 30, 6, 1.0, 15))
+    with RecordWriter(run.records / "epochs.jsonl") as records:
+        records.write("epoch", training="", epoch=1, seconds=3.0, steps=6, metrics={"accuracy": logged})
+    assert read_run(TRIAL, run).accuracy == pytest.approx(told)
+
+
+def test_what_is_logged_after_the_last_epoch_is_what_was_reached(run):
+    loops(run, (3.0, 30, 6, 1.0, 15))
+    with RecordWriter(run.records / "epochs.jsonl") as records:
+        records.write(
+            "epoch", training="", epoch=1, global_step=6, seconds=3.0, steps=6, metrics={"accuracy": 0.1}
+        )
+    with RecordWriter(run.records / "steps.jsonl") as records:
+        records.write("log", training="", global_step=3, metrics={"accuracy": 0.2, "loss": 3.0})
+        records.write("log", training="", global_step=6, metrics={"accuracy": 0.9})
+        records.write("log", training="another", global_step=9, metrics={"accuracy": 0.7})
+    found = read_run(TRIAL, run)
+    assert (found.accuracy, found.loss) == (0.9, None)

@@ -622,15 +622,19 @@ def test_when_pbs_ends_the_whole_job_the_ranks_are_waited_for(tmp_path: Path, fa
 
 @pytest.mark.own_python
 @pytest.mark.parametrize("how", ["told", "killed"])
-def test_an_agent_leaves_nothing_of_torchrun_on_its_node(tmp_path: Path, how: str):
+def test_an_agent_leaves_nothing_of_torchrun_on_its_node(tmp_path: Path, how: str, warm: Path):
     text = """[ -e go ] || { cp "$RUN"/agent-*.sh .; exit 0; }
     trap '' TERM; touch "here-$RANK"; while :; do sleep 0.2; done"""
-    job = Job(tmp_path, command=bash(text), nodes=2, nproc_per_node=1)
+    python = str(warm / "python")  # what this first time gives are the agents' scripts
+    job = Job(tmp_path, command=bash(text), nodes=2, nproc_per_node=1, python=python)
     assert job.execute() == 0, job.log
     job.wait_for_guards()  # of this first time: they would end what has the same mark
     (job.folder / "go").touch()
     # By hand, as this machine is both nodes: the script of the job would see to its own, and so to all.
     scripts = [job.folder / f"agent-{i}.sh" for i in (0, 1)]
+    for script in scripts:
+        assert python in script.read_text()
+        script.write_text(script.read_text().replace(python, sys.executable))
     agents = [subprocess.Popen(["bash", script], cwd="/", start_new_session=True) for script in scripts]
     while not all((job.folder / f"here-{i}").exists() for i in (0, 1)):
         time.sleep(0.05)

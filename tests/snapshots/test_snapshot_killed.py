@@ -90,8 +90,8 @@ def mounted(place: Path, *options: str):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
-def test_a_disk_that_is_really_full_is_one_error_and_the_old_snapshot_stays(tmp_path):
-    root = tmp_path / "small"
+def test_a_disk_that_is_really_full_is_one_error_and_the_old_snapshot_stays(mount_point):
+    root = mount_point / "small"
     with mounted(root, "-t", "tmpfs", "-o", "size=1m", "tmpfs"):
         saved(root, 1)
         with Saver(root, ALONE) as saver:
@@ -104,8 +104,8 @@ def test_a_disk_that_is_really_full_is_one_error_and_the_old_snapshot_stays(tmp_
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
-def test_a_read_only_directory_is_one_error(tmp_path):
-    source, root = saved(tmp_path / "source", 1), tmp_path / "read-only"
+def test_a_read_only_directory_is_one_error(tmp_path, mount_point):
+    source, root = saved(tmp_path / "source", 1), mount_point / "read-only"
     with mounted(root, "--bind", "-o", "ro", str(source)):
         with pytest.raises(RankupError) as error:
             Saver(root, ALONE)

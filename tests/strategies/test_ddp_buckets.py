@@ -21,16 +21,17 @@ STEPS, WIDTH = 7, 11
 class Net(nn.Module):
     """(n, 11) → (n, 11) in residual blocks that are used in another order than they are declared in."""
 
-    def __init__(self, unused: bool = False, shared: bool = False) -> None:
+    def __init__(self, unused: bool = False, shared: bool = False, blocks: int = 8) -> None:
         super().__init__()
-        self.inner = nn.ModuleList(nn.Linear(20 + i, 20 + i) for i in range(8))
-        self.first = nn.ModuleList(nn.Linear(WIDTH, 20 + i) for i in range(8))
-        self.last = nn.ModuleList(nn.Linear(20 + i, WIDTH) for i in range(8))
+        self.inner = nn.ModuleList(nn.Linear(20 + i, 20 + i) for i in range(blocks))
+        self.first = nn.ModuleList(nn.Linear(WIDTH, 20 + i) for i in range(blocks))
+        self.last = nn.ModuleList(nn.Linear(20 + i, WIDTH) for i in range(blocks))
+        self.order = [i for i in (5, 2, 0, 1, 3, 4, 6, 7) if i < blocks]
         self.spare = nn.Linear(9, 9) if unused else None
         self.shared = shared
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for i in (5, 2, 0, 1, 3, 4, 6, 7):
+        for i in self.order:
             x = x + self.last[i](torch.tanh(self.inner[i](torch.tanh(self.first[i](x)))))
             if self.shared:
                 x = x + self.last[0](torch.tanh(self.first[0](x)))
@@ -116,8 +117,8 @@ CASES: dict[str, Case] = {
     "static graph": Case(options={"static_graph": True}),
     "static graph after one step": Case(options={"static_graph": True}, at=1),
     "static graph, unused": Case(options={"static_graph": True}, net={"unused": True, "shared": True}),
-    "fsdp": Case(strategy="fsdp"),
-    "hsdp": Case(strategy="fsdp", options={"shard_size": 2}),
+    "fsdp": Case(strategy="fsdp", net={"blocks": 3}),  # each layer has collectives of its own
+    "hsdp": Case(strategy="fsdp", options={"shard_size": 2}, net={"blocks": 3}),
 }
 
 

@@ -36,6 +36,12 @@ _ERROR_LINE = re.compile(
     r"^\W*(?:\S+ ){0,3}?(?:fatal|critical|error|exception|failed|failure|\w+(?:Error|Exception))\b\]?[:\s-]",
     re.IGNORECASE,
 )
+#: A metric is no failure: ``error rate 0.12``, ``validation error: 3.1e-2``, ``failed samples: 0``.
+_METRIC = re.compile(
+    r"\b(?:error|failure|failed)s?\b(?:[ _](?!code|status|errno|signal|with|line|at|in|on|after|to\b)[a-z]+){0,2}"
+    r" ?[:=]? ?(?:0|[-+]?\d+\.\d+(?:e[-+]?\d+)?|\d+e-\d+|\d+ ?%)%?(?=[,;)\s]|$)",
+    re.IGNORECASE,
+)
 _DIGITS = re.compile(r"\d+")
 _FRAME_OF_CPP = re.compile(r"^frame #\d+: |^Exception raised from |^<omitting python frames>")
 _FAULT_FRAME = re.compile(r'^  File "([^"]+)", line \d+ in ')
@@ -177,7 +183,11 @@ class LogReader:
         event.labelled = line.rank is not None or self.rank is not None
         if signature is None:
             said = self._quiet(text, quote, stream) or bool(endings)
-            if _ERROR_LINE.match(text) and not line.warning and not text.startswith(ENDED_NOTHING):
+            if (
+                _ERROR_LINE.match(_METRIC.sub("", text))
+                and not line.warning
+                and not text.startswith(ENDED_NOTHING)
+            ):
                 self._late.append((event, self._ordinary))
                 return True
             return said

@@ -30,6 +30,7 @@ _STAMPS = (
 )
 _WARNING = re.compile(
     r"^\[?W\d{3,4} \d\d:|\b\w*Warning: |^\W?(?:\S+ ){0,3}(?:WARNING|WARN|INFO|DEBUG)\b|NCCL INFO "
+    r"|\b[Rr]etrying\b|entering retry loop|\bwill (?:be retried|retry)\b"
 )
 _NCCL = re.compile(r"NCCL WARN")
 

@@ -33,6 +33,8 @@ RULES: dict[str, str] = {
     "RK144": "random-rdzv-id",
     "RK146": "no-cd-workdir",
     "RK151": "conda-without-init",
+    "RK166": "missing-rank-variables",
+    "RK167": "lightning-sizes",
     "RK201": "global-rank-device",
     "RK202": "no-set-device",
     "RK203": "visible-devices-index",

@@ -118,7 +118,11 @@ class Tracebacks:
             return True
         if self._chained:  # a traceback was announced, and something else came between
             return False
-        goes_on = text[0].isspace() or (self._continued == 0 and self._last.message.rstrip().endswith(":"))
+        goes_on = (
+            text[0].isspace()
+            or (self._continued == 0 and self._last.message.rstrip().endswith(":"))
+            or _is_of_nccl(self._last.message, stripped)
+        )
         if goes_on and self._continued < _CONTINUED:
             self._continued += 1
             self._last.message += "\n" + text
@@ -174,3 +178,10 @@ class Tracebacks:
         if self._last is not None and not self._last.ignored:
             self._done.append(self._last)
         self._last, self._chained = None, False
+
+
+def _is_of_nccl(message: str, text: str) -> bool:
+    """Whether a line belongs to torch's message of an error of NCCL: its own words come last, after "Last error:"."""
+    return "NCCL error in" in message and (
+        text.startswith(("nccl", "Last error:")) or message.rstrip().endswith("Last error:")
+    )

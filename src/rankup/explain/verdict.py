@@ -12,6 +12,7 @@ from rankup.explain.signatures.signature import EXIT_CODE, PYTHON_EXCEPTION
 from rankup.explain.watchdog import behind, ranks_text
 from rankup.findings.finding import Confidence, Severity
 
+_TERMINATED = ("exit code -15", "exit code 143")
 _LONGEST = 200  # characters of a message in the first line
 
 
@@ -124,6 +125,8 @@ def _same(event: Event, facts: Facts) -> set[int]:
     if event.signature is EXIT_CODE:
         codes = {ending.exit.rank: ending.exit.code for ending in facts.endings}
         same = {rank for rank, code in codes.items() if f"exit code {code}" == event.said}
+        if event.said in _TERMINATED and any(ending.root for ending in facts.endings):
+            return set()  # the launcher itself ends the others so
         return same if same == set(codes) else set()
     alike = {
         e.rank

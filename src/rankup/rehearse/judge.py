@@ -200,7 +200,8 @@ def _numbers(launch: Launch, ranks: Sequence[Process]) -> Iterator[Finding]:
             f"A variable that is expanded in the batch shell has that shell's value in every task. {_HANGS}",
             "expand it in the task, by single quotes: srun bash -c 'export RANK=$SLURM_PROCID; exec python …'",
         )  # fmt: skip
-    sizes = sorted({one.world_size for one in ranks if one.world_size is not None})
+    # A task that reads no rank, a server beside its workers, says nothing of their world size.
+    sizes = sorted({one.world_size for one in ranks if one.world_size is not None and one.source != "alone"})
     if len(sizes) > 1:
         message = f"processes have different world sizes: {_list(sizes)}"
         yield _error("world-size-mismatch", launch, message, _HANGS, "give all processes the same WORLD_SIZE")

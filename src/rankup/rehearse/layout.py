@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,9 @@ class Layout:
         except OSError:
             return
         if len(entries) > _MOST_ENTRIES:
-            self._read_only(path, target)
-            return
+            # Bound as a whole it would hide what is mounted below: the homes of thousands of users, say.
+            wanted = [*self.mounts, str(self.plan["folder"]), str(self.scratch), str(Path.home()), sys.prefix]
+            entries = [entry for entry in entries if leads_to(entry.path, wanted)]
         for entry in entries:
             if top and entry.name in _NOT_COPIED:
                 (self.root / entry.name).mkdir()
@@ -214,6 +216,11 @@ class Layout:
             path for path in found if path.rstrip("/") not in ours and not path.startswith(str(self.scratch))
         ]
         return sorted(wrote)[:1000]
+
+
+def leads_to(path: str, wanted: Iterable[str]) -> bool:
+    """Whether ``path`` is one of the ``wanted`` paths, or a folder on the way to one."""
+    return any(one == path or one.startswith(f"{path}/") for one in wanted)
 
 
 def set_read_only(libc: Libc, target: Path, *, must: bool = False) -> None:

@@ -79,8 +79,6 @@ def plan_step(
     if sum(room) < ntasks and not options.has("overcommit"):
         plan.error = f"Unable to create step for job {job.job_id}: More processors requested than permitted"
         return plan
-    if options.has("multi-prog"):
-        plan.notes.append("--multi-prog gives each task a program of its own from a file")
     counts = spread(ntasks, len(hosts), per_node, tuple(room))
     distribution = _distribution(options.options.get("distribution", ""), ntasks, len(hosts), plan)
     plan.cpus_per_task = cpus

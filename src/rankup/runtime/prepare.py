@@ -65,6 +65,18 @@ _PREPARE = tuple(PrepareArguments.__annotations__)
 _BATCHES = ("dataset", "global_batch", "sample_rng", "sharded")
 
 
+def _check_initialized(model: nn.Module) -> None:
+    """An error for a lazy module, whose parameters have no shape before its first forward."""
+    for name, parameter in model.named_parameters():
+        if isinstance(parameter, nn.UninitializedParameter):
+            raise RankupError(
+                "uninitialized-parameter",
+                f"{name} has no shape yet: its module is a lazy one, which gets it in its first forward",
+                hint="call the model once before prepare, with a batch of zeros: model(torch.zeros(2, …))",
+                exit_code=1,
+            )
+
+
 class Preparation:
     """Of one run: what one call of ``run.prepare`` needs to know about earlier ones."""
 
@@ -134,6 +146,7 @@ class Preparation:
         """(what the loop calls, its optimizer, the model under both)."""
         run, strategy = self._run, self._run.strategy
         parts = parts_of(model, strategy)
+        _check_initialized(container(model, parts))
         names = {id(parameter): name for name, parameter in container(model, parts).named_parameters()}
         adaptations.check(strategy, accumulate)
 

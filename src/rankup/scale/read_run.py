@@ -72,17 +72,17 @@ def read_run(trial: Trial, run: RunDir, metric: re.Pattern[str] | None = None) -
 
 
 def _read_run(trial: Trial, run: RunDir, metric: re.Pattern[str] | None) -> Measured:
-    begin, end, epochs, summary = _records(run)
+    begin, end, epochs, summary, logged = _records(run)
     if metric is not None:
         seconds = _matched(metric, run)
         return _measured(
-            trial, run, begin, summary, epochs, seconds, end.get("samples", 0), end.get("steps", 0)
+            *(trial, run, begin, summary, epochs, logged),
+            *(seconds, end.get("samples", 0), end.get("steps", 0)),
         )
     if summary:
         steps = sum(int(epoch["steps"]) for epoch in epochs)
-        return _measured(
-            trial, run, begin, summary, epochs, summary["train_seconds"], int(summary["samples"]), steps
-        )
+        seconds, samples = summary["train_seconds"], int(summary["samples"])
+        return _measured(trial, run, begin, summary, epochs, logged, seconds, samples, steps)
     if not end:
         raise RankupError(
             "nothing-measured",
@@ -96,7 +96,7 @@ def _read_run(trial: Trial, run: RunDir, metric: re.Pattern[str] | None) -> Meas
     seconds, samples = (
         (end["warm_seconds"], end["warm_samples"]) if warm else (end["seconds"], end["samples"])
     )
-    return _measured(trial, run, begin, summary, epochs, seconds, samples, end["steps"])
+    return _measured(trial, run, begin, summary, epochs, logged, seconds, samples, end["steps"])
 
 
 def read_breakdown(run: RunDir) -> dict[str, float]:
@@ -107,11 +107,11 @@ def read_breakdown(run: RunDir) -> dict[str, float]:
 
 def _records(
     run: RunDir,
-) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]], dict[str, Any]]:
-    """(begin, end, epochs, summary) of the run's first training; empty if there is none."""
+) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]], dict[str, Any], dict[str, Any]]:
+    """(begin, end, epochs, summary, logged) of the run's first training; empty if there is none. ``logged``: numbers
+    from after its last epoch, as a script logs that evaluates at the end."""
     steps = newest_records(read_records(run.records / "steps.jsonl"))
     begins = [one for one in steps if one["kind"] == "begin"]
-    ends = [one for one in steps if one["kind"] == "end"]
     epochs = read_records(run.records / "epochs.jsonl", "epoch")
     latest = {
         (one.get("training", ""), one["epoch"]): one for one in epochs
@@ -121,7 +121,39 @@ def _records(
         one for (training, _), one in sorted(latest.items(), key=lambda pair: pair[0][1]) if training == name
     ]
     summaries = read_records(run.records / "epochs.jsonl", "summary")
-    return begins[0] if begins else {}, ends[0] if ends else {}, mine, summaries[-1] if summaries else {}
+    trained = max((one.get("global_step", 0) for one in mine), default=0)
+    logged: dict[str, Any] = {}
+    for one in steps:
+        if one["kind"] == "log" and one.get("training", "") == name and one["global_step"] >= trained:
+            logged |= one["metrics"]
+    summary = summaries[-1] if summaries else {}
+    return begins[0] if begins else {}, _whole_end(steps, name), mine, summary, logged
+
+
+def _whole_end(steps: Sequence[Mapping[str, Any]], training: str) -> dict[str, Any]:
+    """The ends of all loops of ``training`` as one: ``run.steps(data, epochs=epoch + 1)`` is a loop for each epoch.
+
+    Without the first steps of the first of them alone: the others begin when everything is warm. Empty if a loop did
+    not come to its end.
+    """
+    ends: list[Mapping[str, Any]] = []
+    running = ""  # the training of the loop that has begun last
+    open_loops = 0
+    for one in steps:
+        if one["kind"] == "begin":
+            running = one.get("training", "")
+            open_loops += running == training
+        elif one["kind"] == "end" and running == training:
+            open_loops -= 1
+            ends.append(one)
+    if not ends or open_loops:
+        return {}
+    first, *later = ends
+    whole = {name: sum(one[name] for one in ends) for name in ("seconds", "samples", "steps")}
+    warm = bool(first["warm_samples"] and first["warm_seconds"] > 0)
+    for name in ("seconds", "samples"):
+        whole[f"warm_{name}"] = first[f"warm_{name}"] + sum(one[name] for one in later) if warm else 0
+    return whole
 
 
 def _measured(
@@ -130,6 +162,7 @@ def _measured(
     begin: Mapping[str, Any],
     summary: Mapping[str, Any],
     epochs: Sequence[Mapping[str, Any]],
+    logged: Mapping[str, Any],
     seconds: float,
     samples: int,
     steps: int,
@@ -144,6 +177,8 @@ def _measured(
         told.append(Epoch(epoch["epoch"], passed, epoch.get("metrics", {})))
     last = told[-1].metrics if told else {}
     asked = trial.asked
+    reached = {**last, **logged, **summary}
+    accuracy = _first(_ACCURACIES, reached)
     return Measured(
         repeat=trial.repeat,
         seconds=float(seconds),
@@ -154,8 +189,8 @@ def _measured(
         threads=int(facts.get("threads", asked.get("cpus-per-task", 1))),
         strategy=str(facts.get("strategy", asked.get("strategy", "unknown"))),
         device_type=str(facts.get("device_type", asked.get("device", "cuda" if "gpus" in asked else "cpu"))),
-        accuracy=_first(_ACCURACIES, {**last, **summary}),
-        loss=_first(_LOSSES, {**last, **summary}),
+        accuracy=accuracy / 100 if accuracy is not None and 1 < accuracy <= 100 else accuracy,  # in percent
+        loss=_first(_LOSSES, reached),
         facts=facts,
         epochs=told,
         path=str(run.path),

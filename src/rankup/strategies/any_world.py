@@ -19,6 +19,7 @@ from torch import nn
 from rankup.errors import RankupError
 from rankup.strategies.base import Refusal, Refusals, Strategy
 from rankup.strategies.batch_plan import BatchPlan
+from rankup.strategies.gradient_hooks import GradientHooks
 from rankup.strategies.ordered_sum import Gradients, OrderedSum, buckets, flatten, split_like
 from rankup.strategies.replicas import start_equal
 from rankup.strategies.shard_buffers import ShardBuffers
@@ -138,6 +139,7 @@ class AnyWorld(Strategy):
         if self._sum.ranks > 1:
             start_equal(model)
         self._models.append(model)
+        model.register_forward_pre_hook(GradientHooks(model))
         if find_unused_parameters:
             self._may_be_unused.update(id(parameter) for parameter in model.parameters())
         return model

@@ -29,6 +29,7 @@ from rankup.errors import RankupError
 from rankup.strategies.base import NO_SHARED_PARAMETERS, Refusals, Strategy
 from rankup.strategies.buckets import Buckets
 from rankup.strategies.call_through import call_through
+from rankup.strategies.gradient_hooks import GradientHooks
 from rankup.strategies.replicas import start_equal, trainable
 from rankup.strategies.unused import DummyGradients
 from rankup.strategies.weights import GradientWeights
@@ -78,6 +79,7 @@ class DDP(Strategy):
         self._models.append(wrapped)
         self._buckets.append(Buckets(wrapped, self._renewed))
         wrapped.register_forward_pre_hook(self._buckets[-1])
+        wrapped.register_forward_pre_hook(GradientHooks(wrapped.module))
         self._owners.clear()
         return call_through(model, wrapped)
 

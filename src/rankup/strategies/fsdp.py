@@ -26,6 +26,7 @@ from torch.optim import Optimizer
 from rankup.errors import RankupError
 from rankup.strategies.base import NO_LBFGS, NO_SHARED_PARAMETERS, Refusals, Strategy
 from rankup.strategies.fsdp_units import Units
+from rankup.strategies.gradient_hooks import refuse_hooks
 from rankup.strategies.replicas import start_equal, trainable
 from rankup.strategies.versions import require_torch
 from rankup.strategies.weights import GradientWeights
@@ -53,6 +54,7 @@ class FSDP(Strategy):
         start_equal(model)
         if not trainable(model):
             return model  # a teacher: whole on every rank
+        refuse_hooks(model, sharded=False)
         for parameter in model.parameters():
             parameter.data = parameter.data.contiguous()  # it shards no other memory format
         mesh = self._mesh(device)
@@ -83,6 +85,7 @@ class FSDP(Strategy):
         # Else the next forward would compute with the weights from before this step.
         for model in self._models:
             model.reshard()
+            refuse_hooks(model, sharded=True)  # that were put on them since
 
     def _mesh(self, device: torch.device) -> DeviceMesh:
         ranks, size = dist.get_world_size(), self._shard_size

@@ -175,7 +175,7 @@ def every_change(directory: str) -> dict[str, Any]:
 
 
 def test_each_change_is_named_and_a_choice_is_followed(tmp_path: Path):
-    for said in run_ranks(every_change, 3, str(tmp_path)):
+    for said in run_ranks(every_change, 2, str(tmp_path)):
         for name, (_, _, message) in CHANGES.items():
             refused, old, new = said[name]
             assert refused["error"][:2] == ("settings-changed", message), name

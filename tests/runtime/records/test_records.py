@@ -272,3 +272,35 @@ def test_a_bar_does_not_erase_a_line_that_the_script_has_not_ended(monkeypatch: 
     display.show(RECORD)
     assert "epoch 2/4" in terminal.getvalue()
     display.close()
+
+
+def numbers_outside_of_the_loop(directory: str) -> list[dict[str, Any]]:
+    import os
+
+    os.environ[RUN_DIR_VARIABLE] = directory
+    Path(directory, "records").mkdir(exist_ok=True)
+    run = rankup.init()
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1),
+        lambda p: torch.optim.SGD(p, lr=0.0),
+        rankup.ResidentData(torch.zeros(4, 1)),
+        global_batch=2,
+    )
+    run.log(accuracy=0.1)  # of the model before its training
+    for epochs in (1, 2):
+        for x in run.steps(data, epochs=epochs):
+            run.backward(model(x).mean())
+            run.step(opt)
+        run.log(accuracy=float(epochs))
+    return read_records(Path(directory) / "records" / "epochs.jsonl", "epoch")
+
+
+def test_a_number_that_was_logged_before_a_loop_is_none_of_its_first_epoch(tmp_path: Path):
+    epochs = run_ranks(numbers_outside_of_the_loop, 1, str(tmp_path))[0]
+    assert ["accuracy" in one["metrics"] for one in epochs] == [False, False]
+    logged = read_records(tmp_path / "records" / "steps.jsonl", "log")
+    assert [(one["global_step"], one["metrics"]["accuracy"]) for one in logged] == [
+        (0, 0.1),
+        (2, 1.0),
+        (4, 2.0),
+    ]

@@ -117,6 +117,13 @@ def test_one_node_alone_is_refused_with_what_to_measure():
     assert caught.value.hint.startswith("measure 2 × 8;")
 
 
+def test_two_nodes_are_to_be_measured_and_not_predicted():
+    with pytest.raises(RankupError) as caught:
+        predict_next(parse_points("1:100 2:190", 4), Size(2, 4))
+    assert caught.value.code == "no-node-boundary"
+    assert caught.value.hint.startswith("measure 1 × 4 and 2 × 4;")
+
+
 def test_two_nodes_alone_are_refused():
     with pytest.raises(RankupError, match="do not cross from one node"):
         predict_next(parse_points("1:100 4:390 16:1500", 8), FOUR)

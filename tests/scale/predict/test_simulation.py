@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 
@@ -27,6 +28,13 @@ def test_one_device_only_computes():
     assert (found.seconds, found.communication, found.exposed) == (pytest.approx(0.31), 0, 0)
     assert found.efficiency == 1
     assert found.rate == pytest.approx(32 / 0.31)
+
+
+def test_one_device_waits_for_nothing_whatever_the_sizes_of_its_buckets():
+    """Shares of a third, a seventh, … add up to a little more than the whole."""
+    for sizes in itertools.combinations_with_replacement((1, 3, 7, 9_437_184, 26_214_400), 4):
+        work = Work(forward=0.1 / 3, backward=0.2 / 3, buckets=sizes)
+        assert simulate(work, SLOW, Size(1, 1)).exposed == 0
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 4096])

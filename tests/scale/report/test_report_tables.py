@@ -81,6 +81,7 @@ def test_a_configuration_is_named_by_what_differs():
     [
         (short(0.01234), "0.0123"),
         (short(1234.5), "1,234"),
+        (short(1e308), "1e+308"),
         (short(float("nan")), "–"),
         (percent(0.183), "18 %"),
         (percent(0.049), "4.9 %"),

@@ -33,8 +33,8 @@ def check_results(
 ) -> None:
     """Judge a published speed-up: recompute its ratios, and say what was compared with what.
 
-    Reads results.json of `rankup scale`, CSV, and tables in Markdown, HTML or reStructuredText, with what the text
-    around them tells. Exit code 1 if a comparison is wrong or unfair, 2 if the file compares nothing.
+    Reads results.json of `rankup scale`, CSV, and tables in Markdown, HTML, reStructuredText or LaTeX, with what the
+    text around them tells. Exit code 1 if a comparison is wrong or unfair, 2 if the file compares nothing.
     """
     text = read_text(file)
     if file.suffix == ".json" and _is_study(text):

@@ -86,6 +86,21 @@ MODELS = (
         ),
     ),
     Signature(
+        name="dtypes-differ",
+        pattern=(
+            r"must have the same dtype|expected scalar type \w+ but found \w+"
+            "|Must flatten tensors with uniform dtype"
+        ),
+        level=ROOT,
+        what="two tensors have different types of numbers",
+        cause="a part of the model or of the data is float64, float16 or bfloat16, and another is not",
+        fix=(
+            "convert the data with .float() (numpy gives float64), compute under torch.autocast, or give FSDP "
+            "parameters of one type"
+        ),
+        example="RuntimeError: mat1 and mat2 must have the same dtype, but got Double and Float",
+    ),
+    Signature(
         name="shapes-differ",
         pattern=(
             "shapes cannot be multiplied|must match the size of tensor|Sizes of tensors must match"

@@ -124,6 +124,27 @@ NCCL = (
         example="NVRM: Xid (PCI:0000:65:00): 79, pid=1234, GPU has fallen off the bus.",
     ),
     Signature(
+        name="nccl-interface",
+        pattern=(
+            r"(socketStartConnect|socketPollConnect|Call to (bind|connect|listen))\b.* : "
+            "(No route to host|Network is unreachable|Cannot assign requested address"
+            "|Software caused connection abort|Connection timed out|Invalid argument)"
+        ),
+        level=ROOT,
+        what="NCCL cannot connect the ranks over the network interface that it chose",
+        cause=(
+            "the interface leads to no other node (docker0, lo, a link-local IPv6 address), or a firewall closes the "
+            "way"
+        ),
+        fix=(
+            "set NCCL_SOCKET_IFNAME to the interface that connects the nodes (`ip -brief address`); NCCL_DEBUG=INFO "
+            "shows the one that was chosen"
+        ),
+        example="socketStartConnect: Connect to 192.168.19.14<52822> failed : No route to host",
+        rules=("RK117",),
+        likely=True,
+    ),
+    Signature(
         name="nccl-network",
         pattern=(
             r"NCCL WARN.*(Call to (ibv_\w+|bind|connect)|Got completion from peer .* with (error"
@@ -141,6 +162,22 @@ NCCL = (
         ),
         example=("node01:534:1763 [3] NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory"),
         likely=True,
+    ),
+    Signature(
+        name="nccl-remote-error",
+        pattern=(
+            "ncclRemoteError|remote process (has )?exited|NCCL communicator was aborted"
+            "|ncclSystemError: (?!System call).*(peer|remote|reset)|Call to recv from .* failed"
+            "|[cC]onnect to .* failed : Connection (refused|reset)"
+        ),
+        level=FALLOUT,
+        what="NCCL lost another rank",
+        cause="another rank ended while this one communicated with it",
+        fix=LOOK_AT_PEERS,
+        example=(
+            "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2006, remote "
+            "process exited or there was a network error, NCCL version 2.21.5 ncclRemoteError"
+        ),
     ),
     Signature(
         name="nccl-system-error",
@@ -177,6 +214,25 @@ NCCL = (
         rules=("RK207", "RK208", "RK305"),
     ),
     Signature(
+        name="nccl-watchdog-stuck",
+        pattern="watchdog got stuck for|due to ProcessGroupNCCL watchdog hang",
+        level=WEAK,
+        what="a call of CUDA or NCCL hung, and the process was ended by NCCL's monitor",
+        cause=(
+            "a rank could not end a call: another thread held Python's lock inside of CUDA, a defective GPU or driver, "
+            "or the clean-up of a communicator after another rank had failed"
+        ),
+        fix=(
+            "look what other ranks and the kernel's log said before (Xid); TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC gives more "
+            "time if it was only slow"
+        ),
+        example=(
+            "[rank7]:[E626 05:14:36.393 ProcessGroupNCCL.cpp:1743] [Rank 7] ProcessGroupNCCL's watchdog got stuck for "
+            "480 seconds without making progress in monitoring enqueued collectives."
+        ),
+        likely=True,
+    ),
+    Signature(
         name="nccl-watchdog-follower",
         pattern=(
             "failure detected by watchdog|detected by watchdog at work|Timeout at NCCL work"
@@ -192,21 +248,6 @@ NCCL = (
         example=(
             "[rank4]:[E1016 03:31:38.929 ProcessGroupNCCL.cpp:621] [Rank 4] Some NCCL operations "
             "have failed or timed out."
-        ),
-    ),
-    Signature(
-        name="nccl-remote-error",
-        pattern=(
-            "ncclRemoteError|remote process (has )?exited|NCCL communicator was aborted"
-            "|ncclSystemError.*(peer|remote|socket|reset)|Call to recv from .* failed"
-        ),
-        level=FALLOUT,
-        what="NCCL lost another rank",
-        cause="another rank ended while this one communicated with it",
-        fix=LOOK_AT_PEERS,
-        example=(
-            "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2006, remote "
-            "process exited or there was a network error, NCCL version 2.21.5 ncclRemoteError"
         ),
     ),
     Signature(

@@ -148,6 +148,23 @@ RENDEZVOUS = (
             "ValueError: Error initializing torch.distributed using env:// rendezvous: environment "
             "variable RANK expected, but not set"
         ),
+        rules=("RK166",),
+    ),
+    Signature(
+        name="lightning-sizes",
+        pattern=r"You set `(devices|num_nodes|--ntasks)=\d+` in (Lightning|your SLURM)",
+        level=ROOT,
+        what="Lightning's Trainer has other sizes than the job",
+        cause="devices must be the tasks per node, and num_nodes the number of nodes",
+        fix=(
+            "set --ntasks-per-node to the devices of a node, and Trainer(devices=…, num_nodes=…) to the job's "
+            "numbers"
+        ),
+        example=(
+            "ValueError: You set `devices=8` in Lightning, but the number of tasks per node configured in SLURM "
+            "`--ntasks-per-node=1` does not match."
+        ),
+        rules=("RK167",),
     ),
     Signature(
         name="group-not-initialized",

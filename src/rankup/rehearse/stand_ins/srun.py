@@ -93,7 +93,11 @@ def _run(here: Here, given: SrunOptions, plan: StepPlan, step: Step, group: str)
         exported["SLURM_NTASKS_PER_NODE"] = str(plan.sets_ntasks_per_node)
     if plan.cpus_per_task is not None:
         exported["SLURM_CPUS_PER_TASK"] = str(plan.cpus_per_task)
-    programs = _multi_prog(given, here.cwd) if given.has("multi-prog") else {}
+    programs = _multi_prog(given, here.cwd, len(step.tasks)) if given.has("multi-prog") else {}
+    missing = [place.rank for place in step.tasks if programs and place.rank not in programs]
+    if missing:
+        print(f"srun: error: No task_id {missing[0]} in configuration file", file=sys.stderr, flush=True)
+        return 1
     folder = (
         given.options.get("chdir")
         or inherited(here.env, here.scenario.slurm_version).get("chdir")
@@ -106,8 +110,6 @@ def _run(here: Here, given: SrunOptions, plan: StepPlan, step: Step, group: str)
         env = task_environment(here.scenario, exported, step, place)
         env.setdefault("HOSTNAME", place.host)
         command = programs.get(place.rank, given.command)
-        if programs:
-            command = [word.replace("%t", str(place.rank)) for word in command]
         tasks.append(Task(place.host, command, env, folder, f"{place.rank:>{width}}: " if label else ""))
 
     def ends(number: int, code: int) -> None:
@@ -146,15 +148,25 @@ def _exported(here: Here, given: SrunOptions) -> dict[str, str]:
     return env
 
 
-def _multi_prog(given: SrunOptions, cwd: Path) -> Mapping[int, list[str]]:
-    """Rank → command, of a file with lines like ``0-3 python worker.py %t``."""
+def _multi_prog(given: SrunOptions, cwd: Path, tasks: int) -> Mapping[int, list[str]]:
+    """Rank → command, of a file with lines like ``0-3 python worker.py %t``; ``*`` is all that no other line names.
+
+    ``%t`` is the rank, ``%o`` its place among the ranks of the line. The first line that names a rank counts.
+    """
     import shlex
 
     from rankup.core.hostlist import expand
 
     found: dict[int, list[str]] = {}
-    for line in Path(cwd, given.command[0]).read_text().splitlines():
-        ranks, _, command = line.strip().partition(" ")
-        if ranks and not ranks.startswith("#") and ranks != "*":
-            found |= {int(rank): shlex.split(command) for rank in expand(f"[{ranks}]")}
+    text = Path(cwd, given.command[0]).read_text().replace("\\\n", " ")
+    for line in text.splitlines():
+        ranks, *command = shlex.split(line, comments=True) or [""]
+        if not ranks:
+            continue
+        named = [rank for rank in range(tasks) if rank not in found]
+        if ranks != "*":
+            named = [int(rank) for rank in expand(f"[{ranks}]")]
+        for offset, rank in enumerate(named):
+            words = [word.replace("%t", str(rank)).replace("%o", str(offset)) for word in command]
+            found.setdefault(rank, words)
     return found

@@ -144,13 +144,13 @@ def _refuse(points: Sequence[Point], used: Sequence[Point], size: Size, form: Fo
 
 
 def _missing(used: Sequence[Point], size: Size) -> str:
-    """The smallest sizes that would do."""
+    """The smallest sizes that would do; two nodes are measured, and not predicted."""
     have = {point.size for point in used}
     if size.nodes > 1:
         wanted = [Size(1, size.per_node), Size(2, size.per_node)]
     else:
         wanted = [Size(1, max(size.per_node // 4, 1)), Size(1, max(size.per_node // 2, 1))]
-    missing = [str(one) for one in wanted if one not in have and one != size]
+    missing = [str(one) for one in wanted if one not in have and (one != size or size.nodes > 1)]
     return " and ".join(missing) or "a third size"
 
 

@@ -83,7 +83,9 @@ def step_seconds(work: Work, links: Links, size: Size) -> tuple[float, float, fl
     computed = work.forward + work.backward
     together = max(computed, free)
     step = max(together, work.data * size.per_node) + work.optimizer + straggle(work.sigma, size.devices)
-    return step, communication, together - computed
+    # The shares of the buckets add up to the backward pass but for rounding.
+    exposed = together - computed if communication else 0.0
+    return step, communication, exposed
 
 
 def simulate(work: Work, links: Links, size: Size, reliability: Reliability | None = None) -> Simulated:

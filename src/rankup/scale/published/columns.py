@@ -122,6 +122,8 @@ def _column(index: int, header: str, cells: Sequence[str]) -> Column:
         if foreign or is_(r"learning|batch scaling|ideal|theoretical|expected"):
             return made("other")
         percent = [cell for cell in filled if "%" in cell]
+        if percent and is_(r"faster|reduction|improve|gain|saved"):  # 45 % less time is no ratio of times
+            return made("other")
         return made("efficiency" if filled and 2 * len(percent) > len(filled) else "speedup")
     if is_(_BATCH) and not is_(r"time|throughput|/s|per sec|latency"):
         return made("batch", "device" if is_(_LOCAL) else "global" if is_(_GLOBAL) else "")
@@ -135,7 +137,8 @@ def _column(index: int, header: str, cells: Sequence[str]) -> Column:
         return made("rate", "device" if is_(_LOCAL + r"|per worker") else "")
     if is_(_TIME) or q.header_unit(low) or _cells_are_times(filled):
         if is_(
-            _PARTIAL + r"|timestamp|limit|ideal|theoretical|expected|estimated|speed|std|stdev|deviation|"
+            _PARTIAL + r"|timestamp|limit|ideal|theoretical|expected|estimated|speed|"
+            r"std|stdev|deviation|\bsd\b|\bsem?\b|σ|"
             r"max\b|maximum|default|(?:node|gpu|cpu|core)[\s-]*h|gpu-?hours|cpu-?hours"
         ):
             return made("other")

@@ -66,6 +66,7 @@ class Curve:
     per: str
     entries: Sequence[Entry]
     around: Surroundings
+    weak: bool = False
 
     @property
     def place(self) -> str:
@@ -120,9 +121,10 @@ def _as_groups(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str
 
 def _of_table(document: Document, table: Block, around: Surroundings | None = None) -> list[Curve]:
     around = around or surroundings(document, table)
-    rows = _upright(table.rows)
+    written = _two_in_one(table.rows)
+    rows = _upright(written)
     columns = columns_of(rows)
-    if rows is not table.rows:
+    if rows is not written:
         columns = _named_by_context(columns, rows, table, around)
     if not has(columns, *_COUNTED):
         return []
@@ -143,9 +145,33 @@ def _of_table(document: Document, table: Block, around: Surroundings | None = No
             words = ", ".join(word for word in group if word)
             kind, per = (metric.role, metric.per) if metric is not None else ("", "")
             found.append(
-                Curve(document.name, table.line, words, column, kind, per, resolved(entries), around)
+                Curve(
+                    *(document.name, table.line, words, column, kind, per, resolved(entries), around),
+                    weak=_is_weak(columns, per, resolved(entries), around),
+                )
             )
     return found
+
+
+def _is_weak(columns: Sequence[Column], per: str, entries: Sequence[Entry], around: Surroundings) -> bool:
+    """Weak scaling: the text or a header says so, or the time of a step is of a batch that grows with the devices."""
+    if around.weak or any("weak" in c.header.lower() for c in columns if c.role in ("speedup", "efficiency")):
+        return True
+    local = {entry.local_batch for entry in entries}
+    whole = {entry.global_batch for entry in entries}
+    return per == "step" and None not in local and len(local) == 1 and len(whole) > 1
+
+
+def _two_in_one(rows: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+    """A column ``Nodes (GPUs)`` with cells ``2 (8)`` as two columns."""
+    for n, header in enumerate(rows[0]):
+        names = re.fullmatch(r"(.*?)\s*[(\[/]\s*(.*?)\s*[)\]]?", header.strip())
+        cells = [re.fullmatch(r"([\d,]+)\s*[(\[/]\s*([\d,]+)\s*[)\]]?", row[n].strip()) for row in rows[1:]]
+        if not (names and names[1] and names[2] and all(cells)):
+            continue
+        split = [(names[1], names[2]), *((cell[1], cell[2]) for cell in cells if cell)]
+        return tuple((*row[:n], *parts, *row[n + 1 :]) for row, parts in zip(rows, split, strict=True))
+    return rows
 
 
 def _belongs(ratio: Column, metric: Column, metrics: Sequence[Column]) -> bool:

@@ -1,4 +1,4 @@
-"""A document as tables and paragraphs: Markdown, HTML in Markdown, reStructuredText, CSV. What is in a table is text
+"""A document as tables and paragraphs: Markdown, HTML, reStructuredText, LaTeX, CSV. What is in a table is text
 here; nothing is understood yet."""
 
 from __future__ import annotations
@@ -8,6 +8,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html import unescape
+
+from rankup.scale.published import latex
+from rankup.scale.published.grids import grid_rows, html_rows
 
 
 @dataclass(frozen=True)
@@ -32,15 +35,13 @@ class Document:
 
 
 _FENCE = re.compile(r"^\s*(```+|~~~+)")
-_HEADING = re.compile(r"^\s{0,3}(#{1,6})\s+(.*?)#*\s*$")
+_HEADING = re.compile(r"^\s{0,3}(#{1,6})\s+(.*?)#*\s*$|^\s*<h([1-6])\b[^>]*>(.*?)</h[1-6]>", re.I)
 _RULE = re.compile(r"^\s*\|?\s*:?-{1,}:?\s*(\|\s*:?-{1,}:?\s*)+\|?\s*$")
 _UNDERLINE = re.compile(r"^([=\-~^\"'#*+.])\1{2,}\s*$")
 _GRID = re.compile(r"^\s*\+[-=+]+\+\s*$")
 _SIMPLE = re.compile(r"^\s*={2,}(\s+={2,})+\s*$")
 _LIST_TABLE = re.compile(r"^\s*(?:\.\. |```\{|:::\{)list-table(?:::|\})\s*(.*)$")
 _CSV_TABLE = re.compile(r"^\s*(?:\.\. |```\{|:::\{)csv-table(?:::|\})\s*(.*)$")
-_HTML_ROW = re.compile(r"<tr\b.*?>(.*?)(?=<tr\b|</tr>|</table>)", re.S | re.I)
-_HTML_CELL = re.compile(r"<t([hd])\b([^>]*)>(.*?)(?=<t[hd]\b|</t[hd]>|$)", re.S | re.I)
 _ITEM = re.compile(
     r"^\s*[-*+]\s+(?P<what>[^:|]*(?:gpus?|nodes?|process(?:es)?|cpus?)\b[^:|]*?):\s+(?P<result>.*\d.*)$", re.I
 )
@@ -67,7 +68,7 @@ def read_csv(text: str, name: str) -> Document:
 
 
 def read_page(text: str, name: str) -> Document:
-    """Markdown and reStructuredText, whichever it is."""
+    """Markdown, reStructuredText, HTML or LaTeX, whichever it is."""
     return Document(name, list(_blocks(text.replace("\t", "    ").splitlines())))
 
 
@@ -113,7 +114,8 @@ def _blocks(lines: list[str]) -> Iterator[Block]:
             at = end
         elif heading:
             yield from paragraph()
-            yield Block("heading", at + 1, clean(heading[2]), len(heading[1]))
+            level = int(heading[3]) if heading[3] else len(heading[1])
+            yield Block("heading", at + 1, clean(heading[2] or heading[4]), level)
             at += 1
         elif line.strip() and at + 1 < len(lines) and _UNDERLINE.match(lines[at + 1]) and not text:
             underlines.setdefault(lines[at + 1][0], len(underlines) + 1)
@@ -138,9 +140,12 @@ def _table_at(lines: list[str], at: int) -> tuple[list[list[str]], int] | None:
         return _grid(lines, at)
     if _SIMPLE.match(line):
         return _simple(lines, at)
-    if re.match(r"\s*<table\b", line, re.I):
+    if re.search(r"<table\b", line, re.I) and "<tr" in "".join(lines[at : at + 10]).lower():
         end = next((n for n in range(at, len(lines)) if "</table>" in lines[n].lower()), len(lines) - 1)
-        return _html("\n".join(lines[at : end + 1])), end + 1
+        return html_rows("\n".join(lines[at : end + 1]), clean), end + 1
+    if latex.BEGIN.search(line):
+        end = next((n for n in range(at, len(lines)) if r"\end{" in lines[n]), len(lines) - 1)
+        return latex.latex_rows("\n".join(lines[at : end + 1]), clean), end + 1
     if _ITEM.match(line):
         items = []
         for item in lines[at:]:
@@ -175,19 +180,10 @@ def _split(line: str) -> list[str]:
 
 def _grid(lines: list[str], at: int) -> tuple[list[list[str]], int]:
     """Rows of ``+---+---+``, whose cells may have several lines."""
-    rows: list[list[str]] = []
-    current: list[str] = []
     end = at
     while end < len(lines) and lines[end].lstrip()[:1] in ("+", "|"):
-        if lines[end].lstrip().startswith("+"):
-            if current:
-                rows.append([clean(cell) for cell in current])
-            current = []
-        else:
-            cells = _split(lines[end])
-            current = [f"{a} {b}" for a, b in zip(current, cells, strict=False)] if current else cells
         end += 1
-    return rows, end
+    return grid_rows(lines[at:end], clean), end
 
 
 def _simple(lines: list[str], at: int) -> tuple[list[list[str]], int]:
@@ -220,18 +216,6 @@ def _list_table(lines: list[str], at: int) -> tuple[list[list[str]], int]:
         elif rows and line.strip() and not line.strip().startswith((":", "```", ":::")):
             rows[-1][-1] += " " + clean(line)
     return rows, end
-
-
-def _html(text: str) -> list[list[str]]:
-    rows = []
-    for row in _HTML_ROW.findall(text):
-        cells = []
-        for _, attributes, content in _HTML_CELL.findall(row):
-            span = re.search(r"colspan\s*=\s*[\"']?(\d+)", attributes, re.I)
-            cells += [clean(content)] * min(int(span[1]) if span else 1, 50)
-        if cells:
-            rows.append(cells)
-    return rows
 
 
 def _preformatted(lines: list[str]) -> list[list[str]] | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from rankup.scale.published import quantities as q
 from rankup.scale.published.columns import Column, find
 from rankup.scale.published.page import Surroundings
+from rankup.scale.published.setup import setup_of
 
 _BASELINE = re.compile(r"\W*(?:baseline|single|reference|no ddp|without ddp|non-distributed|plain)\b", re.I)
 
@@ -30,6 +31,7 @@ class Entry:
     accuracy: q.Quantity | None = None
     epochs: int | None = None
     repeats: int | None = None
+    setup: Mapping[str, str] = field(default_factory=dict)
 
 
 def entries_of(
@@ -70,10 +72,38 @@ def entries_of(
             accuracy=_first(q.share, cells, columns, "accuracy"),
             epochs=_count(cells, columns, "epochs"),
             repeats=_count(cells, columns, "repeats"),
+            setup=setup_of(cells, columns),
         )
         key = tuple(cells[c.index] for c in columns if c.role == "group" and not q.precision(cells[c.index]))
         groups.setdefault(key, []).append(entry)
-    return groups
+    return {key: _with_baseline(entries, groups) for key, entries in groups.items()}
+
+
+def _with_baseline(entries: list[Entry], groups: Mapping[tuple[str, ...], list[Entry]]) -> list[Entry]:
+    """``entries``; if their printed speed-ups are over a row of another group, that row as well."""
+    fewest = min(entry.devices for entry in entries)
+    printed = [e for e in entries if e.speedup is not None and abs(e.speedup.value - 1) > 1e-9]
+    if not printed or any(e.speedup is not None and abs(e.speedup.value - 1) <= 1e-9 for e in entries):
+        return entries
+    ones = [
+        other
+        for others in groups.values()
+        for other in others
+        if other not in entries
+        and other.devices < fewest
+        and other.kind == entries[0].kind
+        and (other.speedup is None or abs(other.speedup.value - 1) <= 1e-9)
+    ]
+    fitting = [one for one in ones if all(_over(one, entry) for entry in printed)]
+    return [fitting[0], *entries] if fitting else entries
+
+
+def _over(baseline: Entry, entry: Entry) -> bool:
+    """Whether the printed speed-up of ``entry`` is over ``baseline``, by times or by rates."""
+    if baseline.value is None or entry.value is None or entry.speedup is None:
+        return False
+    ratio = baseline.value.value / entry.value.value
+    return any(abs(found / entry.speedup.value - 1) < 0.02 for found in (ratio, 1 / ratio))
 
 
 def _devices_are_total(body: Sequence[Sequence[str]], columns: Sequence[Column]) -> bool:

@@ -8,6 +8,7 @@ from rankup.findings.engine import Source
 from rankup.findings.finding import Confidence, Finding, Severity
 from rankup.scale.published import quantities as q
 from rankup.scale.published.pairs import Comparison, Pair
+from rankup.scale.published.setup import OF_TIMES_ALONE, differs
 from rankup.scale.stats import accuracy_error
 
 # Points of accuracy that nobody can call noise, or that may be more than noise, if the test samples are unknown.
@@ -35,7 +36,7 @@ def _global_batch(comparison: Comparison) -> Iterable[Finding]:
     curve = comparison.curve
     for pair in comparison.pairs:
         before, after = pair.baseline.global_batch, pair.entry.global_batch
-        if not (before and after) or before == after or curve.metric != "time" or curve.around.weak:
+        if not (before and after) or before == after or curve.metric != "time" or curve.weak:
             continue
         if curve.per in ("step", "target"):
             continue
@@ -62,7 +63,7 @@ def _global_batch(comparison: Comparison) -> Iterable[Finding]:
 
 def _steps_of_other_batches(comparison: Comparison) -> Iterable[Finding]:
     """The time of a step says nothing if the steps hold other numbers of samples."""
-    if comparison.curve.per != "step":
+    if comparison.curve.per != "step" or comparison.curve.weak:
         return
     for pair in comparison.pairs:
         before, after = pair.baseline.global_batch, pair.entry.global_batch
@@ -77,6 +78,30 @@ def _steps_of_other_batches(comparison: Comparison) -> Iterable[Finding]:
                 confidence=Confidence.LIKELY,
             )
             return
+
+
+def _setup(comparison: Comparison) -> Iterable[Finding]:
+    """Another GPU, model or data set than the baseline's. Only for a printed ratio: else nobody compares the rows."""
+    curve = comparison.curve
+    found: dict[str, Pair] = {}
+    for pair in comparison.pairs:
+        if pair.entry.speedup is None and pair.entry.efficiency is None:
+            continue
+        for what, told in pair.entry.setup.items():
+            if what in OF_TIMES_ALONE and (curve.metric != "time" or curve.weak or curve.per == "step"):
+                continue
+            if differs(what, pair.baseline.setup.get(what), told):
+                found.setdefault(what, pair)
+    for what, pair in found.items():
+        yield Finding(
+            "unequal-setup",
+            Severity.ERROR,
+            f"the {what} differs: {pair.baseline.setup[what]} with {pair.baseline.name}, "
+            f"{pair.entry.setup[what]} with {pair.entry.name}",
+            place=curve.rows,
+            why="the speed-up is not that of the devices alone",
+            fix=f"measure the baseline with the same {what}",
+        )
 
 
 def _epochs(comparison: Comparison) -> Iterable[Finding]:
@@ -143,5 +168,6 @@ FAIRNESS: Mapping[str, Source[Comparison]] = {
     "unequal-global-batch": _global_batch,
     "unequal-steps": _steps_of_other_batches,
     "unequal-epochs": _epochs,
+    "unequal-setup": _setup,
     "accuracy-differs": _accuracy,
 }

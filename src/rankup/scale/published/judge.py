@@ -11,15 +11,19 @@ from rankup.findings.finding import Confidence, Finding, Severity, in_order
 from rankup.scale.published import quantities as q
 from rankup.scale.published.curves import Curve
 from rankup.scale.published.fairness import FAIRNESS
-from rankup.scale.published.pairs import Comparison
+from rankup.scale.published.pairs import Comparison, Pair
 from rankup.scale.published.prose import Claim
 from rankup.scale.published.ratios import IMPOSSIBLE, RATIOS
+
+# By what share a sentence may round a ratio.
+CLAIM_SLACK = 0.15
 
 
 def judge(curves: Sequence[Curve], claims: Sequence[Claim]) -> list[Finding]:
     """All findings, most severe first."""
     found = [finding for curve in curves for finding in collect(PUBLISHED, Comparison.of(curve))]
-    found += [finding for claim in claims for finding in _claim(claim)]
+    pairs = [pair for curve in curves for pair in Comparison.of(curve).pairs]
+    found += [finding for claim in claims for finding in (*_claim(claim), *_beside_tables(claim, pairs))]
     return in_order(_merged(found))
 
 
@@ -83,7 +87,7 @@ def _not_told(comparison: Comparison) -> Iterable[Finding]:
 def _claim(claim: Claim) -> Iterable[Finding]:
     before = claim.precision.get("one")
     after = claim.precision.get(claim.devices, claim.precision.get("many"))
-    quoted = f"“{claim.text if len(claim.text) < 160 else claim.text[:157] + '…'}”"
+    quoted = _quoted(claim)
     efficiency = (claim.found or claim.speedup) / claim.devices
     if not q.same_precision(before, after):
         yield Finding(
@@ -108,7 +112,7 @@ def _claim(claim: Claim) -> Iterable[Finding]:
             fix="find what makes the baseline slow, and measure it without that",
             confidence=Confidence.SURE if sure else Confidence.LIKELY,
         )
-    if claim.found and abs(claim.found / claim.speedup - 1) > 0.15:
+    if claim.found and abs(claim.found / claim.speedup - 1) > CLAIM_SLACK:
         yield Finding(
             "wrong-ratio",
             Severity.WARNING,
@@ -118,6 +122,31 @@ def _claim(claim: Claim) -> Iterable[Finding]:
             fix="compute it again",
             confidence=Confidence.LIKELY,
         )
+
+
+def _beside_tables(claim: Claim, pairs: Sequence[Pair]) -> Iterable[Finding]:
+    """A sentence without numbers of its own, on a page whose only speed-ups of so many devices are others."""
+    given = [
+        pair.speedup
+        for pair in pairs
+        if pair.entry.devices == claim.devices and pair.baseline.devices == 1 and pair.speedup
+    ]
+    if claim.found or not given or any(abs(one / claim.speedup - 1) <= CLAIM_SLACK for one in given):
+        return
+    yield Finding(
+        "wrong-ratio",
+        Severity.WARNING,
+        f"the page's numbers give {' or '.join(f'{one:.2f}' for one in given[:3])} on {claim.devices} devices, "
+        f"a sentence says {claim.speedup:g}: {_quoted(claim)}",
+        place=claim.place,
+        why="the ratio does not follow from the numbers on the same page",
+        fix="compute it again, or say what it was measured with",
+        confidence=Confidence.LIKELY,
+    )
+
+
+def _quoted(claim: Claim) -> str:
+    return f"“{claim.text if len(claim.text) < 160 else claim.text[:157] + '…'}”"
 
 
 PUBLISHED: Mapping[str, Source[Comparison]] = {

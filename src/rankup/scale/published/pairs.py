@@ -95,7 +95,7 @@ def _speedup(curve: Curve, baseline: Entry, entry: Entry) -> tuple[float | None,
     if curve.metric == "rate":
         return after.value / before.value, slack
     found = before.value / after.value
-    return (found * entry.devices / baseline.devices if curve.around.weak else found), slack
+    return (found * entry.devices / baseline.devices if curve.weak else found), slack
 
 
 def _pair(curve: Curve, baseline: Entry, entry: Entry) -> Pair:
@@ -114,7 +114,7 @@ def _pair(curve: Curve, baseline: Entry, entry: Entry) -> Pair:
         # Whatever it was divided by: the row itself may be compared with a better baseline than its author took.
         ones = [one for one in curve.entries if _is_one(one)]
         possible = [_speedup(curve, one, entry)[0] for one in ones or curve.entries if one is not entry]
-        weak_raw = found / ratio if curve.around.weak else found
+        weak_raw = found / ratio if curve.weak else found
         if not ones and baseline.speedup is not None:  # both against a run that is not in the table
             possible.append(found * baseline.speedup.value)
         values = [found, weak_raw, *(value for value in possible if value is not None)]

@@ -128,9 +128,8 @@ def is_rate(text: str) -> bool:
 
 def rate(text: str) -> Quantity | None:
     found = number(text.split("±")[0])
-    if found and re.search(r"\d\s*k\b", text, re.I):
-        return found.times(1000)
-    return found
+    factor = re.search(r"\d\s*(k|M)\b", text) or re.search(r"\d\s*(K)\b", text)
+    return found.times(1e6 if factor[1] == "M" else 1e3) if found and factor else found
 
 
 def ratio(text: str) -> Quantity | None:
@@ -149,7 +148,8 @@ def share(text: str, header: str = "") -> Quantity | None:
 
 def count(text: str) -> int | None:
     """A whole number, alone or with a word: ``8``, ``8 GPUs``, ``four``."""
-    match = re.fullmatch(rf"\W*{_COUNT}\b(?:\s*[a-z ()]*)?\W*", text.strip(), re.I)
+    text = re.sub(r"(?<=\d)[,\u202f '](?=\d{3}(?!\d))", "", text.strip())
+    match = re.fullmatch(rf"\W*{_COUNT}\b(?:\s*[a-z ()]*)?\W*", text, re.I)
     return _int(match[1]) if match else None
 
 
@@ -187,6 +187,13 @@ def devices(text: str) -> tuple[str, int] | None:
         return "gpu", int(match[1])
     if match := re.search(rf"\b{_COUNT}[\s-]*(?:cpu[\s-]*)?(?:cores?|threads?|cpus?)\b", low):
         return "cpu", _int(match[1])
+    if match := re.search(r"--nproc[-_]per[-_]node[= ](\d+)", low):
+        of_nodes = re.search(r"--nnodes[= ](\d+)", low)
+        return "gpu", int(match[1]) * (int(of_nodes[1]) if of_nodes else 1)
+    if match := re.search(
+        r"\bparallel\b\W*(\d+)\b|(?:^|\s)-{1,2}(?:jobs?|j|np|n|threads?)[\s=]*(\d+)\b", low
+    ):
+        return "cpu", int(match[1] or match[2])
     if re.search(r"\bsequential\b|\bserial\b", low):
         return "cpu", 1
     if re.search(r"\bcpu\b", low):

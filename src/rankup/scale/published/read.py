@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rankup.errors import RankupError
+from rankup.scale.published import latex
 from rankup.scale.published.curves import Curve, curves_of
 from rankup.scale.published.documents import Document, read_csv, read_page
 from rankup.scale.published.prose import Claim, claims_of
@@ -31,7 +32,7 @@ def read_text(path: Path) -> str:
             "unreadable-file",
             f"cannot read {path.name}: {reason}",
             context=str(path),
-            hint="results.json of rankup scale, a CSV file, or a page in Markdown or reStructuredText",
+            hint="results.json of rankup scale, a CSV file, or a page in Markdown, reStructuredText, HTML or LaTeX",
         ) from error
 
 
@@ -55,6 +56,8 @@ def _document(path: Path, text: str) -> Document:
         return read_csv(text, path.name)
     if path.suffix == ".json":
         return read_csv(_rows_as_csv(path, text), path.name)
+    if path.suffix == ".tex":
+        return read_page(latex.as_page(text), path.name)
     return read_page(text, path.name)
 
 

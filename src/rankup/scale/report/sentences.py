@@ -78,9 +78,11 @@ def _of_runs(runs: Sequence[RunRecords]) -> list[str]:
     if len(runs) == 1:
         (run,) = runs
         rate = f", {short(run.rate)} samples/s" if run.rate > 0 else ""
-        how = {"done": "ended", "failed": "failed"}.get(run.outcome, "has run so far")
+        how = {"done": "The run ended after", "failed": "The run failed after"}.get(
+            run.outcome, "So far the run has had"
+        )
         if trained:
-            said.append(f"The run {how} after {duration(run.seconds)} of training{rate}.")
+            said.append(f"{how} {duration(run.seconds)} of training{rate}.")
     elif trained:
         seconds = Spread.of([run.seconds for run in trained])
         said.append(

@@ -35,10 +35,10 @@ def number(value: object) -> float:
 
 
 def short(value: float) -> str:
-    """Three significant digits, thousands separated: ``0.0123``, ``1.7``, ``1,234``."""
+    """Three significant digits, thousands separated: ``0.0123``, ``1.7``, ``1,234``, ``2.5e+18``."""
     if not math.isfinite(value):
         return "–"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if 100 <= abs(value) < 1e15 else f"{value:.3g}"
 
 
 def milliseconds(seconds: float) -> str:

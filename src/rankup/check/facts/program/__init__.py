@@ -11,6 +11,8 @@
 | ``reaching`` | which assignments reach a place |
 | ``conditions`` | conditions on the rank |
 | ``results`` | what calls of Python and torch return |
+| ``operators`` | what arithmetic, comparisons and f-strings make of ranks |
+| ``environ`` | variables of the environment: what launchers set, what a program sets |
 | ``values`` | ``Values``: where a value comes from |
 | ``guards`` | ``Guards``: which statements run on some ranks only |
 | ``code`` | ``ProgramCode``: all of these over all modules |

@@ -161,9 +161,20 @@ def seeds_by_rank(program: ProgramCode) -> bool:
     return False
 
 
+def seeded_by_rank_alone(program: ProgramCode) -> bool:
+    """Whether each seed depends on the rank, and no generator has a seed that is the same for all."""
+    given = [(argument, call.scope) for call in seeds(program) for argument in call.node.args]
+    own = [depends_on(program.values.of(argument, scope), *_RANKS) for argument, scope in given]
+    return bool(own) and all(own) and not _seeds_an_argument(program)
+
+
 def may_seed(program: ProgramCode) -> bool:
     """Whether a seed is set anywhere, also by a generator or an argument."""
-    return bool(seeds(program)) or any(
+    return bool(seeds(program)) or _seeds_an_argument(program)
+
+
+def _seeds_an_argument(program: ProgramCode) -> bool:
+    return any(
         keyword in call.keywords
         for call in program.calls
         for keyword in ("generator", "random_state", "seed")

@@ -6,11 +6,13 @@ import ast
 
 from rankup.check.facts.program import names
 from rankup.check.facts.program.calls import CallGraph, Site, starred
-from rankup.check.facts.program.conditions import compared, connected, named_test
+from rankup.check.facts.program.conditions import connected, named_test
+from rankup.check.facts.program.environ import of_launcher, sets_variable
 from rankup.check.facts.program.imports import Project, local_target
 from rankup.check.facts.program.module import Call, Definition, Module, Scope, default_of, full_name
+from rankup.check.facts.program.operators import arithmetic, comparison, formatted_text, unary
 from rankup.check.facts.program.reaching import reaching
-from rankup.check.facts.program.results import calculated, device_text, known_result
+from rankup.check.facts.program.results import known_result
 from rankup.check.facts.program.value import (
     NOTHING,
     UNKNOWN,
@@ -18,10 +20,8 @@ from rankup.check.facts.program.value import (
     Kind,
     Test,
     Value,
-    computed,
     constant,
     constants,
-    flat_kinds,
     is_only,
     kinds,
     part_of,
@@ -104,16 +104,16 @@ class Values:
                 return UNKNOWN
             return frozenset({Atom(Kind.SEQUENCE, tuple(self.of(part, scope) for part in node.elts))})
         if isinstance(node, ast.BinOp):
-            return self._arithmetic(node, scope)
+            return arithmetic(self, node, scope)
         if isinstance(node, ast.BoolOp):
             operands = [self.of(part, scope) for part in node.values]
             return connected(isinstance(node.op, ast.And), node.values, operands) or union(operands)
         if isinstance(node, ast.Compare):
-            return self._comparison(node, scope)
+            return comparison(self, node, scope)
         if isinstance(node, ast.UnaryOp):
-            return self._unary(node, scope)
+            return unary(self, node, scope)
         if isinstance(node, ast.JoinedStr):
-            return self._text(node, scope)
+            return formatted_text(self, node, scope)
         if isinstance(node, ast.NamedExpr):
             return self.of(node.value, scope)
         if isinstance(node, ast.Await):
@@ -287,15 +287,24 @@ class Values:
         return UNKNOWN
 
     def variable(self, key: Value, default: Value = NOTHING) -> Value:
-        """A variable of the environment."""
-        found: set[Atom] = set()
-        for name in constants(key):
-            for table, kind in _VARIABLES:
-                if name in table:
-                    found.add(Atom(kind, name))
-        if not constants(key) or len(found) < len(constants(key)):
-            return UNKNOWN
-        return frozenset(found) | {Atom(atom.kind, atom.detail, fallback=True) for atom in default}
+        """A variable of the environment: what the program itself always puts there, or what launchers do."""
+        read = constants(key)
+        written = [self._written(name) for name in read]
+        return union(written) if written and all(written) else of_launcher(read, default)
+
+    def _written(self, name: str) -> Value:
+        """The rank that ``os.environ[name] = …`` always puts there; nothing if it is anything else."""
+        mark = ("environ", name)
+        if mark in self._active:
+            return NOTHING
+        self._active.add(mark)
+        try:
+            places = self._attributes.get(f".{name}", ())
+            found = [self._definition(d, scope) for d, scope in places if sets_variable(d, scope)]
+        finally:
+            self._active.discard(mark)
+        ranks = {Kind.RANK, Kind.LOCAL_RANK, Kind.NODE_RANK}
+        return union(found) if found and all(kinds(value) <= ranks for value in found) else NOTHING
 
     # -- calls
 
@@ -331,66 +340,7 @@ class Values:
         finally:
             self._active.discard(key)
 
-    # -- operators
-
-    def _arithmetic(self, node: ast.BinOp, scope: Scope) -> Value:
-        left, right = self.of(node.left, scope), self.of(node.right, scope)
-        if isinstance(node.op, ast.Mod) and constants(left) and isinstance(constants(left)[0], str):
-            return device_text(str(constants(left)[0]), right)
-        if isinstance(node.op, ast.Add) and any(isinstance(text, str) for text in constants(left)):
-            return device_text("".join(str(t) for t in constants(left)), right)
-        if not left or not right:
-            return UNKNOWN
-        if isinstance(node.op, ast.Mod) and is_only(left, Kind.RANK):
-            return frozenset({Atom(Kind.LOCAL_RANK, "modulo")})
-        if isinstance(node.op, ast.Mod) and is_only(left, Kind.LOCAL_RANK):
-            return left
-        if isinstance(node.op, ast.Sub) and is_only(left, Kind.RANK) and Kind.NODE_RANK in flat_kinds(right):
-            return frozenset({Atom(Kind.LOCAL_RANK, "difference")})
-        if isinstance(node.op, ast.Add):
-            for one, other in ((left, right), (right, left)):
-                if is_only(one, Kind.LOCAL_RANK) and kinds(other) == {Kind.COMPUTED}:
-                    return frozenset({Atom(Kind.RANK, "sum")})
-        if isinstance(node.op, ast.FloorDiv) and is_only(left, Kind.RANK):
-            return frozenset({Atom(Kind.NODE_RANK, "quotient")})
-        numbers = the_constant(left), the_constant(right)
-        if all(isinstance(number, (int, float)) for number in numbers):
-            return calculated(node.op, *numbers)
-        if isinstance(node.op, ast.Mult) and Kind.WORLD_SIZE not in flat_kinds(left | right):
-            for one, other in ((left, right), (right, left)):
-                if is_only(one, Kind.LOCAL_SIZE) and Kind.CONSTANT not in kinds(other):
-                    return frozenset({Atom(Kind.COMPUTED, flat_kinds(left | right) | {Kind.LOCAL_SIZE})})
-        return computed(left, right)
-
-    def _comparison(self, node: ast.Compare, scope: Scope) -> Value:
-        if len(node.ops) != 1:
-            return UNKNOWN
-        left, right = self.of(node.left, scope), self.of(node.comparators[0], scope)
-        return compared(node, left, right) or computed(left, right)
-
-    def _unary(self, node: ast.UnaryOp, scope: Scope) -> Value:
-        value = self.of(node.operand, scope)
-        if isinstance(node.op, ast.Not):
-            found = tests(value)
-            if found:
-                return frozenset({Atom(Kind.TEST, found[0].negated())})
-            for kind in (Kind.RANK, Kind.LOCAL_RANK, Kind.NODE_RANK):
-                if is_only(value, kind):
-                    return frozenset({Atom(Kind.TEST, Test(kind, True, sure=True))})
-            return computed(value)
-        number = the_constant(value)
-        if isinstance(node.op, ast.USub) and isinstance(number, (int, float)):
-            return constant(-number)
-        return computed(value) if value else UNKNOWN
-
-    def _text(self, node: ast.JoinedStr, scope: Scope) -> Value:
-        start = node.values[0] if node.values else None
-        parts = [self.of(v.value, scope) for v in node.values if isinstance(v, ast.FormattedValue)]
-        if isinstance(start, ast.Constant) and len(node.values) == 2 and parts:
-            return device_text(str(start.value), parts[0])
-        if len(node.values) == 1 and parts:
-            return parts[0]
-        return computed(*parts) if all(parts) else UNKNOWN
+    # -- conditions
 
     def test(self, node: ast.AST, scope: Scope) -> Test | None:
         """On which ranks a condition is true; None if it does not depend on the rank."""
@@ -415,13 +365,5 @@ _NAMED = (
     (names.LOCAL_RANK_NAMES, Kind.LOCAL_RANK),
     (names.WORLD_SIZE_NAMES, Kind.WORLD_SIZE),
     (names.LOCAL_SIZE_NAMES, Kind.LOCAL_SIZE),
-)
-_VARIABLES = (
-    (names.RANK_VARIABLES, Kind.RANK),
-    (names.LOCAL_RANK_VARIABLES, Kind.LOCAL_RANK),
-    (names.WORLD_SIZE_VARIABLES, Kind.WORLD_SIZE),
-    (names.LOCAL_SIZE_VARIABLES, Kind.LOCAL_SIZE),
-    (names.NODE_RANK_VARIABLES, Kind.NODE_RANK),
-    (names.DEVICE_LIST_VARIABLES, Kind.DEVICE_LIST),
 )
 _JOB_ENVIRONMENT = {"local_rank": Kind.LOCAL_RANK, "global_rank": Kind.RANK, "num_tasks": Kind.WORLD_SIZE}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from rankup.check.facts.job.commands import Value, Variable
 from rankup.check.facts.job.job import Job, Launch
 from rankup.check.facts.job.questions import RANK_VARIABLES, is_many, rank_variables, uses_c10d
+from rankup.check.facts.program.environ import of_group
+from rankup.check.facts.program.module import Module
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 
@@ -53,8 +56,27 @@ def _ranks(launch: Launch) -> Iterator[tuple[str, Value]]:
 def _exported(job: Job, launch: Launch, kind: str) -> Iterator[Match]:
     for name in _ENVIRONMENT:
         value = launch.exported(name)
+        read = _is_read(launch, name)
+        if read is False:
+            continue
         for variable in rank_variables(value) if value is not None else ():
-            yield _match(job, variable, name, kind)
+            confidence = None if read or launch.script else Confidence.LIKELY
+            yield replace(_match(job, variable, name, kind), confidence=confidence)
+
+
+def _is_read(launch: Launch, name: str) -> bool | None:
+    """Whether the program reads a variable of the environment, as far as its text tells; None: it is not known."""
+    program = launch.program
+    if program is None or not program.whole or program.frameworks:
+        return None
+    if any(_names(module, name) for module in program.modules):
+        return True
+    groups = [required for call in program.inits for required in of_group(program, call)]
+    return name in groups
+
+
+def _names(module: Module, name: str) -> bool:
+    return f'"{name}"' in module.document.text or f"'{name}'" in module.document.text
 
 
 def _match(job: Job, variable: Variable, target: str, kind: str) -> Match:
@@ -98,6 +120,19 @@ srun python train.py
 """,
     ),
     silent=(
+        """--- job.sh
+#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4
+export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=29500
+export RANK=$SLURM_PROCID
+srun python train.py
+--- train.py
+import os
+import torch.distributed as dist
+
+rank, size = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
+dist.init_process_group("nccl", rank=rank, world_size=size)
+""",
         """#!/bin/bash
 #SBATCH --nodes=2 --ntasks-per-node=1
 srun bash -c 'torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID --master_addr=$MASTER_ADDR train.py'

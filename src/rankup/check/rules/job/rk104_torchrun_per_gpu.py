@@ -8,6 +8,8 @@ from rankup.check.document import Span
 from rankup.check.facts.job.commands import Step
 from rankup.check.facts.job.job import Job, Launch
 from rankup.check.facts.job.questions import nnodes, nproc
+from rankup.check.facts.program.names import LOCAL_RANK_VARIABLES, RANK_VARIABLES
+from rankup.check.facts.program.value import Kind, depends_on
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 
@@ -15,6 +17,14 @@ from rankup.findings.finding import Confidence, Severity
 def find(job: Job) -> Iterator[Match]:
     for launch in job.launches:
         step = launch.step
+        if step is not None and (step.tasks_per_node or 0) > 1 and _spawns_ranks(launch):
+            yield Match(
+                job.document,
+                launch.span,
+                f"{step.kind} starts {step.tasks_per_node} tasks on each node, and each of them starts a rank per GPU.",
+                _edits(job, step),
+            )
+            continue
         if step is None or not (launch.is_torchrun or launch.launcher in ("accelerate", "deepspeed")):
             continue
         per_node = step.tasks_per_node
@@ -26,6 +36,23 @@ def find(job: Job) -> Iterator[Match]:
             f"{step.kind} starts {per_node} tasks on each node, and each of them is a {launch.launcher} of its own.",
             _edits(job, step),
         )
+
+
+def _spawns_ranks(launch: Launch) -> bool:
+    """Whether the program itself starts one rank for each GPU of a node, whatever srun has started."""
+    program = launch.program
+    if launch.launcher != "python" or program is None or not program.whole or program.frameworks:
+        return False
+    if not program.inits or not all(call.scope in program.started for call in program.inits):
+        return False
+    texts = [module.document.text for module in program.modules]
+    names = RANK_VARIABLES | LOCAL_RANK_VARIABLES
+    if any(f'"{name}"' in text or f"'{name}'" in text for text in texts for name in names):
+        return False  # it may start ranks in one task only
+    spawns = program.named("torch.multiprocessing.spawn")
+    return bool(spawns) and all(
+        depends_on(program.value(call, "nprocs", 2), Kind.LOCAL_SIZE) for call in spawns
+    )
 
 
 def _one_process_each(job: Job, launch: Launch, step: Step) -> bool:
@@ -68,6 +95,27 @@ RULE = Rule(
     find=find,
     safety=Safety.UNSAFE,
     fires=(
+        """--- job.sh
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --gpus-per-node=4
+export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=29500
+srun python train.py
+--- train.py
+import os
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+def work(index, count):
+    rank = int(os.environ["SLURM_NODEID"]) * count + index
+    dist.init_process_group("nccl", rank=rank, world_size=count * int(os.environ["SLURM_NNODES"]))
+
+if __name__ == "__main__":
+    count = torch.cuda.device_count()
+    mp.spawn(work, args=(count,), nprocs=count)
+""",
         """#!/bin/bash
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=4
@@ -83,6 +131,27 @@ srun python -m torch.distributed.launch --nproc_per_node=8 train.py
 """,
     ),
     silent=(
+        """--- job.sh
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=4
+export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=29500
+srun python train.py
+--- train.py
+import os
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+def work(index, count):
+    rank = int(os.environ["SLURM_NODEID"]) * count + index
+    dist.init_process_group("nccl", rank=rank, world_size=count * int(os.environ["SLURM_NNODES"]))
+
+if __name__ == "__main__":
+    count = torch.cuda.device_count()
+    mp.spawn(work, args=(count,), nprocs=count)
+""",
         """#!/bin/bash
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=4

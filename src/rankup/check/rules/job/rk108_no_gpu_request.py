@@ -33,6 +33,8 @@ def _elsewhere(job: Job) -> bool:
     """Whether the partition, the queue or the nodes may bring GPUs without being asked."""
     names = ("partition", "constraint", "nodelist", "qos", "account", "reservation", "q", "A", "P")
     values = [directive.value.lower() for directive in job.request.directives if directive.name in names]
+    if "filesystems" in job.request.resources:
+        return True  # a site that gives whole nodes (ALCF)
     words = (
         "gpu",
         "a100",

@@ -41,13 +41,15 @@ def find(job: Job) -> Iterator[Match]:
 def _meant(job: Job, variable: Variable) -> str | None:
     name = variable.name
     if name.startswith("SLURM_"):
-        if name in SLURM_VARIABLES or name.startswith(
-            ("SLURM_JOB_", "SLURM_STEP_", "SLURM_ARRAY_", "SLURM_CLUSTER")
-        ):
+        if name in SLURM_VARIABLES:
             return None
         like = [known for known in SLURM_VARIABLES if known.replace("_", "") == name.replace("_", "")]
         like = like or [known for known in SLURM_VARIABLES if is_like(name, known)]
-        return like[0] if len(like) == 1 else None
+        if len(like) != 1:
+            return None
+        # There are more variables of these families than this table knows: there only a spelling of a long name counts.
+        many = name.startswith(("SLURM_JOB_", "SLURM_STEP_", "SLURM_ARRAY_", "SLURM_CLUSTER"))
+        return like[0] if not many or (len(name) >= 15 and name[-1] == like[0][-1]) else None
     like = [known for known, bindings in job.assigned.items() if is_like(name, known) and bindings]
     return like[0] if len(like) == 1 else None
 
@@ -65,6 +67,11 @@ RULE = Rule(
     fires=(
         """#!/bin/bash
 #SBATCH --nodes=2 --ntasks-per-node=1
+export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODLIST | head -n 1)
+srun python train.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 srun torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADR:29500 train.py
 """,
@@ -74,6 +81,11 @@ srun bash -c 'LOCAL_RANK=$SLURM_LOCAL_ID python train.py'
 """,
     ),
     silent=(
+        """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1
+echo "$SLURM_JOB_NODELISTS $SLURM_JOB_UIDS"
+srun python train.py
+""",
         """#!/bin/bash
 #SBATCH --nodes=2
 MASTER_PORT=29500

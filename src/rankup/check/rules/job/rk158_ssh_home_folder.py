@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rankup.check.facts.job.commands import Command
 from rankup.check.facts.job.job import Job, Launch
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
@@ -35,9 +36,15 @@ def _changes_folder(job: Job, launch: Launch) -> bool:
     if shell.containers or "chdir" in (launch.step.options if launch.step else {}):
         return True
     return any(
-        command.name in ("cd", "pushd", "source", ".") and command.shell.step is launch.step
+        command.shell.step is launch.step
+        and (command.name in ("cd", "pushd") or (command.name in ("source", ".") and not _activates(command)))
         for command in job.commands
     ) or any(command.shell.step is launch.step for command in job.starts_unknown)
+
+
+def _activates(command: Command) -> bool:
+    """Whether a sourced file is that of a virtual environment or of conda, which changes no folder."""
+    return len(command.argv) > 1 and command.argv[1].tail.endswith(("activate", "conda.sh"))
 
 
 RULE = Rule(
@@ -50,6 +57,14 @@ RULE = Rule(
     fix='Begin the remote command with cd "$PWD" &&, or use an absolute path.',
     find=find,
     fires=(
+        """#!/bin/bash
+#PBS -l select=2:ncpus=8:ngpus=1
+cd "$PBS_O_WORKDIR"
+for host in $(sort -u "$PBS_NODEFILE"); do
+  ssh $host "source ~/venv/bin/activate && torchrun --nnodes=2 --rdzv_endpoint=$HOSTNAME:29500 train.py" &
+done
+wait
+""",
         """#!/bin/bash
 #SBATCH --nodes=2
 for host in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do

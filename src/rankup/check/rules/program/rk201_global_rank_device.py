@@ -61,10 +61,10 @@ def _on_one_machine(program: Program) -> bool:
         return not any(
             atom.kind is Kind.RANK and atom.detail == "sum"
             for call in program.inits
-            for atom in program.value(call, "rank", 3)
+            for atom in program.value(call, "rank", 4)
         )
     for call in program.inits:
-        size = program.value(call, "world_size", 2)
+        size = program.value(call, "world_size", 3)
         if size and (is_only(size, Kind.LOCAL_SIZE) or len(constants(size)) == len(size)):
             return -1 not in constants(size)
     return False

@@ -16,10 +16,10 @@ def find(program: Program) -> Iterator[Match]:
     if program.spawns or program.started:
         return
     for call in program.inits:
-        number = the_constant(program.value(call, "world_size", 2))
-        rank = program.value(call, "rank", 3)
+        number = the_constant(program.value(call, "world_size", 3))
+        rank = program.value(call, "rank", 4)
         if isinstance(number, int) and number > 1 and depends_on(rank, Kind.RANK, Kind.OPTION):
-            yield _match(call, "world_size", 2, number)
+            yield _match(call, "world_size", 3, number)
     if program.inits:
         for call in program.data.samplers:
             number = the_constant(program.value(call, "num_replicas", 1))

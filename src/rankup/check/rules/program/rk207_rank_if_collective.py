@@ -20,6 +20,8 @@ _OF_ACCELERATE = {
     "save_state",
     "pad_across_processes",
 }
+_OF_LIGHTNING = {"fit", "validate", "test", "predict", "save_checkpoint"}
+_TRAINERS = {"lightning.Trainer", "lightning.pytorch.Trainer", "pytorch_lightning.Trainer"}
 _OF_DEEPSPEED = {"save_checkpoint", "load_checkpoint"}
 
 
@@ -151,18 +153,22 @@ def _of_frameworks(program: Program) -> Iterator[Call]:
         for call in program.methods(*_OF_ACCELERATE):
             if call.base is not None and _made_by(program, call, "accelerate.Accelerator"):
                 yield call
+    if "lightning" in program.frameworks:
+        for call in program.methods(*_OF_LIGHTNING):
+            if call.base is not None and _made_by(program, call, *_TRAINERS):
+                yield call
     if "deepspeed" in program.frameworks:
         for call in program.methods(*_OF_DEEPSPEED):
             if call.base is not None and _made_by(program, call, "deepspeed.initialize"):
                 yield call
 
 
-def _made_by(program: Program, call: Call, name: str) -> bool:
+def _made_by(program: Program, call: Call, *names: str) -> bool:
     assert call.base is not None
     value = program.values.of(call.base, call.scope)
     inner = frozenset().union(*(atom.detail[0] for atom in value if atom.kind is Kind.ITEM))
     made = objects(value) + objects(inner)
-    return bool(made) and all(one.name == name for one in made)
+    return bool(made) and all(one.name in names for one in made)
 
 
 RULE = Rule(
@@ -176,6 +182,14 @@ RULE = Rule(
     fix="Move the collective out of the condition, so that all ranks call it; keep only the print or the save inside.",
     find=find,
     fires=(
+        """import lightning as L
+
+def main(model, data):
+    trainer = L.Trainer(devices=4, num_nodes=2)
+    trainer.fit(model, data)
+    if trainer.is_global_zero:
+        trainer.save_checkpoint("last.ckpt")
+""",
         """import torch
 import torch.distributed as dist
 
@@ -218,6 +232,15 @@ if accelerator.is_main_process:
 """,
     ),
     silent=(
+        """import lightning as L
+
+def main(model, data):
+    trainer = L.Trainer(devices=4, num_nodes=2)
+    trainer.fit(model, data)
+    trainer.save_checkpoint("last.ckpt")
+    if trainer.is_global_zero:
+        print("saved")
+""",
         """import torch
 import torch.distributed as dist
 

@@ -34,6 +34,8 @@ def _branch(program: Program, call: Call, name: str) -> ast.expr | None:
             continue
         if name not in identifiers(node.test) or place(node) < place(call.node):
             continue
+        if _asks_for_none(node.test, name):
+            continue
         if all(isinstance(statement, ast.Raise) for statement in node.body):
             continue  # a check for NaN: whoever sees it ends the run
         if program.guards.of(node, call.scope) or program.rank_test(node.test, call.scope) is not None:
@@ -44,6 +46,18 @@ def _branch(program: Program, call: Call, name: str) -> ast.expr | None:
         ):
             return node.test
     return None
+
+
+def _asks_for_none(test: ast.expr, name: str) -> bool:
+    """Whether a condition does not look at the number: ``loss is not None`` is the same on all ranks."""
+    asked = [
+        node.left
+        for node in ast.walk(test)
+        if isinstance(node, ast.Compare)
+        and all(isinstance(operator, (ast.Is, ast.IsNot)) for operator in node.ops)
+    ]
+    uses = [node for node in ast.walk(test) if isinstance(node, ast.Name) and node.id == name]
+    return bool(asked) and all(use in asked for use in uses)
 
 
 def _all_reduce(call: Call) -> str:
@@ -91,6 +105,16 @@ def loop(model):
 """,
     ),
     silent=(
+        """import torch
+import torch.distributed as dist
+
+def step(loss, metrics):
+    if loss is not None:
+        dist.reduce(loss, dst=0)
+    dist.reduce(loss, 0)
+    if loss is not None:
+        metrics["loss"] = loss.item()
+""",
         """import torch
 import torch.distributed as dist
 

@@ -18,12 +18,15 @@ from rankup.findings.finding import Confidence, Severity
 def find(program: Program) -> Iterator[Match]:
     if not program.whole or program.frameworks or not program.inits or not program.wraps:
         return
-    if program.methods("parallelize_module", "init_device_mesh", "DeviceMesh") or seeds_by_rank(program):
+    if program.methods("parallelize_module", "init_device_mesh", "DeviceMesh"):
         return
+    by_seed = seeds_by_rank(program)  # the ranks draw different batches on purpose
     for loader in program.data.loaders:
         call = loader.call
         given = call.argument("dataset", 0)
         if loader.sampled or call.spread or given is None or not any(loop.trains for loop in loader.loops):
+            continue
+        if by_seed and not _has_idle_sampler(program, given):
             continue
         if not program.on_all_ranks(call) or program.guards.limited(call.node, call.scope):
             continue
@@ -37,6 +40,17 @@ def find(program: Program) -> Iterator[Match]:
             "This training loader has no DistributedSampler: every rank trains on all of the data in each epoch.",
             _edit(loader, given),
         )
+
+
+def _has_idle_sampler(program: Program, given: ast.expr) -> bool:
+    """Whether a DistributedSampler was made for the data, and no loader got it."""
+    used = {sampler for loader in program.data.loaders for sampler in loader.samplers}
+    name = ast.unparse(given)
+    return any(
+        sampler not in used and name == ast.unparse(dataset)
+        for sampler in program.data.samplers
+        if (dataset := sampler.argument("dataset", 0)) is not None
+    )
 
 
 def _alternative(program: Program, loader: Loader) -> bool:
@@ -83,6 +97,28 @@ RULE = Rule(
     find=find,
     safety=Safety.UNSAFE,
     fires=(
+        """import torch
+import torch.distributed as dist
+import torchvision
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler
+
+def main():
+    dist.init_process_group("nccl")
+    torch.manual_seed(dist.get_rank())
+    dataset = torchvision.datasets.MNIST("data", train=True)
+    sampler = DistributedSampler(dataset)
+    loader = DataLoader(dataset, batch_size=64, shuffle=True)
+    model = DDP(torch.nn.Linear(784, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        for x, y in loader:
+            model(x.flatten(1)).sum().backward()
+            optimizer.step()
+
+main()
+""",
         """import os
 import torch
 import torch.distributed as dist

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 
 from rankup.check.facts.program.module import Call
 from rankup.check.facts.program.program import Program
-from rankup.check.facts.program.sharding import may_seed, random_calls
+from rankup.check.facts.program.sharding import may_seed, random_calls, seeded_by_rank_alone
 from rankup.check.facts.program.value import objects
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
-    if not program.whole or program.frameworks or not program.inits or may_seed(program):
+    if not program.whole or program.frameworks or not program.inits:
+        return
+    by_rank = seeded_by_rank_alone(program)
+    if may_seed(program) and not by_rank:
         return
     for sampler in program.data.samplers:
         given = sampler.argument("dataset", 0)
@@ -26,7 +29,9 @@ def find(program: Program) -> Iterator[Match]:
         yield Match(
             drawn[0].module.document,
             drawn[0].span,
-            "Each rank draws a data set of its own, without a seed, and a DistributedSampler divides it.",
+            "Each rank draws a data set of its own, with a seed of its own, and a DistributedSampler divides it."
+            if by_rank
+            else "Each rank draws a data set of its own, without a seed, and a DistributedSampler divides it.",
             severity=Severity.WARNING if learns else Severity.NOTE,
         )
 
@@ -55,6 +60,18 @@ RULE = Rule(
     fix="Make it with generator=torch.Generator().manual_seed(0), or call torch.manual_seed(0) on all ranks before.",
     find=find,
     fires=(
+        """import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+def main():
+    dist.init_process_group("gloo")
+    torch.manual_seed(1 + dist.get_rank())
+    dataset = TensorDataset(torch.randn(1000, 8), torch.randn(1000, 1))
+    loader = DataLoader(dataset, 32, sampler=DistributedSampler(dataset))
+
+main()
+""",
         """import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset

@@ -16,6 +16,8 @@ from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
+    if program.frameworks == {"lightning"}:
+        yield from _of_lightning(program)
     if program.frameworks - {"accelerate"}:
         return
     for loader in program.data.loaders:
@@ -53,6 +55,26 @@ def find(program: Program) -> Iterator[Match]:
                     "This training loader does not shuffle; Accelerate keeps the order.",
                     _shuffling(loader),
                 )
+
+
+def _of_lightning(program: Program) -> Iterator[Match]:
+    """The loaders that ``train_dataloader`` returns: Lightning divides them among the ranks, in their order."""
+    for loader in program.data.loaders:
+        call = loader.call
+        given = call.argument("dataset", 0)
+        if given is None or call.spread or loader.sampled or call.scope.name != "train_dataloader":
+            continue
+        value = program.value(call, "shuffle", 2)
+        if (value and the_constant(value) is not False) or is_iterable(program, given, call.scope):
+            continue
+        if is_synthetic(program, given, call.scope) or _shuffled_before(program, loader):
+            continue
+        yield Match(
+            call.module.document,
+            call.span,
+            "This training loader does not shuffle; Lightning keeps the order.",
+            _shuffling(loader),
+        )
 
 
 def _epochs(program: Program, loader: Loader) -> bool:
@@ -94,6 +116,17 @@ RULE = Rule(
     find=find,
     safety=Safety.UNSAFE,
     fires=(
+        """import lightning as L
+import torchvision
+from torch.utils.data import DataLoader
+
+class Data(L.LightningDataModule):
+    def setup(self, stage=None):
+        self.train = torchvision.datasets.MNIST("data", train=True)
+
+    def train_dataloader(self):
+        return DataLoader(self.train, batch_size=64, num_workers=4)
+""",
         """import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler
 
@@ -120,6 +153,21 @@ def main(model, optimizer):
 """,
     ),
     silent=(
+        """import lightning as L
+import torchvision
+from torch.utils.data import DataLoader
+
+class Data(L.LightningDataModule):
+    def setup(self, stage=None):
+        self.train = torchvision.datasets.MNIST("data", train=True)
+        self.valid = torchvision.datasets.MNIST("data", train=False)
+
+    def train_dataloader(self):
+        return DataLoader(self.train, batch_size=64, shuffle=True)
+
+    def val_dataloader(self):
+        return DataLoader(self.valid, batch_size=64)
+""",
         """import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler
 

@@ -16,6 +16,7 @@ from rankup.check.rules.edits import alone, indented_under, name_for
 from rankup.findings.finding import Confidence, Severity
 
 _RANKS = (Kind.RANK, Kind.LOCAL_RANK, Kind.NODE_RANK)
+_OWN = ("buffer", "uuid", "pid", "tempfile", "temporary", "mkstemp", "mkdtemp", "gettempdir", "mktemp")
 _WORDS = ("rank", "proc", "gpu", "device", "shard", "node", "worker")
 
 
@@ -69,11 +70,9 @@ def _leaves(statement: ast.If) -> bool:
 def _one_path(program: Program, path: ast.expr, scope: Scope) -> bool:
     """Whether a path is known to be the same on all ranks."""
     for part, inside in expressions(program, path, scope):
-        if any(
-            word in name.lower()
-            for name in identifiers(part)
-            for word in (*_WORDS, "buffer", "uuid", "pid", "tmp")
-        ):
+        if any(word in name.lower() for name in identifiers(part) for word in (*_WORDS, *_OWN)):
+            return False
+        if any("tmp" in name.lower() and name not in inside.definitions for name in identifiers(part)):
             return False
         for node in ast.walk(part):
             if isinstance(node, ast.expr) and depends_on(program.values.of(node, inside), *_RANKS):
@@ -114,6 +113,19 @@ RULE = Rule(
     find=find,
     safety=Safety.UNSAFE,
     fires=(
+        """import os
+import torch
+import torch.distributed as dist
+
+def main():
+    dist.init_process_group("gloo")
+    model = torch.nn.Linear(2, 2)
+    tmp = "model.pt.tmp"
+    torch.save(model.state_dict(), tmp)
+    os.replace(tmp, "model.pt")
+
+main()
+""",
         """import torch
 import torch.distributed as dist
 
@@ -149,6 +161,19 @@ if __name__ == "__main__":
 """,
     ),
     silent=(
+        """import os
+import tempfile
+import torch
+import torch.distributed as dist
+
+def main():
+    dist.init_process_group("gloo")
+    model = torch.nn.Linear(2, 2)
+    _, tmp = tempfile.mkstemp()
+    torch.save(model.state_dict(), tmp)
+
+main()
+""",
         """import torch
 import torch.distributed as dist
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from rankup.check.facts.program.module import Call, identifiers
 from rankup.check.facts.program.program import Program
-from rankup.check.facts.program.value import the_constant
+from rankup.check.facts.program.value import Value, constants, the_constant
 from rankup.check.rule import Match, Rule, Safety
-from rankup.check.rules.edits import argument_added
+from rankup.check.rules.edits import argument_added, replaced
 from rankup.findings.finding import Confidence, Severity
 
 
@@ -19,8 +19,10 @@ def find(program: Program) -> Iterator[Match]:
     if program.starts and not program.many_ranks:
         return
     for call in program.named("torch.load"):
+        given = program.value(call, "map_location", 1)
+        where = call.argument("map_location", 1)
         if (
-            call.argument("map_location", 1) is not None
+            (where is not None and not _is_first_device(given))
             or call.spread
             or program.guards.limited(call.node, call.scope)
         ):
@@ -30,9 +32,19 @@ def find(program: Program) -> Iterator[Match]:
         yield Match(
             call.module.document,
             call.span,
-            "torch.load() without map_location: tensors saved from cuda:0 go to cuda:0 on every rank.",
-            (argument_added(call, 'map_location="cpu"'),),
+            "torch.load() puts its tensors on cuda:0 on every rank."
+            if where is not None
+            else "torch.load() without map_location: tensors saved from cuda:0 go to cuda:0 on every rank.",
+            (replaced(call.module, where, '"cpu"'),)
+            if where is not None
+            else (argument_added(call, 'map_location="cpu"'),),
         )
+
+
+def _is_first_device(given: Value) -> bool:
+    """Whether ``map_location`` is None, or the first GPU for everybody."""
+    found = constants(given)
+    return len(given) == len(found) == 1 and found[0] in {None, "cuda:0"}
 
 
 def _uses_cuda(program: Program) -> bool:
@@ -47,7 +59,7 @@ def _other_branch(program: Program, call: Call) -> bool:
         holder for holder, _ in call.module.ancestors(call.node) if isinstance(holder, (ast.If, ast.IfExp))
     }
     return any(
-        other.argument("map_location", 1) is not None and holder in around
+        other is not call and other.argument("map_location", 1) is not None and holder in around
         for other in program.named("torch.load")
         if other.module is call.module
         for holder, _ in other.module.ancestors(other.node)
@@ -83,6 +95,14 @@ RULE = Rule(
     find=find,
     safety=Safety.SAFE,
     fires=(
+        """import torch
+import torch.distributed as dist
+
+def resume(model, path):
+    dist.init_process_group("nccl")
+    checkpoint = torch.load(path, map_location="cuda:0")
+    model.load_state_dict(checkpoint["model"])
+""",
         """import torch
 import torch.distributed as dist
 

@@ -16,7 +16,7 @@ _SHOWS = {"print", "info", "log", "log_metric", "add_scalar", "write", "log_metr
 def find(program: Program) -> Iterator[Match]:
     if not program.whole or program.frameworks or not program.inits:
         return
-    if program.collectives or _adds_up(program):
+    if _adds_up(program):
         return
     for loader in program.data.loaders:
         samplers = [s for s in loader.samplers if s in program.data.samplers]
@@ -45,7 +45,7 @@ def _is_strided(program: Program, loader: Loader) -> bool:
 
 
 def _adds_up(program: Program) -> bool:
-    words = ("reduce", "gather", "synchronize_between", "sync_between")
+    words = ("reduce", "gather", "synchronize_between", "sync_between", "all_to_all")
     return any(
         any(word in call.last for word in words) or call.name.startswith("torchmetrics")
         for call in program.calls
@@ -70,6 +70,23 @@ RULE = Rule(
     fix="Add up sums and counts with dist.all_reduce before you divide.",
     find=find,
     fires=(
+        """import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+def main(model, valid):
+    dist.init_process_group("nccl")
+    loader = DataLoader(valid, 32, sampler=DistributedSampler(valid, shuffle=False))
+    counts = torch.zeros(2)
+    with torch.no_grad():
+        for x, y in loader:
+            counts += torch.tensor([(model(x).argmax(1) == y).sum().item(), len(y)])
+    if dist.get_rank() == 0:
+        print("accuracy", counts[0] / counts[1])
+    dist.barrier()
+
+main(None, [])
+""",
         """import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler

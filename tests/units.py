@@ -1,0 +1,73 @@
+"""Which tests run one after another on one worker, and which begin first.
+
+A file's tests stay on one worker: what their module prepares is prepared once. The tests of ``APART`` take seconds
+each, and most of them wait: each goes to the worker that is free. Those of a real SLURM wait even more, and run beside
+the others; their files share ``CLUSTERS``, each of which starts a cluster or two. What takes longest begins first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+# About as long as each other.
+CLUSTERS = (
+    ("doctor", "rehearse"),
+    ("time_limit", "life", "jobs", "run", "training", "submit"),
+    ("scale", "frameworks", "script", "env", "lab", "world"),
+)
+# Files of many slow tests that prepare nothing together, the slowest first.
+APART = (
+    "script/test_script_runs.py",
+    "programs/test_programs.py",
+    "cli/test_one_job_file.py",
+    "monitor/test_alerts.py",
+    "rehearse/test_rehearse_output.py",
+    "run/test_agents.py",
+    "run/test_run_sampler.py",
+    "run/test_many_processes.py",
+    "train/test_train_command.py",
+    "verify/test_planted.py",
+)
+# Then these files, whole: what their modules prepare takes long, or a test of theirs does.
+NEXT = (
+    "strategies/test_strategies_same_model.py",
+    "scale/report/test_report_page.py",
+    "rehearse/test_sandbox.py",
+    "runtime/test_same_model.py",
+    "runtime/test_prepare_types.py",
+    "runtime/checkpointing/test_check_settings.py",
+    "strategies/test_parts_of_a_model.py",
+    "strategies/test_ddp_buckets.py",
+    "docs/test_tutorial.py",
+    "runtime/checkpointing/test_elastic.py",
+    "runtime/data/test_loader_workers.py",
+    "cli/test_scale_command.py",
+    "examples/test_frameworks.py",
+    "script/test_script_goldens.py",
+)
+
+
+class Units(LoadScopeScheduling):
+    """For ``--dist loadfile``."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0].removeprefix("tests/")
+        return nodeid if path in APART else CLUSTER_OF.get(path, path)
+
+
+CLUSTER_OF = {
+    f"cluster/test_cluster_{name}.py": f"cluster {number}"
+    for number, names in enumerate(CLUSTERS, 1)
+    for name in names
+}
+
+
+def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Those that take longest first, so that no worker is left with one of them at the end."""
+    first = {path: place for place, path in enumerate((*CLUSTER_OF, *APART, *NEXT))}
+    return sorted(
+        items, key=lambda item: first.get(item.nodeid.partition("::")[0].removeprefix("tests/"), len(first))
+    )
