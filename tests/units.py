@@ -16,7 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 CLUSTERS = (
     ("doctor", "rehearse"),
     ("time_limit", "life", "jobs", "run", "training", "submit"),
-    ("scale", "frameworks", "script", "env", "lab", "world"),
+    ("scale", "frameworks", "script", "sampler", "env", "lab", "world"),
 )
 # Files of many slow tests that prepare nothing together, the slowest first.
 APART = (

@@ -193,3 +193,59 @@ def test_predict_asks_slurm_how_long_a_job_of_each_size_would_wait(cluster: Lab)
     assert (
         cluster.run(HEAD, ["squeue", "--noheader", "--name=true,predict"]).out == ""
     )  # nothing was submitted
+
+
+# A script of one's own that prints its time: one of its kinds fails.
+OWN = """
+import sys, time
+
+if sys.argv[1] == "bad":
+    raise SystemExit("no such kind")
+began = time.perf_counter()
+time.sleep(0.2)
+print(f"Training time = {time.perf_counter() - began:.3f} s")
+"""
+
+
+def test_a_kind_that_fails_and_a_job_that_is_cancelled_by_hand_cost_themselves_alone(cluster: Lab):
+    (cluster.shared / "own.py").write_text(OWN)
+    grid = ("--grid", "nproc=1", "kind=good,bad,gone", "--repeats", "1", "--at-once", "1", "--name", "own")
+    metric = ("--metric", r"Training time = ([0-9.]+)", "--runs-root", str(cluster.shared / "runs"))
+    site = ("--site", "slurm", "--time", "5m")
+    words = [cluster.python, "-m", "rankup", "scale", *site, *grid, *metric, "own.py", "{kind}"]
+    client = subprocess.Popen(
+        cluster.enter(HEAD, words),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        cluster.until(lambda: client.poll() is not None or len(_jobs(cluster, "own")) == 6)
+        jobs = _jobs(cluster, "own")
+        waiting = next(job for point, repeat, job in jobs if point.get("kind") == "gone" and repeat == 0)
+        cluster.run(HEAD, ["scancel", waiting])
+        out, err = client.communicate(timeout=120)
+    finally:
+        client.kill()
+    assert client.returncode == 1, out + err
+    assert "Traceback" not in out + err
+    results = json.loads((study_of(cluster, "own") / "results.json").read_text())
+    good, bad, gone = results["configurations"]
+    (run,) = good["runs"]
+    assert run["seconds"] >= 0.2 and not good["failure"]
+    assert not bad["runs"] and "exit code 1" in bad["failure"]["message"]
+    # Its repeat was in the queue already.
+    assert "the warm-up failed" in gone["failure"]["message"] and "cancelled" in gone["failure"]["message"], (
+        gone
+    )
+    assert "speed-up" not in out.replace("no speed-up", "")
+
+
+def _jobs(cluster: Lab, name: str) -> list[tuple[dict[str, Any], int, str]]:
+    """(configuration, repeat, job) of each job that the study has submitted."""
+    folder = cluster.shared / "runs" / f"scale-{name}"
+    files = list(folder.glob("*/trials.jsonl")) if folder.exists() else []
+    lines = files[0].read_text().splitlines() if files else []
+    began = [one for one in map(json.loads, lines) if one.get("job")]
+    return [(dict(one.get("point", {})), one.get("repeat", -1), one["job"]) for one in began]

@@ -371,3 +371,28 @@ def test_a_job_that_vanished_without_its_last_files_ends_the_waiting(tmp_path, q
     view = submitted(journal, queue)
     assert view.failures == ["nproc=1: repeat 1 failed: job 3: node failure"]
     journal.close()
+
+
+def test_a_job_that_was_cancelled_while_it_waited_is_a_failure_although_it_has_no_exit_code(tmp_path, queue):
+    journal = Journal.create(tmp_path / "study", replace(PLAN, site="slurm"))
+    whole = queue.status
+
+    def cancelled(number):
+        status = whole(number)
+        if number == 1:
+            status.state, status.settled, status.exit_code = JobState.CANCELLED, True, None
+        return status
+
+    queue.status = cancelled
+    view = submitted(journal, queue)
+    assert view.failures == ["nproc=1: the warm-up failed: job 1: cancelled"]
+    journal.close()
+
+
+def test_a_pattern_that_does_not_match_is_found_out_by_the_warm_up(tmp_path):
+    journal = Journal.create(tmp_path / "study", replace(PLAN, metric="time = ([0-9.]+)"))
+    view, started = measure(journal)
+    assert started == [1, 2]  # the warm-ups
+    assert [failure.split(":")[1].strip() for failure in view.failures] == ["the warm-up failed"] * 2
+    assert collect(journal).configurations[0].failure["code"] == "metric-not-found"
+    journal.close()

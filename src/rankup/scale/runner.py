@@ -26,6 +26,7 @@ from rankup.scale.journal import Journal, TrialState
 from rankup.scale.plan import Point, Trial
 from rankup.scale.read_run import parse_metric, read_breakdown, read_run
 from rankup.scale.results import Configuration, Measured, StudyResults
+from rankup.schedulers.base import JobState
 
 ASK_S = 5.0  # seconds between two questions to the scheduler
 SETTLE_S = 12.0  # so long may the last files of a job take over a network file system
@@ -179,8 +180,9 @@ class _Jobs:
             if not status.settled and time.monotonic() - since < SETTLE_S:
                 continue
             failure = None
-            if status.exit_code:
-                why = status.reason or f"exit code {status.exit_code}"
+            if status.exit_code or status.state in (JobState.CANCELLED, JobState.FAILED):
+                by_code = bool(status.exit_code) and status.state is not JobState.CANCELLED
+                why = status.reason or (f"exit code {status.exit_code}" if by_code else status.state.value)
                 error = RankupError("run-failed", f"job {status.id}: {why}", context=state.run, exit_code=1)
                 failure = _as_failure(trial, RunDir(Path(state.run)).left_error() or error)
             _note_end(self.journal, trial, RunDir(Path(state.run)), failure, self.view, self.predictor)
@@ -227,10 +229,12 @@ def _note_end(
     predictor: Predictor | None,
 ) -> None:
     measured = None
-    if failure is None and run is not None and trial.repeat:
-        metric = parse_metric(journal.plan.metric) if journal.plan.metric else None
+    metric = parse_metric(journal.plan.metric) if journal.plan.metric else None
+    # A pattern that does not match is found out by the warm-up, before the others have run as well.
+    if failure is None and run is not None and (trial.repeat or metric is not None):
         try:
-            measured = read_run(trial, run, metric)
+            found = read_run(trial, run, metric)
+            measured = found if trial.repeat else None
         except RankupError as error:
             failure = _as_failure(trial, error)
     journal.ended(trial, failure)

@@ -28,8 +28,8 @@ class Agent:
 
     def __init__(self, folder: Path, log: str, port: int, *, head: bool) -> None:
         self.log = folder / log
-        # A node that is gone is noticed after five seconds, and one that may still come is waited for two.
-        patience = "last_call_timeout=2,join_timeout=60,keep_alive_interval=1,keep_alive_max_attempt=5"
+        # A node that is gone is noticed after ten seconds, and one that may still come is waited for two.
+        patience = "last_call_timeout=2,join_timeout=60,keep_alive_interval=1,keep_alive_max_attempt=10"
         with self.log.open("wb") as file:
             self._process = subprocess.Popen(
                 [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -304,3 +305,29 @@ def test_a_number_that_was_logged_before_a_loop_is_none_of_its_first_epoch(tmp_p
         (2, 1.0),
         (4, 2.0),
     ]
+
+
+def test_a_bar_is_erased_before_an_older_handler_of_logging_writes_and_before_a_question(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    script, terminal = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stdout", script)
+    monkeypatch.setattr(sys, "stderr", script)
+    monkeypatch.setattr(progress_display, "_QUIET_S", 0.0)
+    logger = logging.getLogger("rankup-test-of-an-older-handler")
+    handler = logging.StreamHandler(script)
+    logger.addHandler(handler)
+    display = ProgressDisplay(terminal)
+    record = {"epoch": 1, "step": 2, "steps": 4, "metrics": {}, "samples_per_s": 1.0, "left": None}
+    try:
+        display.show(record)
+        logger.error("said")
+        assert terminal.getvalue().endswith("\r\x1b[2K") and script.getvalue() == "said\n"
+        display.show(record)
+        assert not terminal.getvalue().endswith("\r\x1b[2K")
+        sys.stderr.flush()  # what input() does first
+        assert terminal.getvalue().endswith("\r\x1b[2K")
+    finally:
+        display.close()
+        logger.removeHandler(handler)
+    assert handler.stream is script

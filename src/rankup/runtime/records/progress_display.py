@@ -6,6 +6,7 @@ On several processes under ``rankup run`` the command line draws the bar, from t
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -37,9 +38,21 @@ class ProgressDisplay:
         self._printed_at = 0.0
         self._at_line_start = True  # else the bar would erase what the script has printed
         self._streams = (sys.stdout, sys.stderr)
+        self._handlers: list[tuple[logging.StreamHandler[Any], Any]] = []  # of logging, and their streams
         if terminal is not None:
+            before = (sys.stdout, sys.stderr)
             sys.stdout = _Watched(sys.stdout, self)
             sys.stderr = _Watched(sys.stderr, self)
+            self._follow_handlers(dict(zip(map(id, before), (sys.stdout, sys.stderr), strict=True)))
+
+    def _follow_handlers(self, watched: Mapping[int, Any]) -> None:
+        """Handlers that were made earlier hold the streams themselves."""
+        loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
+        for logger in loggers:
+            for handler in getattr(logger, "handlers", ()):  # a placeholder of a package has none
+                if isinstance(handler, logging.StreamHandler) and id(handler.stream) in watched:
+                    self._handlers.append((handler, handler.stream))
+                    handler.setStream(watched[id(handler.stream)])
 
     @classmethod
     def for_this_process(cls, *, in_run: bool) -> ProgressDisplay | None:
@@ -90,6 +103,10 @@ class ProgressDisplay:
 
     def close(self) -> None:
         self.erase()
+        for handler, stream in self._handlers:
+            if isinstance(handler.stream, _Watched):
+                handler.setStream(stream)
+        self._handlers.clear()
         if self._terminal is not None:
             for name in ("stdout", "stderr"):
                 if isinstance(getattr(sys, name), _Watched):
@@ -109,6 +126,11 @@ class _Watched:
         if text:
             self._display.ends_line(text.endswith("\n"))
         return self.stream.write(text)
+
+    def flush(self) -> None:
+        """``input()`` writes its prompt past this object, and flushes before."""
+        self._display.erase()
+        self.stream.flush()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)

@@ -18,6 +18,8 @@ from rankup.scale.report.text import listed, percent, plural, short
 def summary(content: Content) -> list[str]:
     """Two to five sentences, the most important first."""
     said = _of_rows(content.rows) if content.rows else _of_runs(content.runs) if content.groups else []
+    if not said and not content.rows and len(content.runs) == 1:
+        said = ["The run has not trained a step yet."]
     said = said or ["Nothing ran to its end, so there is nothing to compare."]
     return [*said, f"Failed: {listed(content.failed)}."] if content.failed else said
 

@@ -16,6 +16,7 @@
 | ``values`` | ``Values``: where a value comes from |
 | ``guards`` | ``Guards``: which statements run on some ranks only |
 | ``code`` | ``ProgramCode``: all of these over all modules |
+| ``required`` | variables without which a program cannot run |
 | ``data`` | loaders, samplers, loops |
 | ``sharding`` | data sets: parts for ranks, random numbers, seeds |
 | ``snapshots`` | what is saved and loaded |

@@ -8,8 +8,8 @@ from dataclasses import replace
 from rankup.check.facts.job.commands import Value, Variable
 from rankup.check.facts.job.job import Job, Launch
 from rankup.check.facts.job.questions import RANK_VARIABLES, is_many, rank_variables, uses_c10d
-from rankup.check.facts.program.environ import of_group
 from rankup.check.facts.program.module import Module
+from rankup.check.facts.program.required import of_group
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankup.check.facts.job.job import Job, Launch
-from rankup.check.facts.program.environ import required_variables
+from rankup.check.facts.program.required import required_variables
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 
