@@ -92,7 +92,6 @@ GIVEN = {
     "array": (["--array", "0-9%2"], "0-9%2"),
     "nccl_debug": (["--nccl-debug"], True),
     "preflight": (["--preflight"], True),
-    "sample_gpus": (["--sample-gpus", "30"], 30),
     "monitor": (["--no-monitor"], False),
 }
 

@@ -53,7 +53,7 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
         "eap-fanout-mpiexec": ("eap", {**eap, "fanout": "mpiexec"}),
         "eap-fanout-pbs_tmrsh": ("eap", {**eap, "fanout": "pbs_tmrsh"}),
         "eap-fanout-ssh": ("eap", {**eap, "fanout": "ssh"}),
-        "slurm-elastic": ("slurm", {**two, "max_restarts": 2, "sample_gpus": 10, "nccl_debug": True}),
+        "slurm-elastic": ("slurm", {**two, "max_restarts": 2, "nccl_debug": True}),
         "slurm-array": (
             "slurm",
             {**two, "array": "0-9%2", "env": {"FOO": "a 'b' $c"}, "pre": ("ulimit -c 0",)},

@@ -20,7 +20,7 @@ from rankup.node_launchers.agents import choose
 from rankup.schedulers.pbs import directives as pbs
 from rankup.schedulers.slurm import directives as slurm
 from rankup.script.environment import environment, loaded_modules
-from rankup.script.start import meets, sampler, start, uses_pbs_rsh
+from rankup.script.start import meets, start, uses_pbs_rsh
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
 
@@ -77,7 +77,6 @@ _HEADING = [
 def _main(spec: JobSpec, site: Site, run_dir: Path | None, ranks: Sequence[str]) -> list[str]:
     """What the script does, in order. (The user's lines are in it, and in no function of their own: variables that they
     declare there would be gone after it.)"""
-    sampling = sampler(spec, site)
     log = _has_one_log(site, run_dir)
     steps = [
         "read_allocation # JOB, HOSTS, END",
@@ -99,12 +98,11 @@ def _main(spec: JobSpec, site: Site, run_dir: Path | None, ranks: Sequence[str])
             [f"preflight {path_code(spec.interpreter)} {spec.nproc_per_node}"] if spec.preflight else []
         ),
         *_indented(["choose_rendezvous # MASTER_ADDR, MASTER_PORT"] if meets(spec) else []),
-        *_indented([_header(spec), *sampling, "mark_processes"]),
+        *_indented([_header(spec), "mark_processes"]),
         *_indented(["write_rank_script"] if spec.launcher != "single" else []),
         *_indented(_start_of_sampler(spec)),
         *_indented(ranks),
         *_indented(["watch_ranks # asks them to save before the time limit"]),
-        *_indented(['kill "$sampler" 2>/dev/null'] if sampling else []),
         *_indented(["find_lost_nodes"] if _may_lose_nodes(spec, site) else []),
         *_indented(["end_attempt # requeues the job if it is not done"]),
         "}",

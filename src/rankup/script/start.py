@@ -14,8 +14,6 @@ from rankup.script.environment import PREFIX, variables
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
 
-_SAMPLE = "index,utilization.gpu,utilization.memory,memory.used,power.draw"
-
 
 def meets(spec: JobSpec) -> bool:
     """Whether the ranks need an address to meet at; torchrun on one node finds its own.
@@ -69,22 +67,6 @@ def uses_pbs_rsh(spec: JobSpec, site: Site) -> bool:
     fanout = choose(spec.fanout, site.scheduler) if spec.launcher == "torchrun" else ""
     by_mpi = spec.launcher == "mpirun" or fanout == "mpiexec"
     return by_mpi and site.scheduler == "pbs" and site.mpi.kind == "openmpi" and spec.nodes > 1
-
-
-def sampler(spec: JobSpec, site: Site) -> list[str]:
-    """What the GPUs do, every so many seconds, as CSV per node; ended by its process id, never by name."""
-    if not spec.sample_gpus or not spec.gpus_per_node:
-        return []
-    query = f"nvidia-smi --query-gpu=timestamp,{_SAMPLE} --format=csv,nounits --loop={spec.sample_gpus}"
-    target = '>>"$RUN/records/gpus-$(hostname -s).csv"'
-    lines = ["# What the GPUs do:"]
-    if spec.nodes > 1 and site.scheduler == "slurm":
-        nodes = f"--nodes={spec.nodes} --ntasks={spec.nodes} --ntasks-per-node=1"
-        lines += [f"srun --overlap {nodes} bash -c 'exec {query} {target}' &"]
-    else:
-        lines = ["# What the GPUs of this node do:"]
-        lines += [f"{query} {target} &"]
-    return [*lines, "sampler=$!"]
 
 
 def _inside(spec: JobSpec, site: Site) -> tuple[str, ...]:

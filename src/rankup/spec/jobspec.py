@@ -191,9 +191,6 @@ class JobSpec(BaseModel):
     preflight: Annotated[
         bool, Flag(AROUND, "examine the nodes first, if they have rankup, and end if one is broken")
     ] = False
-    sample_gpus: Annotated[
-        int, Field(ge=0), Flag(AROUND, "log the use of the GPUs every so many seconds", "SECONDS")
-    ] = 0  # 0: never
     monitor: Annotated[
         bool,
         Flag(

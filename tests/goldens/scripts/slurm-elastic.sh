@@ -37,9 +37,6 @@ main() {
   # The ranks: 2 × 4 by torchrun
   choose_rendezvous # MASTER_ADDR, MASTER_PORT
   print_header "$(python --version 2>&1)"
-  # What the GPUs do:
-  srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c 'exec nvidia-smi --query-gpu=timestamp,index,utilization.gpu,utilization.memory,memory.used,power.draw --format=csv,nounits --loop=10 >>"$RUN/records/gpus-$(hostname -s).csv"' &
-  sampler=$!
   mark_processes
   write_rank_script
   write_sampler_script
@@ -60,7 +57,6 @@ main() {
         --no_python sh "$RUN/rank.sh" -u train.py --lr 0.1 --note '"'"'it'"'"'"'"'"'"'"'"'s $HOME'"'"'' &
   workers=$!
   watch_ranks # asks them to save before the time limit
-  kill "$sampler" 2>/dev/null
   end_attempt # requeues the job if it is not done
 }
 
