@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -150,3 +151,12 @@ def test_ids_that_are_none_belong_to_no_process(ident: str):
 
 def test_answers_about_other_jobs_are_left_out():
     assert LOCAL.read_status(said(f"1.1@{HOST} 5 {HOST}\ngarbage\n"), ["2.2@" + HOST]) == {}
+
+
+def test_a_job_that_is_ending_has_ended(submit, monkeypatch):
+    """Killed, it has no memory for a moment before it is a zombie; who saw its files closed is told that it is over."""
+    ident = submit("exec sleep 100")
+    assert find(ident) is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(psutil.Process, "memory_info", lambda self: SimpleNamespace(vms=0))
+        assert find(ident) is None

@@ -38,12 +38,17 @@ def find(job: str) -> psutil.Process | None:
     found = _ID.fullmatch(job)
     try:
         process = psutil.Process(int(found[1])) if found else None
-        if process is None or process.status() == psutil.STATUS_ZOMBIE:
+        if process is None or _is_ending(process):
             return None
         same = found is not None and abs(process.create_time() - int(found[2])) <= _CLOCK_ERROR
         return process if same else None
     except psutil.Error:
         return None
+
+
+def _is_ending(process: psutil.Process) -> bool:
+    """A process that was killed gives its memory back first, then closes its files, and is a zombie last."""
+    return process.status() == psutil.STATUS_ZOMBIE or process.memory_info().vms == 0
 
 
 def elsewhere(job: str) -> str:
