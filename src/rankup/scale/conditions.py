@@ -47,7 +47,7 @@ def _oversubscribed(family: Family) -> Iterable[Finding]:
             yield Finding(
                 "oversubscribed",
                 Severity.WARNING,
-                f"{family.label(one)} of {run.threads} thread{'s' * (run.threads > 1)} share {cpus} CPUs",
+                f"{family.label(one)}: {run.processes * run.threads} threads share {cpus} CPUs",
                 place="threads",
                 why="threads that wait for each other's CPU measure the operating system's scheduler",
                 fix=f"at most {cpus} threads in all: fewer processes, or a smaller --threads",
