@@ -181,10 +181,6 @@ class Value:
 EMPTY = Value()
 
 
-def text_value(text: str, span: Span) -> Value:
-    return Value((Literal(text, span),)) if text else EMPTY
-
-
 def _shown(atom: Atom) -> str:
     if isinstance(atom, Literal):
         return atom.text

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from rankup.check.facts.job.commands import Value
 from rankup.check.facts.job.options import grammar, parse
-from rankup.check.facts.job.source import joined
 
 _PLAIN = {
     "time": "-f -o --format --output",
@@ -153,7 +152,3 @@ def _shell(words: Sequence[Value]) -> Inner | None:
             return Inner(script=words[index], argv=tuple(words[index + 1 :]))
         index += 1
     return None
-
-
-def of_eval(argv: Sequence[Value]) -> Value:
-    return joined(argv[1:])

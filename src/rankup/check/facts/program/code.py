@@ -13,7 +13,7 @@ from rankup.check.facts.program.guards import Guards
 from rankup.check.facts.program.imports import Project, is_entry
 from rankup.check.facts.program.module import Call, Module, Scope
 from rankup.check.facts.program.names import COLLECTIVES, is_collective, torch_name
-from rankup.check.facts.program.value import Kind, Test, Value, depends_on
+from rankup.check.facts.program.value import Test, Value
 from rankup.check.facts.program.values import Values
 from rankup.check.facts.program.walk import read_module
 from rankup.check.facts.start import Start
@@ -230,6 +230,3 @@ class ProgramCode:
     def many_nodes(self) -> bool:
         """Whether a script starts it on more than one node."""
         return any((start.nodes or 0) > 1 for start in self.starts)
-
-    def depends_on_rank(self, value: Value) -> bool:
-        return depends_on(value, Kind.RANK, Kind.LOCAL_RANK, Kind.NODE_RANK)

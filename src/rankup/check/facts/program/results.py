@@ -18,7 +18,6 @@ from rankup.check.facts.program.value import (
     computed,
     constant,
     constants,
-    is_only,
     kinds,
     the_constant,
 )
@@ -176,10 +175,3 @@ def calculated(operator: ast.operator, left: float, right: float) -> Value:
     except (ArithmeticError, ValueError):
         return UNKNOWN
     return UNKNOWN
-
-
-def is_device_of(value: Value, *allowed: Kind) -> bool:
-    """Whether a value is an index, or a device with an index, of these kinds."""
-    inner = [atom.detail[1] if atom.kind is Kind.DEVICE else frozenset({atom}) for atom in value]
-    indices = frozenset().union(*(part for part in inner if part))
-    return is_only(indices, *allowed)

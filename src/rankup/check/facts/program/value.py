@@ -112,10 +112,6 @@ def is_only(value: Value, *allowed: Kind) -> bool:
     return bool(own) and own <= set(allowed)
 
 
-def is_exactly(value: Value, kind: Kind) -> bool:
-    return is_only(value, kind)
-
-
 def depends_on(value: Value, *wanted: Kind) -> bool:
     """Whether one of these kinds goes into a value, in any way."""
     for atom in value:
