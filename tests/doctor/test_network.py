@@ -51,6 +51,21 @@ def test_two_nodes_reach_each_other_and_measure_their_link(tmp_path: Path, host:
         assert abs(facts["clock_offset"]) < 1
 
 
+def test_nodes_send_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Else acknowledgements wait behind data, and the partner of a slow link looks as slow."""
+    senders: list[str] = []
+    real = network._send
+
+    def send(address: str, port: int, opening: bytes) -> float:
+        senders.append(opening.split()[1].decode())
+        return real(address, port, opening)
+
+    monkeypatch.setattr(network, "_send", send)
+    monkeypatch.setattr(network, "_TURN", 30.0)
+    both(plan_of(tmp_path, window=60.0))
+    assert senders == ["0", "0", "1", "1"]
+
+
 def test_nothing_listens_afterwards(tmp_path: Path):
     plan = plan_of(tmp_path, window=30.0)
     for node, facts in enumerate(both(plan)):

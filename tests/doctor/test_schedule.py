@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankup.doctor.schedule import partners, peers, rounds
+from rankup.doctor.schedule import meetings, peers, rounds
 
 
 @given(st.integers(1, 300))
@@ -36,4 +36,19 @@ def test_in_each_round_a_node_opens_as_many_connections_as_it_gets(nodes: int):
 def test_measurements_disturb_each_other_least(nodes: int):
     """In each round every node sends to one other, and receives from one other."""
     for number in range(len(rounds(nodes))):
-        assert sorted(partners(node, nodes)[number] for node in range(nodes)) == list(range(nodes))
+        assert sorted(meetings(node, nodes)[number].receiver for node in range(nodes)) == list(range(nodes))
+
+
+@given(st.integers(2, 200))
+def test_a_node_does_not_send_while_it_is_sent_to(nodes: int):
+    """But for the pairs at which the ring closes, of which a round has as many as its distance."""
+    every = [meetings(node, nodes) for node in range(nodes)]
+    for number, distances in enumerate(rounds(nodes)):
+        turns = [meets[number] for meets in every]
+        assert all(turns[meeting.receiver].sender == node for node, meeting in enumerate(turns))
+        at_once = [
+            node
+            for node, meeting in enumerate(turns)
+            if meeting.sends_first == turns[meeting.receiver].sends_first
+        ]
+        assert len(at_once) <= distances[0]

@@ -1,13 +1,24 @@
 """The rounds in which all nodes meet.
 
-One-to-one meetings of n nodes need n − 1 rounds. Here a node opens several connections in a round, twice as many in
-each round as in the one before: in round k those to the nodes at distances 2ᵏ … 2ᵏ⁺¹ − 1 behind it, counted around a
-ring. So ⌈log₂ n⌉ rounds hold every ordered pair of nodes exactly once, and in a round every node opens as many
-connections as it gets. The first connection of each round makes a second schedule, of one partner per round
-(``partners``): there every node sends to one other and receives from one other, for measurements.
+One-to-one meetings of n nodes need n − 1 rounds. Here a node opens several connections in a round. Their number doubles
+from round to round: in round k they go to the nodes at distances 2ᵏ … 2ᵏ⁺¹ − 1 behind it, counted around a ring. So
+⌈log₂ n⌉ rounds hold every ordered pair of nodes exactly once, and in a round every node opens as many connections as it
+gets. The first connection of each round makes a second schedule, for measurements (``meetings``): in a round every node
+sends to one other and receives from one other.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What a node does in one round of measurements."""
+
+    receiver: int  # the node that it sends to
+    sender: int  # the node that sends to it
+    sends_first: bool  # a sender and its receiver take turns, but where the ring closes
 
 
 def rounds(nodes: int) -> list[range]:
@@ -24,6 +35,9 @@ def peers(node: int, nodes: int) -> list[list[int]]:
     return [[(node + distance) % nodes for distance in distances] for distances in rounds(nodes)]
 
 
-def partners(node: int, nodes: int) -> list[int]:
-    """The one node to which ``node`` sends, by round."""
-    return [(node + distances[0]) % nodes for distances in rounds(nodes)]
+def meetings(node: int, nodes: int) -> list[Meeting]:
+    """The measurements of ``node``, by round."""
+    return [
+        Meeting((node + step) % nodes, (node - step) % nodes, sends_first=node // step % 2 == 0)
+        for step in (distances[0] for distances in rounds(nodes))
+    ]

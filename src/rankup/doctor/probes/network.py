@@ -15,18 +15,22 @@ import hmac
 import socket
 import statistics
 import time
+from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rankup.doctor.plan import Plan
 from rankup.doctor.probes.names import addresses_of, is_loopback, routes_to
-from rankup.doctor.schedule import partners, peers
+from rankup.doctor.schedule import meetings, peers
 
 _AT_ONCE = 200  # connections that a node opens at the same time; a process may have about a thousand files
 _PATIENCE = 2.0  # seconds for a line of a connection
 _ROUND = 0.5  # seconds after which the next round begins, whatever is still tried
 _BLOCK = bytes(256 * 1024)
-_SENDING = 0.2  # seconds of sending
+_BURSTS = 2  # to each partner; the better one counts
+_SENDING = 0.1  # seconds of a burst
+_TURN = 1.0  # seconds that a node waits for the bursts that it gets
 _BUFFER = 512 * 1024  # small: a slow link would be measured by what is left in the buffer
 _ROUNDS_MEASURED = 4
 _REFUSED = {errno.ECONNREFUSED: "refused", errno.ECONNRESET: "reset", errno.EHOSTUNREACH: "unreachable",
@@ -47,6 +51,7 @@ class _Node:
     tried: dict[int, dict[str, Any]] = field(default_factory=dict)  # peer → the last try that failed
     reached: dict[int, dict[str, Any]] = field(default_factory=dict)
     sends: dict[int, float] = field(default_factory=dict)  # peer → bytes per second
+    bursts: Counter[int] = field(default_factory=Counter)  # node → how many it has sent here
     done: set[int] = field(default_factory=set)  # nodes that have measured, or will not
 
     async def meet(self) -> dict[str, Any]:
@@ -102,8 +107,13 @@ class _Node:
                 writer.write(f"{self.node} {time.time()}\n".encode())
                 await writer.drain()
                 if kind == "send":
-                    writer.write(f"{await _drained(reader)}\n".encode())
-                    await writer.drain()
+                    try:
+                        writer.write(
+                            f"{await _drained(reader)}\n".encode()
+                        )  # bytes, and seconds without a core
+                        await writer.drain()
+                    finally:
+                        self.bursts[int(sender)] += 1
                 elif kind == "done":
                     self.done.add(int(sender))
                 self.heard.add(int(sender))
@@ -173,21 +183,39 @@ class _Node:
             writer.close()
 
     async def _measure(self, deadline: float) -> None:
-        """Send to one partner after another; then tell all that they need not wait for us."""
+        """Send to one partner after another; then tell all that they need not wait for us.
+
+        A node does not send while it is sent to: its acknowledgements would wait behind its own data, and the partner
+        of a slow link would look as slow.
+        """
         loop = asyncio.get_running_loop()
-        for peer in partners(self.node, len(self.plan.hosts))[:_ROUNDS_MEASURED]:
-            if peer not in self.reached or deadline - time.monotonic() < 1:
-                continue
-            for _ in range(2):  # the better of two
-                address, port = self.reached[peer]["at"]
+        for meeting in meetings(self.node, len(self.plan.hosts))[:_ROUNDS_MEASURED]:
+            if not meeting.sends_first:
+                await self._sent_to(meeting.sender, deadline)
+            for _ in range(_BURSTS if meeting.receiver in self.reached else 0):
+                if deadline - time.monotonic() < 1:
+                    break
+                address, port = self.reached[meeting.receiver]["at"]
                 opening = f"{self.plan.token} {self.node} send\n".encode()
                 rate = await loop.run_in_executor(None, _send, address, port, opening)
-                self.sends[peer] = max(rate, self.sends.get(peer, 0.0))
+                self.sends[meeting.receiver] = max(rate, self.sends.get(meeting.receiver, 0.0))
+            await self._sent_to(meeting.sender, deadline)
         told = [self._ask(one["at"][0], one["at"][1], "done", _PATIENCE) for one in self.reached.values()]
         for i in range(0, len(told), _AT_ONCE):
             await asyncio.wait(
                 [asyncio.create_task(_quietly(one)) for one in told[i : i + _AT_ONCE]], timeout=_PATIENCE
             )
+
+    async def _sent_to(self, sender: int, deadline: float) -> None:
+        """Wait until all bursts of a node have come, but not long, and for no node that does not reach us."""
+        until = min(time.monotonic() + _TURN, deadline - 1)
+        while (
+            sender in self.heard
+            and sender not in self.done
+            and self.bursts[sender] < _BURSTS
+            and time.monotonic() < until
+        ):
+            await asyncio.sleep(0.005)
 
 
 async def _quietly(asked: Any) -> None:
@@ -195,11 +223,18 @@ async def _quietly(asked: Any) -> None:
         await asked
 
 
-async def _drained(reader: asyncio.StreamReader) -> int:
-    total = 0
+async def _drained(reader: asyncio.StreamReader) -> str:
+    total, waited = 0, _seconds_without_core()
     while data := await asyncio.wait_for(reader.read(1024**2), 5):
         total += len(data)
-    return total
+    return f"{total} {_seconds_without_core() - waited:.6f}"
+
+
+def _seconds_without_core() -> float:
+    """How long this thread was ready to run and others used the cores; 0 where the kernel does not say."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    return 0.0
 
 
 async def _close(servers: list[Any]) -> None:
@@ -209,20 +244,26 @@ async def _close(servers: list[Any]) -> None:
 
 
 def _send(address: str, port: int, opening: bytes) -> float:
-    """Bytes per second, until the other side has all of them; 0 if they do not arrive."""
+    """Bytes per second, until the other side has all of them; 0 if they do not arrive.
+
+    The time in which one of the two sides had no core does not count: it says nothing about the link.
+    """
     try:
         with socket.create_connection((address, port), timeout=_PATIENCE) as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
             connection.sendall(opening)
             answers = connection.makefile("rb")
             answers.readline()
-            began, total = time.monotonic(), 0
+            began, waited, total = time.monotonic(), _seconds_without_core(), 0
             while time.monotonic() - began < _SENDING:
                 connection.sendall(_BLOCK)
                 total += len(_BLOCK)
             connection.shutdown(socket.SHUT_WR)
-            arrived = int(answers.readline() or 0)
-            return arrived / (time.monotonic() - began) if arrived == total else 0.0
+            arrived, theirs = answers.readline().split()
+            elapsed = time.monotonic() - began
+            without_core = float(theirs) + _seconds_without_core() - waited
+            # Both sides may be without a core at the same time.
+            return total / max(elapsed - without_core, elapsed / 10) if int(arrived) == total else 0.0
     except (OSError, ValueError):
         return 0.0
 
