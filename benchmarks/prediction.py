@@ -1,8 +1,8 @@
 """Eight published curves: from at most 2 nodes to 4, beside the linear baseline. Nothing is timed.
 
 Each round is a curve; a value is the absolute error of the predicted rate in percent. The error of the model in
-``rankup/scale/predict/interval.py`` comes from these very curves, so the interval's coverage here is no proof; the test
-that leaves one setup out is nearer to one.
+``rankup/scale/predict/interval.py`` comes from these very curves, so its coverage here proves nothing. The test that
+leaves one setup out says more.
 """
 
 from __future__ import annotations

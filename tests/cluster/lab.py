@@ -188,7 +188,7 @@ class Lab:
     def python(self) -> str:
         """In a lab that is ``warm`` a Python that has imported torch already, on every host.
 
-        What it runs is no child of SLURM's, but of a server: what SLURM does to the one that it started, the other
+        What it runs is not a child of SLURM's, but of a server: what SLURM does to the one that it started, the other
         feels through it. See ``warm/client.py``. Tests of how processes end take ``sys.executable``.
         """
         return str(self.shared / "warm" / "python") if self._warm else sys.executable

@@ -32,7 +32,7 @@ def log(rounds, gpus=2, header=HEADER):
 
 
 def read(text, host="n1"):
-    *lines, _ = text.encode().split(b"\n")  # what follows the last newline is no whole line
+    *lines, _ = text.encode().split(b"\n")  # what follows the last newline is not a whole line
     return list(SmiLog(host).add(lines))
 
 

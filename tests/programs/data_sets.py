@@ -81,7 +81,7 @@ class Workers(Program):
 
 
 class Dictionaries(Rows):
-    """As tokenizers give them: nested dictionaries, with what is no tensor among it."""
+    """As tokenizers give them: nested dictionaries, with things that are not tensors among them."""
 
     def __getitem__(self, number: int) -> Any:
         return {"inputs": {"x": self.x[number]}, "label": self.y[number], "name": f"sample-{number}"}

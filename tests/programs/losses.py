@@ -1,4 +1,4 @@
-"""Losses that are no mean over a rank's samples, and losses over all pairs of a batch."""
+"""Losses that are not a mean over a rank's samples, and losses over all pairs of a batch."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def expect(**by_strategy: str) -> Mapping[str, str]:
 class Program:
     """The docstring's first line is its row in the table of docs/explanation/exactness.md."""
 
-    #: Said of a class that is no program itself, but what several have in common.
+    #: For a class that is not a program itself, but the common part of several.
     abstract: ClassVar[bool] = True
     #: What differs from EQUAL: by strategy, an error's code, OWN or NOT_FOR. ``none`` is one process.
     expected: ClassVar[Mapping[str, str]] = {}

@@ -140,7 +140,7 @@ def test_the_name_of_an_unfinished_run_is_refused_where_nobody_can_be_asked(fold
         in err
     )
     assert f"rankup run --resume {where}; or start a new run under another --name" in err
-    assert call(capfd, "run", "train.py")[0] == 0  # a name that nobody gave is no question
+    assert call(capfd, "run", "train.py")[0] == 0  # nobody is asked about a name that was not given
     # A run that failed by itself and saved nothing has nothing to go on from.
     script(folder, "raise SystemExit(3)", "fails.py")
     for _ in range(2):

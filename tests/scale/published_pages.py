@@ -189,7 +189,7 @@ Model & GPUs & Throughput (images/s) & Efficiency \\ \hline
 """,
         set(),
     ),
-    "a standard deviation is no time": (
+    "a standard deviation is not a time": (
         ".md",
         """
 | GPUs | Time (s) | SD (s) | Speedup |
@@ -415,7 +415,7 @@ Throughput in images/s:
         "\n| GPUs | Speedup |\n|---|---|\n| 1 | 1.0x |\n| 2 | 1.9x |\n| 4 | 3.7x |\n",
         set(),
     ),
-    "an optimisation list is no scaling": (
+    "an optimisation list is not scaling": (
         ".md",
         """
 | Method | GPUs | Time (s) | Speedup vs. PyTorch |
@@ -739,7 +739,7 @@ HONEST |= {
         "\n| cores | time/s | S | E |\n|---|---|---|---|\n| 1 | 100 | 1.00 | 1.00 |\n| 4 | 26 | 3.85 | 0.96 |\n",
         set(),
     ),
-    "workers of a loader are no devices": (
+    "workers of a loader are not devices": (
         ".md",
         "\n| num_workers | GPUs | epoch time |\n|---|---|---|\n| 0 | 1 | 200 s |\n| 8 | 1 | 60 s |\n| 8 | 2 | 32 s |\n",
         set(),

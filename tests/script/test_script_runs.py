@@ -166,7 +166,7 @@ class Job:
         return self.start(env).wait(timeout=120)
 
     def alive(self) -> list[psutil.Process]:
-        """What runs in the job's folder, and still does a moment later: what was killed just now is no leftover."""
+        """What runs in the job's folder, and still does a moment later: what was killed just now is not a leftover."""
         found = [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(self.folder)]
         _, alive = psutil.wait_procs(found, timeout=1 if found else 0)
         return [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]

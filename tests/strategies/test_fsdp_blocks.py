@@ -59,7 +59,7 @@ class Either(nn.Module):
 
 
 class Inside(nn.Module):
-    """Blocks that every rank runs, and in each a part that it may pass over; and containers that are no blocks."""
+    """Blocks that every rank runs, and in each a part that it may pass over; and containers that are not blocks."""
 
     def __init__(self) -> None:
         super().__init__()

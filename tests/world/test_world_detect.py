@@ -186,7 +186,7 @@ REFUSED = {
     "a malformed node list": ({**SLURM_STEP, "SLURM_STEP_NODELIST": "n[1-"}, ["host list is malformed"]),
     "not a number": ({**TORCHRUN, "RANK": "one"}, ["RANK is 'one'", "must be a whole number"]),
     "negative": (mv2(-1, 4, 0, 2), ["MV2_COMM_WORLD_RANK is '-1'"]),
-    "a step that is no number": ({**SLURM_STEP, "SLURM_STEP_ID": "x"}, ["SLURM_STEP_ID is 'x'"]),
+    "a step that is not a number": ({**SLURM_STEP, "SLURM_STEP_ID": "x"}, ["SLURM_STEP_ID is 'x'"]),
     "a size is missing": ({"OMPI_COMM_WORLD_RANK": "0"}, ["OMPI_COMM_WORLD_SIZE is not set"]),
     "PALS without any size": (
         {**pals(0, 2, 0, 2, 0), "PMI_SIZE": ""}, ["PMI_SIZE or PALS_SIZE is not set"]),
@@ -197,7 +197,7 @@ REFUSED = {
         {**SLURM_STEP, "WORLD_SIZE": "8"}, ["WORLD_SIZE is 8", "SLURM_STEP_NUM_TASKS is 4"]),
     "LOCAL_RANK exported in the batch script": (
         {**SLURM_STEP, "LOCAL_RANK": "0"}, ["LOCAL_RANK is 0", "SLURM_LOCALID is 1"]),
-    "a RANK beside srun that is no number": ({**SLURM_STEP, "RANK": "x"}, ["RANK is 'x'"]),
+    "a RANK beside srun that is not a number": ({**SLURM_STEP, "RANK": "x"}, ["RANK is 'x'"]),
     "RANK and WORLD_SIZE without a place to meet": (
         {"RANK": "1", "WORLD_SIZE": "2"}, ["RANK is 1", "MASTER_ADDR and MASTER_PORT are not set"]),
     "WORLD_SIZE alone": (

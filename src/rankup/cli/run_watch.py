@@ -22,7 +22,7 @@ _PATIENCE = 3.0
 
 
 class RunWatch:
-    """``frame`` reads what is new. ``job`` is None for a directory that has records and is no run of ours."""
+    """``frame`` reads what is new. ``job`` is None for a directory that has records and is not a run of ours."""
 
     def __init__(self, job: SubmittedRun | None, directory: RunDir) -> None:
         self._job, self._directory = job, directory

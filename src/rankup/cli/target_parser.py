@@ -46,7 +46,7 @@ def training_asked(workload: str, options: Mapping[str, Any]) -> tuple[TrainOpti
         return training_of(command[3], {**options_from_words(command[3], command[4:]), **options}), file
     raise RankupError(
         "no-training",
-        f"the job of {workload} is no training of `rankup train`",
+        f"the job of {workload} is not a training of `rankup train`",
         context=" ".join(command),
         hint=f"rankup run {workload}",
     )

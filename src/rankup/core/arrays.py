@@ -9,7 +9,7 @@ _SPAN = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
 
 
 def parse_array(array: str) -> list[range]:
-    """``"0-6:2,9%4"`` → ``[range(0, 7, 2), range(9, 10)]``; [] for "". Raises ``ValueError`` for what is no array."""
+    """``"0-6:2,9%4"`` → ``[range(0, 7, 2), range(9, 10)]``; [] for "". Raises ``ValueError`` for anything else."""
     if not array:
         return []
     spans, percent, most = array.partition("%")
@@ -23,7 +23,7 @@ def parse_array(array: str) -> list[range]:
 
 
 def indices(array: str) -> list[int]:
-    """``"0-6:2,9%4"`` → [0, 2, 4, 6, 9]; none for a job that is no array."""
+    """``"0-6:2,9%4"`` → [0, 2, 4, 6, 9]; none for a job that is not an array."""
     return sorted({index for span in parse_array(array) for index in span})
 
 

@@ -35,7 +35,7 @@ def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o644) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an advisory lock on ``path`` (made if missing) while the body runs; waits for whoever has it."""
+    """Hold an advisory lock on ``path`` (made if missing) while the body runs; waits for its holder."""
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         try:

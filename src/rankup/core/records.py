@@ -49,7 +49,7 @@ def _ends_within_a_line(path: Path) -> bool:
 
 
 def read_records(path: Path, kind: str | None = None) -> list[dict[str, Any]]:
-    """All whole records of ``path`` (of one kind); no file is no records, a line cut by a crash is passed over."""
+    """All whole records of ``path`` (of one kind); a missing file has none, a line cut by a crash is left out."""
     return list(_parse(path, kind)) if path.exists() else []
 
 

@@ -116,7 +116,7 @@ class RunDir:
         return RankupError.from_dict(json.loads(path.read_text())) if path.exists() else None
 
     def write_outcome(self, word: str, details: Mapping[str, Any]) -> None:
-        """The details first, then the word: whoever sees the word finds the details."""
+        """The details first, then the word: a reader of the word finds the details."""
         assert word in OUTCOMES, word
         write_atomic(self.path / "outcome.json", json.dumps(dict(details), indent=2) + "\n", mode=0o600)
         write_atomic(self.path / "outcome", word + "\n", mode=0o600)

@@ -68,5 +68,5 @@ def parse_size(text: str) -> int:
 
 
 def size(mib: int) -> str:
-    """``440G``, or ``500M`` where it is no whole number of GiB."""
+    """``440G``, or ``500M`` where it is not a whole number of GiB."""
     return f"{mib // 1024}G" if mib % 1024 == 0 else f"{mib}M"

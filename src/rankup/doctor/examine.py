@@ -162,7 +162,7 @@ def gather(
 
 
 def compute_plan(plan: Plan, facts: Facts, timeout: float) -> Plan | None:
-    """The second round: all ranks compute and form a process group. None if that cannot work, which is no fault."""
+    """The second round: all ranks compute and form a process group. None if that cannot work; that is not a fault."""
     nodes = range(len(plan.hosts))
     counts = tuple(len(facts.ranks_of.get(node, ())) for node in nodes)
     if not all(counts) or not all(facts.part(node, "software").get("torch") for node in nodes):

@@ -74,7 +74,7 @@ class Summary:
     _done: list[Ending] = field(default_factory=list)
 
     def feed(self, text: str, quote: Quote) -> bool:
-        """Whether the line belongs to a summary, and is no line of a traceback in it."""
+        """Whether the line belongs to a summary, and is not a line of a traceback in it."""
         stripped = text.strip()
         if stripped in ("Failures:", "Root Cause (first observed failure):"):
             self._flush()

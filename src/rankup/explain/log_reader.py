@@ -36,7 +36,7 @@ _ERROR_LINE = re.compile(
     r"^\W*(?:\S+ ){0,3}?(?:fatal|critical|error|exception|failed|failure|\w+(?:Error|Exception))\b\]?[:\s-]",
     re.IGNORECASE,
 )
-#: A metric is no failure: ``error rate 0.12``, ``validation error: 3.1e-2``, ``failed samples: 0``.
+#: A metric is not a failure: ``error rate 0.12``, ``validation error: 3.1e-2``, ``failed samples: 0``.
 _METRIC = re.compile(
     r"\b(?:error|failure|failed)s?\b(?:[ _](?!code|status|errno|signal|with|line|at|in|on|after|to\b)[a-z]+){0,2}"
     r" ?[:=]? ?(?:0|[-+]?\d+\.\d+(?:e[-+]?\d+)?|\d+e-\d+|\d+ ?%)%?(?=[,;)\s]|$)",

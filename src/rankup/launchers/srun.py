@@ -9,9 +9,9 @@ def lines(start: Start) -> list[str]:
     """Bash that starts all ranks in the background. ``--label`` puts its rank before each line that a rank prints.
 
     GPUs are asked for per node, so that every task sees all of its node's; which is its own is its local rank's
-    business. ``--mpi=none``: the ranks are no MPI program, and PMI's variables would have libraries believe it.
+    business. ``--mpi=none``: the ranks are not an MPI program, and PMI's variables would have libraries believe it.
     """
-    # Since 22.05 srun does not take -c from the job; and whoever starts srun himself needs the variable.
+    # Since 22.05 srun does not take -c from the job; and a user who starts srun needs the variable.
     cpus = [f"--cpus-per-task={start.cpus}", "--cpu-bind=cores"] if start.cpus else []
     options = [
         f"--nodes={start.nodes}",

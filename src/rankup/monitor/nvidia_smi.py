@@ -1,7 +1,7 @@
 """The log of ``nvidia-smi`` that a job's script writes where rankup is not on the nodes: its lines → samples. No I/O.
 
 The log may be cut anywhere, begin in the middle, and hold several headers: each attempt of a job appends its own. What
-is no whole row of the columns above it is passed over; a value that is no number (``[N/A]``, ``[Not Supported]``,
+is not a whole row of the columns above it is passed over; a value that is not a number (``[N/A]``, ``[Not Supported]``,
 ``[Unknown Error]``) is not told.
 """
 

@@ -22,7 +22,7 @@ Parse = Callable[[Iterable[bytes]], Iterable[dict[str, Any]]]
 
 
 def parse_json(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """A line that is cut is no JSON, and is passed over."""
+    """A line that is cut is not JSON, and is passed over."""
     for line in lines:
         try:
             record = json.loads(line)

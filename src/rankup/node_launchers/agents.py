@@ -1,4 +1,4 @@
-"""Bash that starts one agent per node, whatever the agent is and whoever starts it.
+"""Bash that starts one agent per node, for any agent and any caller.
 
 The script around it knows HOSTS (first seen first, so that the head is number 0) and RUN. srun brings the script's
 environment to the nodes; for every other node launcher a script per node does (``agents.sh``). Some start all of these

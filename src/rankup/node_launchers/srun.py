@@ -1,4 +1,4 @@
-"""srun: one task per node, with all of the node's cores, and the environment of whoever calls it."""
+"""srun: one task per node, with all of the node's cores, and the environment of its caller."""
 
 from __future__ import annotations
 

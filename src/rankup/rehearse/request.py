@@ -39,7 +39,7 @@ def allocation_of(request: Request, sizes: Sizes, name: str) -> tuple[Allocation
     values["partition"] = _word(request, "partition", "q") or "main"
     directive = request.get("array") if scheduler == "slurm" else request.get("array", "J", "t")
     array = directive.value if directive is not None else ""
-    if array[:1].isdigit():  # its % is no placeholder: so many tasks run at once
+    if array[:1].isdigit():  # its % is not a placeholder: so many tasks run at once
         values["array_task"] = re.split(r"[-,:%]", array)[0]
         values["array"] = _array(array)
         assumed.append(f"one task of the array is rehearsed: {values['array_task']}")

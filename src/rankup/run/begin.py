@@ -40,7 +40,7 @@ def begin_attempt(job: Resolved, resume: Path | None) -> RunDir:
                 _check_over(run)
                 _clear(run)
             _note(run)
-            # For its owner's eyes: arguments may hold secrets. One that is no text can be run; TOML cannot hold it.
+            # For its owner's eyes: arguments may hold secrets. TOML cannot hold one that is not text.
             write_atomic(run.path / "job.toml", job_toml(job).encode("utf-8", "replace"), mode=0o600)
             write_atomic(run.path / "job.sh", os.fsencode(job_script(spec)), mode=0o700)
     except OSError as error:

@@ -56,7 +56,7 @@ def first_failure(exits: Iterable[Exit], logs: Logs) -> Exit | None:
 
 
 def earliest_cause(exits: Iterable[Exit], said: Callable[[Exit], str]) -> Exit | None:
-    """The failure that caused the others, of the last attempt: the earliest that is no consequence of another.
+    """The failure that caused the others, of the last attempt: the earliest that is not a consequence of another.
 
     ``said`` is what a rank gave as its reason.
     """

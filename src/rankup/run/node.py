@@ -36,7 +36,7 @@ POLL = 0.05  # seconds
 # How long ranks may run after one of them has failed, or after an interrupt: enough for a handler to write
 # a few words, and well under the ten seconds after which people press Ctrl-C again.
 GRACE = 2.0
-# How long ranks that listen may take to save, before whoever sent us SIGTERM loses patience: SLURM waits 30 seconds.
+# How long ranks that listen may take to save before the sender of SIGTERM kills us: SLURM waits 30 seconds.
 SAVING = 25.0
 
 

@@ -85,7 +85,7 @@ def of_agents(
 ) -> Result:
     """How an allocation ended, from what its nodes reported in the run directory."""
     word, code = _word_and_code(run, agents_code, interrupts)
-    # A report that is not here (a file system that lags, a killed agent) is no node's success.
+    # A report that is not here (a file system that lags, a killed agent) does not make a node succeed.
     reports = [json.loads(path.read_text()) for path in run.path.glob("node-*.json")]
     failed = sorted((r for r in reports if r["failed_rank"] is not None), key=lambda r: r["time"])
     first: Mapping[str, Any] = failed[0] if failed else {}

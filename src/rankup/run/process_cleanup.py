@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import psutil
 
-# Every process inherits its parent's environment, whoever adopts it and whatever session it is in: so the mark
+# Every process inherits its parent's environment, also if it is adopted or in another session: so the mark
 # finds orphans that a walk through children, process groups or sessions would miss.
 MARK = "RANKUP_MARK"
 

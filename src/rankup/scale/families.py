@@ -96,7 +96,7 @@ def _has(asked: Mapping[str, object], text: str) -> bool:
 
 
 def without_baseline(study: StudyResults, found: Iterable[Family]) -> list[Configuration]:
-    """Those that are compared with nothing, and are no baseline themselves."""
+    """Those that are compared with nothing, and are not a baseline themselves."""
     compared = {id(one) for family in found for one in family.configurations}
     return [one for one in measured(study) if id(one) not in compared and not _one_device(one)]
 

@@ -32,7 +32,7 @@ TRAINING_KEYS = {
 }
 _COUNTS = (*JOB_KEYS.keys() - {"launcher"}, "global-batch", "accumulate")
 _PLACEHOLDER = re.compile(r"\{([A-Za-z][A-Za-z0-9_-]*)\}")
-PROCESSES = "processes"  # over all nodes: a placeholder that is no key of the grid
+PROCESSES = "processes"  # over all nodes: a placeholder that is not a key of the grid
 MOST_CONFIGURATIONS = 500
 
 Value = str | int

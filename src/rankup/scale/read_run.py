@@ -223,7 +223,7 @@ def _seconds(text: str, pattern: str) -> float:
     except ValueError:
         seconds = math.nan
     if not (math.isfinite(seconds) and seconds > 0):
-        raise _bad_metric(f"the group matched {text!r}, which is no time in seconds", pattern)
+        raise _bad_metric(f"the group matched {text!r}, which is not a time in seconds", pattern)
     return seconds
 
 

@@ -191,7 +191,7 @@ def write_results(results: StudyResults, path: Path, **more: Any) -> None:
 
 
 def read_results(path: Path) -> StudyResults:
-    """Raises RankupError for a file that is no study, is cut short, or is of another version."""
+    """Raises RankupError for a file that is not a study, is cut short, or is of another version."""
     try:
         given = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

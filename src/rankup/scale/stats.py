@@ -1,9 +1,9 @@
 """The statistics of few repeats: medians, ranges, intervals, and what they suffice to say. Nothing here knows where
 numbers come from.
 
-Times are no bell curves: what disturbs a run only ever makes it slower. So the median represents a configuration and
-the range its spread; nothing is averaged, nothing thrown away. An interval is returned only where its level is
-reached: ``median_interval`` from six repeats on (exactly), ``ratio_interval`` from five on (measured).
+Times do not follow a bell curve: what disturbs a run only ever makes it slower. So the median represents a
+configuration and the range its spread; nothing is averaged, nothing thrown away. An interval is returned only where
+its level is reached: ``median_interval`` from six repeats on (exactly), ``ratio_interval`` from five on (measured).
 """
 
 from __future__ import annotations

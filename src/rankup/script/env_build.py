@@ -47,7 +47,7 @@ class Environment:
         if not _CUDA.fullmatch(self.cuda):
             raise RankupError(
                 "bad-cuda-version",
-                f"{self.cuda!r} is no CUDA version",
+                f"{self.cuda!r} is not a CUDA version",
                 context="--cuda",
                 hint="auto, cpu, or a version such as 12.6",
             )

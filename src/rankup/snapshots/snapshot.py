@@ -21,7 +21,7 @@ _NAMED = 3  # how many names an error gives before it says how many more there a
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Made by ``Saver.newest``. Loading is no collective: each rank reads the parts that it needs."""
+    """Made by ``Saver.newest``. Loading is not a collective: each rank reads the parts that it needs."""
 
     path: Path
     manifest: Manifest

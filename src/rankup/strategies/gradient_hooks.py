@@ -44,7 +44,7 @@ class GradientHooks:
             if isinstance(hook, _Watched) or _is_internal(hook):
                 continue
             name = next((name for name, one in model.named_parameters() if one is parameter), "a parameter")
-            # A handle removes by the number, so the function behind it may be another one.
+            # A handle removes by the number, so the number may belong to another function now.
             hooks[number] = _Accumulated(name, hook) if accumulated else _Gradient(name, hook)
 
 

@@ -54,7 +54,7 @@ def breakdown(run: Run, workload: Workload, options: TrainOptions) -> dict[str, 
         run.strategy.forward_backward(model, workload.loss, *batch)
         run.step(optimizer)
         if run.device.type == "cuda":
-            torch.cuda.synchronize(run.device)  # what the device still does is no wait for data
+            torch.cuda.synchronize(run.device)  # what the device still does is not a wait for data
         asked = perf_counter()
     parts = {
         "data": statistics.median(waits[WARM_UP:] or waits),

@@ -1,4 +1,4 @@
-"""Losses that are no mean over this rank's samples, against plain loops of one process (no rankup)."""
+"""Losses that are not a mean over this rank's samples, against plain loops of one process (no rankup)."""
 
 from __future__ import annotations
 

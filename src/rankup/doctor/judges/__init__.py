@@ -1,8 +1,8 @@
 """Judges: pure functions of the facts of all nodes and ranks, which yield findings.
 
 A judge reports a cause and leaves out what follows from it: a host whose name is wrong is not unreachable too. What is
-usual on a healthy machine is no finding. In reading order: ``per_node`` (one finding for all hosts), ``presence`` (who
-is missing), ``names``, ``interfaces``,
+usual on a healthy machine is not a finding. In reading order: ``per_node`` (one finding for all hosts), ``presence``
+(who is missing), ``names``, ``interfaces``,
 ``network``, ``gpus``, ``placement`` (ranks and GPUs), ``agreement``, ``storage``, ``limits``, ``cores``, ``speed``,
 ``compute``, ``before`` (an earlier examination).
 """

@@ -78,7 +78,7 @@ def product(device: torch.device) -> float:
     """Floating-point operations per second of the best of several matrix products.
 
     On CPUs by the processor time that they were given: a core that somebody else uses is a straggler (``cpus``), and a
-    machine that is busy for a moment is no slow rank.
+    machine that is busy for a moment is not a slow rank.
     """
     size, dtype = PRODUCT[device.type]
     a, b = (torch.ones(size, size, dtype=dtype, device=device) for _ in range(2))

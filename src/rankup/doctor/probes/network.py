@@ -30,7 +30,7 @@ _ROUND = 0.5  # seconds after which the next round begins, whatever is still tri
 _BLOCK = bytes(256 * 1024)
 _BURSTS = 2  # to each partner; the better one counts
 _SENDING = 0.1  # seconds of a burst
-_TURN = 1.0  # seconds that a node waits for the bursts that it gets
+_TURN = 2.0  # seconds that a node waits for the bursts that it gets
 _BUFFER = 512 * 1024  # small: a slow link would be measured by what is left in the buffer
 _ROUNDS_MEASURED = 4
 _REFUSED = {errno.ECONNREFUSED: "refused", errno.ECONNRESET: "reset", errno.EHOSTUNREACH: "unreachable",
@@ -168,7 +168,7 @@ class _Node:
         return None
 
     async def _ask(self, address: str, port: int, kind: str, patience: float) -> tuple[str, float]:
-        """The line that answers, and when it was asked. ValueError if whoever listens says nothing."""
+        """The line that answers, and when it was asked. ValueError if the listener does not answer."""
         reader, writer = await asyncio.wait_for(asyncio.open_connection(address, port), patience)
         try:
             sent = time.time()
@@ -207,10 +207,10 @@ class _Node:
             )
 
     async def _sent_to(self, sender: int, deadline: float) -> None:
-        """Wait until all bursts of a node have come, but not long, and for no node that does not reach us."""
+        """Wait until all bursts of a node have come, but not long, and for no node without a connection."""
         until = min(time.monotonic() + _TURN, deadline - 1)
         while (
-            sender in self.heard
+            (sender in self.heard or sender in self.reached)
             and sender not in self.done
             and self.bursts[sender] < _BURSTS
             and time.monotonic() < until

@@ -11,7 +11,7 @@ from functools import cached_property
 class Level(IntEnum):
     """How much an event explains. The highest level that a log has is taken for the cause.
 
-    ``NOISE`` is no failure. ``FALLOUT`` follows from the failure of another rank. ``WEAK`` is the cause only if
+    ``NOISE`` is not a failure. ``FALLOUT`` follows from the failure of another rank. ``WEAK`` is the cause only if
     nothing stronger is found: somebody waited in vain, or was ended from outside. ``ROOT`` is an error of its own.
     """
 

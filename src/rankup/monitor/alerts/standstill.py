@@ -107,7 +107,7 @@ def _cause(working: Sequence[tuple[RankSeries, RankPoint]], now: float) -> tuple
         return (
             ranks,
             f"{names} {does} after the reduction{others}",
-            f"the optimizer, or code of the script behind it, hangs; {_STACKS}",
+            f"the optimizer, or code of the script after it, hangs; {_STACKS}",
         )
     where = "is in the body of a step" if len(late) == 1 else "are in the body of a step"
     return ranks, f"{names} {where}{others}", f"a computation or a collective of the script hangs; {_STACKS}"

@@ -96,7 +96,7 @@ class TrainingRecords:
         alone = not recorded or self._world_size == 1  # nobody asks, or it waits for nobody
         counts = StepCounts(global_step, None if alone else arrival_of(models, self._device))
         self._totals.begin_loop(counts)
-        self._logged.end_epoch()  # what was logged before the loop is no number of its first epoch
+        self._logged.end_epoch()  # what was logged before the loop does not count in its first epoch
         if self._directory is not None:
             path = self._directory.records / f"rank-{self._rank}.jsonl"
             self._own = RankRecords(path, self._rank, self._world_size, self._device, self._name, counts)

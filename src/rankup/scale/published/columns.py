@@ -122,7 +122,7 @@ def _column(index: int, header: str, cells: Sequence[str]) -> Column:
         if foreign or is_(r"learning|batch scaling|ideal|theoretical|expected"):
             return made("other")
         percent = [cell for cell in filled if "%" in cell]
-        if percent and is_(r"faster|reduction|improve|gain|saved"):  # 45 % less time is no ratio of times
+        if percent and is_(r"faster|reduction|improve|gain|saved"):  # 45 % less time is not a ratio of times
             return made("other")
         return made("efficiency" if filled and 2 * len(percent) > len(filled) else "speedup")
     if is_(_BATCH) and not is_(r"time|throughput|/s|per sec|latency"):

@@ -114,7 +114,7 @@ def _of_sections(document: Document) -> list[Curve]:
 
 
 def _as_groups(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns that are no quantity tell which rows belong together: they are called a model."""
+    """Columns that are not a quantity tell which rows belong together: they are called a model."""
     columns = columns_of([[*header, "configuration"], *rows])
     return [f"model {c.header}" if c.role in ("other", "group") else c.header for c in columns[: len(header)]]
 

@@ -1,4 +1,4 @@
-"""What is wrong with a published comparison, as far as its page tells it. What a page does not tell is no evidence
+"""What is wrong with a published comparison, as far as its page tells it. What a page does not tell is not evidence
 against it: one note lists it."""
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def number(text: str) -> Quantity | None:
     """The first number of ``text``: ``1,234.5``, ``12,5``, ``~7``, ``1.2e3``. None for a negative one."""
     text = re.sub(r"(?<![\d.,])(\d+),(\d{1,2})(?!\d)", r"\1.\2", text)
     match = NUMBER.search(text)
-    if not match or re.search(r"\d\s*[-–]\s*\d", text):  # a range is no number
+    if not match or re.search(r"\d\s*[-–]\s*\d", text):  # a range is not a number
         return None
     if re.match(r"\s*[-−]\d", text):
         return None

@@ -66,7 +66,7 @@ def _rows_as_csv(path: Path, text: str) -> str:
     try:
         rows: Any = json.loads(text)
     except ValueError as error:
-        raise RankupError("bad-results", f"{path.name} is no JSON: {error}", context=str(path)) from error
+        raise RankupError("bad-results", f"{path.name} is not JSON: {error}", context=str(path)) from error
     if isinstance(rows, dict):
         rows = next((value for value in rows.values() if isinstance(value, list) and value), [])
     if not (isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows)):

@@ -98,7 +98,7 @@ def _some(path: Path, most: int) -> list[dict[str, Any]]:
 
 
 def _parsed(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
-    """A line that is cut is no JSON, and is passed over."""
+    """A line that is cut is not JSON, and is passed over."""
     for line in lines:
         try:
             record = orjson.loads(line)

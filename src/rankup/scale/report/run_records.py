@@ -159,7 +159,7 @@ def _of_nvidia_smi(folder: Path, samples: Mapping[str, Sequence[Record]]) -> dic
 def _records(path: Path) -> list[Record]:
     """All whole records. A whole file is one JSON array, which is parsed in half the time of its lines.
 
-    A file with a line that was cut is no such array, and is read line by line.
+    A file with a line that was cut is not such an array, and is read line by line.
     """
     try:
         text = path.read_bytes().rstrip(b"\n")

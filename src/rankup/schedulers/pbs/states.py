@@ -121,7 +121,7 @@ def _nodes(exec_host: str) -> str:
     hosts = list(dict.fromkeys(part.partition("/")[0] for part in exec_host.split("+") if part))
     try:
         return compress(hosts)
-    except RankupError:  # an odd name is no reason to say nothing of the job
+    except RankupError:  # an odd name must not hide the job
         return ",".join(hosts)
 
 

@@ -194,7 +194,7 @@ def _target(project: Project, module: Module, full: str) -> tuple[Module, str] |
 
 
 def is_entry(tree: ast.Module) -> bool:
-    """Whether a file does something when it is run: it has a main guard, or statements that are no definitions."""
+    """Whether a file does something when it is run: it has a main guard, or statements that are not definitions."""
     for statement in tree.body:
         if isinstance(statement, ast.If) and "__name__" in {
             node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)

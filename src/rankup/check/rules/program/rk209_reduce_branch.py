@@ -37,7 +37,7 @@ def _branch(program: Program, call: Call, name: str) -> ast.expr | None:
         if _asks_for_none(node.test, name):
             continue
         if all(isinstance(statement, ast.Raise) for statement in node.body):
-            continue  # a check for NaN: whoever sees it ends the run
+            continue  # a check for NaN: the rank that sees it ends the run
         if program.guards.of(node, call.scope) or program.rank_test(node.test, call.scope) is not None:
             continue
         if not any(
