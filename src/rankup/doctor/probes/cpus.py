@@ -1,13 +1,14 @@
 """Whether somebody else uses a rank's cores: a short loop on them, and how long it had to wait.
 
-Each rank of the node gets its turn, so that ranks do not disturb each other: which cores they share is known from
-their masks. The best of several tries counts: a machine is never quite quiet, but a process that is pinned to a
-core disturbs every try.
+The ranks of the node take turns, so that they do not disturb each other: which cores they share is known from their
+masks. A rank that was slow gets more turns, and the best counts: a busy moment passes, but a process that is pinned to
+a core disturbs every turn.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -19,8 +20,8 @@ import psutil
 from rankup.doctor.plan import Plan
 from rankup.doctor.tasks import node_ranks
 
-_TRIES = 6
-_WORK = 0.02  # seconds of processor time of a try
+_TURNS = 18
+_WORK = 0.02  # seconds of processor time of a turn
 _SLOW = 1.3
 _LONGEST = 1.5  # seconds for all ranks of the node
 
@@ -30,30 +31,25 @@ def probe(plan: Plan, node: int) -> dict[str, Any]:
     ranks = node_ranks(plan, node)
     before = _processor_times()
     mine = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-    found = []
+    best: dict[int, float] = {}
+    slow = ranks if mine else []
     deadline = time.monotonic() + _LONGEST
     try:
-        for one in ranks:
-            if time.monotonic() > deadline or not mine:
-                break
-            found.append({"rank": one["rank"], "slowdown": round(_slowdown(one["affinity"], mine), 2)})
+        for _ in range(_TURNS):
+            for one in slow:
+                if time.monotonic() < deadline:
+                    best[one["rank"]] = min(best.get(one["rank"], math.inf), _slowdown(one["affinity"], mine))
+            slow = [one for one in slow if best.get(one["rank"], 0) > _SLOW]
     finally:
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, mine)
-    slow = [one for one in found if one["slowdown"] > _SLOW]
+    found = [{"rank": rank, "slowdown": round(slowdown, 2)} for rank, slowdown in best.items()]
     return {"ranks": found, "busy": _busy(before) if slow else [], "hidden": _processes_are_hidden()}
 
 
 def _slowdown(affinity: Sequence[int], mine: set[int]) -> float:
     with contextlib.suppress(OSError, ValueError):
         os.sched_setaffinity(0, set(affinity) or mine)
-    best = min(_try() for _ in range(_TRIES))
-    if best > _SLOW:  # a busy moment passes
-        best = min(best, *(_try() for _ in range(2 * _TRIES)))
-    return best
-
-
-def _try() -> float:
     began, cpu = time.perf_counter(), time.thread_time()
     while time.thread_time() - cpu < _WORK:
         for _ in range(2000):
