@@ -287,6 +287,13 @@ def test_a_study_file_says_all_that_the_options_say(tmp_path, monkeypatch):
         ("[study]\ncommand = ['x']\n[study.job]\nnodes = 2", "no key 'nodes'"),
         ("[study]\ncommand = ['x']\n[grid]\nnproc = 2", "[study] alone"),
         ("study = 3", "[study] alone"),
+        ("[study]\ncommand = ['x', {a = 1}]", "{'a': 1}, which is not text"),
+        ("[study]\ncommand = ['x']\ngrid = {lr = ['1,5', '2']}", "without commas"),
+        ("[study]\ncommand = ['x']\ngrid = {lr = [[1]]}", "must be numbers or text"),
+        ("[study]\ncommand = ['x']\ntraining = {epoch = 3}", "did you mean 'epochs'?"),
+        ("[study]\ncommand = ['x']\ntraining = {epochs = 'two'}", "'two', which is of the wrong type"),
+        ("[study]\ncommand = ['x']\ntraining = {epochs = true}", "True, which is of the wrong type"),
+        ("[study]\ncommand = ['x']\ntraining = {settings = {n = 1}}", "of the wrong type"),
     ],
 )
 def test_a_mistake_in_a_study_file_is_one_error(tmp_path, text, named):
@@ -295,3 +302,10 @@ def test_a_mistake_in_a_study_file_is_one_error(tmp_path, text, named):
         read_study(tmp_path / "study.toml")
     assert caught.value.code == "bad-study"
     assert named in caught.value.message
+
+
+def test_the_training_of_a_study_file_has_the_names_of_the_options(tmp_path):
+    training = "{global-batch = 32, lr = 1, target-accuracy = 0.9, fused = false}"
+    (tmp_path / "study.toml").write_text(f"[study]\ncommand = ['linear']\ntraining = {training}")
+    told = read_study(tmp_path / "study.toml")["training"]
+    assert told == {"global_batch": 32, "lr": 1, "target_accuracy": 0.9, "fused": False}

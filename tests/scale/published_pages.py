@@ -496,7 +496,81 @@ With 1 GPU in fp32 we began.
     ),
 }
 
+HONEST |= {
+    "points for thousands, decimal commas": (
+        ".md",
+        """| GPU | Zeit (s) | Beschleunigung |
+|---|---|---|
+| 1 | 1.234,5 | 1,00 |
+| 2 | 640,125 | 1,93 |
+| 4 | 330,2 | 3,74 |
+""",
+        set(),
+    ),
+    "CSV with three decimals after a comma, and thousands without decimals": (
+        ".csv",
+        "GPUs;Laufzeit (s);Speedup\n1;1.234;1,000\n2;642,708;1,920\n4;338,1;3,650\n",
+        set(),
+    ),
+    "a speed-up in percent": (
+        ".md",
+        """| GPUs | Runtime | Speedup |
+|---|---|---|
+| 1 | 100 s | 100% |
+| 2 | 55 s | 182% |
+| 4 | 30 s | 333% |
+""",
+        set(),
+    ),
+    "a gain in percent, which is no ratio": (
+        ".md",
+        """| GPUs | Runtime | Speedup |
+|---|---|---|
+| 1 | 100 s | 0% |
+| 2 | 55 s | +82% |
+""",
+        set(),
+    ),
+    "a file that is a data frame as pandas prints it": (
+        ".txt",
+        """   gpus  runtime_s  speedup
+0     1     200.00     1.00
+1     2     104.20     1.92
+""",
+        set(),
+    ),
+    "milliseconds of a step": (
+        ".md",
+        """| GPUs | ms/step | speedup |
+|---|---|---|
+| 1 | 250 | 1 |
+| 2 | 130 | 1.92 |
+""",
+        set(),
+    ),
+}
+
 UNFAIR: dict[str, tuple[str, str, set[str]]] = {
+    "decimal commas": (
+        ".md",
+        "| GPU | Zeit (s) | Beschleunigung |\n|---|---|---|\n| 1 | 1.234,5 | 1,00 |\n| 4 | 330,2 | 5,74 |\n",
+        {"wrong-ratio"},
+    ),
+    "a speed-up in percent that does not follow": (
+        ".md",
+        "| GPUs | Runtime | Speedup |\n|---|---|---|\n| 1 | 100 s | 100% |\n| 4 | 30 s | 395% |\n",
+        {"wrong-ratio"},
+    ),
+    "a data frame as pandas prints it": (
+        ".txt",
+        "   gpus  runtime_s  speedup\n0     1     200.00     1.00\n1     4     80.00     3.92\n",
+        {"wrong-ratio"},
+    ),
+    "milliseconds of a step": (
+        ".md",
+        "| GPUs | ms/step | speedup |\n|---|---|---|\n| 1 | 250 | 1 |\n| 2 | 140 | 1.99 |\n",
+        {"wrong-ratio"},
+    ),
     "LaTeX: two precisions": (
         ".tex",
         r"""\begin{tabular}{|l|c|c|c|}

@@ -7,6 +7,7 @@ from studies import configuration, study
 
 from rankup.errors import RankupError
 from rankup.scale.families import families, label
+from rankup.scale.report.rows import rows_of
 from rankup.scale.summary import report
 
 
@@ -76,6 +77,17 @@ def test_weak_scaling_compares_rates_and_never_times():
     found = ratios(one, four, scaling="weak")["none", "ddp, 4 processes"]
     assert found.speedup == pytest.approx(4 * 10 / 11)
     assert found.efficiency == pytest.approx(10 / 11)
+
+
+def test_samples_per_second_belong_to_the_printed_runtime_also_of_an_even_number_of_runs():
+    """The median of the rates of 1, 1, 3 and 3 s is that of 1.5 s; the median time is 2 s."""
+    runs = (1.0, 1.0, 3.0, 3.0)
+    made = report(study(configuration(1, *runs, samples=600), configuration(2, *runs, samples=600)))
+    assert [(row.seconds.median, row.rate) for row in made.rows] == [(2.0, 300.0)] * 2
+    assert [row.rate.median for row in rows_of(made.study)] == [300.0] * 2
+    weak = [configuration(1, *runs, samples=600), configuration(2, 2.0, 2.0, 2.0, 2.0, samples=1200)]
+    one, two = (found := report(study(*weak, scaling="weak"), allow_unfair=True)).rows
+    assert found.ratios[0].speedup == pytest.approx(two.rate / one.rate) == 2.0
 
 
 def test_efficiency_counts_gpus_whatever_the_threads():

@@ -51,6 +51,21 @@ def test_the_last_match_counts_wherever_it_was_printed(run):
     assert (found.seconds, found.samples, found.processes) == (1234.5, 0, 2)
 
 
+@pytest.mark.parametrize(
+    ("printed", "seconds"),
+    [("12,34", 12.34), ("0,125", 0.125), ("1.234,5", 1234.5), ("1,234,567", 1234567), ("1.5e-3", 0.0015)],
+)
+def test_a_time_is_read_in_the_notation_of_its_country(run, printed, seconds):
+    (run.logs / "rank-0.out").write_text(f"time = {printed} s\n")
+    assert read_run(TRIAL, run, parse_metric(r"time = (\S+) s")).seconds == seconds
+
+
+def test_a_comma_that_may_be_either_is_refused(run):
+    (run.logs / "rank-0.out").write_text("time = 1,234 s\n")
+    with pytest.raises(RankupError, match="may be thousands or decimals"):
+        read_run(TRIAL, run, parse_metric(r"time = (\S+) s"))
+
+
 def test_a_pattern_that_never_matches_is_one_error(run):
     (run.logs / "rank-0.out").write_text("took 5 s\n")
     with pytest.raises(RankupError, match="nothing that the run printed matches") as caught:

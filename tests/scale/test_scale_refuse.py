@@ -238,6 +238,26 @@ def test_weak_scaling_fixes_the_batch_of_a_process():
     assert "unequal-global-batch" in codes(judged(one(), grown))
 
 
+@pytest.mark.parametrize("insist", [False, True])
+def test_weak_scaling_has_no_ratio_of_samples_that_nobody_counted(insist):
+    told = [
+        configuration(1, 5.0, 5.0, 5.0, samples=0, steps=0, untold=True),
+        configuration(2, 5.1, 5.1, 5.1, samples=0, steps=0, untold=True),
+    ]
+    made = report(study(*told, scaling="weak"), allow_unfair=insist)
+    assert (made.ratios, codes(made.findings)) == ([], ["samples-unknown"])
+
+
+def test_threads_that_share_cores_are_counted_on_each_node():
+    pair = [configuration(1, 4.0, 4.0, 4.0), configuration(8, 3.0, 3.0, 3.0, nodes=2)]
+    found = [
+        f.message
+        for f in report(study(*pair, machine={"cpu_count": 2})).findings
+        if f.code == "oversubscribed"
+    ]
+    assert found == ["ddp, 2 × 4 processes: 4 threads share 2 CPUs on each node"]
+
+
 def test_a_time_by_a_pattern_may_contain_the_warm_up():
     assert codes(judged(one(), two(), metric="Time: (.*)")) == ["warm-up-unknown"]
     assert judged(one(warm_up=10), two(warm_up=10), metric="Time: (.*)") == []

@@ -86,3 +86,8 @@ def test_the_heading_tells_what_all_runs_have_in_common():
     text = heading(study(configuration(1, settings={"dropout": "off"}), configuration(2, precision="bf16")))
     assert "1,437 samples in 23 steps, global batch 64" in text
     assert "fp32" not in text
+
+
+def test_milliseconds_keep_three_figures():
+    text = time_table(rows(study(configuration(1, 0.0015), configuration(2, 0.00144))))
+    assert "0.00150 s" in text and "0.00144 s" in text

@@ -12,7 +12,7 @@ import typer
 from rankup.cli.job_options import flags_from
 from rankup.cli.shared_options import given
 from rankup.cli.study_jobs import check_keys, fair_threads, is_workload
-from rankup.cli.training_options import training_from
+from rankup.cli.training_options import training_from, training_from_table
 from rankup.cli.workload_job import require_torch
 from rankup.core.nearest import did_you_mean
 from rankup.core.toml_file import read_toml
@@ -112,7 +112,19 @@ def read_study(path: Path) -> dict[str, Any]:
         if key not in JobSpec.model_fields or key in _OF_THE_STUDY:
             known = [name for name in JobSpec.model_fields if name not in _OF_THE_STUDY]
             raise _bad_file(f"[study.job] has no key {key!r}{did_you_mean(key, known)}", path)
-    return {**study, "job": job}
+    for key, values in study.get("grid", {}).items():
+        # Text alone is a list as in --grid.
+        for one in values if isinstance(values, list) else [values]:
+            comma = isinstance(values, list) and "," in str(one)
+            if comma or not isinstance(one, str | int | float):
+                raise _bad_file(f"{key} in grid is {one!r}, and must be numbers or text without commas", path)
+    if wrong := [word for word in study["command"] if not isinstance(word, str | int | float)]:
+        raise _bad_file(f"command in [study] holds {wrong[0]!r}, which is not text", path)
+    try:
+        training = training_from_table(study.get("training", {}))
+    except ValueError as error:
+        raise _bad_file(f"training in [study]: {error}", path) from None
+    return {**study, "job": job, "training": training}
 
 
 _WORDS = {str: "text", int: "a whole number", list: "a list", dict: "a table"}

@@ -7,14 +7,15 @@ fields of ``TrainOptions``.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import typer
 
 from rankup.cli.job_options import some_job_options
 from rankup.cli.shared_options import given, parameter, taking
+from rankup.core.nearest import did_you_mean
 from rankup.errors import RankupError
 from rankup.strategies import STRATEGIES
 from rankup.train.options import TrainOptions
@@ -96,6 +97,26 @@ def training_from(context: typer.Context) -> dict[str, Any]:
         asked["settings"] = _settings(asked["settings"])
     if "save_model" in asked:
         asked["save_model"] = str(asked["save_model"].absolute())
+    return asked
+
+
+def training_from_table(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The same from a table of a TOML file, whose keys are the options. Raises ValueError for what no option takes."""
+    kinds = get_type_hints(TrainOptions)
+    asked = {}
+    for written, value in table.items():
+        key = written.replace("-", "_")
+        if key not in _OPTIONS and key != "target_accuracy":
+            raise ValueError(f"there is no option {written!r}{did_you_mean(key, _OPTIONS)}")
+        if key == "settings":
+            good = isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
+        else:
+            good = type(value) in (takes := get_args(kinds[key]) or (kinds[key],)) or (
+                type(value) is int and float in takes
+            )
+        if not good:
+            raise ValueError(f"{written} is {value!r}, which is of the wrong type")
+        asked[key] = value
     return asked
 
 

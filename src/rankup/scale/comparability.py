@@ -89,6 +89,20 @@ def _few_repeats(family: Family) -> Iterable[Finding]:
         )
 
 
+def _samples_unknown(family: Family) -> Iterable[Finding]:
+    """Weak scaling divides samples/s, and a program that is measured by its output may count none."""
+    silent = [one for one in family.configurations if not all(run.samples for run in one.runs)]
+    if silent and family.study.scaling == "weak":
+        yield Finding(
+            "samples-unknown",
+            Severity.ERROR,
+            "no samples are known of " + "; ".join(family.label(one) for one in silent),
+            place="samples",
+            why="weak scaling compares samples/s: more devices train more samples in about the same time",
+            fix="train in a loop over run.steps or run.epochs, which count samples; or a strong-scaling study",
+        )
+
+
 def _baseline_missing(study: StudyResults, orphans: Sequence[Configuration]) -> Iterable[Finding]:
     if orphans:
         yield Finding(
@@ -103,6 +117,7 @@ def _baseline_missing(study: StudyResults, orphans: Sequence[Configuration]) -> 
 
 COMPARABILITY: Mapping[str, Source[Family]] = {
     **WORK,
+    "samples-unknown": _samples_unknown,
     "accuracy-differs": _accuracies_apart,
     "few-repeats": _few_repeats,
     **CONDITIONS,

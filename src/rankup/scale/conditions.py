@@ -8,7 +8,7 @@ from rankup.findings.engine import Source
 from rankup.findings.finding import Confidence, Finding, Severity
 from rankup.scale.families import Family, measured
 from rankup.scale.results import Configuration, StudyResults
-from rankup.scale.rows import enough, ratio
+from rankup.scale.rows import counted, enough, ratio
 
 # Efficiency above which something else than the devices made the difference, if the spread does not explain it.
 LINEAR = 1.05
@@ -43,20 +43,20 @@ def _oversubscribed(family: Family) -> Iterable[Finding]:
     cpus = _cpus(family.study)
     for one in family.configurations:
         if _shares_cores(one, cpus):
-            run = one.runs[0]
+            each = " on each node" if one.runs[0].nodes > 1 else ""
             yield Finding(
                 "oversubscribed",
                 Severity.WARNING,
-                f"{family.label(one)}: {run.processes * run.threads} threads share {cpus} CPUs",
+                f"{family.label(one)}: {_threads_per_node(one)} threads share {cpus} CPUs" + each,
                 place="threads",
                 why="threads that wait for each other's CPU measure the operating system's scheduler",
-                fix=f"at most {cpus} threads in all: fewer processes, or a smaller --threads",
+                fix=f"at most {cpus} threads{each or ' in all'}: fewer processes, or a smaller --threads",
             )
 
 
 def _superlinear(family: Family) -> Iterable[Finding]:
     for one in family.others:
-        if not enough(family, one):
+        if not (enough(family, one) and counted(family, one)):
             continue
         found = ratio(family, one)
         low, _ = found.interval or found.range or (found.speedup, found.speedup)

@@ -219,12 +219,23 @@ def _matched(metric: re.Pattern[str], run: RunDir) -> float:
 
 def _seconds(text: str, pattern: str) -> float:
     try:
-        seconds = float(text.replace(",", ""))
+        seconds = float(_with_decimal_point(text.strip()))
     except ValueError:
         seconds = math.nan
     if not (math.isfinite(seconds) and seconds > 0):
-        raise _bad_metric(f"the group matched {text!r}, which is not a time in seconds", pattern)
+        either = bool(re.fullmatch(r"\d{1,3},\d{3}", text.strip()))
+        what = "may be thousands or decimals" if either else "is not a time in seconds"
+        raise _bad_metric(f"the group matched {text!r}, which {what}", pattern)
     return seconds
+
+
+def _with_decimal_point(text: str) -> str:
+    """``1,234.5`` and ``1.234,5`` are 1234.5, ``12,34`` is 12.34. ``1,234`` stays: it may be either."""
+    if re.fullmatch(r"\d{1,3}(,\d{3})+\.\d*|\d{1,3}(,\d{3}){2,}", text):
+        return text.replace(",", "")
+    if re.fullmatch(r"\d{1,3}(\.\d{3})+,\d+|\d+,(\d{1,2}|\d{4,})|0+,\d+", text):
+        return text.replace(".", "").replace(",", ".")
+    return text
 
 
 def _text(path: Path) -> str:

@@ -88,7 +88,8 @@ def _row(one: Configuration, study: StudyResults) -> Row:
         device_type=run.device_type,
         seconds=Sample.of(seconds),
         interval=median_interval(seconds),
-        rate=Sample.of([run.rate for run in one.runs]).median if run.samples else None,
+        # Not the median of the rates: of an even number of runs that would not belong to the median time.
+        rate=1 / Sample.of(_seconds_per_sample(one)).median if all(run.samples for run in one.runs) else None,
         accuracy=Sample.of(accuracies).median if accuracies else None,
     )
 
@@ -98,8 +99,14 @@ def enough(family: Family, one: Configuration) -> bool:
     return min(len(family.baseline.runs), len(one.runs)) >= ENOUGH_FOR_RATIO
 
 
+def counted(family: Family, one: Configuration) -> bool:
+    """Whether both sides tell what a ratio divides: weak scaling requires the samples of every run."""
+    runs = [*family.baseline.runs, *one.runs]
+    return family.study.scaling == "strong" or all(run.samples for run in runs)
+
+
 def ratio(family: Family, one: Configuration, *, unfair: bool = False) -> Ratio:
-    """``one`` against the baseline of ``family``, whether that is fair or not."""
+    """``one`` against the baseline of ``family``, whether that is fair or not; both must be ``counted``."""
     slow, fast = _costs(family, family.baseline), _costs(family, one)
     before, after = Sample.of(slow), Sample.of(fast)
     speedup = before.median / after.median
@@ -119,5 +126,9 @@ def ratio(family: Family, one: Configuration, *, unfair: bool = False) -> Ratio:
 def _costs(family: Family, one: Configuration) -> Sequence[float]:
     """What each run cost: seconds for the same work, or seconds per sample where the work grows with the devices."""
     if family.study.scaling == "weak":
-        return [run.seconds / run.samples for run in one.runs]
+        return _seconds_per_sample(one)
     return [run.seconds for run in one.runs]
+
+
+def _seconds_per_sample(one: Configuration) -> list[float]:
+    return [run.seconds / run.samples for run in one.runs]

@@ -14,7 +14,7 @@ from rankup.scale.comparability import judge, refused
 from rankup.scale.families import Family, families
 from rankup.scale.parts import largest_loss, limits, parts_table
 from rankup.scale.results import StudyResults, write_results
-from rankup.scale.rows import Ratio, Row, enough, ratio, rows
+from rankup.scale.rows import Ratio, Row, counted, enough, ratio, rows
 from rankup.scale.table import heading, notes, ratio_table, time_table
 
 
@@ -72,6 +72,8 @@ def report(study: StudyResults, baseline: str = "", *, allow_unfair: bool = Fals
 def _ratios(family: Family, allow_unfair: bool) -> list[Ratio]:
     made = []
     for one in family.others:
+        if not counted(family, one):
+            continue
         unfair = refused(family, one) or not enough(family, one)
         if allow_unfair or not unfair:
             made.append(ratio(family, one, unfair=unfair))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rankup.core.columns import aligned
@@ -148,4 +149,4 @@ def _aligned(cells: Sequence[dict[str, str]]) -> list[str]:
 def _digits(seconds: Sequence[float]) -> int:
     """Decimals that leave the shortest runtime three figures or so."""
     shortest = min(seconds)
-    return 3 if shortest < 1 else 2 if shortest < 10 else 1
+    return 1 if shortest >= 10 else 2 if shortest >= 1 else 2 - math.floor(math.log10(shortest))

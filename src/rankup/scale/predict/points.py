@@ -154,7 +154,10 @@ def from_results(results: StudyResults, strategy: str | None = None) -> list[Poi
     for fact in ("precision", "device_type", "threads"):
         _one_value(series, fact)
     if results.scaling == "weak":
-        _one_value(series, "batch per device", lambda run: run.samples / run.steps / run.processes, digits=2)
+        # A run without steps tells no samples either: `_of_runs` refuses it.
+        _one_value(
+            series, "batch per device", lambda run: run.samples / max(run.steps, 1) / run.processes, digits=2
+        )
     return checked(_of_runs(one.runs) for one in series)
 
 

@@ -38,7 +38,7 @@ _RATE = (
 _TIME = (
     r"\btime\b|time\s*[(\[/]|training.?time|epoch.?time|_time\b|\bdauer\b|duration|run\s*time|"
     r"runtime|wall|elapsed|\bseconds?\b|\bsecs?\b|\bminutes\b|\bhours\b|\btempo\b|\btiempo\b|"
-    r"\btemps\b|laufzeit|\bzeit\b|耗时|时间|^sec/|^s/|s/epoch"
+    r"\btemps\b|laufzeit|\bzeit\b|耗时|时间|^(?:ms|secs?|s|min|h)\s*/|s/epoch"
 )
 _PARTIAL = (
     r"communicat|comm\.|\bcomm\b|all-?reduce|data.?load|load(?:ing)?\b|i/o|\bwait|queue|"
@@ -124,7 +124,9 @@ def _column(index: int, header: str, cells: Sequence[str]) -> Column:
         percent = [cell for cell in filled if "%" in cell]
         if percent and is_(r"faster|reduction|improve|gain|saved"):  # 45 % less time is not a ratio of times
             return made("other")
-        return made("efficiency" if filled and 2 * len(percent) > len(filled) else "speedup")
+        if filled and 2 * len(percent) > len(filled):
+            return made(_of_percents(filled))
+        return made("speedup")
     if is_(_BATCH) and not is_(r"time|throughput|/s|per sec|latency"):
         return made("batch", "device" if is_(_LOCAL) else "global" if is_(_GLOBAL) else "")
     if is_(_PER_NODE) and not is_(_NOT_A_COUNT) and mostly_counts:
@@ -173,6 +175,15 @@ def _column(index: int, header: str, cells: Sequence[str]) -> Column:
     if is_(_GROUP) or is_(r"\bgpu\b"):
         return made("group")
     return made("other")
+
+
+def _of_percents(cells: Sequence[str]) -> str:
+    """The role of percents below a header like "speed-up": ``96%`` is an efficiency, ``182%`` a ratio, and ``+82%``,
+    from ``0%`` on, a gain, which is neither."""
+    if any(re.match(r"\W*\+|0+(?:\.0+)?\s*%", cell) for cell in cells):
+        return "other"
+    found = [share.value for cell in cells if (share := q.share(cell))]
+    return "speedup" if found and max(found) >= 1.5 else "efficiency"
 
 
 def _cells_are_rates(cells: Sequence[str]) -> bool:

@@ -11,6 +11,7 @@ from html import unescape
 
 from rankup.scale.published import latex
 from rankup.scale.published.grids import grid_rows, html_rows
+from rankup.scale.published.quantities import decimal_points
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,10 @@ def read_csv(text: str, name: str) -> Document:
 
 def read_page(text: str, name: str) -> Document:
     """Markdown, reStructuredText, HTML or LaTeX, whichever it is."""
-    return Document(name, list(_blocks(text.replace("\t", "    ").splitlines())))
+    lines = text.replace("\t", "    ").splitlines()
+    page = Document(name, list(_blocks(lines)))
+    shown = None if page.tables else _preformatted(lines)  # a file that is nothing but a printed table
+    return Document(name, [Block("table", 1, rows=_square(shown))]) if shown else page
 
 
 def clean(cell: str) -> str:
@@ -226,6 +230,11 @@ def _preformatted(lines: list[str]) -> list[list[str]] | None:
         if found and len(found[0]) > 1:
             return found[0]
     rows = [re.split(r"\s{2,}|\t", line.strip()) for line in body if not re.fullmatch(r"[\s\-=+]+", line)]
+    body_rows = rows[1:]
+    if [row[0] for row in body_rows] == [str(n) for n in range(len(body_rows))] and all(
+        len(row) == len(rows[0]) + 1 for row in body_rows
+    ):
+        rows[1:] = [row[1:] for row in body_rows]  # pandas numbers the rows, without a header
     widths = {len(row) for row in rows}
     if len(rows) >= 3 and len(widths) == 1 and widths.pop() >= 2:
         return [[clean(cell) for cell in row] for row in rows]
@@ -247,6 +256,6 @@ def _end_of_indent(lines: list[str], at: int) -> int:
 
 
 def _square(rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
-    """Each row as long as the header."""
+    """Each row as long as the header, with decimal points."""
     width = len(rows[0])
-    return tuple(tuple([*row, *[""] * width][:width]) for row in rows)
+    return tuple(tuple([*row, *[""] * width][:width]) for row in decimal_points(rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 WORDS = {
@@ -11,6 +12,10 @@ WORDS = {
 }  # fmt: skip
 _NUMBER = r"\d{1,3}(?:[,\u202f ']\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 NUMBER = re.compile(_NUMBER)
+# Numbers that have decimals for certain, and all that are written with a decimal comma or with points for thousands.
+_COMMA_DECIMALS = re.compile(r"(?<![\d.,])(?:\d+,(?:\d{1,2}|\d{4,})|0,\d+|\d{1,3}(?:\.\d{3})+,\d+)(?![\d.,])")
+_POINT_DECIMALS = re.compile(r"(?<![\d.])\d[\d,]*\.(?:\d{1,2}|\d{4,})(?![\d.,])|(?<![\d.,])0\.\d")
+_COMMA_NUMBER = re.compile(r"(?<![\d.,])(?:\d{1,3}(?:\.\d{3})+(?:,\d+)?|\d+,\d+)(?![\d.,])")
 _SECONDS = {
     "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "msec": 1e-3, "millisecond": 1e-3, "s": 1, "sec": 1, "secs": 1,
     "second": 1, "m": 60, "min": 60, "mins": 60, "minute": 60, "h": 3600, "hr": 3600, "hrs": 3600, "hour": 3600,
@@ -63,6 +68,22 @@ class Quantity:
         return self.half / self.value + (0.1 if self.about else 0.0)
 
 
+def decimal_points(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """``rows`` with decimal points, if the table is written with decimal commas: ``1,925`` and ``1.234,5``, ``1.234``.
+
+    Three digits after a comma may be decimals or thousands: what else is in the table decides.
+    """
+    cells = [cell for row in rows[1:] for cell in row]
+    commas = any(_COMMA_DECIMALS.search(cell) for cell in cells)
+    if not commas or any(_POINT_DECIMALS.search(cell) for cell in cells):
+        return [list(row) for row in rows]
+    return [list(rows[0]), *([_COMMA_NUMBER.sub(_with_point, cell) for cell in row] for row in rows[1:])]
+
+
+def _with_point(number: re.Match[str]) -> str:
+    return number[0].replace(".", "").replace(",", ".")
+
+
 def number(text: str) -> Quantity | None:
     """The first number of ``text``: ``1,234.5``, ``12,5``, ``~7``, ``1.2e3``. None for a negative one."""
     text = re.sub(r"(?<![\d.,])(\d+),(\d{1,2})(?!\d)", r"\1.\2", text)
@@ -112,7 +133,8 @@ def header_unit(header: str) -> str:
     """The unit of time that a header gives: ``Time (min)``, ``Runtime [s]``, ``time in hours``; "" for none."""
     header = header.replace("_", " ")
     match = (
-        _HEADER_UNIT.search(header)
+        re.match(rf"({_UNITS})\s*/\s*(?:step|iter|it|batch|epoch)", header, re.I)
+        or _HEADER_UNIT.search(header)
         or re.search(r"\btime (ms|s|sec|min|h)\b", header, re.I)
         or re.search(r"\b(milliseconds?|seconds?|secs?|minutes?|mins?|hours?|hrs?)\b", header, re.I)
     )
@@ -133,8 +155,9 @@ def rate(text: str) -> Quantity | None:
 
 
 def ratio(text: str) -> Quantity | None:
-    """``15.2x``, ``×3.8``, ``1.9``; a dash or a word is None."""
-    return None if "%" in text else number(text)
+    """``15.2x``, ``×3.8``, ``1.9``, ``182%``; a dash or a word is None."""
+    found = number(text)
+    return found.times(0.01) if found and "%" in text else found
 
 
 def share(text: str, header: str = "") -> Quantity | None:

@@ -135,13 +135,20 @@ def _row(configuration: Configuration, name: str, series: str) -> ReportRow:
         threads=one.threads,
         repeats=len(runs),
         seconds=Spread.of([run.seconds for run in runs]),
-        rate=Spread.of([run.rate for run in runs]),
+        rate=_rate(runs),
         accuracy=Spread.of_some([run.accuracy for run in runs]),
         loss=Spread.of_some([run.loss for run in runs]),
         breakdown={part: statistics.median(each.get(part, 0.0) for each in measured) for part in PARTS}
         if measured
         else {},
     )
+
+
+def _rate(runs: Sequence[Measured]) -> Spread:
+    """Samples per second. Its median belongs to the median time, also of an even number of runs."""
+    rates = [run.rate for run in runs]
+    median = 1 / statistics.median(run.seconds / run.samples for run in runs) if all(rates) else 0.0
+    return Spread(median, min(rates), max(rates))
 
 
 def device_word(rows: Sequence[ReportRow]) -> str:
