@@ -122,6 +122,7 @@ def test_a_batch_too_far_is_refused_and_the_others_are_not(capsys):
         (["none.csv"], "bad-table"),
         (["none.json", "--points", "8:100 16:200"], "two-sources"),
         (["--simulate"], "missing-work"),
+        ([*SIMULATE, "--points", "8:1 16:2"], "two-sources"),
         (["--simulate", "--parameters", "10x"], "bad-shapes"),
         (["--simulate", "--parameters", "10", "--compute", "1"], "unknown-nodes"),
         (["--simulate", "--parameters", "10", "--compute", "-1", "--gpus-per-node", "4"], "bad-work"),
@@ -193,3 +194,9 @@ def test_links_are_measured_by_processes_of_this_machine(capsys, monkeypatch, tm
 def test_one_process_has_no_link():
     with pytest.raises(RankupError, match="one process has no link"):
         children.links_of([])
+
+
+def test_a_table_of_a_spreadsheet_may_begin_with_a_mark(capsys, tmp_path):
+    (tmp_path / "curve.csv").write_text("\ufeffdevices,rate\n8,800\n16,1500\n", encoding="utf-8")
+    code, out, _ = call(capsys, tmp_path / "curve.csv", "--gpus-per-node", "8")
+    assert (code, "1,500" in out) == (0, True)

@@ -135,6 +135,7 @@ def test_a_pattern_that_never_matches_is_said_for_each_configuration(tmp_path):
         (["--grid", "strategy=ddp", "true"], "key-not-taken"),
         (["--weak", "true"], "no-weak-scaling"),
         (["--resume", "nothing"], "no-study"),
+        (["linear", "--grid", "nodes=1,2"], "no-nodes"),
     ],
 )
 def test_a_mistake_is_one_error_before_anything_runs(args, code, tmp_path, capsys, monkeypatch):

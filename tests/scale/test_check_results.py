@@ -240,3 +240,11 @@ def test_sentences_that_claim_nothing_wrong(sentence):
 @pytest.mark.parametrize("text", ["-5", " −5.2", "-5 images/s"])
 def test_a_negative_number_is_none(text: str):
     assert number(text) is None
+
+
+def test_a_study_without_a_configuration_compares_nothing(tmp_path, capsys):
+    write_results(study(), tmp_path / "results.json")
+    with pytest.raises(SystemExit) as ended:
+        main(["check-results", str(tmp_path / "results.json")])
+    assert ended.value.code == 2
+    assert "without any configuration" in capsys.readouterr().err

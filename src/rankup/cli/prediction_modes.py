@@ -108,6 +108,13 @@ def predict_sizes(asked: Asked) -> None:
 
 def simulate_machine(asked: Asked) -> None:
     """Print a step on each size of ``--to``, and with ``--node-mtbf`` what failures leave of it."""
+    if asked.results is not None or asked.points:
+        raise RankupError(
+            "two-sources",
+            "a simulation uses no measurements, and some are given",
+            context=str(asked.results) if asked.results is not None else f"--points {asked.points!r}",
+            hint="leave out --simulate to predict from them",
+        )
     buckets = _buckets(asked)
     if buckets is None or asked.compute is None:
         missing = "--compute SECONDS" if buckets is not None else "--workload NAME or --parameters SHAPES"

@@ -41,7 +41,17 @@ def job_of(plan: StudyPlan, trial: Trial, folder: Path) -> Resolved:
         return resolve(
             flags, command=command, file=None, site=plan.site, env=os.environ, folder=cwd, ignore=()
         )
-    job = resolve_here(flags, command=command, file=file, folder=cwd)
+    try:
+        job = resolve_here(flags, command=command, file=file, folder=cwd)
+    except RankupError as error:
+        if error.code != "incomplete-nodes":  # which speaks of `rankup run` on machines by hand
+            raise
+        raise RankupError(
+            "no-nodes",
+            f"{trial.name} requires an allocation of {asked.get('nodes', 1)} nodes, and there is none",
+            context="--grid nodes",
+            hint="--site NAME submits the runs as jobs; or run it inside an allocation",
+        ) from error
     # Of an allocation so many nodes, and not, as --nnodes 1 says, this machine.
     return replace(job, origin={**job.origin, "nodes": "grid"}) if "nodes" in asked else job
 

@@ -96,6 +96,14 @@ def test_a_loss_of_nan_is_left_out_and_counted(tmp_path):
     assert (list(curve.values), curve.lost) == ([11], 1)
 
 
+def test_a_run_that_ended_with_nan_has_no_last_loss(tmp_path):
+    """Its last finite loss may be the least of all runs, and it has learned nothing since."""
+    lines(tmp_path / "records" / "steps.jsonl", step(1), step(2, metrics={"loss": float("nan")}))
+    assert np.isnan(read_run(tmp_path, "r").last("loss"))
+    lines(tmp_path / "records" / "steps.jsonl", step(1, metrics={"loss": float("nan")}), step(2))
+    assert np.isfinite(read_run(tmp_path, "r").last("loss"))
+
+
 def test_a_run_that_was_killed_counts_the_samples_of_its_last_epoch(tmp_path):
     lines(
         tmp_path / "records" / "epochs.jsonl",

@@ -11,6 +11,7 @@ import typer
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
 from rankup.core.columns import aligned
+from rankup.errors import RankupError
 from rankup.findings.engine import fails
 from rankup.findings.finding import Finding
 from rankup.findings.text import TABLE_WIDTH, count, text_lines
@@ -38,7 +39,15 @@ def check_results(
     """
     text = read_text(file)
     if file.suffix == ".json" and _is_study(text):
-        made = report(read_results(file))
+        study = read_results(file)
+        if not study.configurations:
+            raise RankupError(
+                "nothing-to-check",
+                f"{file.name} is a study without any configuration",
+                context=str(file),
+                hint="rankup scale --resume DIR goes on with a study",
+            )
+        made = report(study)
         _end(made.as_dict(), made.text.rstrip(), made.findings, as_json)
     published = read_published(file, text)
     findings = judge(published.curves, published.claims)

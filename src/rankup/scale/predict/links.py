@@ -119,9 +119,10 @@ def read_links(path: Path) -> Links:
         inside, between = (Link(**given[name]) if given[name] else FREE for name in ("inside", "between"))
         return Links(inside, between, given["algorithm"])
     except (OSError, ValueError, TypeError, KeyError) as error:
+        why = f"{error} is missing" if isinstance(error, KeyError) else error
         raise RankupError(
             "bad-links",
-            f"cannot read links from {path.name}: {error}",
+            f"cannot read links from {path.name}: {why}",
             context=str(path),
             hint="rankup predict --measure-links --out links.json writes them",
         ) from error

@@ -73,7 +73,7 @@ def size_of(text: str, gpus_per_node: int | None) -> Size:
     if gpus_per_node is None:
         raise RankupError(
             "unknown-nodes",
-            f"{count} devices: how many of them are on one node?",
+            f"{count} device{'s' * (count != 1)}: how many of them are on one node?",
             hint=f"--gpus-per-node N, or write sizes as nodes x devices, e.g. 1x{count}",
         )
     if count <= gpus_per_node:
@@ -107,7 +107,7 @@ def read_csv(path: Path, gpus_per_node: int | None) -> list[Point]:
     Rows of the same size are repeats. Raises RankupError.
     """
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets begin with a mark
             rows = list(csv.DictReader(file, skipinitialspace=True))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise RankupError("bad-table", f"cannot read {path.name}: {error}", context=str(path)) from error

@@ -121,7 +121,8 @@ def simulation_text(
             row += [duration(one.interval), f"{one.goodput:.1%}"]
         table.append(row)
     lines = aligned(table, right=range(1, len(head)))
-    buckets = f"{len(work.buckets)} buckets of gradients, {sum(work.buckets) / 1024**2:,.1f} MiB"
+    count = len(work.buckets)
+    buckets = f"{count} bucket{'s' * (count != 1)} of gradients, {sum(work.buckets) / 1024**2:,.1f} MiB"
     lines += ["", f"  {buckets}; links: {_links(links)}", *(f"  assumed: {one}" for one in assumed)]
     return "\n".join(lines)
 

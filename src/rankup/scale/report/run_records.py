@@ -38,13 +38,15 @@ class Curve:
     values: Numbers
     measured: int
     lost: int = 0
+    ends: bool = True  # whether the last value was finite
 
     @classmethod
     def of(cls, epochs: Numbers, seconds: Numbers, values: Numbers) -> Curve:
         finite = np.isfinite(values)
+        ends = bool(len(finite) and finite[-1])
         epochs, seconds, values = epochs[finite], seconds[finite], values[finite]
         kept = thinned(values, MOST_POINTS)
-        return cls(epochs[kept], seconds[kept], values[kept], len(values), int((~finite).sum()))
+        return cls(epochs[kept], seconds[kept], values[kept], len(values), int((~finite).sum()), ends)
 
 
 @dataclass(frozen=True)
@@ -89,11 +91,11 @@ class RunRecords:
         return self.samples / self.seconds if self.seconds > 0 else np.nan
 
     def last(self, *metrics: str) -> float:
-        """The last value of the first of ``metrics`` that the run tells; NaN if it tells none."""
+        """The last value of the first of ``metrics`` that the run tells; NaN if it tells none, or ended with NaN."""
         for curves in (self.epochs, self.steps):
             for metric in metrics:
-                if metric in curves and len(curves[metric].values):
-                    return float(curves[metric].values[-1])
+                if metric in curves:
+                    return float(curves[metric].values[-1]) if curves[metric].ends else np.nan
         return np.nan
 
 

@@ -61,7 +61,8 @@ def _of_rows(rows: Sequence[ReportRow]) -> list[str]:
         said.append(
             f"The cheapest is {cheapest.name} ({_hours(cheapest)}), the fastest {fastest.name} ({_hours(fastest)})"
             + (
-                f"; {plural(len(on), 'configuration')} of {len(rows)} are worth considering."
+                f"; {plural(len(on), 'configuration')} of {len(rows)} "
+                f"{'is' if len(on) == 1 else 'are'} worth considering."
                 if len(on) < len(rows)
                 else "."
             )
