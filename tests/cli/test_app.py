@@ -91,3 +91,15 @@ def test_a_reader_that_has_gone_is_no_traceback(args, tmp_path):
         os.close(sink)
         assert "BrokenPipe" not in (done.stderr or "")
         assert done.returncode in (0, 1, 2)  # 120: the interpreter could not flush
+
+
+def test_ctrl_c_while_a_command_is_imported_is_no_traceback(monkeypatch):
+    from rankup.cli import app
+
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(app, "load_command", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        app.main(["status"])
+    assert ended.value.code == 130

@@ -539,6 +539,17 @@ HONEST |= {
 """,
         set(),
     ),
+    "an efficiency in brackets behind each speed-up": (
+        ".md",
+        "| GPUs | Time | Speedup (efficiency) |\n|---|---|---|\n| 1 | 100 s | 1.0x |\n"
+        "| 2 | 52 s | 1.92x (96%) |\n| 4 | 27 s | 3.70x (93%) |\n",
+        set(),
+    ),
+    "a speed-up in brackets behind each time": (
+        ".md",
+        "| GPUs | Time (speedup) |\n|---|---|\n| 1 | 100 s (1.0x) |\n| 4 | 27 s (3.7x) |\n",
+        set(),
+    ),
     "milliseconds of a step": (
         ".md",
         """| GPUs | ms/step | speedup |
@@ -551,6 +562,16 @@ HONEST |= {
 }
 
 UNFAIR: dict[str, tuple[str, str, set[str]]] = {
+    "a wrong efficiency in brackets": (
+        ".md",
+        "| GPUs | Time | Speedup |\n|---|---|---|\n| 1 | 100 s | 1.0x (100%) |\n| 4 | 27 s | 3.70x (60%) |\n",
+        {"wrong-ratio"},
+    ),
+    "a wrong speed-up in brackets": (
+        ".md",
+        "| GPUs | Time (speedup) |\n|---|---|\n| 1 | 100 s (1.0x) |\n| 4 | 40 s (3.7x) |\n",
+        {"wrong-ratio"},
+    ),
     "decimal commas": (
         ".md",
         "| GPU | Zeit (s) | Beschleunigung |\n|---|---|---|\n| 1 | 1.234,5 | 1,00 |\n| 4 | 330,2 | 5,74 |\n",

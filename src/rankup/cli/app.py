@@ -78,6 +78,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         _main(list(sys.argv[1:] if argv is None else argv))
     except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         console.let_go(sys.stdout)
+    except KeyboardInterrupt:  # while a command is imported: what it does later ends with an error of its own
+        raise SystemExit(130) from None
     finally:
         _flush()
 

@@ -171,6 +171,31 @@ def _two_in_one(rows: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...
             continue
         split = [(names[1], names[2]), *((cell[1], cell[2]) for cell in cells if cell)]
         return tuple((*row[:n], *parts, *row[n + 1 :]) for row, parts in zip(rows, split, strict=True))
+    return _ratio_in_brackets(rows)
+
+
+def _ratio_in_brackets(rows: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+    """``Time (speed-up)`` with cells ``27 s (3.7x)``, and ``Speed-up`` with cells ``3.7x (93%)``, as two columns."""
+    for n, header in enumerate(rows[0]):
+        named = re.fullmatch(r"(.*?)\s*\(\s*(.*?)\s*\)", header.strip())
+        cells = [re.fullmatch(r"([^()]+?)\s*\(\s*([^()]+?)\s*\)", row[n].strip()) for row in rows[1:]]
+        found = [cell for cell in cells if cell]
+        told = named is not None and columns_of([[named[2]], ["1"]])[0].role in ("speedup", "efficiency")
+        percents = (
+            all(cell[2].endswith("%") for cell in found)
+            and columns_of([[header], ["1"]])[0].role == "speedup"
+        )
+        if len(found) < 2 or not (told or percents):
+            continue
+        names = (named[1], named[2]) if named is not None and told else (header, "efficiency")
+        parts = [
+            names,
+            *(
+                (cell[1], cell[2]) if cell else (row[n], "")
+                for cell, row in zip(cells, rows[1:], strict=True)
+            ),
+        ]
+        return tuple((*row[:n], *part, *row[n + 1 :]) for row, part in zip(rows, parts, strict=True))
     return rows
 
 
