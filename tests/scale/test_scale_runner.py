@@ -396,3 +396,27 @@ def test_a_pattern_that_does_not_match_is_found_out_by_the_warm_up(tmp_path):
     assert [failure.split(":")[1].strip() for failure in view.failures] == ["the warm-up failed"] * 2
     assert collect(journal).configurations[0].failure["code"] == "metric-not-found"
     journal.close()
+
+
+def test_a_full_disk_ends_the_study_and_fails_no_configuration(journal):
+    full = RankupError("unwritable-directory", "cannot write to the run directory: No space left on device")
+
+    def refuse(run):
+        raise full
+
+    with pytest.raises(RankupError, match="No space left") as caught:
+        measure(journal, {4: refuse})
+    assert f"rankup scale --resume {journal.folder}" in caught.value.hint
+    assert not any(state.ended == "failed" for state in journal.states().values())
+    measure(journal)
+    assert [len(one.runs) for one in collect(journal).configurations] == [2, 2]
+
+
+def test_results_that_cannot_be_written_are_one_error(journal, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    measure(journal)
+    monkeypatch.setattr("rankup.scale.summary.write_atomic", full)
+    with pytest.raises(RankupError, match="cannot write the results: No space left on device"):
+        write(report(collect(journal)), journal.folder)

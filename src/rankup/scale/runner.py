@@ -78,6 +78,11 @@ def run_here(
             try:
                 result = execute(job_of(trial), view)
             except RankupError as error:
+                if (
+                    error.code == "unwritable-directory"
+                ):  # the study's place is full, and not this configuration wrong
+                    hint = f"make room there; rankup scale --resume {journal.folder} goes on"
+                    raise RankupError(error.code, error.message, context=error.context, hint=hint) from error
                 _note_end(journal, trial, None, _as_failure(trial, error), view, predictor)
                 continue
             if result.code == REQUEUE_CODE:  # it was told to stop by SIGTERM, and has saved

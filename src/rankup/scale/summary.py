@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rankup.core.files import make_folder, write_atomic
+from rankup.errors import RankupError
 from rankup.findings.engine import fails
 from rankup.findings.finding import Finding, in_order
 from rankup.findings.text import TABLE_WIDTH, text_lines
@@ -83,7 +84,16 @@ def _ratios(family: Family, allow_unfair: bool) -> list[Ratio]:
 def write(report: StudyReport, folder: Path) -> Path:
     """Keep both files in ``folder``, for their owner's eyes like the runs beside it; the path of the results."""
     make_folder(folder, mode=0o700, purpose="study directory")
-    write_atomic(folder / "table.txt", report.text, mode=0o600)
     path = folder / "results.json"
-    write_results(report.study, path, **report.conclusions())
+    try:
+        write_atomic(folder / "table.txt", report.text, mode=0o600)
+        write_results(report.study, path, **report.conclusions())
+    except OSError as error:
+        raise RankupError(
+            "unwritable-results",
+            f"cannot write the results: {error.strerror}",
+            context=str(folder),
+            hint=f"make room there; rankup scale --resume {folder} writes them from the records",
+            exit_code=1,
+        ) from error
     return path
