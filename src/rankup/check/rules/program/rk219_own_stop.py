@@ -1,4 +1,4 @@
-"""Each rank stops at its own signal, or one rank stops alone."""
+"""A rank leaves the training at its own signal, or alone."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rankup.findings.finding import Confidence, Severity
 def find(program: Program) -> Iterator[Match]:
     if not program.whole or program.frameworks or not program.inits or not program.wraps:
         return
+    yield from _by_one_rank(program)
     flags = _flags(program)
     if not flags or _agreed(program, flags):
         return
@@ -31,6 +32,26 @@ def find(program: Program) -> Iterator[Match]:
                     module.document,
                     module.span(node.test),
                     f"Each rank leaves the loop when its own signal has set {name}, and may be at another step.",
+                )
+
+
+def _by_one_rank(program: Program) -> Iterator[Match]:
+    """``if rank == 0 and …: break`` in a training loop."""
+    for module in program.modules:
+        for node in module.of(ast.If):
+            if not isinstance(node, ast.If) or not node.body or not isinstance(node.body[-1], ast.Break):
+                continue
+            scope = module.scope_of(node)
+            test = program.rank_test(node.test, scope)
+            if test is None or not test.sure or not test.first or test.either:
+                continue
+            loops = [h for h, _ in module.ancestors(node) if isinstance(h, (ast.For, ast.While))]
+            if loops and any(_backward_in(call, {loops[0]}) for call in program.methods("backward")):
+                yield Match(
+                    module.document,
+                    module.span(node.test),
+                    "One rank alone leaves the training loop.",
+                    why="The others go on, and wait in the next all-reduce until the timeout.",
                 )
 
 
@@ -128,13 +149,16 @@ RULE = Rule(
     name="own-stop",
     severity=Severity.WARNING,
     confidence=Confidence.LIKELY,
-    what="Each rank leaves the training loop at its own signal, without asking the others.",
+    what="A rank leaves the training loop at its own signal, or alone, without asking the others.",
     why="The signal reaches the ranks at slightly different times: one of them may leave a step earlier, and the "
     "others wait in the next all-reduce until the timeout, in which no snapshot is written.",
     fix="Share the flag in each step or epoch: flag = torch.tensor(int(stop), device=device); dist.all_reduce(flag, "
     "op=dist.ReduceOp.MAX); leave if flag.item().",
     find=find,
     fires=(
+        _HEAD
+        + _STEP
+        + "    if dist.get_rank() == 0 and step > 99:\n        break\ndist.destroy_process_group()\n",
         _HEAD + _STEP + "    if stop:\n        break\ndist.destroy_process_group()\n",
         _HEAD
         + _STEP
@@ -142,6 +166,16 @@ RULE = Rule(
         + "dist.destroy_process_group()\n",
     ),
     silent=(
+        _HEAD
+        + _STEP
+        + """    if dist.get_rank() != 0:
+        continue
+    for name, value in model.named_parameters():
+        if dist.get_rank() == 0 and value.isnan().any():
+            print(name)
+            break
+dist.destroy_process_group()
+""",
         _HEAD
         + _STEP
         + """    flag = torch.tensor(int(stop), device="cuda")
