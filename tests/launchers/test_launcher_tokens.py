@@ -72,6 +72,7 @@ def test_torchrun(job, options):
         *TORCHRUN,
         *options,
         "--no_python",
+        "--",
         "/guard",
         *COMMAND,
     ]

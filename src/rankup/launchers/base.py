@@ -56,7 +56,7 @@ ScriptLauncher = Callable[[Start], list[str]]
 
 
 # Whole lines with the rank before them, for launchers that would mix the pieces of several ranks' lines. A launcher that
-# ends a rank's process group must not end what still copies the rank's last words.
+# ends the process group of a rank must not end what still copies its last words.
 LABELLED = '> >(trap "" TERM INT HUP; exec sed --unbuffered "s/^/[rank $RANK] /") 2>&1'
 
 

@@ -11,6 +11,9 @@ from rankup.spec.jobspec import JobSpec
 # one before, where it finds the addresses of the dead and waits for them; and it tells a node that joins later none.
 OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
+# Without "--" torchrun takes an option of the script, as --n, for an abbreviation of one of its own.
+_COMMAND_FOLLOWS = ("--no_python", "--")
+
 
 def tokens(spec: JobSpec, run_id: str, guard: Sequence[str]) -> list[str]:
     head = spec.node_rank == 0
@@ -41,7 +44,7 @@ def tokens(spec: JobSpec, run_id: str, guard: Sequence[str]) -> list[str]:
         f"--nproc_per_node={spec.nproc_per_node}",
         f"--max_restarts={spec.max_restarts}",
         *rendezvous,
-        "--no_python",
+        *_COMMAND_FOLLOWS,
         *guard,
         *spec.rank_command,
     ]
@@ -92,7 +95,7 @@ def agent(start: Start) -> list[str]:
         options,
         rendezvous,
         list(_KEPT),
-        ["--no_python", "sh", '"$RUN/rank.sh"', *(code(word) for word in _script(start))],
+        [*_COMMAND_FOLLOWS, "sh", '"$RUN/rank.sh"', *(code(word) for word in _script(start))],
     ]
     command = [" ".join(words) + " \\" for words in parts]
     return [

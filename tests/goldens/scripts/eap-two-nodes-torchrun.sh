@@ -29,7 +29,7 @@ agent() {
     --nnodes=2 --nproc_per_node=4 --max_restarts=0 \
     --node_rank="$NODE_RANK" --rdzv_backend=static --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" \
     --tee=3 --log_dir="$RUN/logs/torchrun" \
-    --no_python sh "$RUN/rank.sh" -u train.py --lr 0.1 --note 'it'"'"'s $HOME'
+    --no_python -- sh "$RUN/rank.sh" -u train.py --lr 0.1 --note 'it'"'"'s $HOME'
 }
 
 main() {

@@ -46,7 +46,7 @@ main() {
         --nnodes=1 --nproc_per_node=1 --max_restarts=0 \
         --standalone --local_addr=127.0.0.1 \
         --tee=3 --log_dir="$RUN/logs/torchrun" \
-        --no_python sh "$RUN/rank.sh" -u train.py --lr 0.1 --note '"'"'it'"'"'"'"'"'"'"'"'s $HOME'"'"'' &
+        --no_python -- sh "$RUN/rank.sh" -u train.py --lr 0.1 --note '"'"'it'"'"'"'"'"'"'"'"'s $HOME'"'"'' &
   workers=$!
   watch_ranks # asks them to save before the time limit
   end_attempt # requeues the job if it is not done

@@ -54,7 +54,7 @@ main() {
         --nnodes=2 --nproc_per_node=4 --max_restarts=2 \
         --rdzv_backend=c10d --rdzv_id="$MASTER_PORT" --rdzv_endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv_conf="is_host=$((NODE_RANK == 0))" --local_addr="${here:-$(hostname)}" \
         --tee=3 --log_dir="$RUN/logs/torchrun" \
-        --no_python sh "$RUN/rank.sh" -u train.py --lr 0.1 --note '"'"'it'"'"'"'"'"'"'"'"'s $HOME'"'"'' &
+        --no_python -- sh "$RUN/rank.sh" -u train.py --lr 0.1 --note '"'"'it'"'"'"'"'"'"'"'"'s $HOME'"'"'' &
   workers=$!
   watch_ranks # asks them to save before the time limit
   end_attempt # requeues the job if it is not done
