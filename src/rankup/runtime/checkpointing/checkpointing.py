@@ -160,6 +160,8 @@ class Checkpointing:
         """Between two steps."""
         self._run.global_step = self._run.steps_reached
         self._replicas.step_done()
+        if self._untracked is not None:
+            self._untracked.step_done()
         if self._trace is not None:
             self._trace.step()
         if self._watch.requested():
@@ -187,6 +189,8 @@ class Checkpointing:
         self._run.nan_watch.ask()
         if not alone:
             self._replicas.compare_weights()
+            if self._untracked is not None:
+                self._untracked.warn_of_orders()
         if self._saves.saver is not None:
             self._epoch_end = EpochEndState(self._saves.state(alone=alone))
         self._after_inner_loop = True
