@@ -199,7 +199,59 @@ class OwnGenerators(Fitted):
         return attempt(type(self), "none", 1).results[0]  # keyed on samples, which no plain loop does
 
 
-PROGRAMS = [LookaheadClass, SamClass, FrozenStatistics, OwnGenerators]
+class SeededEpochs(FrozenStatistics):
+    """torch.manual_seed before the inner loop of each epoch, with dropout."""
+
+    def with_rankup(self, how: How) -> Result:
+        run = how.init()
+        model, opt, _ = run.prepare(self.build(), self.optimizer, self.data(), global_batch=self.batch)
+        for epoch in run.epochs(self.epochs):
+            torch.manual_seed(epoch.index)
+            for x, y in epoch:
+                self.update(model, opt, x, y)
+        return weights(model)
+
+
+class Rollouts(Fitted):
+    """Targets are made anew before each inner loop, by the model of that time; registered."""
+
+    once = False
+    expected: ClassVar = expect()
+
+    def renew(self, model: Any, x: torch.Tensor, y: torch.Tensor) -> None:
+        with torch.no_grad():
+            y.copy_(model(x).sin() + x.sum(1, keepdim=True))
+
+    def plain(self) -> Result:
+        torch.manual_seed(0)
+        (x, y), model = points(), self.build().double()
+        opt = self.optimizer(model.parameters())
+        for epoch in range(self.epochs):
+            self.renew(model, x, y)
+            for i in batches(len(x), self.batch, epoch):
+                self.update(model, opt, x[i], y[i])
+        return weights(model)
+
+    def with_rankup(self, how: How) -> Result:
+        run = how.init()
+        x, y = points()
+        model, opt, _ = run.prepare(self.build(), self.optimizer, Rows(x, y), global_batch=self.batch)
+        run.register(y=y)
+        for epoch in run.epochs(self.epochs):
+            if epoch.done == 0 or not self.once:
+                self.renew(model, x, y)
+            for a, b in epoch:
+                self.update(model, opt, a, b)
+        return weights(model)
+
+
+class RolloutsOnce(Rollouts):
+    """The same, only at the beginning of an epoch."""
+
+    once = True
+
+
+PROGRAMS = [SeededEpochs, RolloutsOnce, LookaheadClass, SamClass, FrozenStatistics, OwnGenerators]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=[program.name() for program in PROGRAMS])
@@ -211,6 +263,15 @@ def test_a_killed_training_goes_on_with_the_state_that_is_easily_overlooked(
     assert plain(program)[0].keys() == trial.whole.results[0].keys()
     trial.interrupted((0.65,), "2 steps", 3)
     assert not trial.problems, "\n".join(trial.problems)
+
+
+def test_code_before_the_inner_loop_that_changes_a_resumed_epoch_is_an_error(tmp_path: Path):
+    killed = attempt(Rollouts, "none", 1, tmp_path, "2 steps", 9)
+    assert killed.outcome == "killed"
+    resumed = attempt(Rollouts, "none", 1, tmp_path, "2 steps")
+    assert resumed.outcome == "changed-before-inner-loop"
+    assert "y (run.register)" in resumed.why
+    assert "epoch.done == 0" in resumed.why
 
 
 class Bare(Optimizer):

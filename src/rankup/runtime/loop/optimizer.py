@@ -43,7 +43,8 @@ def build_optimizer(source: OptimizerSource, names: dict[int, str], model: nn.Mo
             "optimizer-has-state",
             "the optimizer has state already, which belongs to the model as it was: it has stepped, or it keeps state "
             "from its beginning, as Adagrad does",
-            hint="pass a function: lambda parameters: torch.optim.Adam(parameters, lr=1e-3)",
+            hint="pass a function: lambda parameters: torch.optim.Adam(parameters, lr=1e-3); for other data or another "
+            "batch with the same optimizer: run.prepare(model, None, dataset, global_batch=…)",
         )
     current = dict(model.named_parameters())
     groups = {id(group): group for each in with_inner(source) for group in each.param_groups}
