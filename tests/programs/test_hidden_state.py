@@ -261,7 +261,7 @@ def test_a_killed_training_goes_on_with_the_state_that_is_easily_overlooked(
     trial = Trial(program, "ddp", 2, tmp_path)
     trial.uninterrupted()
     assert plain(program)[0].keys() == trial.whole.results[0].keys()
-    trial.interrupted((0.65,), "2 steps", 3)
+    trial.interrupted((0.9,), "1 steps", 3)  # in the middle of the last epoch
     assert not trial.problems, "\n".join(trial.problems)
 
 
