@@ -4,6 +4,11 @@ from __future__ import annotations
 
 # File, what is replaced, by what, and the rule that has to find it.
 JOB_MUTANTS = [
+    ("job-pbs-ssh/job.pbs", 'train.py" &', 'train.py"', "RK171"),
+    ("job-slurm-seeds/job.sh", "seed-%A_%a.log", "seed.log", "RK169"),
+    ("job-slurm-torchrun-c10d/job.sh", "--batch-size 32", "--batchsize 32", "RK170"),
+    ("job-slurm-accelerate/job.sh", "$((SLURM_NNODES * 4))", "4", "RK106"),
+    ("job-slurm-torchrun-c10d/job.sh", '"$SLURM_NNODES" \\\n', '"$SLURM_NNODES"\n', "RK168"),
     ("page-one-script/page.md", "sbatch train.sh", "sbatch job.sh", "RK165"),
     (
         "job-slurm-torchrun-c10d/job.sh",

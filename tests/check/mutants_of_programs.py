@@ -4,6 +4,35 @@ from __future__ import annotations
 
 # File, what is replaced, by what, and the rule that has to find it.
 PROGRAM_MUTANTS = [
+    (
+        "job-slurm-srun-python/train.py",
+        "DistributedSampler(images, shuffle=True)",
+        "DistributedSampler(images, num_replicas=world_size, rank=local_rank, shuffle=True)",
+        "RK218",
+    ),
+    (
+        "prog-srun/train.py",
+        "    for epoch in range(20):\n",
+        """    import signal
+
+    def on_signal(number, frame):
+        on_signal.came = True
+
+    on_signal.came = False
+    signal.signal(signal.SIGUSR1, on_signal)
+    for epoch in range(20):
+        if on_signal.came:
+            break
+""",
+        "RK219",
+    ),
+    (
+        "prog-fsdp/train.py",
+        "model.clip_grad_norm_(1.0)",
+        "nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+        "RK507",
+    ),
+    ("prog-ddp/train.py", "        optimizer.zero_grad(set_to_none=True)\n", "", "RK508"),
     ("prog-ddp/train.py", "        scaler.step(optimizer)\n", "        scaler.step(optimizer\n", "RK200"),
     (
         "prog-ddp/train.py",

@@ -276,3 +276,9 @@ def test_a_comment_allows_no_other_line_and_no_other_rule(folder, capsys):
     for allowed in ("# rankup: allow RK101\necho start\n" + torchrun, torchrun + "  # rankup: allow RK102"):
         (folder / "job.sh").write_text(HEAD_ONLY.replace(torchrun, allowed))
         assert check(capsys, "job.sh")[0] == 1
+
+
+def test_a_notebook_is_not_read_and_the_hint_names_the_way(folder, capsys):
+    (folder / "train.ipynb").write_text('{"cells": []}')
+    code, out, _ = check(capsys, "train.ipynb")
+    assert code == 0 and "jupyter nbconvert --to script train.ipynb" in out

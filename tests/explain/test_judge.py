@@ -43,6 +43,11 @@ def test_only_consequences_are_unknown_and_name_the_silent_ranks(tmp_path):
     assert found.fix.startswith("rank 2 wrote no error: begin there")
 
 
+def test_a_lost_connection_alone_may_be_a_rank_that_left_without_an_error(tmp_path):
+    found = explain(tmp_path, job="validation done, bye\n" + traceback(CLOSED, "[rank0]: "))
+    assert found.code == "unknown" and "sys.exit()" in found.fix
+
+
 def test_over_several_files_time_decides_if_all_tell_it(tmp_path):
     late = "2026-01-01 10:00:05 starting\n" + traceback("ValueError: late", "[rank0]: ")
     early = "2026-01-01 10:00:01 starting\n" + traceback("ValueError: early", "[rank1]: ")

@@ -88,6 +88,8 @@ LINES = [
     ("Warning: destroy_process_group() was not called before program exit", None),
     ("RuntimeError: Expected all tensors to be on the same device, but found cuda:0 and cpu!", "mixed-devices"),
     ("sbatch: error: Batch job submission failed: Requested node configuration is not available", "not-available"),
+    ("ImportError: /scratch/lib/libtorch_cpu.so: file too short", "library-missing"),
+    ("OSError: /apps/lib/libmkl_rt.so.2: invalid ELF header", "library-missing"),
     ("sbatch: error: Invalid generic resource (gres) specification", "invalid-gres"),
 ]  # fmt: skip
 

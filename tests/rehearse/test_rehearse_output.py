@@ -7,6 +7,8 @@ from textwrap import dedent
 
 import pytest
 
+from rankup.errors import RankupError
+from rankup.findings.finding import Severity
 from rankup.rehearse import sandbox
 from rehearse.scripts import codes, rehearsed, text
 
@@ -335,3 +337,50 @@ def test_a_server_beside_ranks_does_not_set_their_world_size(tmp_path: Path):
     (tmp_path / "mp.conf").write_text("0 python train.py --serve\n1-3 python train.py --rank %o\n")
     report = rehearsed(tmp_path, "srun --multi-prog mp.conf", ["--nodes=1", "--ntasks=4"])
     assert "rank-out-of-range" not in codes(report)
+
+
+def test_a_heterogeneous_job_is_refused(tmp_path: Path):
+    with pytest.raises(RankupError) as caught:
+        rehearsed(tmp_path, "srun --het-group=1 python train.py", ("--nodes=1", "hetjob", "--nodes=2"))
+    assert caught.value.code == "heterogeneous-job"
+
+
+def test_what_ray_starts_is_not_missed(tmp_path: Path):
+    report = rehearsed(
+        tmp_path, "srun -N1 -n1 -w node2 ray start --address node1:1 --block &\npython train.py", TWO
+    )
+    assert not codes(report) & {"idle-nodes", "idle-gpus"}
+    assert any("Ray" in line for line in report.assumed)
+
+
+def test_an_image_whose_variable_a_module_sets(tmp_path: Path):
+    report = rehearsed(tmp_path, "srun singularity exec $SIF python -u train.py", EIGHT)
+    assert [len(launch.processes) for launch in report.launches] == [8]
+
+
+def test_a_command_that_only_the_image_has_is_not_an_error(tmp_path: Path):
+    report = rehearsed(tmp_path, "srun singularity exec --nv torch.sif python-of-the-image train.py", EIGHT)
+    (finding,) = [finding for finding in report.findings if finding.code == "nothing-started"]
+    assert finding.severity is Severity.WARNING
+
+
+def test_an_option_of_pals_names_the_way_out(tmp_path: Path):
+    report = rehearsed(
+        tmp_path, "mpiexec -n 8 --ppn 4 --cpu-bind depth python train.py", pbs(4), scheduler="pbs"
+    )
+    assert any("--mpi pals" in finding.message for finding in report.findings if finding.code == "bad-mpirun")
+
+
+def test_pbs_without_select_has_the_sizes_of_the_job(tmp_path: Path):
+    body = "torchrun --nnodes=$PBS_NNODES --nproc_per_node=$((PBS_NGPUS / PBS_NNODES)) train.py"
+    directives = ("-l ncpus=48,ngpus=4", "-l wd")
+    report = rehearsed(tmp_path, body, directives, scheduler="pbs")
+    job = report.rehearsal.scenario.allocation
+    assert (job.cpus, job.gpus) == ((48,), (4,))
+    assert [len(launch.processes) for launch in report.launches] == [4]
+    assert "missing-program" not in codes(report)  # -l wd: it starts in the folder of its submission
+
+
+def test_sizes_on_accelerates_command_line_need_no_file(tmp_path: Path):
+    body = "accelerate launch --config_file there.yaml --num_machines 1 --num_processes 4 train.py"
+    assert "bad-launcher-option" not in codes(rehearsed(tmp_path, body, ("--gpus-per-node=4",)))

@@ -130,7 +130,10 @@ def consequences(facts: Facts) -> Iterator[Finding]:
     if len(facts.ranks) > 1 and max(facts.ranks) < 2 * len(facts.ranks):
         everybody = set(range(max(facts.ranks) + 1))  # those between, of which no labelled line is there
     silent = sorted(everybody - {e.rank for e in facts.events if e.rank is not None})
-    hint = "look in the logs of other ranks and nodes, and at what the scheduler says (`sacct -j JOB`)"
+    hint = (
+        "look in the logs of other ranks and nodes, and at what the scheduler says (`sacct -j JOB`); "
+        "a rank that left early without an error (sys.exit(), fewer steps) writes none"
+    )
     if silent:
         hint = (
             f"{ranks_text(silent)} wrote no error: begin there (without an error it had fewer steps than the others); "

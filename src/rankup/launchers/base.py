@@ -55,8 +55,9 @@ class Start:
 ScriptLauncher = Callable[[Start], list[str]]
 
 
-# Whole lines with the rank before them, for launchers that would mix the pieces of several ranks' lines.
-LABELLED = '> >(exec sed --unbuffered "s/^/[rank $RANK] /") 2>&1'
+# Whole lines with the rank before them, for launchers that would mix the pieces of several ranks' lines. A launcher that
+# ends a rank's process group must not end what still copies the rank's last words.
+LABELLED = '> >(trap "" TERM INT HUP; exec sed --unbuffered "s/^/[rank $RANK] /") 2>&1'
 
 
 def rank_shell(start: Start, variables: Mapping[str, str], *, unset: str = "", output: str = "") -> list[str]:

@@ -156,7 +156,7 @@ def accelerate(args: Sequence[str], env: Mapping[str, str], gpus: int, cwd: Path
     path = Path(cwd, file) if file else default
     if path.is_file():
         config = _yaml(path)
-    elif file:
+    elif file and not {"num_machines", "num_processes"} <= options.keys():
         notes.append(f"accelerate's configuration {file} is not here: its sizes are not known")
         known = False
 

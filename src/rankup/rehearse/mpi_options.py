@@ -130,6 +130,11 @@ def parse(kind: str, words: Sequence[str], read_file: Callable[[str], str | None
         elif name in values:
             text = given()
             parsed.binds = parsed.binds and not (name == "bind-to" and text == "none")
+        elif kind == "openmpi" and name in ("cpu-bind", "gpu-bind", "mem-bind", "depth"):
+            parsed.problem = (
+                f"{word} is an option of PALS (HPE Cray), not of Open MPI: rehearse with --mpi pals"
+            )
+            return parsed
         elif kind == "pals" and word.startswith("-") and _looks_like_openmpi(name):
             parsed.problem = f"mpiexec: unrecognized option '{word}'"
             return parsed

@@ -43,6 +43,16 @@ def submitted(scenario: Scenario, env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def of_nci(scenario: Scenario) -> dict[str, str]:
+    """The sizes that NCI's PBS adds, which alone knows ``-l wd``."""
+    job = scenario.allocation
+    return {
+        "PBS_NCPUS": str(sum(job.cpus)),
+        "PBS_NGPUS": str(sum(job.gpus)),
+        "PBS_NNODES": str(job.num_nodes),
+    }
+
+
 def batch_environment(scenario: Scenario, env: Mapping[str, str]) -> dict[str, str]:
     """The variables of the job's shell, a login shell on the first host."""
     job = scenario.allocation

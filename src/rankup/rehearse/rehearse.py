@@ -249,6 +249,8 @@ def _plan(
     else:
         spool = f"/var/spool/pbs/mom_priv/jobs/{pbs_env.job_id(scenario)}.SC"
         cwd, batch = scenario.home, pbs_env.batch_environment(scenario, env)
+        if re.search(r"^#PBS\s+(?:.*\s)?-l\s*(?:\S+,)?wd\b", text, re.M):
+            cwd, batch = str(scenario.folder), batch | pbs_env.of_nci(scenario)
         if not re.search(r"^#PBS\s+(?:.*\s)?-V\b", text, re.M):
             kept = {name: value for name, value in kept.items() if name in _LOGIN}
         files[str(pbs_env.node_file(scenario))] = pbs_env.node_file_text(scenario)

@@ -117,6 +117,9 @@ def judged(script: Path, rehearsal: Rehearsal, assumed: list[str]) -> Report:
         *_notes(rehearsal), *_ending(rehearsal), *_programs(found, rehearsal),
         *judge(made, rehearsal.scenario.allocation), *_cpus(found, rehearsal),
     ]  # fmt: skip
+    if any(event["text"].startswith("ray start ") for event in _noted(rehearsal)):
+        assumed = [*assumed, "Ray starts its workers on the nodes by itself: they are not in the table"]
+        findings = [finding for finding in findings if finding.code not in ("idle-nodes", "idle-gpus")]
     return Report(script, rehearsal, made, in_order(findings), assumed)
 
 
@@ -138,9 +141,13 @@ def _range(numbers: tuple[int, ...]) -> str:
     return str(numbers[0]) if len(set(numbers)) == 1 else f"{min(numbers)} to {max(numbers)}"
 
 
+def _noted(rehearsal: Rehearsal) -> Iterator[dict[str, Any]]:
+    return (event for event in rehearsal.events if event["kind"] == "note")
+
+
 def _notes(rehearsal: Rehearsal) -> Iterator[Finding]:
-    for event in rehearsal.events:
-        if event["kind"] == "note" and event["code"] in _FINDINGS:
+    for event in _noted(rehearsal):
+        if event["code"] in _FINDINGS:
             severity, confidence = _FINDINGS[event["code"]]
             yield Finding(event["code"], severity, event["text"], confidence=confidence)
     for path in rehearsal.pretended:
@@ -173,7 +180,14 @@ def _ending(rehearsal: Rehearsal) -> Iterator[Finding]:
 
 
 def _programs(found: list[Started], rehearsal: Rehearsal) -> Iterator[Finding]:
-    if not found:
+    inside = any("is in the image alone" in event["text"] for event in _noted(rehearsal))
+    if not found and inside:
+        yield Finding(
+            "nothing-started", Severity.WARNING, "what the script starts is in an image: it is not rehearsed",
+            why="The command is not on this machine, so its ranks are not known.",
+            fix="rehearse with python in its place, or where the command is installed", confidence=Confidence.LIKELY,
+        )  # fmt: skip
+    elif not found:
         yield Finding(
             "nothing-started", Severity.ERROR, "the script starts no training program",
             why="No command that it ran is a Python program that imports torch, or a launcher of one.",

@@ -28,7 +28,7 @@ class Sizes:
 def allocation_of(request: Request, sizes: Sizes, name: str) -> tuple[Allocation, int, list[str]]:
     """The allocation, its time limit in seconds, and what was assumed.
 
-    Raises ``RankupError`` (``bad-size``) if nodes or GPUs make no sense.
+    Raises ``RankupError``: ``bad-size`` if nodes or GPUs make no sense, ``heterogeneous-job``, ``unknown-scheduler``.
     """
     scheduler = sizes.scheduler or request.scheduler or "slurm"
     if scheduler not in ("slurm", "pbs", "torque"):
@@ -86,7 +86,11 @@ def _slurm(request: Request, sizes: Sizes) -> tuple[Allocation, list[str]]:
         return int(text) if text.isdigit() else None
 
     if request.heterogeneous:
-        assumed.append("the job is heterogeneous: only its first component is rehearsed")
+        raise RankupError(
+            "heterogeneous-job",
+            "a rehearsal has one kind of nodes, and this job asks for several (#SBATCH hetjob)",
+            hint="rehearse each component as a script of its own: its directives, and its srun without --het-group",
+        )
     ntasks, per_node, cpus = count("ntasks"), count("ntasks-per-node"), count("cpus-per-task")
     total, per_gpu, per_task = gpus("gpus"), count("ntasks-per-gpu"), gpus("gpus-per-task")
     if per_gpu and total and ntasks is None:
@@ -159,8 +163,10 @@ def _pbs(request: Request, sizes: Sizes) -> tuple[Allocation, list[str]]:
             cpus.append(each)
             gpus.append(devices)
             lines.append(each if torque else 1 if processes is None else processes)
-    if not cpus:
-        cpus, gpus, lines = [1], [0], [1]
+    if not cpus:  # without select, -l ncpus and -l ngpus are of the whole job: those of one chunk
+        each, rest = divmod(_resource(request, "ncpus") or 1, sizes.nodes or 1)
+        cpus, gpus = [each + bool(rest)], [(_resource(request, "ngpus") or 0) // (sizes.nodes or 1)]
+        lines = [1]
     if request.packed and len(cpus) > 1 and not torque:
         assumed.append(
             "each chunk is rehearsed on a node of its own; without place=scatter PBS may put several on one"
@@ -175,6 +181,11 @@ def _pbs(request: Request, sizes: Sizes) -> tuple[Allocation, list[str]]:
         hosts=_hosts(sizes, len(cpus)), cpus=tuple(cpus), gpus=tuple(gpus), mpiprocs=tuple(lines), ompthreads=threads,
         exclusive=request.exclusive,
     ), assumed  # fmt: skip
+
+
+def _resource(request: Request, name: str) -> int | None:
+    text = request.resources.get(name, ("",))[0]
+    return int(text) if text.isdigit() else None
 
 
 def _seconds(request: Request, scheduler: str) -> int:

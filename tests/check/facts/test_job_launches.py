@@ -37,6 +37,7 @@ def size(launch):
         ("mpirun -np 8 --map-by ppr:4:node -x PATH --mca btl tcp python train.py", ("mpirun", 2, 8, 4)),
         ("mpiexec -n 2 --ppn 1 --cpu-bind depth python train.py", ("mpiexec", 2, 2, 1)),
         ("mpiexec -n $((2 * 4)) -ppn 4 python train.py", ("mpiexec", 2, 8, 4)),
+        ("mpiexec -np 8 -ppn 4 -env OMP_NUM_THREADS=$N python train.py", ("mpiexec", 2, 8, 4)),
         ('ssh node1 "cd $PWD; python train.py"', ("ssh", 1, 1, 1)),
         ("ibrun python train.py", ("ibrun", None, None, None)),
         ("aprun -n 8 -N 4 python train.py", ("aprun", 2, 8, 4)),

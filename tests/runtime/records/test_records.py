@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,27 @@ def test_the_metric_of_the_retention_is_saved_with_the_snapshots():
     for _ in run.steps(data, epochs=1):
         run.log(accuracy=torch.tensor(0.5), loss=1.0)
     assert run.state.state_dict()["metadata"]["metrics"] == {"accuracy": 0.5}
+
+
+def test_what_the_device_still_has_to_do_belongs_to_a_loop_that_ends_within_an_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A GPU works behind the loop: without waiting, its last steps would take no time."""
+    monkeypatch.setenv(RUN_DIR_VARIABLE, str(tmp_path))
+    late = 0.2
+    monkeypatch.setattr(training_records.TrainingRecords, "_wait_for_device", lambda _: time.sleep(late))
+    run = rankup.init()
+    model, opt, data = run.prepare(
+        torch.nn.Linear(1, 1),
+        lambda p: torch.optim.SGD(p, lr=0.1),
+        rankup.ResidentData(torch.ones(8, 1)),
+        global_batch=2,
+    )
+    for x in run.steps(data, steps=2):
+        run.backward(model(x).square().mean())
+        run.step(opt)
+    *_, end = [one for one in read_records(tmp_path / "records" / "steps.jsonl") if "seconds" in one]
+    assert end["seconds"] >= late, end
 
 
 def test_the_numbers_of_an_epoch_are_saved_with_the_snapshots_and_restored():

@@ -119,7 +119,11 @@ def _unknown(checked: Checked) -> list[Finding]:
             "nothing-to-check",
             Severity.WARNING,
             f"{path} is not a job script, a Python program or a page",
-            fix="rankup check reads sbatch and PBS scripts, Python, Markdown, reStructuredText, HTML and job.toml",
+            fix=(
+                f"a notebook is checked as a program: jupyter nbconvert --to script {path}"
+                if path.suffix == ".ipynb"
+                else "rankup check reads sbatch and PBS scripts, Python, Markdown, reStructuredText, HTML and job.toml"
+            ),
         )
         for path in checked.inputs.skipped
     ]

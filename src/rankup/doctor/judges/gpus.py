@@ -55,7 +55,8 @@ def _differ(facts: Facts) -> Iterator[Finding]:
             kinds.setdefault(_counted(names), []).append(node)
     if len(kinds) > 1:
         words = "; ".join(f"{what} on {facts.named(nodes)}" for what, nodes in kinds.items())
-        least = min(kinds.values(), key=len)
+        fewest = min(map(len, kinds.values()))
+        least = sorted(node for nodes in kinds.values() if len(nodes) == fewest for node in nodes)
         yield Finding(
             "gpus-differ",
             Severity.WARNING,

@@ -64,7 +64,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
             fix="ulimit -l unlimited in the job script; if that is refused, report it",
             confidence=Confidence.LIKELY,
         )
-    if writable := [node for node, part in machines.items() if not (part.get("umask") or 0o22) & 0o002]:
+    umasks = {node: part["umask"] for node, part in machines.items() if part.get("umask") is not None}
+    if writable := [node for node, umask in umasks.items() if not umask & 0o002]:
         yield Finding(
             "umask-open",
             Severity.NOTE,

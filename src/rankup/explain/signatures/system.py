@@ -164,16 +164,17 @@ SYSTEM = (
         name="library-missing",
         pattern=(
             r"cannot open shared object file|version `(GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found"
-            "|undefined symbol:"
+            r"|undefined symbol:|\.so\S*: (file too short|invalid ELF header|wrong ELF class)"
         ),
         level=ROOT,
-        what="a shared library is missing or too old",
+        what="a shared library is missing, broken or too old",
         cause=(
-            "a module of the cluster is not loaded in the job, or the package was built on another system"
+            "a module of the cluster is not loaded in the job, the package was built on another system, or "
+            "LD_LIBRARY_PATH names another library of this name first"
         ),
         fix=(
             "load the modules in the job's script that were loaded when the package was installed; "
-            "build the environment on a node of the cluster"
+            "build the environment on a node of the cluster; look at LD_LIBRARY_PATH"
         ),
         example="OSError: libcudart.so.12: cannot open shared object file: No such file or directory",
         better=("module-command", "conda-missing"),

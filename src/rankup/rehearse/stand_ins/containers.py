@@ -71,6 +71,12 @@ def main(here: Here) -> int:
     image = "" if here.name in _OWN_RUN else (rest.pop(0) if rest else "")
     if here.name == "ch-run" and rest:
         image = rest.pop(0)
+    if apptainer and image and rest[:1] and rest[0].startswith("-") and not _is_image(image):
+        # exec $IMAGE python -u train.py, where a module sets IMAGE: the first word is the program
+        here.note(
+            f"{here.name} {subcommand}: the image's name is empty; a module that sets nothing here may set it"
+        )
+        rest, image = [image, *rest], "(unknown)"
     if rest[:1] == ["--"]:
         rest.pop(0)
     names = [name for name, _ in options]
@@ -97,6 +103,10 @@ def main(here: Here) -> int:
     except OSError as error:
         here.note(f"{here.name}: {command[0]} is in the image alone: not run", "unknown")
         here.fail(f"{here.name}: {command[0]}: {error.strerror}", 0)
+
+
+def _is_image(word: str) -> bool:
+    return "/" in word or "." in word or "://" in word or Path(word).exists()
 
 
 def _environment(here: Here, options: list[tuple[str, str]], apptainer: bool) -> None:

@@ -64,6 +64,8 @@ def parse(argv: Sequence[Value], grammar: Grammar) -> Parsed:
         elif (known := word.known) is not None and grammar.takes_value(known):
             name = grammar.name(known)
             count = (grammar.many or {}).get(known, 1)
+            if count > 1 and index + 1 < len(argv) and "=" in argv[index + 1].head:
+                count = 1  # PALS: -env NAME=value; Hydra: -env NAME value
             options[name] = argv[index + 1] if index + 1 < len(argv) else EMPTY
             words[name] = word
             index += count

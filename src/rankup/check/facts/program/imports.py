@@ -153,10 +153,15 @@ def _follow(
 
 
 def _is_odd(name: str, load: Callable[[str], Module | None]) -> bool:
-    """A local module that has a known package's name: datasets.py, evaluate.py, data/."""
-    return name.partition(".")[0] in {"datasets", "evaluate", "optuna", "flash", "streaming"} and (
-        load(name) is not None
-    )
+    """A local module that has a known package's name: datasets.py, evaluate.py, idr_torch.py."""
+    return name.partition(".")[0] in {
+        "datasets",
+        "evaluate",
+        "optuna",
+        "flash",
+        "streaming",
+        "idr_torch",
+    } and (load(name) is not None)
 
 
 def absolute(module: Module, name: str, level: int) -> str:

@@ -17,6 +17,8 @@ def required_variables(program: ProgramCode) -> dict[str, tuple[Module, ast.AST]
     found: dict[str, tuple[Module, ast.AST]] = {}
     own: set[str] = set()
     for module in program.modules:
+        if any(name.partition(".")[0] == "idr_torch" for name, _, _ in module.imported):
+            own |= {"MASTER_ADDR", "MASTER_PORT"}  # the package sets them when it is imported
         for node in module.of(ast.Subscript):
             if not isinstance(node, ast.Subscript) or not isinstance(node.value, (ast.Name, ast.Attribute)):
                 continue

@@ -1,11 +1,11 @@
-"""torchrun starts more or fewer processes than the node has GPUs."""
+"""torchrun or accelerate starts more or fewer processes than the nodes have GPUs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from rankup.check.facts.job.job import Job, Launch
-from rankup.check.facts.job.questions import agents, is_written, nproc
+from rankup.check.facts.job.questions import agents, is_written, nnodes, nproc
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 
@@ -15,6 +15,7 @@ def find(job: Job) -> Iterator[Match]:
     gpus = request.gpus_per_node
     if request.scheduler != "slurm" or not gpus:
         return
+    yield from _by_accelerate(job, gpus)
     for launch in agents(job):
         processes = nproc(job, launch)
         if processes is None or processes == gpus or not _uses_the_node(job, launch):
@@ -46,6 +47,27 @@ def find(job: Job) -> Iterator[Match]:
                 edits,
                 confidence=Confidence.LIKELY,
             )
+
+
+def _by_accelerate(job: Job, gpus: int) -> Iterator[Match]:
+    """The --num_processes of accelerate is the number of all processes, on all machines."""
+    for launch in job.launches:
+        if launch.launcher != "accelerate" or not _uses_the_node(job, launch):
+            continue
+        value = launch.options.get("num_processes")
+        machines, processes = nnodes(job, launch), job.number(value)
+        if value is None or not machines or machines == 1 or processes != gpus:
+            continue
+        place = is_written(job.document, value)
+        yield Match(
+            job.document,
+            launch.words["num_processes"].span,
+            f"{processes} processes in all on {machines} machines, but the job asks for {gpus} GPUs per node.",
+            (Edit(place, f"$((SLURM_NNODES * {gpus}))"),) if place is not None else (),
+            why="accelerate divides --num_processes by --num_machines: some GPUs of each node have no process.",
+            fix="Give the number of all processes: nodes times GPUs per node.",
+            confidence=Confidence.LIKELY,
+        )
 
 
 def _others(job: Job) -> bool:
@@ -88,6 +110,11 @@ RULE = Rule(
     safety=Safety.UNSAFE,
     fires=(
         """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=4
+srun bash -c 'accelerate launch --num_processes 4 --num_machines 2 --machine_rank $SLURM_NODEID --rdzv_backend c10d \\
+    --main_process_ip $HEAD --main_process_port 29500 train.py'
+""",
+        """#!/bin/bash
 #SBATCH --nodes=1
 #SBATCH --gres=gpu:2
 torchrun --standalone --nproc_per_node=4 train.py
@@ -99,6 +126,11 @@ srun torchrun --nnodes=2 --nproc_per_node=$NPROC --rdzv_backend=c10d --rdzv_endp
 """,
     ),
     silent=(
+        """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=4
+srun bash -c 'accelerate launch --num_processes 8 --num_machines 2 --machine_rank $SLURM_NODEID --rdzv_backend c10d \\
+    --main_process_ip $HEAD --main_process_port 29500 train.py'
+""",
         """#!/bin/bash
 #SBATCH --nodes=1
 #SBATCH --gres=gpu:4

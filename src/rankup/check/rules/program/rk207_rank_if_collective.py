@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from rankup.check.facts.program.guards import Guard
-from rankup.check.facts.program.module import Call, Scope
+from rankup.check.facts.program.module import Call, Scope, full_name
+from rankup.check.facts.program.names import words
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.value import Kind, objects
 from rankup.check.rule import Match, Rule
@@ -23,12 +24,18 @@ _OF_ACCELERATE = {
 _OF_LIGHTNING = {"fit", "validate", "test", "predict", "save_checkpoint"}
 _TRAINERS = {"lightning.Trainer", "lightning.pytorch.Trainer", "pytorch_lightning.Trainer"}
 _OF_DEEPSPEED = {"save_checkpoint", "load_checkpoint"}
+_OF_MPI = words(
+    """
+    allreduce Allreduce reduce Reduce bcast Bcast gather Gather Gatherv allgather Allgather Allgatherv scatter Scatter
+    Scatterv alltoall Alltoall barrier Barrier
+    """
+)
 
 
 def find(program: Program) -> Iterator[Match]:
     if not program.uses_torch:
         return
-    collectives = [*program.collectives, *_of_frameworks(program)]
+    collectives = [*program.collectives, *_of_frameworks(program), *_of_mpi(program)]
     if not collectives:
         return
     sides = _sides(program, collectives)
@@ -163,6 +170,15 @@ def _of_frameworks(program: Program) -> Iterator[Call]:
                 yield call
 
 
+def _of_mpi(program: Program) -> Iterator[Call]:
+    """The collectives of mpi4py over all ranks."""
+    if not any(name.startswith("mpi4py") for module in program.modules for name, _, _ in module.imported):
+        return
+    for call in program.methods(*_OF_MPI):
+        if call.base is not None and full_name(call.module, call.scope, call.base) == "mpi4py.MPI.COMM_WORLD":
+            yield call
+
+
 def _made_by(program: Program, call: Call, *names: str) -> bool:
     assert call.base is not None
     value = program.values.of(call.base, call.scope)
@@ -182,6 +198,15 @@ RULE = Rule(
     fix="Move the collective out of the condition, so that all ranks call it; keep only the print or the save inside.",
     find=find,
     fires=(
+        """import torch
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+rank = comm.Get_rank()
+if rank == 0:
+    mean = comm.allreduce(1.0) / comm.Get_size()
+    print(torch.tensor(mean))
+""",
         """import lightning as L
 
 def main(model, data):
@@ -232,6 +257,19 @@ if accelerator.is_main_process:
 """,
     ),
     silent=(
+        """import torch
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+mean = comm.allreduce(1.0) / comm.Get_size()
+first = comm.bcast("node1" if comm.Get_rank() == 0 else None, root=0)
+if comm.Get_rank() == 0:
+    comm.send(1, dest=1)
+    node.bcast(torch.tensor(mean))
+elif comm.Get_rank() == 1:
+    comm.recv(source=0)
+""",
         """import lightning as L
 
 def main(model, data):

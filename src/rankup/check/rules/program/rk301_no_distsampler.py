@@ -26,13 +26,14 @@ def find(program: Program) -> Iterator[Match]:
         given = call.argument("dataset", 0)
         if loader.sampled or call.spread or given is None or not any(loop.trains for loop in loader.loops):
             continue
-        if by_seed and not _has_idle_sampler(program, given):
+        idle = _has_idle_sampler(program, given)
+        if by_seed and not idle:
             continue
         if not program.on_all_ranks(call) or program.guards.limited(call.node, call.scope):
             continue
         if _alternative(program, loader) or is_iterable(program, given, call.scope):
             continue
-        if is_sharded(program, given, call.scope) or is_synthetic(program, given, call.scope):
+        if is_sharded(program, given, call.scope) or (is_synthetic(program, given, call.scope) and not idle):
             continue
         yield Match(
             call.module.document,
@@ -97,6 +98,25 @@ RULE = Rule(
     find=find,
     safety=Safety.UNSAFE,
     fires=(
+        """import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+dist.init_process_group("nccl")
+torch.manual_seed(0)
+dataset = TensorDataset(torch.randn(4096, 32), torch.randn(4096, 1))
+sampler = DistributedSampler(dataset)
+loader = DataLoader(dataset, 64, shuffle=True)
+model = DDP(torch.nn.Linear(32, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    sampler.set_epoch(epoch)
+    for x, y in loader:
+        (model(x) - y).pow(2).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+""",
         """import torch
 import torch.distributed as dist
 import torchvision

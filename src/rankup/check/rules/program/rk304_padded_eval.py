@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from rankup.check.facts.program.data import Loader
+from rankup.check.facts.program.module import identifiers
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.value import the_constant
 from rankup.check.rule import Match, Rule
@@ -33,6 +34,8 @@ def find(program: Program) -> Iterator[Match]:
                 continue
             if the_constant(program.value(sampler, "drop_last", 5)) is True:
                 continue
+            if _by_index(loader):
+                continue
             whole = _by_whole_length(program, loader)
             yield Match(
                 sampler.module.document,
@@ -41,6 +44,21 @@ def find(program: Program) -> Iterator[Match]:
                 + (f", which is divided by {whole}." if whole else "."),
                 severity=Severity.WARNING if whole else Severity.NOTE,
             )
+
+
+def _by_index(loader: Loader) -> bool:
+    """Whether results are stored at the index of their sample: a repeated one changes nothing."""
+    for loop in loader.loops:
+        if not isinstance(loop.node, (ast.For, ast.AsyncFor)):
+            continue
+        given = identifiers(loop.node.target)
+        for node in ast.walk(loop.node):
+            if isinstance(node, ast.Assign) and any(
+                isinstance(target, ast.Subscript) and given & identifiers(target.slice)
+                for target in node.targets
+            ):
+                return True
+    return False
 
 
 def _by_whole_length(program: Program, loader: Loader) -> str:
@@ -103,6 +121,20 @@ def main(dataset, model):
 """,
     ),
     silent=(
+        """import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+def evaluate(model, test_set, results):
+    loader = DataLoader(test_set, batch_size=64, sampler=DistributedSampler(test_set, shuffle=False))
+    model.eval()
+    with torch.no_grad():
+        for x, index in loader:
+            results[index] = model(x).argmax(1)
+    dist.all_reduce(results, op=dist.ReduceOp.MAX)
+
+dist.init_process_group("gloo")
+""",
         """import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler

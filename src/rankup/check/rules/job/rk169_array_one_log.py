@@ -1,0 +1,80 @@
+"""All tasks of an array write one log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rankup.check.facts.job.job import Job
+from rankup.check.rule import Edit, Match, Rule, Safety
+from rankup.findings.finding import Confidence, Severity
+
+# %j is the job id of the task, which differs among the tasks of an array; %A is that of the whole array.
+_OF_TASK = re.compile(r"%\d*[aj]")
+
+
+def find(job: Job) -> Iterator[Match]:
+    array = job.request.get("array")
+    if job.scheduler != "slurm" or array is None or not re.search(r"\d[-,]\d", array.value):
+        return
+    for name in ("output", "error"):
+        output = job.request.get(name)
+        if output is None or re.search(r"[<>{}$]|^/dev/", output.value):
+            continue
+        if _OF_TASK.search(output.value.replace("%%", "")):
+            continue
+        stem, dot, end = output.value.rpartition(".")
+        better = f"{stem}_%a.{end}" if dot and "/" not in end else f"{output.value}_%a"
+        yield Match(
+            job.document,
+            output.span,
+            f"All tasks of the array {array.value} write {output.value}.",
+            (Edit(output.value_span, better),),
+        )
+
+
+RULE = Rule(
+    code="RK169",
+    name="array-one-log",
+    severity=Severity.WARNING,
+    confidence=Confidence.SURE,
+    what="The tasks of a job array write one and the same log.",
+    why="A task that begins empties the file (--open-mode=truncate, the default), and tasks that run at the same time "
+    "write over each other's lines.",
+    fix="Put %a, the number of the task, into the name: --output=%A_%a.out.",
+    find=find,
+    safety=Safety.UNSAFE,
+    fires=(
+        """#!/bin/bash
+#SBATCH --array=0-11
+#SBATCH --output=logs/sweep.out
+python sweep.py
+""",
+        """#!/bin/bash
+#SBATCH --array=1,3,5%2
+#SBATCH --output=sweep_%A.out
+python sweep.py
+""",
+    ),
+    silent=(
+        """#!/bin/bash
+#SBATCH --array=0-11
+#SBATCH --output=logs/%A_%a.out
+python sweep.py
+""",
+        """#!/bin/bash
+#SBATCH --array=0-11
+#SBATCH --output=logs/%x-%j.out
+python sweep.py
+""",
+        """#!/bin/bash
+#SBATCH --array=5
+#SBATCH --output=logs/sweep.out
+python sweep.py
+""",
+        """#!/bin/bash
+#SBATCH --output=logs/sweep.out
+python sweep.py
+""",
+    ),
+)
