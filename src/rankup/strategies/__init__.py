@@ -28,6 +28,7 @@ loads no torch: the command line reads the table, too.
 | ``block_order`` | ranks must run the same blocks in the same order |
 | ``clipping`` | the norm of a gradient that is sharded |
 | ``parameter_groups`` | parameter groups added during a training |
+| ``inner_optimizers`` | optimizers that hold another one |
 | ``state`` | model and optimizer by parameter names, whatever the strategy |
 | ``groups`` | gloo groups of all ranks |
 | ``versions`` | what older versions of torch lack |

@@ -19,6 +19,14 @@ from torch.optim import Optimizer
 from rankup.errors import RankupError
 from rankup.strategies.base import Strategy
 from rankup.strategies.clipping import local, whole
+from rankup.strategies.inner_optimizers import (
+    Fields,
+    fields,
+    inner_optimizers,
+    load_options,
+    of_inner,
+    options,
+)
 from rankup.strategies.parameter_groups import add_missing_groups, places
 
 State = dict[str, Any]
@@ -43,12 +51,8 @@ def state(strategy: Strategy, model: nn.Module, optimizer: Optimizer | None) -> 
     if optimizer is not None:
         names = {id(tensor): name for name, tensor in tensors.items()}
         saved["optimizer"] = {
-            "state": {names[id(p)]: _packed(fields) for p, fields in optimizer.state.items()},
-            "groups": {
-                names[id(p)]: {option: value for option, value in group.items() if option != "params"}
-                for group in optimizer.param_groups
-                for p in group["params"]
-            },
+            "state": {name: _packed(held) for name, held in fields(optimizer, names).items()},
+            "groups": options(optimizer, names),
             "places": places(optimizer, names),
         }
     return saved
@@ -68,9 +72,9 @@ def target(
     if optimizer is None:
         return made
     made["optimizer"]["state"] = {
-        name: _like("", made["model"][name], fields)
+        name: _like("", made["model"][name], held)
         # Nothing is saved of a level that is empty: before the first step, or of SGD without momentum.
-        for name, fields in saved.get("optimizer", {}).get("state", {}).items()
+        for name, held in saved.get("optimizer", {}).get("state", {}).items()
         if name in made["optimizer"]["groups"]
     }
     return made
@@ -115,16 +119,27 @@ def load_state(
             return
         names = {id(tensor): name for name, tensor in tensors.items()}
         add_missing_groups(optimizer, tensors, saved["optimizer"])
-        optimizer.state.clear()
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                name = names[id(parameter)]
-                group.update(saved["optimizer"]["groups"][name])
-                fields = saved["optimizer"]["state"].get(name)
-                if fields is not None:
-                    optimizer.state[parameter] = {
-                        field: _field(field, value, parameter, group) for field, value in fields.items()
-                    }
+        _load_optimizer(optimizer, names, saved["optimizer"]["state"], saved["optimizer"]["groups"])
+
+
+def _load_optimizer(
+    optimizer: Optimizer, names: Mapping[int, str], saved: Mapping[str, Fields], groups: Mapping[str, Fields]
+) -> None:
+    """``optimizer`` and those that it holds, from what ``fields`` and ``options`` gave."""
+    inner = inner_optimizers(optimizer)
+    optimizer.state.clear()
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            name = names[id(parameter)]
+            load_options(group, groups.get(name, {}), optimizer)
+            own = {field: value for field, value in saved.get(name, {}).items() if field not in inner}
+            if own or (name in saved and not inner):
+                optimizer.state[parameter] = {
+                    field: _field(field, value, parameter, group) for field, value in own.items()
+                }
+    for attribute, held in inner.items():
+        if held.state is not optimizer.state:
+            _load_optimizer(held, names, of_inner(saved, attribute), of_inner(groups, attribute))
 
 
 def _check(strategy: Strategy, tensors: Mapping[str, torch.Tensor], saved: Mapping[str, Any]) -> None:

@@ -8,10 +8,12 @@
 - ``state``: the state of a run: collected, compared and restored
 - ``run_state``: ``run.state``, for scripts that store the state themselves
 - ``resume``: restores a run from a snapshot
+- ``resumed_epoch``: the code before an inner loop, if its epoch is resumed in the middle
 - ``epoch_end``: the state at the end of an epoch, until its evaluation has ended
 - ``registered``, ``adapters``, ``registered_state``: what ``run.register`` got, and its state
 - ``untracked_state``: what has a state and is in no snapshot
-- ``frozen``: which parameters are frozen
+- ``plain_numbers``: counters in plain attributes of models and optimizers
+- ``frozen``: which parameters are frozen, and which modules are in evaluation mode
 - ``settings``: learning rates and other settings, and how two of them differ
 - ``check_settings``: a snapshot with other settings than the script's is refused, unless the user chose
 - ``apply_settings``: the settings that the user chose

@@ -81,6 +81,11 @@ class ResumeSettings:
 
     # ---------------------------------------------------------- at a resume
 
+    @property
+    def changed(self) -> bool:
+        """Whether the run goes on with settings of the script that differ from the saved ones."""
+        return bool(self._changed)
+
     def check(self, metadata: Mapping[str, Any]) -> bool:
         """An error if the snapshot's settings differ and no choice was made. False if it has none: older versions
         recorded nothing."""

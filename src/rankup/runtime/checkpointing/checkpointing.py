@@ -26,6 +26,7 @@ from rankup.runtime.checkpointing.epoch_end import EpochEndState
 from rankup.runtime.checkpointing.loop_saves import LoopSaves
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.resume import resume
+from rankup.runtime.checkpointing.resumed_epoch import ResumedEpoch
 from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.checkpointing.stop import StopWatch
 from rankup.runtime.checkpointing.training_folder import TrainingFolder
@@ -59,6 +60,7 @@ class Checkpointing:
         self._watch = watch
         self._trace: Trace | None = None
         self._untracked: UntrackedWatch | None = None
+        self._resumed: ResumedEpoch | None = None
         self._open = False  # whether a loop is running
         self._goals: dict[
             tuple[int, str], int
@@ -125,6 +127,7 @@ class Checkpointing:
 
     def _begin(self) -> None:
         """Everything is prepared and registered by now."""
+        self._resumed = None
         self._after_inner_loop = self._finish_first = False  # an earlier loop may have been left there
         self._epoch_end = None
         self._listening.enter_context(self._watch.listening())
@@ -152,6 +155,8 @@ class Checkpointing:
             if found is not None:
                 resume(self._run, self._parts, found)
                 self._saves.note_saved()
+                if self._saves.feed is not None and self._saves.feed.position.step > 0:
+                    self._resumed = ResumedEpoch(self._run)
         self._saves.restart_clock()
         if self._untracked is None and self._run.world.is_main and TRACE_VARIABLE not in os.environ:
             self._untracked = UntrackedWatch(self._run)
@@ -160,6 +165,8 @@ class Checkpointing:
         """Between two steps."""
         self._run.global_step = self._run.steps_reached
         self._replicas.step_done()
+        if self._untracked is not None:
+            self._untracked.step_done()
         if self._trace is not None:
             self._trace.step()
         if self._watch.requested():
@@ -187,12 +194,17 @@ class Checkpointing:
         self._run.nan_watch.ask()
         if not alone:
             self._replicas.compare_weights()
+            if self._untracked is not None:
+                self._untracked.warn_of_orders()
         if self._saves.saver is not None:
             self._epoch_end = EpochEndState(self._saves.state(alone=alone))
         self._after_inner_loop = True
 
     def epoch_begins(self) -> None:
         """The first batch of an epoch is next, or the first one after a resume."""
+        if self._resumed is not None:
+            self._resumed.check()
+            self._resumed = None
         if self._trace is not None:
             self._trace.epoch_begins()
 

@@ -20,6 +20,7 @@ from rankup.runtime.checkpointing import registered_state
 from rankup.runtime.checkpointing.check_settings import ResumeSettings
 from rankup.runtime.checkpointing.frozen import Frozen
 from rankup.runtime.context import RunContext
+from rankup.runtime.data.batches import DataFeed, sampled_order
 from rankup.runtime.distributed.buffers import averaged_buffers
 from rankup.runtime.loop.accumulation import PendingGradients
 from rankup.runtime.seed import derive, rng_state, seed_everything, set_rng_state
@@ -48,7 +49,8 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
     stable = {
         id(value)
         for _, optimizer in run.prepared
-        if isinstance(optimizer, Optimizer)
+        # An optimizer of another package may change its state outside of its step, as SAM does, also through ``.data``.
+        if isinstance(optimizer, Optimizer) and type(optimizer).__module__.startswith("torch.optim.")
         for fields in optimizer.state.values()
         for value in fields.values()
         if isinstance(value, torch.Tensor)
@@ -62,7 +64,7 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
         },
         rank_state,
         {
-            "positions": [{**feed.cut, **feed.position.state()} for feed in run.feeds],
+            "positions": [_position(feed) for feed in run.feeds],
             "prepared": len(run.prepared),
             "registered": registered_state.names(run),
             "seed": run.seed,
@@ -101,6 +103,14 @@ def collect_to_save(run: RunContext, parts: StateParts, *, alone: bool, gradient
                     if name in whole[part]:
                         whole[part][name] = means[id(buffer)]
     return taken
+
+
+def _position(feed: DataFeed) -> dict[str, Any]:
+    position = feed.position.state()
+    epoch, step = position["at"]
+    if step and (sampled := sampled_order(feed)) is not None:
+        position["order"] = sampled.digest(epoch)
+    return {**feed.cut, **position}
 
 
 def _with_buffers(model: nn.Module, saved: dict[str, Any]) -> dict[str, Any]:
@@ -201,6 +211,12 @@ def restore(
     registered_state.restore(run, parts.settings.adjust_registered(registered), rank_state, others)
     for feed, position in zip(run.feeds, metadata["positions"], strict=True):
         feed.position.load(position)
+        if (
+            (sampled := sampled_order(feed)) is not None
+            and "order" in position
+            and not parts.settings.changed
+        ):
+            sampled.check_repeated(feed.position.epoch, position["order"])
     parts.settings.finish(metadata)
     run.global_step = run.steps_reached = metadata["step"]
     run.metrics = dict(metadata["metrics"])

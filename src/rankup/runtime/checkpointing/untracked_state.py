@@ -16,9 +16,13 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from rankup.runtime.checkpointing.plain_numbers import Numbers, moved_numbers, plain_numbers
 from rankup.runtime.context import RunContext
+from rankup.runtime.data.batches import sampled_order
+from rankup.runtime.data.own_generators import generator_kinds, global_generators
 from rankup.runtime.live_objects import objects_of
 from rankup.runtime.tracing.script_variables import name_of, namespaces
+from rankup.strategies.inner_optimizers import with_inner
 
 _DEPTH = 3
 _SMALL = 1024
@@ -32,7 +36,8 @@ def find_untracked(
     "StepLR": …, "StepLR-2": …}``. ``trusting``: assume that a registered object saves what it holds; else that is
     assumed only of torch's own, as of the schedules in a SequentialLR."""
     known = [thing for thing in run.registered.values() if trusting or _holds_its_parts(thing)]
-    ours = {id(thing) for thing in (*run.optimizers, *run.registered.values())} | _within(known)
+    optimizers = [each for optimizer in run.optimizers for each in with_inner(optimizer)]
+    ours = {id(thing) for thing in (*optimizers, *run.registered.values())} | _within(known)
     tensors = {id(t) for model in run.models for t in (*model.parameters(), *model.buffers())}
     things, loaders = _alive()
     modules = [thing for thing in things if isinstance(thing, nn.Module)]
@@ -79,14 +84,34 @@ class UntrackedWatch:
     versions of tensors and plain values, and copies nothing from a device."""
 
     def __init__(self, run: RunContext) -> None:
+        self._run = run
         self._things = find_untracked(run, namespaces(), trusting=True)
         self._before = {name: _fingerprint(thing) for name, thing in self._things.items()}
+        self._numbers: Numbers | None = None
+        self._ended = False
+
+    def step_done(self) -> None:
+        """After the first step: what a model only computes once, in its first forward, is no state."""
+        if self._numbers is None:
+            self._numbers = plain_numbers(self._run)
+
+    def warn_of_orders(self) -> None:
+        """Behind the first epoch's last step, before the script's code there."""
+        if not self._ended:
+            moved = [order.moved() for feed in self._run.feeds if (order := sampled_order(feed)) is not None]
+            print(
+                "".join(f"warning: {said}\n" for said in moved if said), end="", file=sys.stderr, flush=True
+            )
 
     def warning(self) -> str:
         """What has changed and is not registered, one line each; "" if nothing has, and in later calls."""
+        if self._ended:
+            return ""
         changed = [name for name, thing in self._things.items() if _fingerprint(thing) != self._before[name]]
         self._things.clear()
-        return "\n".join(f"warning: {_sentence(name)}" for name in changed)
+        self._ended = True
+        said = [*map(_sentence, changed), *moved_numbers(self._run, self._numbers or {})]
+        return "\n".join(f"warning: {each}" for each in said)
 
     def warn(self) -> None:
         if said := self.warning():
@@ -145,13 +170,7 @@ def _named(things: Sequence[Any], spaces: list[Mapping[str, Any]]) -> dict[str, 
 def _generators(spaces: Sequence[Mapping[str, Any]], loaders: Sequence[Any]) -> list[Any]:
     """The script's own random generators: held by a variable, or by an attribute of an object that a variable holds.
     Not the global ones of torch, Python and NumPy, which are in every snapshot, nor those of loaders."""
-    numpy = sys.modules.get("numpy.random")
-    kinds: tuple[type, ...] = (torch.Generator, random.Random)
-    if numpy is not None:
-        kinds += (numpy.Generator, numpy.RandomState)
-    known = {id(torch.default_generator), id(getattr(random.random, "__self__", None))}
-    if numpy is not None:
-        known.add(id(getattr(numpy.mtrand, "_rand", None)))
+    kinds, known = generator_kinds(), global_generators()
     for loader in loaders:
         known |= {id(loader.generator), id(getattr(loader.sampler, "generator", None))}
     found: dict[int, Any] = {}

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from rankup.runtime.data.position import Position
+from rankup.runtime.data.samplers import SampledOrder
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.data.step_plan import StepPlan
 
@@ -87,6 +88,12 @@ def cut_of(sharding: Sharding, parts: int) -> dict[str, int | None]:
 def steps_of(sharding: Sharding, position: Position) -> int:
     """Steps of the epoch in progress: with a sampler, epochs may have different numbers."""
     return sharding.steps if sharding.sampled is None else sharding.plan(position.epoch).steps
+
+
+def sampled_order(feed: DataFeed) -> SampledOrder | None:
+    """The order of ``feed``, if a sampler of the user's gives it."""
+    sharding = getattr(feed, "sharding", None)
+    return None if sharding is None else sharding.sampled
 
 
 def chunks(pieces: Iterator[BatchSlice]) -> Iterator[list[BatchSlice]]:

@@ -69,7 +69,8 @@ class _Digests(Dataset[Any]):
     """Sample number → digest, or None if the sample is different each time."""
 
     def __init__(self, data: Any, seed: int) -> None:
-        self._fetch = KeyedFetch(data, _one, seed, sample_rng=True)
+        # A data set may draw a split from its own generator, once, when its first sample is fetched.
+        self._fetch = KeyedFetch(data, _one, seed, sample_rng=True, reseed_held=False)
 
     def __getitem__(self, number: int) -> str | None:
         once, again = self._digest(number), self._digest(number)

@@ -1,10 +1,10 @@
 """Fetching samples of a ``Dataset`` with random numbers that depend on the sample alone.
 
 A data set that draws from torch's, Python's or NumPy's global generator (random crops and flips) would give other
-images with another number of ranks or workers, and after a resume. So before each sample these generators are seeded
-from (seed, epoch, sample); what ``collate_fn`` draws (mixup, masking) follows from the last sample. That costs 10 to
-30 µs a sample. A data set that draws nothing should not pay: unless ``sample_rng`` is given, each process finds out at
-its first batch whether anything was drawn.
+images with another number of ranks or workers, and after a resume. So would one that draws from a generator in one of
+its attributes. So before each sample these generators are seeded from (seed, epoch, sample); what ``collate_fn`` draws
+(mixup, masking) follows from the last sample. That costs 10 to 30 µs a sample. A data set that draws nothing should not
+pay: unless ``sample_rng`` is given, each process finds out at its first batch whether anything was drawn.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch.utils.data import Dataset, get_worker_info
 
 from rankup.errors import RankupError
 from rankup.runtime.data.generators import reseed, restore, same, states
+from rankup.runtime.data.own_generators import held_generators, reseed_own, set_state, state_of
 from rankup.runtime.seed import derive
 
 
@@ -24,12 +25,21 @@ class KeyedFetch(Dataset[Any]):
     (the samples' numbers, mostly). Runs in the loader's workers."""
 
     def __init__(
-        self, dataset: Dataset[Any], collate: Callable[[list[Any]], Any], seed: int, sample_rng: bool | None
+        self,
+        dataset: Dataset[Any],
+        collate: Callable[[list[Any]], Any],
+        seed: int,
+        sample_rng: bool | None,
+        *,
+        reseed_held: bool = True,
     ) -> None:
+        """``reseed_held``: whether to seed the data set's own generators as well."""
         self._dataset = dataset
         self._collate = collate
         self._seed = seed
         self._keyed = sample_rng
+        self._reseed_held = reseed_held
+        self._held: list[Any] | None = None  # in this process: a worker_init_fn may replace them
         self._batched = callable(getattr(dataset, "__getitems__", None))
 
     def __getitem__(self, request: tuple[int, list[int], list[int]]) -> Any:
@@ -37,21 +47,28 @@ class KeyedFetch(Dataset[Any]):
         if self._keyed is False:
             return self._collate(self._fetch(samples))
         # In the rank's own process the generators belong to the model (dropout): restore them afterwards.
-        before = states()
+        if self._held is None:
+            self._held = held_generators(self._dataset)
+        before, own = states(), [state_of(each) for each in self._held]
         try:
             if self._keyed is None:
                 batch = self._collate(self._fetch(samples))
-                self._keyed = not same(before, states())
+                drawn = any(state_of(each) != state for each, state in zip(self._held, own, strict=True))
+                self._keyed = drawn or not same(before, states())
                 if not self._keyed:
                     return batch
             values = []
             for sample, key in zip(samples, keys, strict=True):
-                reseed(derive(self._seed, "sample", epoch, key))
+                reseed(number := derive(self._seed, "sample", epoch, key))
+                for each in self._held if self._reseed_held else ():
+                    reseed_own(each, number)
                 values += self._fetch([sample])
             return self._collate(values)  # goes on from the last sample's seed
         finally:
             if get_worker_info() is None:
                 restore(before)
+                for each, state in zip(self._held, own, strict=True):
+                    set_state(each, state)
 
     def _fetch(self, samples: list[int]) -> list[Any]:
         try:

@@ -45,12 +45,25 @@ class SampledOrder:
         self._drop_last = drop_last
         self._what = "batch_sampler" if batches else "sampler"
         self._drawn: tuple[int, StepPlan] | None = None
+        self._digest: tuple[int, str] | None = None
 
     @property
     def kind(self) -> int:
         """A number for the type of the sampler, by which a resume tells one from another."""
         name = f"{self._what} {type(self._sampler).__qualname__}"
         return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "little")
+
+    def check_repeated(self, epoch: int, digest: str) -> None:
+        """An error if the order of an epoch is not the one that a state in the middle of it was taken in."""
+        if self.digest(epoch) != digest:
+            raise RankupError(
+                "sampler-order-changed",
+                f"the {self._what} ({type(self._sampler).__name__}) gives another order of epoch {epoch + 1} than "
+                "before the interruption: some samples would be seen twice, and others not at all",
+                hint="register what it depends on, and change that after the inner loop only; here, go on from an "
+                "older snapshot that was taken between two epochs, or begin a new run",
+                exit_code=1,
+            )
 
     def check(self, control: Control | None) -> None:
         """An error for a sampler whose order does not follow from the seed and the epoch. A collective."""
@@ -73,8 +86,7 @@ class SampledOrder:
         self._drawn = (0, first)
         if control is None:
             return
-        text = repr((first.order.tolist(), list(first.starts)))
-        digests = control.gather("run.prepare", hashlib.sha256(text.encode()).hexdigest())
+        digests = control.gather("run.prepare", _digest(first))
         other = next((rank for rank, digest in enumerate(digests) if digest != digests[0]), None)
         if other is not None:
             raise RankupError(
@@ -87,6 +99,22 @@ class SampledOrder:
         if self._drawn is None or self._drawn[0] != epoch:
             self._drawn = (epoch, self._draw(epoch))
         return self._drawn[1]
+
+    def digest(self, epoch: int) -> str:
+        """Of the order of an epoch: a resume must find the same."""
+        if self._digest is None or self._digest[0] != epoch:
+            self._digest = (epoch, _digest(self.plan(epoch)))
+        return self._digest[1]
+
+    def moved(self) -> str:
+        """What to say if the sampler would no longer give the order of the epoch in progress; else ""."""
+        if self._drawn is None or _digest(self._draw(self._drawn[0])) == _digest(self._drawn[1]):
+            return ""
+        return (
+            f"the {self._what} ({type(self._sampler).__name__}) gives another order than when this epoch began, since "
+            "something that it depends on was changed in the inner loop: a resume in the middle of an epoch cannot "
+            "repeat the order; change it after the inner loop"
+        )
 
     def _draw(self, epoch: int) -> StepPlan:
         key = derive(self._seed, "sampler", epoch)
@@ -158,3 +186,8 @@ class SampledOrder:
             seen.append(each)
             yield each
             each = getattr(each, "sampler", None)
+
+
+def _digest(plan: StepPlan) -> str:
+    text = repr((plan.order.tolist(), list(plan.starts)))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -81,7 +81,9 @@ def _rows_here(batch: Batch | None, tensor: torch.Tensor) -> int:
         raise RankupError(
             "gather-rows",
             f"run.gather got a tensor of shape {tuple(tensor.shape)} for {samples or 'some'} samples",
-            hint="one row per sample; gather several views of a batch one by one, and concatenate afterwards",
+            hint="one row per sample; gather several views of a batch one by one, and concatenate afterwards. "
+            "Predictions of an evaluation within a step: write them into zeros, one row per sample of the test set, "
+            "and run.sum these",
             exit_code=1,
         )
     return len(tensor) if samples is None else samples

@@ -10,6 +10,7 @@ from torch import nn
 from torch.optim import LBFGS, Optimizer
 
 from rankup.errors import RankupError
+from rankup.strategies.inner_optimizers import with_inner
 
 OptimizerSource = Callable[[list[Any]], Optimizer] | Optimizer
 
@@ -29,25 +30,40 @@ def build_optimizer(source: OptimizerSource, names: dict[int, str], model: nn.Mo
                 f"the optimizer function returned {type(optimizer).__name__}",
                 hint="lambda parameters: torch.optim.Adam(parameters, lr=1e-3)",
             )
+        _check_initialized(optimizer)
         known = {id(parameter) for parameter in parameters}
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if id(parameter) not in known:  # no strategy keeps it equal on all ranks
                     raise _foreign(parameter)
         return optimizer
-    if source.state:
+    _check_initialized(source)
+    if any(each.state for each in with_inner(source)):
         raise RankupError(
             "optimizer-has-state",
             "the optimizer has state already, which belongs to the model as it was: it has stepped, or it keeps state "
             "from its beginning, as Adagrad does",
-            hint="pass a function: lambda parameters: torch.optim.Adam(parameters, lr=1e-3)",
+            hint="pass a function: lambda parameters: torch.optim.Adam(parameters, lr=1e-3); for other data or another "
+            "batch with the same optimizer: run.prepare(model, None, dataset, global_batch=…)",
         )
     current = dict(model.named_parameters())
-    for group in source.param_groups:
+    groups = {id(group): group for each in with_inner(source) for group in each.param_groups}
+    for group in groups.values():
         group["params"] = [_now(parameter, names, current) for parameter in group["params"]]
     if isinstance(source, LBFGS):
         source._params = source.param_groups[0]["params"]  # it has a list of its own
     return source
+
+
+def _check_initialized(optimizer: Optimizer) -> None:
+    """An error for a class whose ``__init__`` leaves out that of ``Optimizer``, without which torch has no hooks."""
+    if not hasattr(optimizer, "_optimizer_step_pre_hooks"):
+        raise RankupError(
+            "optimizer-not-initialized",
+            f"{type(optimizer).__name__} is an Optimizer whose __init__ does not call that of torch.optim.Optimizer",
+            hint="for a class around another optimizer: super().__init__(optimizer.param_groups, {}), and then "
+            "self.param_groups = optimizer.param_groups",
+        )
 
 
 def check_step(optimizer: Optimizer) -> None:

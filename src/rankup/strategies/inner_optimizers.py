@@ -1,0 +1,83 @@
+"""Optimizers that hold another one: SAM around SGD, Lookahead around Adam. A state contains what both hold.
+
+The state of an inner optimizer is saved with that of the outer one, under the name of the attribute that holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch.optim import Optimizer
+
+from rankup.errors import RankupError
+
+Fields = dict[str, Any]
+
+
+def inner_optimizers(optimizer: Optimizer) -> dict[str, Optimizer]:
+    """By attribute."""
+    return {
+        name: thing
+        for name, thing in vars(optimizer).items()
+        if isinstance(thing, Optimizer) and thing is not optimizer
+    }
+
+
+def with_inner(optimizer: object) -> list[Any]:
+    """``optimizer``, those that it holds, and those that these hold."""
+    found = [optimizer]
+    if isinstance(optimizer, Optimizer):
+        for inner in inner_optimizers(optimizer).values():
+            found += with_inner(inner)
+    return found
+
+
+def fields(optimizer: Optimizer, names: Mapping[int, str]) -> dict[str, Fields]:
+    """The state of each parameter, by its name; ``names``: by the id of a parameter."""
+    found = {}
+    for parameter, state in optimizer.state.items():
+        if id(parameter) not in names:
+            raise RankupError(
+                "optimizer-state",
+                f"{type(optimizer).__name__} keeps a state of {str(parameter)[:30]!r}, which is no parameter of the "
+                "model: a snapshot holds an optimizer's state by parameters",
+                hint="keep it in optimizer.state[parameter] or in a parameter group",
+                exit_code=1,
+            )
+        found[names[id(parameter)]] = dict(state)
+    for attribute, inner in inner_optimizers(optimizer).items():
+        if inner.state is not optimizer.state:
+            for name, held in fields(inner, names).items():
+                found.setdefault(name, {})[attribute] = held
+    return found
+
+
+def options(optimizer: Optimizer, names: Mapping[int, str]) -> dict[str, Fields]:
+    """The options of each parameter's group, by its name. Most wrappers share the groups of what they hold."""
+    found = {
+        names[id(parameter)]: {option: value for option, value in group.items() if option != "params"}
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    }
+    for attribute, inner in inner_optimizers(optimizer).items():
+        if not _shared_groups(optimizer, inner):
+            for name, held in options(inner, names).items():
+                found.setdefault(name, {})[attribute] = held
+    return found
+
+
+def load_options(group: Fields, saved: Fields, optimizer: Optimizer) -> None:
+    """Put back what ``options`` gave of one parameter's group."""
+    inner = inner_optimizers(optimizer)
+    group.update({option: value for option, value in saved.items() if option not in inner})
+
+
+def of_inner(saved: Mapping[str, Fields], attribute: str) -> dict[str, Fields]:
+    """The part of ``fields`` or ``options`` that belongs to the optimizer that ``attribute`` holds."""
+    return {name: held[attribute] for name, held in saved.items() if attribute in held}
+
+
+def _shared_groups(optimizer: Optimizer, inner: Optimizer) -> bool:
+    ours = {id(group) for group in optimizer.param_groups}
+    return all(id(group) in ours for group in inner.param_groups)

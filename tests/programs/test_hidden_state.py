@@ -1,0 +1,376 @@
+"""State that is easily overlooked: of an optimizer inside another one, of a data set's own generator, a module's mode.
+
+Each program is killed and resumed, as those of the catalogue are; the others say that a resume would lose something.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.optim import Optimizer
+from torch.utils.data import Dataset, WeightedRandomSampler
+
+import rankup
+from programs.attempts import attempt
+from programs.program import OWN, How, Program, Result, batches, expect, perceptron, points, weights
+from programs.trials import Trial, plain
+from rankup.errors import RankupError
+
+
+class Lookahead(Optimizer):
+    """As several packages have it: the inner optimizer's groups, and a state of its own."""
+
+    def __init__(self, optimizer: Optimizer, every: int = 3) -> None:
+        super().__init__(optimizer.param_groups, {})
+        self.optimizer, self.every = optimizer, every
+        self.param_groups = optimizer.param_groups
+        self.state = defaultdict(dict)
+        for group in self.param_groups:
+            group["counter"] = 0
+
+    def step(self, closure: Any = None) -> Any:
+        self.optimizer.step(closure)
+        for group in self.param_groups:
+            group["counter"] = (group["counter"] + 1) % self.every
+            for fast in group["params"] if group["counter"] == 0 else ():
+                slow = self.state[fast].setdefault("slow", torch.zeros_like(fast))
+                fast.data.copy_(slow.add_(fast.data - slow, alpha=0.5))
+
+
+class Sam(Optimizer):
+    """SAM as published: two calls per step, neither of which is ``step``, and ``p.data`` replaced."""
+
+    def __init__(self, parameters: Any, base: type[Optimizer], **options: Any) -> None:
+        super().__init__(parameters, {"rho": 0.05, **options})
+        self.base_optimizer = base(self.param_groups, **options)  # type: ignore[call-arg]
+        self.param_groups = self.base_optimizer.param_groups
+
+    def parameters(self) -> list[torch.Tensor]:
+        return [p for group in self.param_groups for p in group["params"]]
+
+    def step(self, closure: Any = None) -> None:
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def first_step(self) -> None:
+        norm = torch.stack([p.grad.norm() for p in self.parameters() if p.grad is not None]).norm()
+        for p in self.parameters():
+            assert p.grad is not None
+            self.state[p]["old_p"] = p.data.clone()
+            p.add_(p.grad * 0.05 / norm)
+        self.zero_grad()
+
+    @torch.no_grad()
+    def second_step(self) -> None:
+        for p in self.parameters():
+            p.data = self.state[p]["old_p"]
+        self.base_optimizer.step()
+        self.zero_grad()
+
+
+class Rows(Dataset[Any]):
+    def __init__(self, *columns: torch.Tensor) -> None:
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def __getitem__(self, number: int) -> Any:
+        return tuple(column[number] for column in self.columns)
+
+
+class Fitted(Program):
+    """A regression in plain steps."""
+
+    abstract = True
+
+    def build(self) -> nn.Module:
+        return perceptron()
+
+    def optimizer(self, parameters: Any) -> Optimizer:
+        return torch.optim.SGD(parameters, lr=0.05)
+
+    def update(self, model: nn.Module, opt: Any, x: torch.Tensor, y: torch.Tensor) -> None:
+        opt.zero_grad()
+        F.mse_loss(model(x), y).backward()
+        opt.step()
+
+    def after(self, model: Any, epoch: int) -> None:
+        """After the inner loop."""
+
+    def data(self) -> Dataset[Any]:
+        return Rows(*points())
+
+    def plain(self) -> Result:
+        torch.manual_seed(0)
+        (x, y), model = points(), self.build().double()
+        opt = self.optimizer(model.parameters())
+        for epoch in range(self.epochs):
+            for i in batches(len(x), self.batch, epoch):
+                self.update(model, opt, x[i], y[i])
+            self.after(model, epoch)
+        return weights(model)
+
+    def with_rankup(self, how: How) -> Result:
+        run = how.init()
+        model, opt, _ = run.prepare(self.build(), self.optimizer, self.data(), global_batch=self.batch)
+        for epoch in run.epochs(self.epochs):
+            for x, y in epoch:
+                self.update(model, opt, x, y)
+            self.after(model, epoch.index)
+        return weights(model)
+
+
+class LookaheadClass(Fitted):
+    """Lookahead as a class around Adam."""
+
+    def optimizer(self, parameters: Any) -> Optimizer:
+        return Lookahead(torch.optim.Adam(parameters, lr=0.05))
+
+
+class SamClass(Fitted):
+    """SAM as a class around SGD with momentum."""
+
+    def optimizer(self, parameters: Any) -> Optimizer:
+        return Sam(parameters, torch.optim.SGD, lr=0.05, momentum=0.9)
+
+    def update(self, model: nn.Module, opt: Any, x: torch.Tensor, y: torch.Tensor) -> None:
+        F.mse_loss(model(x), y).backward()
+        opt.first_step()
+        F.mse_loss(model(x), y).backward()
+        opt.second_step()
+
+
+class FrozenStatistics(Fitted):
+    """BatchNorm and dropout are set to eval() after the first epoch."""
+
+    expected: ClassVar = expect(none=OWN, ddp=OWN)
+    batch = 5
+    moves = False
+
+    def build(self) -> nn.Module:
+        layers = (nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Tanh(), nn.Linear(8, 1))
+        return nn.Sequential(*layers)
+
+    def after(self, model: Any, epoch: int) -> None:
+        model[1].eval()
+        model[2].eval()
+
+
+class Shaken(Rows):
+    """Noise from generators of its own, also from one in a transform."""
+
+    def __init__(self, *columns: torch.Tensor) -> None:
+        super().__init__(*columns)
+        self.rng = np.random.default_rng(0)
+        self.legacy = np.random.RandomState(0)
+        self.torch = torch.Generator()
+        self.transforms = [Shift()]
+
+    def __getitem__(self, number: int) -> Any:
+        x, y = super().__getitem__(number)
+        noise = self.rng.normal() + self.legacy.normal() + torch.rand(1, generator=self.torch).item()
+        return self.transforms[0](x) + noise, y
+
+
+class Shift:
+    def __init__(self) -> None:
+        self.random = random.Random(0)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.random.random()
+
+
+class OwnGenerators(Fitted):
+    """A data set with generators of its own: the same numbers on any number of ranks, and after a resume."""
+
+    def data(self) -> Dataset[Any]:
+        return Shaken(*points())
+
+    def plain(self) -> Result:
+        return attempt(type(self), "none", 1).results[0]  # keyed on samples, which no plain loop does
+
+
+class SeededEpochs(FrozenStatistics):
+    """torch.manual_seed before the inner loop of each epoch, with dropout."""
+
+    def with_rankup(self, how: How) -> Result:
+        run = how.init()
+        model, opt, _ = run.prepare(self.build(), self.optimizer, self.data(), global_batch=self.batch)
+        for epoch in run.epochs(self.epochs):
+            torch.manual_seed(epoch.index)
+            for x, y in epoch:
+                self.update(model, opt, x, y)
+        return weights(model)
+
+
+class Rollouts(Fitted):
+    """Targets are made anew before each inner loop, by the model of that time; registered."""
+
+    once = False
+    expected: ClassVar = expect()
+
+    def renew(self, model: Any, x: torch.Tensor, y: torch.Tensor) -> None:
+        with torch.no_grad():
+            y.copy_(model(x).sin() + x.sum(1, keepdim=True))
+
+    def plain(self) -> Result:
+        torch.manual_seed(0)
+        (x, y), model = points(), self.build().double()
+        opt = self.optimizer(model.parameters())
+        for epoch in range(self.epochs):
+            self.renew(model, x, y)
+            for i in batches(len(x), self.batch, epoch):
+                self.update(model, opt, x[i], y[i])
+        return weights(model)
+
+    def with_rankup(self, how: How) -> Result:
+        run = how.init()
+        x, y = points()
+        model, opt, _ = run.prepare(self.build(), self.optimizer, Rows(x, y), global_batch=self.batch)
+        run.register(y=y)
+        for epoch in run.epochs(self.epochs):
+            if epoch.done == 0 or not self.once:
+                self.renew(model, x, y)
+            for a, b in epoch:
+                self.update(model, opt, a, b)
+        return weights(model)
+
+
+class RolloutsOnce(Rollouts):
+    """The same, only at the beginning of an epoch."""
+
+    once = True
+
+
+PROGRAMS = [SeededEpochs, RolloutsOnce, LookaheadClass, SamClass, FrozenStatistics, OwnGenerators]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=[program.name() for program in PROGRAMS])
+def test_a_killed_training_goes_on_with_the_state_that_is_easily_overlooked(
+    program: type[Program], tmp_path: Path
+):
+    trial = Trial(program, "ddp", 2, tmp_path)
+    trial.uninterrupted()
+    assert plain(program)[0].keys() == trial.whole.results[0].keys()
+    trial.interrupted((0.9,), "1 steps", 3)  # in the middle of the last epoch
+    assert not trial.problems, "\n".join(trial.problems)
+
+
+def test_code_before_the_inner_loop_that_changes_a_resumed_epoch_is_an_error(tmp_path: Path):
+    killed = attempt(Rollouts, "none", 1, tmp_path, "2 steps", 9)
+    assert killed.outcome == "killed"
+    resumed = attempt(Rollouts, "none", 1, tmp_path, "2 steps")
+    assert resumed.outcome == "changed-before-inner-loop"
+    assert "y (run.register)" in resumed.why
+    assert "epoch.done == 0" in resumed.why
+
+
+class Bare(Optimizer):
+    def __init__(self, inner: Optimizer) -> None:
+        self.inner, self.param_groups, self.state, self.defaults = inner, inner.param_groups, inner.state, {}
+
+
+class ByName(torch.optim.SGD):
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, lr=0.1)
+        self.state["mood"] = {"good": True}
+
+
+def test_an_optimizer_that_leaves_out_its_base_class_is_an_error_with_the_line_to_add():
+    run = rankup.init()
+    with pytest.raises(RankupError, match="does not call that of torch") as error:
+        run.prepare(perceptron(), lambda p: Bare(torch.optim.SGD(p, lr=0.1)))
+    assert error.value.code == "optimizer-not-initialized"
+
+
+def test_a_state_that_belongs_to_no_parameter_is_an_error():
+    run = rankup.init()
+    _, _, data = run.prepare(perceptron(), ByName, Rows(*points()), global_batch=6)
+    with pytest.raises(RankupError, match="keeps a state of 'mood'"):
+        run.state.state_dict()
+
+
+class Cooling(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.warmth, self.length = nn.Linear(4, 1), 1.0, 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.warmth *= 0.9
+        self.length = max(self.length, 4)  # computed once
+        return self.inner(x) / self.warmth
+
+
+class Counting(torch.optim.SGD):
+    steps = 0
+
+    def step(self, closure: Any = None) -> Any:
+        self.steps += 1
+        return super().step(closure)
+
+
+def test_numbers_in_plain_attributes_that_change_in_training_are_warned_of(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("RANKUP_RUN_DIR", str(tmp_path))
+    run = rankup.init(precision="fp64")
+    model, opt, _ = run.prepare(Cooling(), lambda p: Counting(p, lr=0.01), Rows(*points()), global_batch=6)
+    for epoch in run.epochs(2):
+        for x, y in epoch:
+            run.backward(F.mse_loss(model(x), y))
+            run.step(opt)
+    said = capfd.readouterr().err
+    assert said.count("warmth of Cooling changes") == 1
+    assert said.count("steps of Counting changes") == 1
+    assert "length" not in said
+
+
+def mined(run: rankup.Run, registered: torch.Tensor) -> Any:
+    """A sampler by losses, which change in the inner loop."""
+    sampler = WeightedRandomSampler(registered, 20)
+    sampler.weights = registered
+    run.register(chances=registered)
+    return sampler
+
+
+def test_a_sampler_that_changes_within_an_epoch_is_warned_of_and_no_state_in_it_is_resumed(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("RANKUP_RUN_DIR", str(tmp_path))
+
+    def begin(name: str) -> Any:
+        run = rankup.init(name=name, precision="fp64")
+        chances = torch.ones(20, dtype=torch.float64)
+        sampler = mined(run, chances)
+        model, opt, data = run.prepare(
+            perceptron(),
+            lambda p: torch.optim.SGD(p, lr=0.1),
+            Rows(*points()),
+            global_batch=6,
+            sampler=sampler,
+        )
+        return run, model, opt, data, chances
+
+    run, model, opt, data, chances = begin("first")
+    saved: Any = None
+    for step, (x, y) in enumerate(run.steps(data, epochs=2)):
+        run.backward(F.mse_loss(model(x), y))
+        run.step(opt)
+        chances[step] += 9.0
+        if step == 5:
+            saved = run.state.state_dict()
+            break
+    assert "gives another order than when this epoch began" in capfd.readouterr().err
+    run, *_ = begin("second")
+    with pytest.raises(RankupError, match="another order of epoch 2") as error:
+        run.state.load_state_dict(saved)
+    assert error.value.code == "sampler-order-changed"
