@@ -55,8 +55,8 @@ class Start:
 ScriptLauncher = Callable[[Start], list[str]]
 
 
-# Whole lines with the rank before them, for launchers that would mix the pieces of several ranks' lines. A launcher that
-# ends the process group of a rank must not end what still copies its last words.
+# Whole lines with the rank before them, for launchers that would mix the pieces of several ranks' lines. A launcher
+# that ends the process group of a rank must not end what still copies its last words.
 LABELLED = '> >(trap "" TERM INT HUP; exec sed --unbuffered "s/^/[rank $RANK] /") 2>&1'
 
 
