@@ -22,7 +22,7 @@ LIBRARIES = shlex.quote(str(Path(sys.prefix) / "lib"))  # an environment without
 RANGES = ("15000-17817", "17819-32767")  # 17818 is slurmd's
 TASKS = ("-N2", "--ntasks-per-node=2")
 # True of a machine on which other tests run at the same time, whatever a test here plants.
-BUSY = ("straggler", "slow-rank")
+BUSY = ("straggler", "slow-rank", "directory-slow-writes")
 
 
 @dataclass

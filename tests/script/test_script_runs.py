@@ -101,7 +101,10 @@ export OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2
 for i in 0 1; do OMPI_COMM_WORLD_RANK=$i OMPI_COMM_WORLD_LOCAL_RANK=$i setsid "$@" & pids+=($!); done
 wait -n && wait -n && exit 0
 for pid in "${pids[@]}"; do kill -TERM -- "-$pid"; done 2>/dev/null
-wait
+(sleep 5; for pid in "${pids[@]}"; do kill -KILL -- "-$pid"; done) >/dev/null 2>&1 & # as the real one
+killer=$!
+wait "${pids[@]}"
+kill "$killer"
 exit 143
 """
 MPIEXEC = """#!/bin/bash

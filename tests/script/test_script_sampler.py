@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -53,7 +54,8 @@ def rank(run: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., su
 
     yield rank
     for process in started:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # a rank whose shell was killed still lives
         process.communicate()
     until(lambda: not left(run))
 

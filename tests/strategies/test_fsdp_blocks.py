@@ -267,21 +267,25 @@ def test_what_ranks_do_not_do_alike_is_an_error_on_all_of_them():
             assert code != "fsdp-uneven-blocks" or "find_unused_parameters=True" in hint
 
 
-def leaves_the_known_way() -> None:
-    """Rank 1 runs another block in the third step, when nothing is communicated any more."""
+def leaves_the_known_way() -> str:
+    """Rank 1 runs another block in the third step, when nothing is communicated any more. What its error says."""
     block_order.PATIENCE_S = 1.0
 
     def loss(model, x, y, step, rank):
         return F.mse_loss(model(x, (0, 2, 1) if step == 2 and rank == 1 else (0, 1, 2)), y)
 
-    train(Chosen, loss, rankup.init(precision="fp64", strategy="fsdp"))
+    # The other ranks may lose their connection to rank 1 before they notice by themselves.
+    try:
+        train(Chosen, loss, rankup.init(precision="fp64", strategy="fsdp"))
+    except (rankup.RankupError, RuntimeError) as error:
+        return str(error)
+    return ""
 
 
 def test_a_rank_that_leaves_the_known_way_ends_with_an_error():
-    with pytest.raises(
-        AssertionError, match=r"rank 1: the forward of blocks\.2, where steps before had: the forward of b"
-    ):
-        run_ranks(leaves_the_known_way, 3)
+    said = run_ranks(leaves_the_known_way, 3)
+    assert "rank 1: the forward of blocks.2, where steps before had: the forward of b" in said[1]
+    assert all(said)
 
 
 # ------------------------------------------------------------ weights that change between forwards
