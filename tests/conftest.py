@@ -20,7 +20,7 @@ from hypothesis import settings
 
 import ranks
 from units import Units, in_order
-from warm.start import end, ready, start_server, write_clients
+from warm.start import end, ready, start_first_server, start_server, write_clients
 
 # No timed assertions: machines are noisy, and hypothesis would count that as a failure.
 settings.register_profile("untimed", deadline=None)
@@ -40,6 +40,12 @@ _LIBRARY_VARIABLES = {"KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK", "TORCHINDUCTOR
 _SERVERS: set[int] = set()  # process ids of those of ``warm``
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # Before the processes of the test run are started: all have the same, which imports while they collect.
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        start_first_server()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     return Units(config, log) if config.getoption("dist") == "loadfile" else None
@@ -54,8 +60,8 @@ def _environment() -> dict[str, str]:
 
 
 def _children() -> set[int]:
-    """All processes below this one, but for the server of ``warm``: its children count."""
-    found, todo = [], [os.getpid()]
+    """All processes below this one and below the servers of ``warm``, but for these."""
+    found, todo = [], [os.getpid(), *_SERVERS]
     while todo:
         parent = todo.pop()
         for task in _listed(f"/proc/{parent}/task"):
@@ -117,12 +123,12 @@ def warm() -> Iterator[Path]:
 
     Each process of the test run has a server of its own, started by the first test that needs it.
     """
+    _SERVERS.add(start_first_server())
     with tempfile.TemporaryDirectory(prefix="rankup-warm-") as name:
         folder = Path(name)
         write_clients(folder)
         server = start_server(folder, os.uname().nodename)
-        ready(server)
-        _SERVERS.add(server.pid)
+        _SERVERS.add(ready(server))
         yield folder
         end(server)
 

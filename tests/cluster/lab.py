@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankup.core.shell import Completed
-from warm.start import end, ready, start_server, write_clients
+from warm.start import Server, end, ready, start_server, write_clients
 
 NETWORK = "10.78.0"
 ACTIVE = ("PENDING", "CONFIGURING", "RUNNING", "SIGNALING", "COMPLETING", "REQUEUED", "SUSPENDED")
@@ -96,7 +96,7 @@ class Lab:
         self.shared = self._state / "shared"
         self._inits: dict[str, subprocess.Popen[bytes]] = {}
         self._warm = warm
-        self._servers: list[subprocess.Popen[bytes]] = []
+        self._servers: list[Server] = []
         self._submitted = 0
 
     def address(self, host: str) -> str:
@@ -210,8 +210,8 @@ class Lab:
         folder.mkdir(mode=0o700)
         write_clients(folder)
         for host in (HEAD, *self.nodes):
-            enter = [*ahead(), *ENTER, str(self._pid(host)), "env", "-C", "/"]
-            self._servers.append(start_server(folder, host, enter))
+            nice = -10 if ahead() else 0
+            self._servers.append(start_server(folder, host, like=self._pid(host), nice=nice))
         for server in self._servers:
             ready(server)
 

@@ -3,6 +3,8 @@
 ``python server.py SOCKET EXECUTABLE ROOM``; it ends when its standard input does. A child ends as an interpreter does:
 threads are waited for, what is registered with ``atexit`` runs, the script's objects go, output is flushed. Only what
 the server has imported is not taken apart object by object: that takes a second.
+
+For ``start.py`` it forks another server: with a socket of its own, maybe in the namespaces of a host of a cluster.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import importlib.metadata
 import io
 import marshal
 import os
+import platform
 import random
 import resource
 import runpy
@@ -30,9 +33,9 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
-SOCKET, EXECUTABLE = sys.argv[1:3]
 # Before any import that keeps it: what a child starts as "this Python" is to be warm as well.
-sys.executable = EXECUTABLE
+sys.executable = sys.argv[2]
+NAMESPACES = ("ipc", "uts", "net", "pid", "mnt")
 Request = dict[str, Any]
 
 
@@ -48,10 +51,10 @@ def receive(connection: socket.socket) -> tuple[Request, list[int]]:
     return marshal.loads(data), fds
 
 
-def serve() -> Request | None:
+def serve(path: str) -> Request | None:
     """In a child: what it is to do. In the server: None, at the end."""
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(SOCKET)
+    listener.bind(path)
     listener.listen(128)
     wake, woken = os.pipe()
     os.set_blocking(wake, False)
@@ -99,11 +102,17 @@ def serve() -> Request | None:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 for ours in (listener, client, *clients):
                     ours.detach()  # closed with all that is not the client's
-                become(request, fds)
+                if "serve" in request:
+                    become_server(request, fds)
+                else:
+                    become(request, fds)
                 return request
             for fd in fds:
                 os.close(fd)
-            children[pid], clients[client] = client, pid
+            if "serve" in request:
+                client.close()
+            else:
+                children[pid], clients[client] = client, pid
 
 
 def reap(children: dict[int, socket.socket], clients: dict[socket.socket, int]) -> None:
@@ -123,6 +132,43 @@ def reap(children: dict[int, socket.socket], clients: dict[socket.socket, int]) 
         with contextlib.suppress(OSError):
             client.sendall(bytes([0, code] if code >= 0 else [1, -code]))
         client.close()
+
+
+def become_server(request: Request, fds: list[int]) -> None:
+    """Another server: its life, its output and its errors are ``fds``."""
+    place(fds, [0, 1, 2])
+    os.nice(request["nice"])
+    if request["like"]:
+        libc = ctypes.CDLL(None, use_errno=True)
+        opened = [os.open(f"/proc/{request['like']}/ns/{name}", os.O_RDONLY) for name in NAMESPACES]
+        for fd in opened:
+            if libc.setns(fd, 0):
+                raise OSError(ctypes.get_errno(), "setns")
+            os.close(fd)
+        pid = os.fork()  # the namespace of process ids is the child's
+        if pid:
+            os.write(1, f"{pid}\n".encode())
+            os._exit(0)
+    else:
+        os.write(1, f"{os.getpid()}\n".encode())
+    os.chdir("/")
+    platform._uname_cache = None  # type: ignore[attr-defined]  # the host has another name
+    was, now = sys.executable, request["executable"]
+    for module, name in _KEEP_EXECUTABLE:
+        kept = getattr(module, name)
+        setattr(module, name, os.fsencode(now) if isinstance(kept, bytes) else now)
+    assert sys.executable != was
+
+
+def keeping(executable: str) -> list[tuple[types.ModuleType, str]]:
+    """Where imported modules keep the name of this Python."""
+    names = (executable, os.fsencode(executable))
+    return [
+        (module, name)
+        for module in list(sys.modules.values())
+        for name, value in list(vars(module).items())
+        if isinstance(value, str | bytes) and value in names
+    ]
 
 
 def become(request: Request, fds: list[int]) -> None:
@@ -222,7 +268,7 @@ def run(request: Request) -> None:
                     text = file.read()
             except OSError as error:
                 said = f"can't open file {path!r}: [Errno {error.errno}] {error.strerror}"
-                print(f"{EXECUTABLE}: {said}", file=sys.stderr)
+                print(f"{sys.executable}: {said}", file=sys.stderr)
                 raise SystemExit(2) from None
             main.__file__ = path
             main.__dict__["__cached__"] = None
@@ -308,7 +354,12 @@ sys.path[0] = os.path.dirname(sys.path[0])  # noqa: PTH120
 importlib.import_module("preload")
 del sys.path[0]
 assert len(os.listdir("/proc/self/task")) == 1, "a server with threads cannot fork"  # noqa: PTH208
-_request = serve()
-if _request is None:
-    os._exit(0)
-run(_request)
+_KEEP_EXECUTABLE = keeping(sys.executable)
+_path = sys.argv[1]
+while True:
+    _request = serve(_path)
+    if _request is None:
+        os._exit(0)
+    if "serve" not in _request:
+        run(_request)
+    _path = _request["serve"]
