@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -21,6 +22,9 @@ from hypothesis import settings
 import ranks
 from units import Units, in_order
 from warm.start import end, ready, start_first_server, start_server, write_clients
+
+# A million objects of imported modules and of collected tests stay until the end; see pytest_collection_finish.
+gc.disable()
 
 # No timed assertions: machines are noisy, and hypothesis would count that as a failure.
 settings.register_profile("untimed", deadline=None)
@@ -53,6 +57,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = in_order(items)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def _environment() -> dict[str, str]:

@@ -6,6 +6,7 @@ each process of the test run, and one for each host of a cluster.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import marshal
 import os
@@ -21,8 +22,6 @@ HERE = Path(__file__).parent
 PROGRAMS = ("python", "python3", "rankup", "torchrun")
 FIRST = "RANKUP_TESTS_FIRST_SERVER"  # its socket, for the other processes of the test run
 PATIENCE_S = 240  # until the first server has imported everything
-
-_kept: list[object] = []  # the first server's folder and process, until this process ends
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,13 @@ def start_first_server() -> int:
         env={**environment, **own},
     )
     os.environ[FIRST] = path
-    _kept.extend((folder, process))
+
+    def end_first_server() -> None:
+        process.kill()  # it may not have imported everything yet
+        process.communicate()
+        folder.cleanup()
+
+    atexit.register(end_first_server)
     return process.pid
 
 
