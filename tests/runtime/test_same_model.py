@@ -62,10 +62,10 @@ def test_weights_in_fp64_agree_to_1e_9_where_nothing_divides_and_ranks_run_empty
         assert largest_difference(rank["weights"], one_process["weights"]) < 1e-9
 
 
-def test_weights_agree_on_all_the_digits():
+def test_weights_agree_on_hundreds_of_digits():
     alone, (first, _, _) = (
-        run_ranks(train_digits, 1, 1437, "fp64", 1)[0],
-        run_ranks(train_digits, 3, 1437, "fp64", 1),
+        run_ranks(train_digits, 1, 717, "fp64", 1)[0],
+        run_ranks(train_digits, 3, 717, "fp64", 1),
     )
     assert largest_difference(alone["weights"], first["weights"]) < 1e-9
 
