@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import ranks
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "examples" / "tutorial"
@@ -48,12 +49,6 @@ def commands(page: Path) -> list[Command]:
     return found
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 def run_page(
     page: Path, folder: Path, instead: Mapping[str, str] | None = None, python: str | None = None
 ) -> list[tuple[Command, int, str]]:
@@ -61,7 +56,7 @@ def run_page(
 
     ``instead`` gives a command to run in place of the one shown; ``python`` is that of the environment to run them in.
     """
-    found, port, instead = commands(page), free_port(), instead or {}
+    found, port, instead = commands(page), str(ranks.free_port()), instead or {}
     lines = (f'{instead.get(one.line, one.line)}\necho "{MARK} $?"' for one in found)
     script = "\n".join(lines).replace(PORT, port)
     clean = {

@@ -6,6 +6,8 @@ They are forked from a server that has imported torch and run nothing, so that e
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -20,10 +22,18 @@ context = multiprocessing.get_context("forkserver")
 TIMEOUT_S = 240  # below the one of pytest: a loaded machine is slow, and no defect
 
 
+# Below the ports that the kernel gives to connections, any of which could be gone before a rank listens on it; each
+# process of the test run has a thousand.
+_first = 10_000 + 1000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 5)
+_ports = itertools.cycle(range(_first, _first + 1000))
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    while True:
+        port = next(_ports)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _rank(pipe: Connection, env: dict[str, str], function: Callable[..., Any], args: tuple[Any, ...]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -48,12 +49,15 @@ def test_a_study_that_is_interrupted_goes_on_and_ends_with_table_results_and_rep
     study.send_signal(signal.SIGINT)
     out, err = study.communicate(timeout=60)
     assert study.returncode == 130, err
-    assert "ended by SIGINT after 2 of 4 runs" in err and "Traceback" not in err and out == ""
+    # On a busy machine the third may have ended before the signal came.
+    done_runs = re.search(r"ended by SIGINT after ([23]) of 4 runs", err)
+    assert done_runs and "Traceback" not in err and out == "", err
     assert err.splitlines()[1] == "run 1 of 4: nproc=1, warm-up …"
     folder = study_in(tmp_path)
 
     done = run([sys.executable, "-m", "rankup", "scale", "--resume", str(folder)])
-    assert "run 3 of 4: nproc=1, repeat 1 …" in done.stderr and "run 2 of 4" not in done.stderr
+    begun = re.findall(r"run (\d) of 4: nproc=", done.stderr)
+    assert [int(number) for number in begun] == [*range(int(done_runs[1]) + 1, 5)]
     assert done.returncode in (0, 1), done.stderr  # 1: other tests make the machine busy
     rows = [line.split()[:6] for line in done.stdout.splitlines() if line.startswith(("none", "ddp"))]
     assert [row[:3] for row in rows] == [["none,", "1", "process"], ["ddp,", "2", "processes"]]

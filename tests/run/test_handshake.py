@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+import ranks
 from rankup.core.endpoint import Endpoint
 from rankup.errors import RankupError
 from rankup.findings.finding import Severity
@@ -23,9 +24,7 @@ def hello(node_rank, nnodes=2, **fields):
 
 @pytest.fixture
 def endpoint():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return Endpoint(*probe.getsockname())
+    return Endpoint("127.0.0.1", ranks.free_port())
 
 
 def meet(endpoint, *nodes, timeout=10.0):

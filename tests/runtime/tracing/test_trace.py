@@ -18,6 +18,7 @@ from torch.optim.swa_utils import AveragedModel
 import rankup
 from ranks import run_ranks
 from rankup.core.records import read_records
+from rankup.runtime.checkpointing.plain_values import PlainValues
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.untracked_state import UntrackedWatch, find_untracked, state_of
 from rankup.runtime.tracing.digest import digest, rows
@@ -246,7 +247,7 @@ def test_a_change_of_state_that_is_not_registered_is_one_warning_with_the_line_t
     _, opt, _ = run.prepare(nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.1))
     schedule = torch.optim.lr_scheduler.StepLR(opt, 1)
     teacher, student = nn.Linear(2, 1), nn.Linear(2, 1)
-    watch = UntrackedWatch(run._context)
+    watch = UntrackedWatch(run._context, PlainValues(run._context))
     opt.step()
     schedule.step()
     with torch.no_grad():

@@ -140,6 +140,7 @@ class Checkpointing:
         begins = self._folder.begin_stage()
         if begins:
             self._parts.frozen.begin()
+            self._parts.plain.begin()
         self._parts.settings.note_begin()
         saver = self._saves.saver = self._folder.open()
         if saver is None:
@@ -156,10 +157,10 @@ class Checkpointing:
                 resume(self._run, self._parts, found)
                 self._saves.note_saved()
                 if self._saves.feed is not None and self._saves.feed.position.step > 0:
-                    self._resumed = ResumedEpoch(self._run)
+                    self._resumed = ResumedEpoch(self._run, self._parts.plain)
         self._saves.restart_clock()
         if self._untracked is None and self._run.world.is_main and TRACE_VARIABLE not in os.environ:
-            self._untracked = UntrackedWatch(self._run)
+            self._untracked = UntrackedWatch(self._run, self._parts.plain)
 
     def step_done(self) -> None:
         """Between two steps."""

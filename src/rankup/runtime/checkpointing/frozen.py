@@ -28,9 +28,18 @@ class Frozen:
         self._run = run
         self._begun: Names | None = None
         self._begun_evaluating: Names | None = None
+        self._loaded = (
+            False  # before the loop, by run.state: what holds then is not what the training began with
+        )
 
     def begin(self) -> None:
         """A stage of the training begins, or is about to be resumed."""
+        if self._loaded:
+            self._loaded = False
+            return
+        self._note()
+
+    def _note(self) -> None:
         self._begun = self._now()
         self._begun_evaluating = self._evaluating()
 
@@ -57,12 +66,14 @@ class Frozen:
                 )
 
     def load(self, saved: Mapping[str, Any]) -> None:
+        if self._begun is None:
+            self._note()
+            self._loaded = True
         for names, parameters in zip(saved["now"], self._parameters(), strict=True):
             for name, parameter in parameters.items():
                 if parameter.requires_grad == (name in names):
                     parameter.requires_grad_(name not in names)
-        begun = self._begun_evaluating or self._evaluating()
-        if saved["begun_evaluating"] not in (None, begun):
+        if saved["begun_evaluating"] not in (None, self._begun_evaluating):
             return
         for names, modules in zip(saved["evaluating"], self._modules(), strict=True):
             evaluating = set(names)

@@ -1,12 +1,13 @@
 """The code before an inner loop runs again if its epoch is resumed in the middle: it must not change the state then.
 
-In a training without an interruption it ran at the epoch's beginning. Random numbers that it draws are taken back; a
-change of anything that the snapshot has restored is an error.
+In a training without an interruption it ran at the epoch's beginning. Random numbers that it draws are taken back, and
+plain attributes that it sets; a change of anything else that the snapshot has restored is an error.
 """
 
 from __future__ import annotations
 
 from rankup.errors import RankupError
+from rankup.runtime.checkpointing.plain_values import PlainValues
 from rankup.runtime.context import RunContext
 from rankup.runtime.seed import rng_state, set_rng_state
 from rankup.runtime.tracing.fingerprint import fingerprint
@@ -15,8 +16,9 @@ from rankup.runtime.tracing.fingerprint import fingerprint
 class ResumedEpoch:
     """Made when everything is restored; ``check`` when the first batch is next."""
 
-    def __init__(self, run: RunContext) -> None:
+    def __init__(self, run: RunContext, plain: PlainValues) -> None:
         self._run = run
+        self._plain, self._values = plain, plain.state()
         self._random = rng_state()
         self._before = _fingerprints(run)
 
@@ -28,10 +30,11 @@ class ResumedEpoch:
                 "changed-before-inner-loop",
                 f"the code before the inner loop changes {changed[0]}, and the epoch is resumed in its middle: without "
                 "the interruption this code ran at the epoch's beginning only",
-                hint="if epoch.done == 0: …   # or move it behind the inner loop; what is there runs once per epoch",
+                hint="if epoch.done == 0: …   # or move it after the inner loop, where it runs once per epoch",
                 exit_code=1,
             )
         set_rng_state(self._random)
+        self._plain.load(self._values)
 
 
 def _fingerprints(run: RunContext) -> dict[str, str]:

@@ -19,6 +19,7 @@ from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state
 from rankup.runtime.checkpointing.check_settings import ResumeSettings
 from rankup.runtime.checkpointing.frozen import Frozen
+from rankup.runtime.checkpointing.plain_values import PlainValues
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import DataFeed, sampled_order
 from rankup.runtime.distributed.buffers import averaged_buffers
@@ -33,13 +34,15 @@ class StateParts(NamedTuple):
 
     pending: PendingGradients
     frozen: Frozen
+    plain: PlainValues
     settings: ResumeSettings
 
 
 def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool) -> SnapshotState:
     """The live state of this rank. ``shared``: whether to include what was registered without ``per_rank``;
     ``gradients``: whether to include gradients that wait for a step."""
-    rank_state: dict[str, Any] = {"rng": rng_state()}
+    plain = parts.plain.state()
+    rank_state: dict[str, Any] = {"rng": rng_state(), "plain": plain}
     if run.world.is_main and (layout := run.strategy.layout()) is not None:
         rank_state["layout"] = layout
     if gradients:
@@ -75,6 +78,7 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
             "settings": parts.settings.in_force,
             "gradients": gradients,
             "frozen": parts.frozen.state(),
+            "plain": plain,
             "metrics": {name: float(value) for name, value in run.metrics.items()},
             "step": run.steps_reached,
         },
@@ -209,6 +213,7 @@ def restore(
         with torch.no_grad():
             _load_buffers(model, tensors[str(index)]["buffers"])
     registered_state.restore(run, parts.settings.adjust_registered(registered), rank_state, others)
+    parts.plain.load((metadata if rank_state is None else rank_state).get("plain", {}))
     for feed, position in zip(run.feeds, metadata["positions"], strict=True):
         feed.position.load(position)
         if (

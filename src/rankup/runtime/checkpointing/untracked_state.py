@@ -16,7 +16,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from rankup.runtime.checkpointing.plain_numbers import Numbers, moved_numbers, plain_numbers
+from rankup.runtime.checkpointing.plain_values import PlainValues
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import sampled_order
 from rankup.runtime.data.own_generators import generator_kinds, global_generators
@@ -83,17 +83,15 @@ class UntrackedWatch:
     """The one warning of an ordinary run: made when its first loop begins, read when the first epoch ends. It compares
     versions of tensors and plain values, and copies nothing from a device."""
 
-    def __init__(self, run: RunContext) -> None:
+    def __init__(self, run: RunContext, plain: PlainValues) -> None:
         self._run = run
+        self._plain = plain
         self._things = find_untracked(run, namespaces(), trusting=True)
         self._before = {name: _fingerprint(thing) for name, thing in self._things.items()}
-        self._numbers: Numbers | None = None
         self._ended = False
 
     def step_done(self) -> None:
-        """After the first step: what a model only computes once, in its first forward, is no state."""
-        if self._numbers is None:
-            self._numbers = plain_numbers(self._run)
+        self._plain.first_step_done()
 
     def warn_of_orders(self) -> None:
         """Behind the first epoch's last step, before the script's code there."""
@@ -110,7 +108,7 @@ class UntrackedWatch:
         changed = [name for name, thing in self._things.items() if _fingerprint(thing) != self._before[name]]
         self._things.clear()
         self._ended = True
-        said = [*map(_sentence, changed), *moved_numbers(self._run, self._numbers or {})]
+        said = [*map(_sentence, changed), *self._plain.lost()]
         return "\n".join(f"warning: {each}" for each in said)
 
     def warn(self) -> None:

@@ -19,7 +19,10 @@ from rankup.spec.jobspec import JobSpec
 _PROGRAM = (
     "import sys; sys.path[:] = filter(None, sys.path); from rankup.schedulers.local.process import main; "
 )
-_PROCESS = (sys.executable, "-c", _PROGRAM + "sys.exit(main(sys.argv[1:]))")
+
+
+def _process(*words: str) -> list[str]:
+    return [sys.executable, "-c", _PROGRAM + "sys.exit(main(sys.argv[1:]))", *words]
 
 
 class Local(Scheduler):
@@ -33,7 +36,7 @@ class Local(Scheduler):
         for flag, asked in (("--array", spec.array), ("--after", after), ("--after-any", after_any)):
             if asked:
                 raise _needs_queue(f"{flag} {asked}", flag, site)
-        return [*_PROCESS, "start", str(script), str(script.parent / "logs" / "job.log")]
+        return _process("start", str(script), str(script.parent / "logs" / "job.log"))
 
     def successor_command(self, script: Path, spec: JobSpec, site: Site, after: str) -> list[str]:
         raise _needs_queue(f"a job that waits for the end of {after}", "--max-requeues", site)
@@ -54,7 +57,7 @@ class Local(Scheduler):
         return ["bash"]
 
     def status_commands(self, ids: Sequence[str]) -> list[list[str]]:
-        return [[*_PROCESS, "status", *ids]] if ids else []
+        return [_process("status", *ids)] if ids else []
 
     def read_status(self, done: Completed, ids: Sequence[str]) -> dict[str, JobStatus]:
         found = {}
@@ -75,7 +78,7 @@ class Local(Scheduler):
         return found
 
     def cancel_command(self, ids: Sequence[str]) -> list[str]:
-        return [*_PROCESS, "cancel", *ids]
+        return _process("cancel", *ids)
 
     def read_cancel(self, done: Completed) -> None:
         if done.code != 0:
@@ -97,7 +100,7 @@ class Foreground(Local):
     name = "run"
 
     def cancel_command(self, ids: Sequence[str]) -> list[str]:
-        return [*_PROCESS, "interrupt", *ids]
+        return _process("interrupt", *ids)
 
 
 def _needs_queue(what: str, flag: str, site: Site) -> RankupError:
