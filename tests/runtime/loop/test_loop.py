@@ -419,20 +419,35 @@ def test_loading_does_not_touch_the_global_generator():
 
 
 class Collated(TensorDataset):
-    """Gives a whole batch at once, collated already."""
+    """Gives a whole batch at once, collated already: a tensor, or a tuple of several."""
 
     def __getitems__(self, indices):
-        return self.tensors[0][indices]
+        columns = tuple(column[indices] for column in self.tensors)
+        return columns if len(columns) > 1 else columns[0]
 
 
-def collated_batches() -> list[tuple[int, ...]]:
+class Noisy(Collated):
+    def __getitems__(self, indices):
+        return super().__getitems__(indices) + torch.rand(1)
+
+
+def collated_batches(columns: int) -> list[tuple[int, ...]]:
     run = rankup.init()
-    *_, feed = prepared(run, Collated(column(10)), global_batch=4, collate_fn=lambda batch: batch)
-    return [tuple(x.shape) for x in run.steps(feed, epochs=1)]
+    data = Collated(*[column(10)] * columns)
+    *_, feed = prepared(run, data, global_batch=4, collate_fn=lambda batch: batch)
+    return [tuple((x if columns == 1 else x[0]).shape) for x in run.steps(feed, epochs=1)]
 
 
-def test_a_data_set_may_hand_out_whole_batches():
-    assert run_ranks(collated_batches, 1)[0] == [(4, 1), (4, 1), (2, 1)]
+@pytest.mark.parametrize("columns", [1, 2])
+def test_a_data_set_may_hand_out_whole_batches(columns: int):
+    assert run_ranks(collated_batches, 1, columns)[0] == [(4, 1), (4, 1), (2, 1)]
+
+
+def test_random_numbers_in_whole_batches_are_an_error():
+    run = rankup.init()
+    *_, feed = prepared(run, Noisy(column(10)), global_batch=4, collate_fn=lambda batch: batch)
+    with pytest.raises(rankup.RankupError, match="whole-batches"):
+        next(iter(run.steps(feed, epochs=1)))
 
 
 def losses_with_dropout(draws: bool) -> list[float]:

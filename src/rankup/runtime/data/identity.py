@@ -70,7 +70,7 @@ class _Digests(Dataset[Any]):
 
     def __init__(self, data: Any, seed: int) -> None:
         # A data set may draw a split from its own generator, once, when its first sample is fetched.
-        self._fetch = KeyedFetch(data, _one, seed, sample_rng=True, reseed_held=False)
+        self._fetch = _FetchOne(data, _one, seed, sample_rng=True, reseed_held=False)
 
     def __getitem__(self, number: int) -> str | None:
         once, again = self._digest(number), self._digest(number)
@@ -83,6 +83,14 @@ class _Digests(Dataset[Any]):
             Exception
         ) as error:  # the loop will raise it; if only one rank cannot read, that is a difference
             return type(error).__name__
+
+
+class _FetchOne(KeyedFetch):
+    """A batch of one sample will do, from a data set that hands out whole batches."""
+
+    def _sample(self, sample: int) -> list[Any]:
+        fetched = self._fetch([sample])
+        return fetched if isinstance(fetched, list) else [fetched]
 
 
 def _one(samples: list[Any]) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torch.utils.data import Dataset, get_worker_info
+from torch.utils.data import Dataset, default_collate, get_worker_info
 
 from rankup.errors import RankupError
 from rankup.runtime.data.generators import reseed, restore, same, states
@@ -62,7 +62,7 @@ class KeyedFetch(Dataset[Any]):
                 reseed(number := derive(self._seed, "sample", epoch, key))
                 for each in self._held if self._reseed_held else ():
                     reseed_own(each, number)
-                values += self._fetch([sample])
+                values += self._sample(sample)
             return self._collate(values)  # goes on from the last sample's seed
         finally:
             if get_worker_info() is None:
@@ -70,11 +70,26 @@ class KeyedFetch(Dataset[Any]):
                 for each, state in zip(self._held, own, strict=True):
                     set_state(each, state)
 
-    def _fetch(self, samples: list[int]) -> list[Any]:
+    def _sample(self, sample: int) -> list[Any]:
+        fetched = self._fetch([sample])
+        if not isinstance(fetched, list):
+            raise RankupError(
+                "whole-batches",
+                f"{type(self._dataset).__name__}.__getitems__ gives whole batches and draws random numbers: they would "
+                "depend on the number of ranks",
+                hint="return a list with one sample for each index, or draw in collate_fn; sample_rng=False if the "
+                "numbers do not matter",
+                exit_code=1,
+            )
+        return fetched
+
+    def _fetch(self, samples: list[int]) -> Any:
+        """A list of samples; or whatever a data set gives that hands out whole batches, for a ``collate_fn`` that
+        expects it."""
         try:
             if not self._batched:
                 return [self._dataset[sample] for sample in samples]
-            fetched: list[Any] = self._dataset.__getitems__(samples)  # type: ignore[attr-defined]
+            fetched = self._dataset.__getitems__(samples)  # type: ignore[attr-defined]
         except StopIteration as error:  # the loop over the loader would take it for the end of the epoch
             raise RankupError(
                 "sample-missing",
@@ -82,7 +97,8 @@ class KeyedFetch(Dataset[Any]):
                 hint="__getitem__ must give a sample for each index below len(dataset)",
                 exit_code=1,
             ) from error
-        if len(fetched) != len(samples):
+        whole = self._collate is not default_collate and not isinstance(fetched, list)
+        if not whole and len(fetched) != len(samples):
             raise RankupError(
                 "sample-missing",
                 f"{type(self._dataset).__name__}.__getitems__ gave {len(fetched)} samples for {len(samples)} indices",
