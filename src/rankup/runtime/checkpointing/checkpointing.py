@@ -138,9 +138,7 @@ class Checkpointing:
         registered_state.check_whole(self._run)
         self._replicas.watch(self._listening)
         begins = self._folder.begin_stage()
-        if begins:
-            self._parts.frozen.begin()
-            self._parts.plain.begin()
+        self._parts.note_begin(len(self._run.prepared))
         self._parts.settings.note_begin()
         saver = self._saves.saver = self._folder.open()
         if saver is None:

@@ -28,18 +28,9 @@ class Frozen:
         self._run = run
         self._begun: Names | None = None
         self._begun_evaluating: Names | None = None
-        self._loaded = (
-            False  # before the loop, by run.state: what holds then is not what the training began with
-        )
 
     def begin(self) -> None:
         """A stage of the training begins, or is about to be resumed."""
-        if self._loaded:
-            self._loaded = False
-            return
-        self._note()
-
-    def _note(self) -> None:
         self._begun = self._now()
         self._begun_evaluating = self._evaluating()
 
@@ -66,9 +57,6 @@ class Frozen:
                 )
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        if self._begun is None:
-            self._note()
-            self._loaded = True
         for names, parameters in zip(saved["now"], self._parameters(), strict=True):
             for name, parameter in parameters.items():
                 if parameter.requires_grad == (name in names):

@@ -38,17 +38,10 @@ class PlainValues:
         self._run = run
         self._begun: dict[str, dict[str, Any]] = {}
         self._others: dict[str, dict[str, Any]] = {}
-        self._loaded = False  # before the loop, by run.state: the values then are not those of the beginning
         self._after_first_step: dict[str, dict[str, Any]] | None = None
 
     def begin(self) -> None:
         """A stage of the training begins, or is about to be resumed."""
-        if self._loaded:
-            self._loaded = False
-            return
-        self._note()
-
-    def _note(self) -> None:
         self._begun = self._now()
         self._others = {place: _others(thing) for place, thing in self._things()}
 
@@ -68,9 +61,6 @@ class PlainValues:
 
     def load(self, saved: Mapping[str, Mapping[str, list[Any]]]) -> None:
         """Restore what ``state`` gave, where this process has begun as that one had."""
-        if not self._begun:
-            self._note()
-            self._loaded = True
         for place, thing in self._things():
             begun = self._begun.get(place, {})
             for name, (*before, value) in saved.get(place, {}).items():

@@ -9,7 +9,8 @@ must match to resume from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -29,13 +30,23 @@ from rankup.snapshots.state import SnapshotState
 from rankup.strategies import state as by_name
 
 
-class StateParts(NamedTuple):
+@dataclass
+class StateParts:
     """What contributes to the state of a run, besides its context."""
 
     pending: PendingGradients
     frozen: Frozen
     plain: PlainValues
     settings: ResumeSettings
+    _noted: int = 0  # models
+
+    def note_begin(self, prepared: int) -> None:
+        """Note what the script begins with, once for each stage, which has more prepared models than the one before.
+        Called before anything is restored: by a loop, or by ``run.state`` before it."""
+        if prepared > self._noted:
+            self._noted = prepared
+            self.frozen.begin()
+            self.plain.begin()
 
 
 def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool) -> SnapshotState:
