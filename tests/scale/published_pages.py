@@ -522,7 +522,7 @@ HONEST |= {
 """,
         set(),
     ),
-    "a gain in percent, which is no ratio": (
+    "a gain in percent, not a ratio": (
         ".md",
         """| GPUs | Runtime | Speedup |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""The protocol of strategies is closed: one more is one file and one row, and nobody looks behind it."""
+"""The protocol of strategies is closed: one more is one file and one row, and nobody uses what is behind it."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_row_says_what_its_class_says(name):
     assert features <= refused
 
 
-# ------------------------------------------------------------------ nobody looks behind it
+# ------------------------------------------------------------------ no other module uses what is behind it
 
 SOURCES = Path(rankup.__file__).parent
 CONCRETE = {

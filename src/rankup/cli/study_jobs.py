@@ -48,7 +48,7 @@ def job_of(plan: StudyPlan, trial: Trial, folder: Path) -> Resolved:
             raise
         raise RankupError(
             "no-nodes",
-            f"{trial.name} requires an allocation of {asked.get('nodes', 1)} nodes, and there is none",
+            f"{trial.name} requires {asked.get('nodes', 1)} nodes, and this process is not in an allocation",
             context="--grid nodes",
             hint="--site NAME submits the runs as jobs; or run it inside an allocation",
         ) from error

@@ -107,7 +107,7 @@ def training_from_table(table: Mapping[str, Any]) -> dict[str, Any]:
     for written, value in table.items():
         key = written.replace("-", "_")
         if key not in _OPTIONS and key != "target_accuracy":
-            raise ValueError(f"there is no option {written!r}{did_you_mean(key, _OPTIONS)}")
+            raise ValueError(f"unknown option {written!r}{did_you_mean(key, _OPTIONS)}")
         if key == "settings":
             good = isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
         else:

@@ -1,10 +1,10 @@
 """The rounds in which all nodes meet.
 
 One-to-one meetings of n nodes need n − 1 rounds. Here a node opens several connections in a round. Their number doubles
-from round to round: in round k they go to the nodes at distances 2ᵏ … 2ᵏ⁺¹ − 1 behind it, counted around a ring. So
-⌈log₂ n⌉ rounds hold every ordered pair of nodes exactly once, and in a round every node opens as many connections as it
-gets. The first connection of each round makes a second schedule, for measurements (``meetings``): in a round every node
-sends to one other and receives from one other.
+from round to round: in round k node i connects to the nodes i + 2ᵏ … i + 2ᵏ⁺¹ − 1 (modulo n). So ⌈log₂ n⌉ rounds hold
+every ordered pair of nodes exactly once, and in a round every node opens as many connections as it gets. The first
+connection of each round makes a second schedule, for measurements (``meetings``): in a round every node sends to one
+other and receives from one other.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def fields(optimizer: Optimizer, names: Mapping[int, str]) -> dict[str, Fields]:
         if id(parameter) not in names:
             raise RankupError(
                 "optimizer-state",
-                f"{type(optimizer).__name__} keeps a state of {str(parameter)[:30]!r}, which is no parameter of the "
+                f"{type(optimizer).__name__} keeps a state of {str(parameter)[:30]!r}, which is not a parameter of the "
                 "model: a snapshot holds an optimizer's state by parameters",
                 hint="keep it in optimizer.state[parameter] or in a parameter group",
                 exit_code=1,

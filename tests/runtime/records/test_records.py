@@ -147,7 +147,7 @@ def test_the_metric_of_the_retention_is_saved_with_the_snapshots():
 def test_what_the_device_still_has_to_do_belongs_to_a_loop_that_ends_within_an_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """A GPU works behind the loop: without waiting, its last steps would take no time."""
+    """A GPU still works when the loop has ended: without waiting, its last steps would take no time."""
     monkeypatch.setenv(RUN_DIR_VARIABLE, str(tmp_path))
     late = 0.2
     monkeypatch.setattr(training_records.TrainingRecords, "_wait_for_device", lambda _: time.sleep(late))

@@ -29,7 +29,7 @@ class RankRecords:
     def __init__(
         self, path: Path, rank: int, world_size: int, device: torch.device, training: str, counts: StepCounts
     ) -> None:
-        self.trained = NEVER  # when the loop came behind the inner loop last
+        self.trained = NEVER  # when the last inner loop ended
         self.loss: float | None = None
         self._path = path
         self._counts = counts
