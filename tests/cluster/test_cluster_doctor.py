@@ -20,6 +20,7 @@ pytestmark = pytest.mark.cluster
 DOCTOR = (sys.executable, "-m", "rankup", "doctor", "--quick", "--json")
 LIBRARIES = shlex.quote(str(Path(sys.prefix) / "lib"))  # an environment without them starts no agent
 RANGES = ("15000-17817", "17819-32767")  # 17818 is slurmd's
+ONE_EACH = ("-N2", "--ntasks-per-node=1")  # enough where a node is wrong as a whole
 TASKS = ("-N2", "--ntasks-per-node=2")
 # True of a machine on which other tests run at the same time, whatever a test here plants.
 BUSY = ("straggler", "slow-rank", "directory-slow-writes")
@@ -49,7 +50,7 @@ def caused_here(said: Mapping[str, Any]) -> list[dict[str, Any]]:
 def as_tasks(
     lab: Lab,
     *options: str,
-    tasks: tuple[str, ...] = TASKS,
+    tasks: tuple[str, ...] = ONE_EACH,
     env: Mapping[str, str] | None = None,
     before: str = "",
 ) -> Report:
@@ -104,7 +105,7 @@ def shadow(lab: Lab, node: str, path: str, text: str) -> None:
 
 
 def test_a_healthy_cluster_has_no_finding(lab: Lab):
-    for report in (as_tasks(lab), in_job(lab, "--nproc-per-node", "2")):
+    for report in (as_tasks(lab, tasks=TASKS), in_job(lab, "--nproc-per-node", "2")):
         assert caused_here(report.said) == []
         assert report.code == 0
         assert report.said["verdict"] == "healthy" or report.said["findings"]
@@ -156,9 +157,8 @@ def test_any_launcher_can_start_it(lab: Lab, launcher: str):
 def test_agents_listen_on_the_address_of_the_route_alone(lab: Lab):
     watch = "for i in $(seq 200); do ss -Hltn >>seen-ports; sleep 0.02; done & "
     on(lab, "node1", "rm -f seen-ports")
-    as_tasks(lab, before=f'[ "$SLURM_PROCID" != 0 ] || {{ {watch} }}')
+    report = as_tasks(lab, before=f'[ "$SLURM_PROCID" != 0 ] || {{ {watch} }}')
     ours = {line.split()[3] for line in (lab.shared / "seen-ports").read_text().splitlines()}
-    report = as_tasks(lab)
     assert report.said["nodes"]["0"]["network"]["addresses"] == ["10.78.0.11"]
     python_ports = {
         one for one in ours if 15000 <= int(one.rpartition(":")[2]) <= 32767 and not one.endswith(":17818")
@@ -328,6 +328,7 @@ def test_a_core_that_somebody_else_uses(lab: Lab):
         try:
             report = as_tasks(
                 lab,
+                tasks=TASKS,
                 before='[ "$SLURM_PROCID" != 3 ] && taskset -pc 0 $$ >/dev/null || taskset -pc 1 $$ >/dev/null',
             )
         finally:
@@ -452,6 +453,8 @@ def test_a_job_with_a_preflight_ends_at_once_on_a_broken_node(lab: Lab):
         "2",
         "--nproc-per-node",
         "1",
+        "--launcher",
+        "srun",
         "--preflight",
         "--json",
     )
@@ -476,5 +479,5 @@ def test_a_job_with_a_preflight_ends_at_once_on_a_broken_node(lab: Lab):
 @pytest.mark.timeout(600)
 def test_a_healthy_cluster_has_no_finding_20_times_in_a_row(lab: Lab):
     for _ in range(20):
-        report = as_tasks(lab)
+        report = as_tasks(lab, tasks=TASKS)
         assert report.found == {}, report.said["findings"]
