@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,13 @@ class Cooling(nn.Module):
         super().__init__()
         self.inner, self.warmth = nn.Linear(2, 1), warmth
         self.gone = 0.0
+        self.last: deque[float] = deque(maxlen=3)
+        self.seen: dict[int, tuple[str, list[int]]] = {}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.warmth *= 0.5
+        self.last.append(self.warmth)
+        self.seen[len(self.seen)] = ("a", [len(x)])
         self.gone = float("nan")
         return self.inner(x) * self.warmth
 
@@ -64,8 +69,12 @@ def test_they_are_restored_also_for_the_second_time():
     _, saved = trained(Cooling())
     model, saved = trained(Cooling(), saved)
     assert model.warmth == 0.5**4
-    model, _ = trained(Cooling(), saved)
+    model = Cooling()
+    last = model.last
+    model, _ = trained(model, saved)
     assert model.warmth == 0.5**6 and model.gone != model.gone
+    assert model.last is last and last == deque([0.5**4, 0.5**5, 0.5**6], 3)
+    assert model.seen == {number: ("a", [2]) for number in range(6)}
 
 
 def test_a_value_that_the_edited_script_begins_with_holds():

@@ -1,4 +1,4 @@
-"""Plain values that models and optimizers keep in attributes: a temperature that ``forward`` lowers, a count of steps.
+"""Plain values that models and optimizers keep in attributes: a count of steps, a temperature, a list of losses.
 
 No ``state_dict`` has them. The first loop notes them when it begins, and each state those that have changed since. They
 are restored in a process that begins with the same ones; else the script was edited, or chooses them anew.
@@ -9,6 +9,7 @@ promise what is not there. The user is warned of these if their values change wi
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sized
 from typing import Any
 
@@ -19,7 +20,11 @@ from torch.optim import Optimizer
 from rankup.runtime.context import RunContext
 from rankup.strategies.inner_optimizers import inner_optimizers
 
-_PLAIN = (bool, int, float, str, type(None))
+_SIMPLE = (bool, int, float, str, type(None))
+_CONTAINERS: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "dict": dict, "deque": deque}
+_DEPTH = 8  # of containers in each other
+_MOST_ITEMS = 100_000  # of a container: a larger one is not copied at each save
+_OTHER = object()
 # torch's own of each module and optimizer; modes are restored by ``frozen.py``.
 _TORCH = frozenset({*vars(nn.Module()), *vars(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0))}) | {
     "_step_count",
@@ -27,7 +32,7 @@ _TORCH = frozenset({*vars(nn.Module()), *vars(torch.optim.SGD([nn.Parameter(torc
     "_warned_capturable_if_run_uncaptured",
 }
 
-# Of each object, by attribute: [the value now], after the one when the loop began if there was one.
+# Of each object, by attribute: [the value now], after the one when the loop began if there was one; ``_written``.
 Changed = dict[str, dict[str, list[Any]]]
 
 
@@ -65,7 +70,7 @@ class PlainValues:
             begun = self._begun.get(place, {})
             for name, (*before, value) in saved.get(place, {}).items():
                 if _same(before, [begun[name]] if name in begun else []):
-                    vars(thing)[name] = value
+                    _put(vars(thing), name, _read(value))
 
     def first_step_done(self) -> None:
         """What a model computes once, in its first forward, does not change with the steps."""
@@ -119,9 +124,44 @@ def _with_inner(place: str, optimizer: object) -> Iterator[tuple[str, Any]]:
 
 
 def _plain(thing: object) -> dict[str, Any]:
-    return {
-        name: value for name, value in vars(thing).items() if type(value) in _PLAIN and name not in _TORCH
-    }
+    """Of each plain attribute, ``_written``."""
+    written = {name: _written(value) for name, value in vars(thing).items() if name not in _TORCH}
+    return {name: value for name, value in written.items() if value is not _OTHER}
+
+
+def _written(value: Any, depth: int = _DEPTH) -> Any:
+    """``value`` as a snapshot can hold it: itself, or a container as [kind, length at most, items]; else ``_OTHER``."""
+    if type(value) in _SIMPLE:
+        return value
+    kind = type(value).__name__
+    if _CONTAINERS.get(kind) is not type(value) or len(value) > _MOST_ITEMS or depth == 0:
+        return _OTHER
+    items = [_written(item, depth - 1) for item in (value.items() if kind == "dict" else value)]
+    if any(item is _OTHER for item in items):
+        return _OTHER
+    return [kind, getattr(value, "maxlen", None), sorted(items, key=repr) if kind == "set" else items]
+
+
+def _read(written: Any) -> Any:
+    """What was ``_written``."""
+    if not isinstance(written, list):
+        return written
+    kind, longest, items = written
+    values = [_read(item) for item in items]
+    return deque(values, longest) if kind == "deque" else _CONTAINERS[kind](values)
+
+
+def _put(attributes: dict[str, Any], name: str, value: Any) -> None:
+    """In place, since another variable may hold the same container."""
+    held = attributes.get(name)
+    if isinstance(held, (list, deque)) and type(held) is type(value):
+        held.clear()
+        held.extend(value)
+    elif isinstance(held, (set, dict)) and type(held) is type(value):
+        held.clear()
+        held.update(value)
+    else:
+        attributes[name] = value
 
 
 def _same(first: Any, second: Any) -> bool:
@@ -134,7 +174,7 @@ def _others(thing: object) -> dict[str, tuple[Any, ...]]:
     return {
         name: (id(value), *_amount(value))
         for name, value in vars(thing).items()
-        if type(value) not in _PLAIN and name not in _TORCH
+        if name not in _TORCH and _written(value) is _OTHER
     }
 
 

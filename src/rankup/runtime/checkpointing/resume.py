@@ -23,7 +23,7 @@ def resume(run: RunContext, parts: StateParts, found: Snapshot) -> None:
         parts,
         tensors,
         found.rank_state(),
-        found.first_rank_state()["registered"],
+        found.first_rank_state(),
         found.metadata,
         found.adopted_rank_states,
     )

@@ -31,7 +31,7 @@ class RunState:
         tensors, mine, metadata = (state_dict[key] for key in ("tensors", "rank_state", "metadata"))
         self._parts.note_begin(len(self._run.prepared))
         state.check(self._run, self._parts, metadata)
-        state.restore(self._run, self._parts, tensors, mine, mine["registered"], metadata)
+        state.restore(self._run, self._parts, tensors, mine, mine, metadata)
 
 
 def check_between_steps(run: RunContext) -> None:

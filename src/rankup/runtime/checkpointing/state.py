@@ -52,8 +52,7 @@ class StateParts:
 def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool) -> SnapshotState:
     """The live state of this rank. ``shared``: whether to include what was registered without ``per_rank``;
     ``gradients``: whether to include gradients that wait for a step."""
-    plain = parts.plain.state()
-    rank_state: dict[str, Any] = {"rng": rng_state(), "plain": plain}
+    rank_state: dict[str, Any] = {"rng": rng_state(), "plain": parts.plain.state()}
     if run.world.is_main and (layout := run.strategy.layout()) is not None:
         rank_state["layout"] = layout
     if gradients:
@@ -89,7 +88,6 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
             "settings": parts.settings.in_force,
             "gradients": gradients,
             "frozen": parts.frozen.state(),
-            "plain": plain,
             "metrics": {name: float(value) for name, value in run.metrics.items()},
             "step": run.steps_reached,
         },
@@ -211,20 +209,21 @@ def restore(
     parts: StateParts,
     tensors: Mapping[str, Any],
     rank_state: Mapping[str, Any] | None,
-    registered: Mapping[str, Any],
+    first: Mapping[str, Any],
     metadata: Mapping[str, Any],
     others: Callable[[], list[dict[str, Any]]] = list,
 ) -> None:
-    """Put back what ``collect`` gave, after ``check``. ``rank_state`` is None if another number of ranks saved it: then
-    ``others`` gives the ``rank_state`` of the old ranks that this one takes over."""
+    """Put back what ``collect`` gave, after ``check``. ``first``: the ``rank_state`` of a rank that has what was
+    registered. ``rank_state`` is None if another number of ranks saved it: then ``others`` gives the ``rank_state`` of
+    the old ranks that this one takes over."""
     parts.frozen.load(metadata["frozen"])
     tensors = parts.settings.adjust(tensors)
     for index, (model, optimizer) in enumerate(run.prepared):
         by_name.load_state(run.strategy, model, optimizer, tensors[str(index)])
         with torch.no_grad():
             _load_buffers(model, tensors[str(index)]["buffers"])
-    registered_state.restore(run, parts.settings.adjust_registered(registered), rank_state, others)
-    parts.plain.load((metadata if rank_state is None else rank_state).get("plain", {}))
+    registered_state.restore(run, parts.settings.adjust_registered(first["registered"]), rank_state, others)
+    parts.plain.load((first if rank_state is None else rank_state).get("plain", {}))
     for feed, position in zip(run.feeds, metadata["positions"], strict=True):
         feed.position.load(position)
         if (
