@@ -37,6 +37,15 @@ def test_the_first_traceback_comes_first_while_the_others_sit_in_a_collective(tm
     assert "no good" in (run.run_dir / "logs" / "rank-1.err").read_text()
 
 
+def test_options_of_the_script_are_never_those_of_torchrun(tmp_path):
+    """torchrun takes --n and --m for abbreviations of its own options, --nnodes among them."""
+    name = script(tmp_path, "import sys\nprint(sys.argv[1:], flush=True)\n")
+    options = ["--n", "3", "--m=2", "--standalone", "--", "-v"]
+    run = Started(tmp_path, "--nproc-per-node", "2", name, *options).end()
+    assert run.code == 0, run.err
+    assert run.out.count(str(options)) == 2, run.out
+
+
 def test_ranks_that_ignore_sigterm_do_not_hold_up_a_failed_run(tmp_path):
     """torchrun by itself would wait for 30 seconds."""
     name = script(
