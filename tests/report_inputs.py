@@ -86,9 +86,16 @@ def write_run(
 
 
 def measured(
-    processes: int, seconds: float, repeat: int = 1, *, nodes: int = 1, threads: int = 1, **more: Any
+    processes: int,
+    seconds: float,
+    repeat: int = 1,
+    *,
+    nodes: int = 1,
+    threads: int = 1,
+    samples: int = 60_000,
+    **more: Any,
 ) -> Measured:
-    """A run of 60,000 samples in ten epochs, on CPUs if ``more`` says nothing else."""
+    """A run in ten epochs, on CPUs if ``more`` says nothing else."""
     given: dict[str, Any] = {
         "strategy": "none" if processes == 1 else "ddp",
         "device_type": "cpu",
@@ -102,7 +109,7 @@ def measured(
         **more,
     }
     return Measured(
-        repeat=repeat, seconds=seconds, samples=60_000, steps=9_375, nodes=nodes, processes=processes, threads=threads,
+        repeat=repeat, seconds=seconds, samples=samples, steps=9_375, nodes=nodes, processes=processes, threads=threads,
         **given,
     )  # fmt: skip
 

@@ -211,6 +211,21 @@ def test_a_run_directory_tells_who_ended_first(tmp_path):
     assert found.message == "rank 1 failed first: ValueError: first"
 
 
+def test_a_rank_that_ended_with_0_is_the_cause_of_lost_connections(tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (tmp_path / "outcome").write_text("failed\n")
+    (logs / "rank-0.err").write_text(traceback("RuntimeError: Connection closed by peer [127.0.0.1]:57029"))
+    (logs / "rank-1.err").write_text("")
+    (logs / "events.jsonl").write_text(
+        '{"event": "start", "rank": 0, "time": 0}\n{"event": "start", "rank": 1, "time": 0}\n'
+        '{"event": "exit", "rank": 1, "code": 0, "time": 10.0}\n{"event": "exit", "rank": 0, "code": 1, "time": 10.3}\n'
+    )
+    found, _ = explain_run(read_run(logs, (), (tmp_path,)))
+    assert (found.code, found.rank) == ("rank-left-early", 1)
+    assert found.message == "rank 1 ended early, with exit code 0; rank 0 then failed"
+
+
 def test_a_run_that_failed_without_a_word_is_unknown(tmp_path):
     logs = tmp_path / "logs"
     logs.mkdir()

@@ -243,6 +243,24 @@ def test_a_program_that_reads_slurms_variables_has_ranks_by_them(tmp_path: Path)
     assert "  ranks by  SLURM_PROCID\n" in text(report, tmp_path)
 
 
+#: Many centres' tutorials: the rank is SLURM's, and the script exports the size.
+EXPORTED = "export WORLD_SIZE=$((SLURM_NNODES * SLURM_NTASKS_PER_NODE))\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "found"), [("srun python", set()), ("python", {"world-size-mismatch", "idle-nodes"})]
+)
+def test_an_exported_world_size_counts_for_a_program_that_reads_it(
+    tmp_path: Path, start: str, found: set[str]
+):
+    program = (
+        "import os, torch\ntorch.distributed.init_process_group('nccl', rank=int(os.environ['SLURM_PROCID']), "
+        "world_size=int(os.environ['WORLD_SIZE']))\n"
+    )
+    report = rehearsed(tmp_path, HEAD + EXPORTED + f"{start} train.py", EIGHT, program=program)
+    assert codes(report) == found
+
+
 def test_a_step_waits_for_the_one_that_trains(tmp_path: Path):
     """Without --overlap a second step starts only after the first: a monitor that never watches."""
     body = HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py' &\nsleep 5; srun hostname\nwait"

@@ -87,6 +87,17 @@ def test_the_script_may_be_named_again_and_the_last_run_of_it_is_meant(folder, c
     assert next(folder.glob("runs/train/*/starts")).read_text() == "1\n2\n"
 
 
+def test_a_run_that_is_done_is_not_told_to_resume_another_one_instead(folder, capfd):
+    other = killed(folder, "--name", "other", "train.py", "1").run_dir
+    script(folder, "print('done')", "done.py")
+    assert call(capfd, "run", "done.py")[0] == 0
+    _, _, err = call(capfd, "run", "--resume", "done")
+    assert (
+        "hint:  leave --resume out to run it again from the beginning; other runs are not finished: "
+        f"rankup run --resume runs/other/{other.name}" in err
+    )
+
+
 @pytest.mark.parametrize(
     ("args", "expected"),
     [

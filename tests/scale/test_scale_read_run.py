@@ -111,6 +111,12 @@ def test_a_loop_for_each_epoch_is_timed_as_a_whole(run):
     assert (found.seconds, found.samples, found.steps) == (3.5, 75, 18)
 
 
+def test_samples_of_the_first_steps_are_told_apart(run):
+    loops(run, (3.0, 30, 6, 1.0, 15))
+    found = read_run(TRIAL, run)
+    assert (found.samples, found.facts["all_samples"]) == (15, 30)
+
+
 def test_the_loops_of_another_training_are_not_timed(run):
     loops(run, (3.0, 30, 6, 1.0, 15), training="fold-0")
     loops(run, (9.0, 90, 9, 8.0, 80), training="fold-1")

@@ -8,7 +8,7 @@ from studies import configuration, study
 
 from rankup.scale.rows import rows
 from rankup.scale.summary import report
-from rankup.scale.table import heading, time_table
+from rankup.scale.table import heading, notes, time_table
 
 
 def test_a_study_of_three_repeats():
@@ -86,6 +86,14 @@ def test_the_heading_tells_what_all_runs_have_in_common():
     text = heading(study(configuration(1, settings={"dropout": "off"}), configuration(2, precision="bf16")))
     assert "1,437 samples in 23 steps, global batch 64" in text
     assert "fp32" not in text
+
+
+def test_samples_of_the_first_steps_are_in_the_heading_and_not_in_the_rate():
+    made = study(configuration(1, samples=1400, all_samples=1437))
+    assert "1,437 samples in 23 steps" in heading(made)
+    assert notes(made, rows(made), [])[0].startswith(
+        "runtime, samples/s: training alone, without start-up, first steps and evaluation; "
+    )
 
 
 def test_milliseconds_keep_three_figures():

@@ -43,7 +43,8 @@ def _done(run: SubmittedRun, root: Path) -> RankupError:
     return RankupError(
         "already-done",
         f"{shown(run.run.path)} is done: there is nothing to resume",
-        hint=f"not finished: {named}" if named else "leave --resume out to run it again from the beginning",
+        hint="leave --resume out to run it again from the beginning"
+        + (f"; other runs are not finished: {named}" if named else ""),
     )
 
 

@@ -88,6 +88,7 @@ class Facts:
 
     events: list[Event] = field(default_factory=list)
     endings: list[Ending] = field(default_factory=list)
+    left: list[Ending] = field(default_factory=list)  # ranks that ended with 0 before the first failure
     watchdog: list[Stuck] = field(default_factory=list)
     suspects: list[Event] = field(default_factory=list)
     last: list[tuple[int | None, list[Quote]]] = field(default_factory=list)  # of each file, with its rank

@@ -29,6 +29,7 @@ def explain_run(run: RunFacts) -> tuple[Explanation | None, list[str]]:
     files = [LogFile(path, name) for path, name in _named(run.logs)]
     facts = gather(files)
     facts.endings = list(run.endings) or facts.endings
+    facts.left = list(run.left)
     facts.failed_rank, facts.failed = run.failed_rank, run.failed
     facts.ranks |= {ending.exit.rank for ending in run.endings}
     if all(file.trouble and file.empty for file in files):

@@ -125,6 +125,18 @@ def consequences(facts: Facts) -> Iterator[Finding]:
     if not fallout:
         return
     event = min(fallout, key=ordered(fallout))
+    if facts.left:
+        ranks = sorted({ending.exit.rank for ending in facts.left})
+        lost = f"rank {event.rank}" if event.rank is not None else "another rank"
+        yield Explanation(
+            "rank-left-early", Severity.ERROR, f"{ranks_text(ranks)} ended early, with exit code 0; {lost} then failed",
+            place=place_of(event), why="the script had come to its end there while other ranks still communicated",
+            fix="all ranks have to take as many steps; look for a return or sys.exit() that some ranks reach",
+            rank=ranks[0] if len(ranks) == 1 else None,
+            quotes=(*facts.left[0].quotes, *event.quotes),
+            cascade=tuple(cascade_of(event, facts)),
+        )  # fmt: skip
+        return
     who = f"rank {event.rank}" if event.rank is not None else "a process"
     everybody = facts.ranks
     if len(facts.ranks) > 1 and max(facts.ranks) < 2 * len(facts.ranks):

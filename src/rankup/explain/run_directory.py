@@ -16,10 +16,12 @@ _OTHERS = ("torchrun*.err", "agents.out", "agents.err", "node-*.log", "node-*.er
 
 @dataclass(frozen=True)
 class RunFacts:
-    """``logs`` to read; ``endings`` of the last attempt's ranks; ``failed``: the run is known to have failed."""
+    """``logs`` to read; ``endings`` of the last attempt's ranks; ``left``: those that ended with 0 before the first of
+    them; ``failed``: the run is known to have failed."""
 
     logs: tuple[Path, ...]
     endings: tuple[Ending, ...] = ()
+    left: tuple[Ending, ...] = ()
     failed_rank: int | None = None
     failed: bool = False
 
@@ -29,7 +31,10 @@ def read_run(logs: Path, job_logs: tuple[Path, ...], folders: tuple[Path, ...]) 
     outcome is: the run directory, or that of each task."""
     ranks = sorted(logs.glob("rank-*.err")) + sorted(logs.glob("rank-*.out"))
     others = [path for pattern in _OTHERS for path in sorted(logs.glob(pattern))]
-    endings = tuple(ending for path in sorted(logs.glob("events*.jsonl")) for ending in _endings(path))
+    ended = [ending for path in sorted(logs.glob("events*.jsonl")) for ending in _endings(path)]
+    endings = tuple(ending for ending in ended if ending.exit.code != 0)
+    began = min((ending.exit.time for ending in endings), default=0.0)
+    left = tuple(ending for ending in ended if ending.exit.code == 0 and ending.exit.time < began)
     paths = (*ranks, *others) if ranks else (*(path for path in job_logs if path.exists()), *others)
     markers = [read_markers(folder) for folder in folders]
     failure = next((marker.failure for marker in markers if marker.failure), None)
@@ -38,7 +43,7 @@ def read_run(logs: Path, job_logs: tuple[Path, ...], folders: tuple[Path, ...]) 
         if failure is not None
         else next((r for r in map(_failed_rank, folders) if r is not None), None)
     )
-    return RunFacts(paths, endings, rank, any(marker.outcome == "failed" for marker in markers))
+    return RunFacts(paths, endings, left, rank, any(marker.outcome == "failed" for marker in markers))
 
 
 def _failed_rank(folder: Path) -> int | None:
@@ -65,7 +70,7 @@ def _endings(path: Path) -> list[Ending]:
                 if rank in started:
                     started, endings = set(), {}
                 started.add(rank)
-            elif event["code"] != 0:
+            else:
                 exit = Exit(rank, int(event["code"]), float(event["time"]))
                 endings[rank] = Ending(
                     exit, "", (Quote(path.name, number, line),), root=True, launcher="rankup"

@@ -22,6 +22,7 @@ _READS_LAUNCHER = re.compile(
 )
 _READS_RANK = re.compile(r"""["'](RANK|LOCAL_RANK|WORLD_SIZE)["']|init_process_group|init_distributed|Accelerator\(|"""
                          r"""init_device_mesh|TrainingArguments|HfArgumentParser""")  # fmt: skip
+_READS_SIZE = re.compile(r"""SLURM_PROCID(?s:.*)["']WORLD_SIZE["']|["']WORLD_SIZE["'](?s:.*)SLURM_PROCID""")
 _RANK_ARGUMENTS = re.compile(
     r"^--?(rank|node[-_]?rank|world[-_]size|dist[-_]url|local[-_]rank|nodes|num[-_]nodes|gpu)\b"
 )
@@ -312,6 +313,10 @@ def _lone(one: Started, number: int, text: str) -> Process:
         rank, size, source = 0, 1, "alone"
     elif not text and world.launcher != "none":
         source += ", if the program reads it"
+    elif env.get("SLURM_PROCID") and env.get("WORLD_SIZE") and _READS_SIZE.search(text):
+        # The rank is SLURM's, also in the batch shell, where it is 0; the size is what the script exports.
+        rank, source = _number(env["SLURM_PROCID"]), "SLURM_PROCID"
+        size = _number(env["WORLD_SIZE"])
     visible = one.visible
     device = "-"
     if len(visible) == 1:

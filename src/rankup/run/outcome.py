@@ -140,7 +140,7 @@ def _lost(run: RunDir, logs: Logs | None, trouble: OSError | None = None) -> Ran
     spare = logs.spare if logs is not None else None
     return RankupError(
         "run-directory-lost",
-        f"the run directory {what}{why}; the script was not disturbed",
+        f"the run directory {what}{why}; rankup did not end the script for that",
         context=str(run.path),
         hint=f"what it printed since then is in {spare}"
         if spare
@@ -196,10 +196,14 @@ def _launcher_error(ended: NodeOutcome) -> RankupError:
     """No rank failed, or none that lived to say so: the launcher's own words are all there is."""
     lines = last_lines(ended.launcher_log)
     said = last_exception(lines) or next((line for line in reversed(lines) if line.strip()), "")
-    how = f"killed by {signal.Signals(-ended.code).name}" if ended.code < 0 else f"exit code {ended.code}"
+    how = (
+        f"was killed by {signal.Signals(-ended.code).name}"
+        if ended.code < 0
+        else f"ended with exit code {ended.code}"
+    )
     return RankupError(
         "launcher-failed",
-        f"the launcher ended with {how}" + (f": {said}" if said else ""),
+        f"the launcher {how}" + (f": {said}" if said else ""),
         context=str(ended.launcher_log),
         exit_code=1,
     )

@@ -96,6 +96,8 @@ def _read_run(trial: Trial, run: RunDir, metric: re.Pattern[str] | None) -> Meas
     seconds, samples = (
         (end["warm_seconds"], end["warm_samples"]) if warm else (end["seconds"], end["samples"])
     )
+    if samples != end["samples"]:
+        begin = {**begin, "facts": {**begin.get("facts", {}), "all_samples": int(end["samples"])}}
     return _measured(trial, run, begin, summary, epochs, logged, seconds, samples, end["steps"])
 
 

@@ -46,7 +46,8 @@ class Measured:
     ``seconds``: wall time of the training, without start-up, warm-up, data set-up and evaluation. ``samples`` were
     really seen, over all ranks. ``accuracy`` is a share in [0, 1] or None if the run tells none. ``facts`` is what
     the run says of its work (the keys of ``comparability.EQUAL``: workload, data, epochs, global_batch, precision,
-    tf32, optimizer, lr, …); a fact that it does not tell is absent. ``breakdown``: seconds of one step by part
+    tf32, optimizer, lr, …), and ``all_samples`` if ``samples`` are without those of the first steps; a fact that it
+    does not tell is absent. ``breakdown``: seconds of one step by part
     (``PARTS``), empty if it was not measured. ``nodes`` × processes per node = ``processes``; a process has one GPU
     (``device_type`` cuda) or ``threads`` threads.
     """

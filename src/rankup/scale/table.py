@@ -22,10 +22,10 @@ def heading(study: StudyResults) -> str:
     said = {
         key: value for key, value in runs[0].facts.items() if all(r.facts.get(key) == value for r in runs)
     }
-    samples = {run.samples for run in runs}
+    samples = {run.facts.get("all_samples", run.samples) for run in runs}
     work = [f"{said.get('name', study.target)}" + (f" on {said['data']}" if "data" in said else "")]
-    if len(samples) == 1 and runs[0].samples:
-        work.append(f"{runs[0].samples:,} samples in {runs[0].steps:,} steps")
+    if len(samples) == 1 and (trained := samples.pop()):
+        work.append(f"{trained:,} samples in {runs[0].steps:,} steps")
     work += [
         f"{words} {said[key]}"
         for key, words in (("global_batch", "global batch"), ("epochs", "epochs"))
@@ -85,10 +85,14 @@ def ratio_table(ratios: Sequence[Ratio]) -> str:
 def notes(study: StudyResults, rows: Sequence[Row], ratios: Sequence[Ratio]) -> list[str]:
     """What the numbers mean, and how far they carry."""
     count = min(row.seconds.count for row in rows)
+    # The records of a script's loop are read without its first steps; the heading tells all of its samples.
+    later = any("all_samples" in run.facts for one in study.configurations for run in one.runs)
     lines = [
         (
             "runtime: what the pattern found"
             if study.metric
+            else "runtime, samples/s: training alone, without start-up, first steps and evaluation"
+            if later
             else "runtime: training alone, without start-up and evaluation"
         )
         + ("; median of the runs" if count > 1 else "; one run each")

@@ -144,7 +144,7 @@ class DDP(Strategy):
             if not buckets.finished():
                 raise not_reduced(
                     buckets.name_of(parameter),
-                    "some parameters got no gradient in this step, for which ddp waits still",
+                    "some parameters got no gradient in this step, and ddp still waits for them",
                     "prepare(…, find_unused_parameters=True) if ranks use parts of the model by turns, as experts",
                 )
 

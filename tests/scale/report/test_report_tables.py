@@ -12,7 +12,8 @@ from rankup.scale.report.content import of_runs, of_study
 from rankup.scale.report.rows import rows_of
 from rankup.scale.report.tables import Column, Table, all_tables
 from rankup.scale.report.text import clipped, listed, percent, plain, plural, short
-from report_inputs import NASTY, compared, study, write_run
+from rankup.scale.results import Configuration, StudyResults
+from report_inputs import NASTY, compared, measured, study, write_run
 
 
 def tables(content):
@@ -94,3 +95,10 @@ def test_a_configuration_is_named_by_what_differs():
 )
 def test_texts(shown, expected):
     assert shown == expected
+
+
+def test_rounding_does_not_put_a_median_outside_of_its_values():
+    for thousandths in range(1000, 1200):
+        runs = [measured(1, thousandths / 1000, samples=1170)]
+        (row,) = rows_of(StudyResults("train.py", "strong", [Configuration({"nproc": 1}, runs)], {}, 1))
+        assert row.rate.low <= row.rate.median <= row.rate.high

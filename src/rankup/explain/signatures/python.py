@@ -10,7 +10,10 @@ PYTHON = (
         pattern=r"rankup\.errors\.RankupError|RankupError: ",
         level=ROOT,
         what="rankup stopped the run",
-        cause="rankup found a mistake that would have given a wrong result",
+        cause=(
+            "rankup found something with which the run cannot go on: a mistake that would give a wrong result, "
+            "or a directory or snapshot that it cannot use"
+        ),
         fix="the lines after the error say where it is, and what to do",
         example="rankup.errors.RankupError: the data set is not the same on all ranks [data-differ]",
     ),

@@ -23,8 +23,8 @@ def judged_rows(made: StudyReport) -> list[ReportRow]:
             rows.append(replace(row, speedup=itself, efficiency=itself))
             continue
         between = ratio.interval or ratio.range or (ratio.speedup, ratio.speedup)
-        speedup = Spread(ratio.speedup, *between)
-        efficiency = Spread(*(ratio.efficiency_of(value) for value in (ratio.speedup, *between)))
+        speedup = Spread.around(ratio.speedup, *between)
+        efficiency = Spread.around(*(ratio.efficiency_of(value) for value in (ratio.speedup, *between)))
         words = "95 % interval" if ratio.interval else "min–max"
         rows.append(replace(row, speedup=speedup, efficiency=efficiency, spread=words))
     return rows

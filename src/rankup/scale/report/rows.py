@@ -29,6 +29,12 @@ class Spread:
         return cls(statistics.median(values), min(values), max(values))
 
     @classmethod
+    def around(cls, median: float, low: float, high: float) -> Spread:
+        """Of numbers that were computed in different ways: rounding may put the median a last digit outside, and an
+        error bar must not be negative."""
+        return cls(median, min(low, median), max(high, median))
+
+    @classmethod
     def of_some(cls, values: Sequence[float | None]) -> Spread | None:
         """None if one of the values is unknown, or there are none."""
         known = [value for value in values if value is not None]
@@ -148,7 +154,7 @@ def _rate(runs: Sequence[Measured]) -> Spread:
     """Samples per second. Its median belongs to the median time, also of an even number of runs."""
     rates = [run.rate for run in runs]
     median = 1 / statistics.median(run.seconds / run.samples for run in runs) if all(rates) else 0.0
-    return Spread(median, min(rates), max(rates))
+    return Spread.around(median, min(rates), max(rates))
 
 
 def device_word(rows: Sequence[ReportRow]) -> str:
