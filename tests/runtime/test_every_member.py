@@ -105,7 +105,7 @@ def script(folder: str) -> dict[str, Any]:
     evaluate(run, model, values)
     assert run.sum(counted) == EPOCHS * SAMPLES and run.global_step == EPOCHS * 4
     assert run.device.type == "cpu" and run.strategy.name == ("ddp" if run.world.world_size > 1 else "none")
-    run.print(f"{run.mean(1.0, counted)} of all samples are counted")
+    run.print(f"{run.mean(1.0, counted)} of all samples are counted", end=".\n", flush=False)
     run.save_model(Path(folder) / "model.pt")
     return {"best": values.best, "norms": norms, "losses": losses, "main": run.world.is_main}
 

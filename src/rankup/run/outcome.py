@@ -140,7 +140,7 @@ def _lost(run: RunDir, logs: Logs | None, trouble: OSError | None = None) -> Ran
     spare = logs.spare if logs is not None else None
     return RankupError(
         "run-directory-lost",
-        f"the run directory {what}{why}; rankup did not end the script for that",
+        f"the run directory {what}{why}; rankup let the script go on",
         context=str(run.path),
         hint=f"what it printed since then is in {spare}"
         if spare

@@ -278,9 +278,9 @@ class Run:
             }
         self._context.log(numbers)
 
-    def print(self, *values: object) -> None:
+    def print(self, *values: object, **options: Any) -> None:
         """``print`` on rank 0 alone."""
-        self._context.print(*values)
+        self._context.print(*values, **options)
 
     # --------------------------------------------------------------------- results
 

@@ -78,10 +78,10 @@ class RunContext:
             self.models, strategy, self.replicas, device, control, scaled=precision.scaled
         )
 
-    def print(self, *values: object) -> None:
+    def print(self, *values: object, **options: Any) -> None:
         """``print`` on rank 0 alone."""
         if self.world.is_main:
-            print(*values, flush=True)
+            print(*values, **{"flush": True, **options})
 
     def log(self, numbers: Mapping[str, Any]) -> None:
         """Numbers of ``run.log``. Those of an epoch, and the one that chooses the best snapshot, go into snapshots."""

@@ -68,7 +68,7 @@ def _cells(told: dict[str, Any]) -> tuple[str, ...]:
         return told["snapshot"], "", "", "", "", "", state
     metrics = "  ".join(f"{name} {value:.4g}" for name, value in told["metrics"].items() if _number(value))
     age = duration(max(0.0, time.time() - told["saved"]))
-    size = f"{told['bytes'] / 1e6:,.1f} MB"
+    size = f"{told['bytes'] / 1e6:,.1f} MB" if told["bytes"] >= 1e5 else f"{told['bytes'] / 1e3:,.1f} kB"
     return told["snapshot"], age, size, str(told["world_size"]), told["strategy"] or "", metrics, state
 
 
