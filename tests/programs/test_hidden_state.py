@@ -149,6 +149,49 @@ class SamClass(Fitted):
         opt.second_step()
 
 
+class OnePerLayer(Optimizer):
+    """A list of optimizers, one for each parameter."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {})
+        self.optimizers = [torch.optim.Adam([p], lr=0.05) for p in self.param_groups[0]["params"]]
+
+    def step(self, closure: Any = None) -> None:
+        for each in self.optimizers:
+            each.step()
+
+
+class ByDimension(Optimizer):
+    """A dict of optimizers, one for matrices and one for vectors, whose groups are its own."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {})
+        every = self.param_groups[0]["params"]
+        self.parts = {
+            "matrices": torch.optim.SGD([p for p in every if p.ndim > 1], lr=0.05, momentum=0.9),
+            "vectors": torch.optim.Adam([p for p in every if p.ndim == 1], lr=0.05),
+        }
+        self.param_groups = [group for each in self.parts.values() for group in each.param_groups]
+
+    def step(self, closure: Any = None) -> None:
+        for each in self.parts.values():
+            each.step()
+
+
+class ListedOptimizers(Fitted):
+    """An optimizer that holds others in a list."""
+
+    def optimizer(self, parameters: Any) -> Optimizer:
+        return OnePerLayer(parameters)
+
+
+class NamedOptimizers(Fitted):
+    """An optimizer that holds others in a dict."""
+
+    def optimizer(self, parameters: Any) -> Optimizer:
+        return ByDimension(parameters)
+
+
 class FrozenStatistics(Fitted):
     """BatchNorm and dropout are set to eval() after the first epoch."""
 
@@ -314,6 +357,8 @@ PROGRAMS = [
     RolloutsOnce,
     LookaheadClass,
     SamClass,
+    ListedOptimizers,
+    NamedOptimizers,
     FrozenStatistics,
     OwnGenerators,
     PlainValues,
