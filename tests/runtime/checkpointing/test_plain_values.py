@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +121,79 @@ def cooled(directory: str, steps: int) -> float:
 def test_they_are_restored_on_another_number_of_ranks(tmp_path: Path, ranks: int):
     assert run_ranks(cooled, 2, str(tmp_path), 2) == [0.25] * 2
     assert run_ranks(cooled, ranks, str(tmp_path), 4) == [0.0625] * ranks
+
+
+class Holding(nn.Module):
+    """A plain number, and beside it a collection or a tensor that changes without becoming longer."""
+
+    def __init__(self, held: Any) -> None:
+        super().__init__()
+        self.inner, self.count, self.held, self.constant = nn.Linear(2, 1), 0, held, [1, 2]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        if isinstance(self.held, torch.Tensor):
+            self.held = self.held * 0.5
+        elif isinstance(self.held, deque):
+            self.held.append(self.count)
+        elif isinstance(self.held, Bag):
+            self.held.warmth *= 0.5
+        else:
+            self.held[0] *= 0.5
+        return self.inner(x)
+
+
+class Bag:
+    warmth = 1.0
+
+
+@pytest.mark.parametrize(
+    "held", [lambda: [1.0], lambda: {0: 1.0}, lambda: deque([0], 1), lambda: torch.ones(1), Bag]
+)
+def test_a_number_is_not_restored_without_the_collection_beside_it(
+    held: Any, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("RANKUP_RUN_DIR", str(tmp_path))
+    run, model, opt, data = begin(Holding(held()))
+    for epoch in run.epochs(1):
+        for x in epoch:
+            run.backward(model(x).mean())
+            run.step(opt)
+            saved = repr(run.state.state_dict())
+    said = capfd.readouterr().err
+    assert "'plain': {}" in saved
+    assert "count of Holding changes" in said and "constant" not in said
+    assert ("held of Holding, a" in said) == (held is not Bag)
+
+
+class Staged(torch.utils.data.Dataset[Any]):
+    def __init__(self) -> None:
+        self.stage = 1.0
+
+    def __len__(self) -> int:
+        return 24
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        return torch.full((2,), self.stage, dtype=torch.float64)
+
+
+def staged(directory: str, steps: int) -> list[float]:
+    run = rankup.init(precision="fp64", snapshots=rankup.Snapshots(directory=directory, every="1 steps"))
+    rows = Staged()
+    model, opt, data = run.prepare(
+        nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.01), rows, global_batch=12
+    )
+    seen = []
+    for epoch in run.epochs(steps):
+        for x in epoch:
+            seen.append(x[0, 0].item())
+            run.backward(model(x).mean())
+            run.step(opt)
+        rows.stage *= 2.0
+    return seen
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_the_stage_of_a_data_set_is_restored(tmp_path: Path, ranks: int):
+    assert run_ranks(staged, 2, str(tmp_path), 2) == [[1.0, 1.0, 2.0, 2.0]] * 2
+    assert run_ranks(staged, ranks, str(tmp_path), 4) == [[4.0, 4.0, 8.0, 8.0]] * ranks

@@ -1,4 +1,5 @@
-"""Plain values that models and optimizers keep in attributes: a temperature that ``forward`` lowers, a count of steps.
+"""Plain values that models, optimizers and data sets keep in attributes: a temperature that ``forward`` lowers, a count
+of steps, the stage of a curriculum.
 
 No ``state_dict`` has them. The first loop notes them when it begins, and each state those that have changed since. They
 are restored in a process that begins with the same ones; else the script was edited, or chooses them anew.
@@ -9,7 +10,9 @@ promise what is not there. The user is warned of these if their values change wi
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sized
+from itertools import islice
 from typing import Any
 
 import torch
@@ -27,6 +30,9 @@ _TORCH = frozenset({*vars(nn.Module()), *vars(torch.optim.SGD([nn.Parameter(torc
     "_warned_capturable_if_run_uncaptured",
 }
 
+_LOOKED_AT = 64  # items of a collection
+_COUNTED = 1024  # a longer one is a log, or data
+
 # Of each object, by attribute: [the value now], after the one when the loop began if there was one.
 Changed = dict[str, dict[str, list[Any]]]
 
@@ -40,6 +46,7 @@ class PlainValues:
         self._others: dict[str, dict[str, Any]] = {}
         self._loaded = False  # before the loop, by run.state: the values then are not those of the beginning
         self._after_first_step: dict[str, dict[str, Any]] | None = None
+        self._collections: dict[str, dict[str, str]] = {}
 
     def begin(self) -> None:
         """A stage of the training begins, or is about to be resumed."""
@@ -81,12 +88,26 @@ class PlainValues:
         """What a model computes once, in its first forward, does not change with the steps."""
         if self._after_first_step is None:
             self._after_first_step = self._now()
+            self._collections = {place: _collections(thing) for place, thing in self._things()}
+            for place, found in self._collections.items():
+                for name in found.keys() - self._others.get(place, {}).keys():
+                    del found[name]  # made in the first forward, as what is only shown or cached is
 
     def lost(self) -> list[str]:
         """What to say of each value that changes with the steps and is not restored, once per class and attribute."""
         said: dict[str, str] = {}
         before = self._after_first_step or {}
         for place, thing in self._things():
+            of_data = place.startswith("data ")  # which may cache what it has read
+            early = {} if of_data else self._collections.get(place, {})
+            for name, text in _collections(thing).items():
+                if early.get(name, text) != text:
+                    where = f"{name} of {type(thing).__name__}"
+                    said[where] = (
+                        f"{where}, a {type(vars(thing)[name]).__name__}, changes in training and is in no snapshot: "
+                        f"after a resume it begins again; use a buffer or a plain number, or run.register({name}=…) "
+                        "before the loop, and change it in place"
+                    )
             if self._alone(place, thing):
                 continue
             for name, value in _plain(thing).items():
@@ -95,6 +116,8 @@ class PlainValues:
                     how = (
                         f'a parameter group holds it: self.param_groups[0]["{name}"]'
                         if isinstance(thing, Optimizer)
+                        else "set it by epoch.index before the inner loop"
+                        if of_data
                         else f'a buffer is saved: self.register_buffer("{name}", torch.tensor(…))'
                     )
                     said[where] = (
@@ -110,6 +133,10 @@ class PlainValues:
         return _others(thing) == self._others.get(place)
 
     def _things(self) -> Iterator[tuple[str, Any]]:
+        for index, feed in enumerate(self._run.feeds):
+            data = getattr(feed, "dataset", None)
+            if hasattr(data, "__dict__"):
+                yield f"data {index}", data
         modules = {f"model {index}": model for index, model in enumerate(self._run.models)}
         modules |= {
             name: thing for name, thing in self._run.registered.items() if isinstance(thing, nn.Module)
@@ -134,25 +161,57 @@ def _plain(thing: object) -> dict[str, Any]:
     }
 
 
+def _collections(thing: object) -> dict[str, str]:
+    """What collections of plain values hold, by attribute, and tensors of one number."""
+    found = {}
+    for name, value in vars(thing).items():
+        if name not in _TORCH and (text := _text(value)):
+            found[name] = text
+    return found
+
+
+def _text(value: object) -> str:
+    if isinstance(value, torch.Tensor):
+        whole = value.numel() == 1 and value.device.type == "cpu" and not value.requires_grad
+        return repr(value.item()) if whole and type(value) is torch.Tensor else ""
+    if not isinstance(value, (list, dict, deque)) or len(value) > _COUNTED:
+        return ""
+    items = value.values() if isinstance(value, dict) else value
+    return repr(value) if all(type(each) in _PLAIN for each in items) else ""
+
+
 def _same(first: Any, second: Any) -> bool:
     """NaN is the same as NaN, and 1 is not True."""
     return type(first) is type(second) and repr(first) == repr(second)
 
 
 def _others(thing: object) -> dict[str, tuple[Any, ...]]:
-    """What tells whether another attribute has changed: which object it is, and how much it contains."""
+    """What tells whether another attribute has changed: which object it is, and what it contains."""
     return {
-        name: (id(value), *_amount(value))
+        name: (id(value), *_content(value))
         for name, value in vars(thing).items()
         if type(value) not in _PLAIN and name not in _TORCH
     }
 
 
-def _amount(value: object) -> tuple[int, ...]:
+def _content(value: object, depth: int = 2) -> tuple[Any, ...]:
+    """Of large collections a part; nothing is read from tensors."""
     if isinstance(value, torch.Tensor):
         return (value._version,)
     if isinstance(value, (nn.Module, Optimizer)):
         return ()  # things of their own
+    if depth and isinstance(value, Mapping):
+        items = [*islice(value.items(), _LOOKED_AT)]
+        return (len(value), *((key, _item(each, depth - 1)) for key, each in items))
+    if depth and isinstance(value, (list, tuple, deque)):
+        every = max(1, len(value) // _LOOKED_AT)
+        return (len(value), *(_item(each, depth - 1) for each in islice(value, 0, None, every)))
     if isinstance(value, Sized):
         return (len(value),)
-    return (len(vars(value)),) if hasattr(value, "__dict__") else ()
+    if depth and hasattr(value, "__dict__"):
+        return tuple((name, _item(each, 0)) for name, each in vars(value).items())
+    return ()
+
+
+def _item(value: object, depth: int) -> Any:
+    return repr(value) if type(value) in _PLAIN else (id(value), *_content(value, depth))
