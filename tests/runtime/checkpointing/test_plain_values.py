@@ -197,3 +197,37 @@ def staged(directory: str, steps: int) -> list[float]:
 def test_the_stage_of_a_data_set_is_restored(tmp_path: Path, ranks: int):
     assert run_ranks(staged, 2, str(tmp_path), 2) == [[1.0, 1.0, 2.0, 2.0]] * 2
     assert run_ranks(staged, ranks, str(tmp_path), 4) == [[4.0, 4.0, 8.0, 8.0]] * ranks
+
+
+class Mixed(torch.utils.data.Dataset[Any]):
+    def __init__(self) -> None:
+        self.rows = torch.ones(12, 2, dtype=torch.float64)
+        self.cache: dict[int, torch.Tensor] = {}
+        self.handle: object = None
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        self.handle = self.handle or object()
+        return self.cache.setdefault(number, self.rows[number])
+
+
+@pytest.mark.parametrize("shuffles", [True, False])
+def test_a_data_set_whose_rows_are_replaced_is_warned_of_and_a_cache_is_not(
+    shuffles: bool, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("RANKUP_RUN_DIR", str(tmp_path))
+    run, rows = rankup.init(precision="fp64"), Mixed()
+    model, opt, data = run.prepare(
+        nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.01), rows, global_batch=6
+    )
+    for epoch in run.epochs(2):
+        for x in epoch:
+            run.backward(model(x).mean())
+            run.step(opt)
+        if shuffles:
+            rows.rows = rows.rows[torch.randperm(12)]
+    said = capfd.readouterr().err
+    assert ("rows of Mixed (a data set) was replaced" in said) == shuffles
+    assert "cache" not in said and "handle" not in said

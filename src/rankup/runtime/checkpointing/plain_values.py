@@ -31,6 +31,7 @@ _TORCH = frozenset({*vars(nn.Module()), *vars(torch.optim.SGD([nn.Parameter(torc
 }
 
 _LOOKED_AT = 64  # items of a collection
+_KEPT = 2**20  # elements of a tensor
 _COUNTED = 1024  # a longer one is a log, or data
 
 # Of each object, by attribute: [the value now], after the one when the loop began if there was one.
@@ -47,6 +48,7 @@ class PlainValues:
         self._loaded = False  # before the loop, by run.state: the values then are not those of the beginning
         self._after_first_step: dict[str, dict[str, Any]] | None = None
         self._collections: dict[str, dict[str, str]] = {}
+        self._kept: list[Any] = []
 
     def begin(self) -> None:
         """A stage of the training begins, or is about to be resumed."""
@@ -58,6 +60,13 @@ class PlainValues:
     def _note(self) -> None:
         self._begun = self._now()
         self._others = {place: _others(thing) for place, thing in self._things()}
+        # Else another object could get the id of one that is gone.
+        self._kept = [
+            value
+            for _, thing in self._things()
+            for value in vars(thing).values()
+            if not isinstance(value, torch.Tensor) or value.numel() <= _KEPT
+        ]
 
     def state(self) -> Changed:
         """What has changed since the loop began, of objects of which nothing else has."""
@@ -107,6 +116,15 @@ class PlainValues:
                         f"{where}, a {type(vars(thing)[name]).__name__}, changes in training and is in no snapshot: "
                         f"after a resume it begins again; use a buffer or a plain number, or run.register({name}=…) "
                         "before the loop, and change it in place"
+                    )
+            begun = self._others.get(place, {}) if of_data else {}
+            for name, (now, *_) in _others(thing).items():
+                if name in begun and begun[name][0] != now:
+                    where = f"{name} of {type(thing).__name__}"
+                    said[where] = (
+                        f"{where} (a data set) was replaced in training, and is in no snapshot; if it was drawn, each "
+                        "process may have drawn its own: make it from epoch.index alone, before the inner loop "
+                        "(torch.Generator().manual_seed(epoch.index)), so that every process and a resume make the same"
                     )
             if self._alone(place, thing):
                 continue
