@@ -5,8 +5,10 @@ Each program is killed and resumed, as those of the catalogue are; the others sa
 
 from __future__ import annotations
 
+import io
 import random
 from collections import defaultdict
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -147,6 +149,49 @@ class SamClass(Fitted):
         opt.first_step()
         F.mse_loss(model(x), y).backward()
         opt.second_step()
+
+
+class OnePerLayer(Optimizer):
+    """A list of optimizers, one for each parameter."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {})
+        self.optimizers = [torch.optim.Adam([p], lr=0.05) for p in self.param_groups[0]["params"]]
+
+    def step(self, closure: Any = None) -> None:
+        for each in self.optimizers:
+            each.step()
+
+
+class ByDimension(Optimizer):
+    """A dict of optimizers, one for matrices and one for vectors, whose groups are its own."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {})
+        every = self.param_groups[0]["params"]
+        self.parts = {
+            "matrices": torch.optim.SGD([p for p in every if p.ndim > 1], lr=0.05, momentum=0.9),
+            "vectors": torch.optim.Adam([p for p in every if p.ndim == 1], lr=0.05),
+        }
+        self.param_groups = [group for each in self.parts.values() for group in each.param_groups]
+
+    def step(self, closure: Any = None) -> None:
+        for each in self.parts.values():
+            each.step()
+
+
+class ListedOptimizers(Fitted):
+    """An optimizer that holds others in a list."""
+
+    def optimizer(self, parameters: Any) -> Optimizer:
+        return OnePerLayer(parameters)
+
+
+class NamedOptimizers(Fitted):
+    """An optimizer that holds others in a dict."""
+
+    def optimizer(self, parameters: Any) -> Optimizer:
+        return ByDimension(parameters)
 
 
 class FrozenStatistics(Fitted):
@@ -314,6 +359,8 @@ PROGRAMS = [
     RolloutsOnce,
     LookaheadClass,
     SamClass,
+    ListedOptimizers,
+    NamedOptimizers,
     FrozenStatistics,
     OwnGenerators,
     PlainValues,
@@ -338,6 +385,63 @@ def test_code_before_the_inner_loop_that_changes_a_resumed_epoch_is_an_error(tmp
     assert resumed.outcome == "changed-before-inner-loop"
     assert "y (run.register)" in resumed.why
     assert "epoch.done == 0" in resumed.why
+
+
+class Enumerated(Fitted):
+    """Learning rates by the number of the step that ``enumerate`` gives."""
+
+    def with_rankup(self, how: How) -> Result:
+        run = how.init()
+        model, opt, _ = run.prepare(self.build(), self.optimizer, self.data(), global_batch=self.batch)
+        with redirect_stderr(io.StringIO()) as said:
+            self.train(run, model, opt)
+        return {**weights(model), "said": said.getvalue()}
+
+    def train(self, run: Any, model: Any, opt: Any) -> None:
+        for epoch in run.epochs(self.epochs):
+            for i, (x, y) in enumerate(epoch):
+                opt.param_groups[0]["lr"] = 0.05 / (1 + i)
+                self.update(model, opt, x, y)
+
+
+class EnumeratedFromDone(Enumerated):
+    """The same, with the number that is right."""
+
+    def train(self, run: Any, model: Any, opt: Any) -> None:
+        for epoch in run.epochs(self.epochs):
+            for i, (x, y) in enumerate(epoch, epoch.done):
+                opt.param_groups[0]["lr"] = 0.05 / (1 + i)
+                self.update(model, opt, x, y)
+
+
+class EnumeratedSteps(Enumerated):
+    """The same over all epochs."""
+
+    def train(self, run: Any, model: Any, opt: Any) -> None:
+        for i, (x, y) in enumerate(run.steps(None, epochs=self.epochs)):
+            opt.param_groups[0]["lr"] = 0.05 / (1 + i)
+            self.update(model, opt, x, y)
+
+
+@pytest.mark.parametrize(
+    ("program", "warned"),
+    [
+        (Enumerated, "enumerate(epoch, epoch.done) goes on from"),
+        (EnumeratedFromDone, ""),
+        (EnumeratedSteps, "run.global_step in the body goes on from"),
+    ],
+)
+def test_a_count_by_enumerate_that_a_resume_begins_again_is_warned_of(
+    program: type[Program], warned: str, tmp_path: Path
+):
+    assert attempt(program, "none", 1, tmp_path, "1 steps", 7).outcome == "killed"
+    said = attempt(program, "none", 1, tmp_path, "1 steps").results[0]["said"]
+    assert ("enumerate" in said) == bool(warned)
+    assert warned in said
+
+
+def test_a_count_by_enumerate_is_right_without_a_resume(tmp_path: Path):
+    assert "enumerate" not in attempt(Enumerated, "none", 1, tmp_path, "1 steps").results[0]["said"]
 
 
 class Bare(Optimizer):

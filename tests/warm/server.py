@@ -29,6 +29,7 @@ import socket
 import sys
 import threading
 import types
+import warnings
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
@@ -163,12 +164,14 @@ def become_server(request: Request, fds: list[int]) -> None:
 def keeping(executable: str) -> list[tuple[types.ModuleType, str]]:
     """Where imported modules keep the name of this Python."""
     names = (executable, os.fsencode(executable))
-    return [
-        (module, name)
-        for module in list(sys.modules.values())
-        for name, value in list(vars(module).items())
-        if isinstance(value, str | bytes) and value in names
-    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a deprecated name that is looked at
+        return [
+            (module, name)
+            for module in list(sys.modules.values())
+            for name, value in list(vars(module).items())
+            if isinstance(value, str | bytes) and value in names
+        ]
 
 
 def become(request: Request, fds: list[int]) -> None:

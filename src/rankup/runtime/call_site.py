@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import sys
 from pathlib import Path
@@ -15,14 +16,26 @@ LIBRARIES = (_OURS, str(Path(torch.__file__).parent) + os.sep, str(Path(os.__fil
 
 def call_site(frame: FrameType | None = None) -> str:
     """``train.py:33``: the innermost line that is not in a library, from ``frame`` (the caller's) outwards."""
-    innermost = frame = frame or sys._getframe(1)
+    innermost = frame or sys._getframe(1)
+    return _place(_of_script(innermost) or innermost)
+
+
+def call_line(frame: FrameType | None = None) -> str:
+    """The text of the same line; "" if it cannot be read, as in a notebook's or an interpreter's input."""
+    at = _of_script(frame or sys._getframe(1))
+    return (
+        linecache.getline(at.f_code.co_filename, at.f_lineno, at.f_globals).strip() if at is not None else ""
+    )
+
+
+def _of_script(frame: FrameType) -> FrameType | None:
     at: FrameType | None = frame
     while at is not None:
         name = at.f_code.co_filename
         if not name.startswith(LIBRARIES) and not name.startswith("<frozen"):
-            return _place(at)
+            break
         at = at.f_back
-    return _place(innermost)
+    return at
 
 
 def _place(frame: FrameType) -> str:

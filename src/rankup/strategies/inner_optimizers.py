@@ -1,6 +1,8 @@
-"""Optimizers that hold another one: SAM around SGD, Lookahead around Adam. A state contains what both hold.
+"""Optimizers that hold others: SAM around SGD, Lookahead around Adam, a list with one for each layer. A state contains
+what all of them hold.
 
-The state of an inner optimizer is saved with that of the outer one, under the name of the attribute that holds it.
+The state of an inner optimizer is saved with that of the outer one, under the name of the attribute that holds it, and
+its place there: ``base_optimizer``, ``optimizers.0``.
 """
 
 from __future__ import annotations
@@ -14,14 +16,27 @@ from rankup.errors import RankupError
 
 Fields = dict[str, Any]
 
+_TORCH = frozenset({"state", "param_groups", "defaults"})  # of every optimizer: as large as the model
+
 
 def inner_optimizers(optimizer: Optimizer) -> dict[str, Optimizer]:
-    """By attribute."""
-    return {
-        name: thing
-        for name, thing in vars(optimizer).items()
-        if isinstance(thing, Optimizer) and thing is not optimizer
-    }
+    """By attribute, and by its place in an attribute that is a list, a tuple or a dict."""
+    found: dict[str, Any] = {}
+    for name, thing in vars(optimizer).items():
+        if name in _TORCH:
+            continue
+        if isinstance(thing, Mapping):
+            found |= {f"{name}.{key}": each for key, each in thing.items()}
+        elif isinstance(thing, (list, tuple)):
+            found |= {f"{name}.{index}": each for index, each in enumerate(thing)}
+        else:
+            found[name] = thing
+    inner: dict[str, Optimizer] = {}
+    for name, thing in found.items():
+        known = [optimizer, *inner.values()]  # one optimizer may be held twice
+        if isinstance(thing, Optimizer) and not any(thing is each for each in known):
+            inner[name] = thing
+    return inner
 
 
 def with_inner(optimizer: object) -> list[Any]:

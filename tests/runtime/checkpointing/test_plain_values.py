@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -129,3 +131,148 @@ def cooled(directory: str, steps: int) -> float:
 def test_they_are_restored_on_another_number_of_ranks(tmp_path: Path, ranks: int):
     assert run_ranks(cooled, 2, str(tmp_path), 2) == [0.25] * 2
     assert run_ranks(cooled, ranks, str(tmp_path), 4) == [0.0625] * ranks
+
+
+class Holding(nn.Module):
+    """A plain number, and beside it a tensor or an object that changes."""
+
+    def __init__(self, held: Any) -> None:
+        super().__init__()
+        self.inner, self.count, self.held, self.constant = nn.Linear(2, 1), 0, held, [1, 2]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        if isinstance(self.held, Bag):
+            self.held.warmth *= 0.5
+        elif isinstance(self.held, list):
+            self.held[0] = self.held[0] * np.float64(0.5)
+        else:
+            self.held = self.held * 0.5
+        return self.inner(x)
+
+
+class Bag:
+    warmth = 1.0
+
+
+@pytest.mark.parametrize("held", [lambda: torch.ones(1), lambda: [np.float64(1.0)], Bag])
+def test_a_number_is_not_restored_without_what_changes_beside_it(
+    held: Any, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("RANKUP_RUN_DIR", str(tmp_path))
+    run, model, opt, data = begin(Holding(held()))
+    for epoch in run.epochs(1):
+        for x in epoch:
+            run.backward(model(x).mean())
+            run.step(opt)
+            saved = repr(run.state.state_dict())
+    said = capfd.readouterr().err
+    assert "'plain': {}" in saved
+    assert "count of Holding changes" in said and "constant" not in said
+    assert "held of Holding" in said or held is Bag
+
+
+class Staged(torch.utils.data.Dataset[Any]):
+    def __init__(self) -> None:
+        self.stage = 1.0
+
+    def __len__(self) -> int:
+        return 24
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        return torch.full((2,), self.stage, dtype=torch.float64)
+
+
+def staged(directory: str, steps: int) -> list[float]:
+    run = rankup.init(precision="fp64", snapshots=rankup.Snapshots(directory=directory, every="1 steps"))
+    rows = Staged()
+    model, opt, data = run.prepare(
+        nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.01), rows, global_batch=12
+    )
+    seen = []
+    for epoch in run.epochs(steps):
+        for x in epoch:
+            seen.append(x[0, 0].item())
+            run.backward(model(x).mean())
+            run.step(opt)
+        rows.stage *= 2.0
+    return seen
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_the_stage_of_a_data_set_is_restored(tmp_path: Path, ranks: int):
+    assert run_ranks(staged, 2, str(tmp_path), 2) == [[1.0, 1.0, 2.0, 2.0]] * 2
+    assert run_ranks(staged, ranks, str(tmp_path), 4) == [[4.0, 4.0, 8.0, 8.0]] * ranks
+
+
+class Mixed(torch.utils.data.Dataset[Any]):
+    def __init__(self) -> None:
+        self.rows = torch.ones(12, 2, dtype=torch.float64)
+        self.cache: dict[int, torch.Tensor] = {}
+        self.handle: object = None
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        self.handle = self.handle or object()
+        return self.cache.setdefault(number, self.rows[number])
+
+
+@pytest.mark.parametrize("shuffles", [True, False])
+def test_a_data_set_whose_rows_are_replaced_is_warned_of_and_a_cache_is_not(
+    shuffles: bool, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("RANKUP_RUN_DIR", str(tmp_path))
+    run, rows = rankup.init(precision="fp64"), Mixed()
+    model, opt, data = run.prepare(
+        nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.01), rows, global_batch=6
+    )
+    for epoch in run.epochs(2):
+        for x in epoch:
+            run.backward(model(x).mean())
+            run.step(opt)
+        if shuffles:
+            rows.rows = rows.rows[torch.randperm(12)]
+    said = capfd.readouterr().err
+    assert ("rows of Mixed (a data set) was replaced" in said) == shuffles
+    assert "cache" not in said and "handle" not in said
+
+
+class Listed(Staged):
+    """Its samples are a list, which the script shuffles in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = [*range(24)]
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        return torch.full((2,), float(self.rows[number]), dtype=torch.float64)
+
+
+def listed(directory: str, steps: int, alike: bool) -> list[float]:
+    run = rankup.init(precision="fp64", snapshots=rankup.Snapshots(directory=directory, every="1 steps"))
+    rows = Listed()
+    model, opt, data = run.prepare(
+        nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.01), rows, global_batch=12
+    )
+    seen = []
+    for epoch in run.epochs(steps):
+        for x in epoch:
+            seen += x[:, 0].tolist()
+            run.backward(model(x).mean())
+            run.step(opt)
+        (random.Random(epoch.index) if alike else random).shuffle(rows.rows)
+    return seen
+
+
+def test_a_list_of_a_data_set_that_is_shuffled_in_place_is_restored(tmp_path: Path):
+    whole = run_ranks(listed, 2, str(tmp_path / "whole"), 4, True)
+    first = run_ranks(listed, 2, str(tmp_path / "parts"), 2, True)
+    later = run_ranks(listed, 2, str(tmp_path / "parts"), 4, True)
+    assert [a + b for a, b in zip(first, later, strict=True)] == whole
+
+
+def test_a_list_that_each_rank_shuffles_in_its_own_way_is_an_error(tmp_path: Path):
+    with pytest.raises(AssertionError, match=r"the list rows of Listed .* in different orders"):
+        run_ranks(listed, 3, str(tmp_path), 4, False)

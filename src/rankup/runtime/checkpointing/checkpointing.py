@@ -26,7 +26,7 @@ from rankup.runtime.checkpointing.epoch_end import EpochEndState
 from rankup.runtime.checkpointing.loop_saves import LoopSaves
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.resume import resume
-from rankup.runtime.checkpointing.resumed_epoch import ResumedEpoch
+from rankup.runtime.checkpointing.resumed_epoch import ResumedEpoch, warn_of_enumerate
 from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.checkpointing.stop import StopWatch
 from rankup.runtime.checkpointing.training_folder import TrainingFolder
@@ -61,6 +61,7 @@ class Checkpointing:
         self._trace: Trace | None = None
         self._untracked: UntrackedWatch | None = None
         self._resumed: ResumedEpoch | None = None
+        self._goes_on = False  # resumed, and no batch yet; on rank 0
         self._open = False  # whether a loop is running
         self._goals: dict[
             tuple[int, str], int
@@ -154,6 +155,7 @@ class Checkpointing:
             if found is not None:
                 resume(self._run, self._parts, found)
                 self._saves.note_saved()
+                self._goes_on = self._run.world.is_main
                 if self._saves.feed is not None and self._saves.feed.position.step > 0:
                     self._resumed = ResumedEpoch(self._run, self._parts.plain)
         self._saves.restart_clock()
@@ -204,6 +206,11 @@ class Checkpointing:
         if self._resumed is not None:
             self._resumed.check()
             self._resumed = None
+        self._parts.plain.check_orders()
+        if self._goes_on:
+            self._goes_on = False
+            feed = self._saves.feed
+            warn_of_enumerate(self._run.global_step, feed.position.step if feed is not None else 0)
         if self._trace is not None:
             self._trace.epoch_begins()
 

@@ -1,4 +1,5 @@
-"""Plain values that models and optimizers keep in attributes: a count of steps, a temperature, a list of losses.
+"""Plain values that models, optimizers and data sets keep in attributes: a count of steps, a temperature, a list of
+losses, the stage of a curriculum.
 
 No ``state_dict`` has them. The first loop notes them when it begins, and each state those that have changed since. They
 are restored in a process that begins with the same ones; else the script was edited, or chooses them anew.
@@ -9,30 +10,23 @@ promise what is not there. The user is warned of these if their values change wi
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping, Sized
+import hashlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from rankup.errors import RankupError
+from rankup.runtime.checkpointing.attributes import others, plain, put, read, same, single_numbers, written
 from rankup.runtime.context import RunContext
 from rankup.strategies.inner_optimizers import inner_optimizers
 
-_SIMPLE = (bool, int, float, str, type(None))
-_CONTAINERS: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "dict": dict, "deque": deque}
-_DEPTH = 8  # of containers in each other
-_MOST_ITEMS = 100_000  # of a container: a larger one is not copied at each save
-_OTHER = object()
-# torch's own of each module and optimizer; modes are restored by ``frozen.py``.
-_TORCH = frozenset({*vars(nn.Module()), *vars(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0))}) | {
-    "_step_count",
-    "_opt_called",
-    "_warned_capturable_if_run_uncaptured",
-}
+_KEPT = 2**20  # elements of a tensor
+_DATA = "data "
 
-# Of each object, by attribute: [the value now], after the one when the loop began if there was one; ``_written``.
+# Of each object, by attribute: [the value now, ``written``], after the mark when the loop began if there was one.
 Changed = dict[str, dict[str, list[Any]]]
 
 
@@ -43,24 +37,28 @@ class PlainValues:
         self._run = run
         self._begun: dict[str, dict[str, Any]] = {}
         self._others: dict[str, dict[str, Any]] = {}
+        self._kept: list[Any] = []
         self._after_first_step: dict[str, dict[str, Any]] | None = None
+        self._numbers: dict[str, dict[str, str]] = {}
 
     def begin(self) -> None:
         """A stage of the training begins, or is about to be resumed."""
         self._begun = self._now()
-        self._others = {place: _others(thing) for place, thing in self._things()}
+        self._others = {place: others(thing) for place, thing in self._things()}
+        # Else another object could get the id of one that is gone.
+        self._kept = [
+            value
+            for _, thing in self._things()
+            for value in vars(thing).values()
+            if not isinstance(value, torch.Tensor) or value.numel() <= _KEPT
+        ]
 
     def state(self) -> Changed:
         """What has changed since the loop began, of objects of which nothing else has."""
         found: Changed = {}
         for place, thing in self._things():
-            begun = self._begun.get(place, {})
-            changed = {
-                name: [*([begun[name]] if name in begun else []), value]
-                for name, value in _plain(thing).items()
-                if name not in begun or not _same(begun[name], value)
-            }
-            if changed and self._alone(place, thing):
+            changed = self._changed(place, thing)
+            if changed and others(thing) == self._others.get(place):
                 found[place] = changed
         return found
 
@@ -69,42 +67,113 @@ class PlainValues:
         for place, thing in self._things():
             begun = self._begun.get(place, {})
             for name, (*before, value) in saved.get(place, {}).items():
-                if _same(before, [begun[name]] if name in begun else []):
-                    _put(vars(thing), name, _read(value))
+                if same(before, [begun[name]] if name in begun else []):
+                    put(thing, name, read(value))
+
+    def check_orders(self) -> None:
+        """RankupError ``data-differ`` if ranks have put a list of their data set into different orders, as a shuffle
+        by a generator of each rank's own does: some samples would be seen twice, and others not at all. A collective.
+        """
+        control = self._run.control
+        if control is None:
+            return
+        mine = {}
+        for place, thing in self._things():
+            for name, (*_, value) in (self._changed(place, thing) or {}).items():
+                if place.startswith(_DATA) and isinstance(value, list) and value[0] == "list":
+                    items = [repr(item) for item in value[2]]
+                    mine[f"{name} of {type(thing).__name__}"] = (_digest(sorted(items)), _digest(items))
+        everyone = control.gather("the order of data sets", mine)
+        for where in sorted({name for one in everyone for name in one}):
+            found = [one.get(where) for one in everyone]
+            if (
+                all(found)
+                and len({items for items, _ in found}) == 1
+                and len({order for _, order in found}) > 1
+            ):
+                raise RankupError(
+                    "data-differ",
+                    f"the list {where} (a data set) holds the same items on all ranks in different orders: ranks "
+                    "would train some samples twice, and others not at all",
+                    hint="leave the shuffling to rankup, which shuffles each epoch; or shuffle by a generator of its "
+                    "own, random.Random(epoch.index), on all ranks alike",
+                    exit_code=1,
+                )
 
     def first_step_done(self) -> None:
         """What a model computes once, in its first forward, does not change with the steps."""
         if self._after_first_step is None:
             self._after_first_step = self._now()
+            self._numbers = {
+                place: {
+                    name: text
+                    for name, text in single_numbers(thing).items()
+                    if name in self._others.get(place, {})  # not made in the first forward
+                }
+                for place, thing in self._things()
+            }
 
     def lost(self) -> list[str]:
         """What to say of each value that changes with the steps and is not restored, once per class and attribute."""
         said: dict[str, str] = {}
         before = self._after_first_step or {}
         for place, thing in self._things():
-            if self._alone(place, thing):
+            if not self._restored(place, thing):
+                for name, value in plain(thing).items():
+                    if not same(before.get(place, {}).get(name, value), value):
+                        where = f"{name} of {type(thing).__name__}"
+                        said[where] = (
+                            f"{where} changes in training, as other attributes of it do that no snapshot holds: after "
+                            "a resume it starts again, unless the script sets it in each step or before each epoch; "
+                            + _instead(place, thing, name)
+                        )
+            if place.startswith(_DATA):  # which may keep what it has read
+                begun = self._others.get(place, {})
+                for name, (now, *_) in others(thing).items():
+                    if name in begun and begun[name][0] != now:
+                        where = f"{name} of {type(thing).__name__}"
+                        said[where] = (
+                            f"{where} (a data set) was replaced in training, and is in no snapshot; if it was drawn, "
+                            "each process may have drawn its own: make it from epoch.index, before the inner loop "
+                            "(torch.Generator().manual_seed(epoch.index)), so that every process and a resume make the "
+                            "same"
+                        )
                 continue
-            for name, value in _plain(thing).items():
-                if not _same(before.get(place, {}).get(name, value), value):
+            for name, text in single_numbers(thing).items():
+                if self._numbers.get(place, {}).get(name, text) != text:
                     where = f"{name} of {type(thing).__name__}"
-                    how = (
-                        f'a parameter group holds it: self.param_groups[0]["{name}"]'
-                        if isinstance(thing, Optimizer)
-                        else f'a buffer is saved: self.register_buffer("{name}", torch.tensor(…))'
-                    )
                     said[where] = (
-                        f"{where} changes in training, as other attributes of it do that no snapshot holds: after a "
-                        f"resume it starts again, unless the script sets it in each step or before each epoch; {how}"
+                        f"{where}, a tensor, changes in training and is in no snapshot: after a resume it begins "
+                        "again; " + _instead(place, thing, name)
                     )
         return list(said.values())
 
     def _now(self) -> dict[str, dict[str, Any]]:
-        return {place: _plain(thing) for place, thing in self._things()}
+        return {place: plain(thing) for place, thing in self._things()}
 
-    def _alone(self, place: str, thing: object) -> bool:
-        return _others(thing) == self._others.get(place)
+    def _changed(self, place: str, thing: object) -> dict[str, list[Any]] | None:
+        """None if one of them cannot be in a snapshot."""
+        begun = self._begun.get(place, {})
+        names = [
+            name for name, now in plain(thing).items() if name not in begun or not same(begun[name], now)
+        ]
+        try:
+            return {
+                name: [*([begun[name]] if name in begun else []), written(vars(thing)[name])]
+                for name in names
+            }
+        except ValueError:
+            return None
+
+    def _restored(self, place: str, thing: object) -> bool:
+        """Whether all that has changed is in the state."""
+        return others(thing) == self._others.get(place) and self._changed(place, thing) is not None
 
     def _things(self) -> Iterator[tuple[str, Any]]:
+        for index, feed in enumerate(self._run.feeds):
+            data = getattr(feed, "dataset", None)
+            if hasattr(data, "__dict__"):
+                yield f"{_DATA}{index}", data
         modules = {f"model {index}": model for index, model in enumerate(self._run.models)}
         modules |= {
             name: thing for name, thing in self._run.registered.items() if isinstance(thing, nn.Module)
@@ -123,66 +192,13 @@ def _with_inner(place: str, optimizer: object) -> Iterator[tuple[str, Any]]:
             yield from _with_inner(f"{place}/{name}", inner)
 
 
-def _plain(thing: object) -> dict[str, Any]:
-    """Of each plain attribute, ``_written``."""
-    written = {name: _written(value) for name, value in vars(thing).items() if name not in _TORCH}
-    return {name: value for name, value in written.items() if value is not _OTHER}
+def _instead(place: str, thing: object, name: str) -> str:
+    if isinstance(thing, Optimizer):
+        return f'a parameter group holds it: self.param_groups[0]["{name}"]'
+    if place.startswith(_DATA):
+        return "set it by epoch.index before the inner loop"
+    return f'a buffer is saved: self.register_buffer("{name}", torch.tensor(…))'
 
 
-def _written(value: Any, depth: int = _DEPTH) -> Any:
-    """``value`` as a snapshot can hold it: itself, or a container as [kind, length at most, items]; else ``_OTHER``."""
-    if type(value) in _SIMPLE:
-        return value
-    kind = type(value).__name__
-    if _CONTAINERS.get(kind) is not type(value) or len(value) > _MOST_ITEMS or depth == 0:
-        return _OTHER
-    items = [_written(item, depth - 1) for item in (value.items() if kind == "dict" else value)]
-    if any(item is _OTHER for item in items):
-        return _OTHER
-    return [kind, getattr(value, "maxlen", None), sorted(items, key=repr) if kind == "set" else items]
-
-
-def _read(written: Any) -> Any:
-    """What was ``_written``."""
-    if not isinstance(written, list):
-        return written
-    kind, longest, items = written
-    values = [_read(item) for item in items]
-    return deque(values, longest) if kind == "deque" else _CONTAINERS[kind](values)
-
-
-def _put(attributes: dict[str, Any], name: str, value: Any) -> None:
-    """In place, since another variable may hold the same container."""
-    held = attributes.get(name)
-    if isinstance(held, (list, deque)) and type(held) is type(value):
-        held.clear()
-        held.extend(value)
-    elif isinstance(held, (set, dict)) and type(held) is type(value):
-        held.clear()
-        held.update(value)
-    else:
-        attributes[name] = value
-
-
-def _same(first: Any, second: Any) -> bool:
-    """NaN is the same as NaN, and 1 is not True."""
-    return type(first) is type(second) and repr(first) == repr(second)
-
-
-def _others(thing: object) -> dict[str, tuple[Any, ...]]:
-    """What tells whether another attribute has changed: which object it is, and how much it contains."""
-    return {
-        name: (id(value), *_amount(value))
-        for name, value in vars(thing).items()
-        if name not in _TORCH and _written(value) is _OTHER
-    }
-
-
-def _amount(value: object) -> tuple[int, ...]:
-    if isinstance(value, torch.Tensor):
-        return (value._version,)
-    if isinstance(value, (nn.Module, Optimizer)):
-        return ()  # things of their own
-    if isinstance(value, Sized):
-        return (len(value),)
-    return (len(vars(value)),) if hasattr(value, "__dict__") else ()
+def _digest(items: list[str]) -> str:
+    return hashlib.sha256("\0".join(items).encode()).hexdigest()

@@ -6,7 +6,10 @@ plain attributes that it sets; a change of anything else that the snapshot has r
 
 from __future__ import annotations
 
+import sys
+
 from rankup.errors import RankupError
+from rankup.runtime.call_site import call_line, call_site
 from rankup.runtime.checkpointing.plain_values import PlainValues
 from rankup.runtime.context import RunContext
 from rankup.runtime.seed import rng_state, set_rng_state
@@ -35,6 +38,24 @@ class ResumedEpoch:
             )
         set_rng_state(self._random)
         self._plain.load(self._values)
+
+
+def warn_of_enumerate(steps: int, in_epoch: int) -> None:
+    """At the first batch after a resume, on rank 0: ``enumerate`` begins with 0 there, as at a beginning. ``steps``
+    are done in all, ``in_epoch`` of them in this epoch."""
+    line = call_line()
+    if "enumerate(" not in line or "epoch.done" in line or ".global_step" in line:
+        return
+    flat = ".steps(" in line  # counts over epochs
+    if done := steps if flat else in_epoch:
+        instead = "run.global_step in the body" if flat else "enumerate(epoch, epoch.done)"
+        print(
+            f"warning: enumerate at {call_site()} counts from 0 after this resume, and {done} "
+            f"{'step was' if done == 1 else 'steps were'} done before it: what the loop computes from that number is "
+            f"not what it would be without the interruption; {instead} goes on from {done}",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _fingerprints(run: RunContext) -> dict[str, str]:

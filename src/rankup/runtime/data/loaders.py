@@ -69,6 +69,7 @@ class DatasetFeed:
         self._order = _Order(sharding, parts, fill)
         # iter(DataLoader) always draws from a generator: this one, and not the model's.
         self._generator = torch.Generator()
+        self.dataset = dataset
         self._loader = Loader(
             KeyedFetch(dataset, collate, sharding.seed, sample_rng),
             batch_size=None,

@@ -1,0 +1,130 @@
+"""Attributes of an object, as a snapshot can hold them; and what tells whether another one has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+from collections import deque
+from collections.abc import Mapping, Sized
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+_SIMPLE = (bool, int, float, str, type(None))
+_CONTAINERS: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "dict": dict, "deque": deque}
+_MOST_ITEMS = 100_000  # of a container: a larger one is not read at each save
+_LOOKED_AT = 64  # items of a container that is not plain
+_OTHER = object()
+# torch's own of each module and optimizer; modes are restored by ``frozen.py``.
+_TORCH = frozenset({*vars(nn.Module()), *vars(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0))}) | {
+    "_step_count",
+    "_opt_called",
+    "_warned_capturable_if_run_uncaptured",
+}
+
+
+def plain(thing: object) -> dict[str, Any]:
+    """The ``mark`` of each plain attribute."""
+    found = {name: mark(value) for name, value in vars(thing).items() if name not in _TORCH}
+    return {name: value for name, value in found.items() if value is not _OTHER}
+
+
+def mark(value: Any) -> Any:
+    """What tells whether a plain value has changed: itself, or a digest of a container; else ``_OTHER``."""
+    if type(value) in _SIMPLE:
+        return value
+    kind = type(value).__name__
+    if _CONTAINERS.get(kind) is not type(value) or len(value) > _MOST_ITEMS:
+        return _OTHER
+    # In C: a data set's list of 60,000 samples is looked at in each save. Its version 2 writes equal values alike.
+    try:
+        items = sorted(value, key=repr) if kind == "set" else [*value] if kind == "deque" else value
+        return f"{kind} {hashlib.sha256(marshal.dumps(items, 2)).hexdigest()}"
+    except ValueError:  # it holds something else
+        return _OTHER
+
+
+def written(value: Any) -> Any:
+    """A plain value as a snapshot can hold it: itself, or a container as [kind, length at most, items]. ValueError for
+    a container with something else in it, such as NumPy's numbers, which ``mark`` can tell from each other as well."""
+    if type(value) in _SIMPLE:
+        return value
+    kind = type(value).__name__
+    if _CONTAINERS.get(kind) is not type(value):
+        raise ValueError(kind)
+    items = [written(item) for item in (value.items() if kind == "dict" else value)]
+    return [kind, getattr(value, "maxlen", None), items]
+
+
+def read(text: Any) -> Any:
+    """What was ``written``."""
+    if not isinstance(text, list):
+        return text
+    kind, longest, items = text
+    values = [read(item) for item in items]
+    return deque(values, longest) if kind == "deque" else _CONTAINERS[kind](values)
+
+
+def put(thing: object, name: str, value: Any) -> None:
+    """In place, since another variable may hold the same container."""
+    held = vars(thing).get(name)
+    if isinstance(held, (list, deque)) and type(held) is type(value):
+        held.clear()
+        held.extend(value)
+    elif isinstance(held, (set, dict)) and type(held) is type(value):
+        held.clear()
+        held.update(value)
+    else:
+        vars(thing)[name] = value
+
+
+def same(first: Any, second: Any) -> bool:
+    """NaN is the same as NaN, and 1 is not True."""
+    return type(first) is type(second) and repr(first) == repr(second)
+
+
+def others(thing: object) -> dict[str, tuple[Any, ...]]:
+    """What tells whether an attribute that is not plain has changed: which object it is, and what it contains."""
+    return {
+        name: (id(value), *_content(value))
+        for name, value in vars(thing).items()
+        if name not in _TORCH and mark(value) is _OTHER
+    }
+
+
+def single_numbers(thing: object) -> dict[str, str]:
+    """What tensors of one number hold, by attribute."""
+    return {
+        name: repr(value.item())
+        for name, value in vars(thing).items()
+        if type(value) is torch.Tensor
+        and value.numel() == 1
+        and value.device.type == "cpu"
+        and not value.requires_grad
+    }
+
+
+def _content(value: object, depth: int = 2) -> tuple[Any, ...]:
+    """Of large containers a part; nothing is read from tensors."""
+    if isinstance(value, torch.Tensor):
+        return (value._version,)
+    if isinstance(value, (nn.Module, Optimizer)):
+        return ()  # things of their own
+    if depth and isinstance(value, Mapping):
+        items = [*islice(value.items(), _LOOKED_AT)]
+        return (len(value), *((key, _item(each, depth - 1)) for key, each in items))
+    if depth and isinstance(value, (list, tuple, deque)):
+        every = max(1, len(value) // _LOOKED_AT)
+        return (len(value), *(_item(each, depth - 1) for each in islice(value, 0, None, every)))
+    if isinstance(value, Sized):
+        return (len(value),)
+    if depth and hasattr(value, "__dict__"):
+        return tuple((name, _item(each, 0)) for name, each in vars(value).items())
+    return ()
+
+
+def _item(value: object, depth: int) -> Any:
+    return repr(value) if type(value) in _SIMPLE else (id(value), *_content(value, depth))
