@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,11 +140,14 @@ class Holding(nn.Module):
     def __init__(self, held: Any) -> None:
         super().__init__()
         self.inner, self.count, self.held, self.constant = nn.Linear(2, 1), 0, held, [1, 2]
+        self.others = (np.array(1.0), torch.tensor(1.0), Endless(), {torch.ones(2): 1}, torch)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.count += 1
         if isinstance(self.held, Bag):
             self.held.warmth *= 0.5
+        elif isinstance(self.held, np.ndarray):
+            self.held *= 0.5
         elif isinstance(self.held, list):
             self.held[0] = self.held[0] * np.float64(0.5)
         else:
@@ -155,7 +159,12 @@ class Bag:
     warmth = 1.0
 
 
-@pytest.mark.parametrize("held", [lambda: torch.ones(1), lambda: [np.float64(1.0)], Bag])
+class Endless:
+    def __len__(self) -> int:
+        raise TypeError("endless")
+
+
+@pytest.mark.parametrize("held", [lambda: torch.ones(2), lambda: np.ones(2), lambda: [np.float64(1.0)], Bag])
 def test_a_number_is_not_restored_without_what_changes_beside_it(
     held: Any, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -183,11 +192,12 @@ class Staged(torch.utils.data.Dataset[Any]):
         return torch.full((2,), self.stage, dtype=torch.float64)
 
 
-def staged(directory: str, steps: int) -> list[float]:
+def staged(directory: str, steps: int, *, within: bool = False) -> list[float]:
     run = rankup.init(precision="fp64", snapshots=rankup.Snapshots(directory=directory, every="1 steps"))
     rows = Staged()
+    dataset = torch.utils.data.Subset(rows, range(24)) if within else rows
     model, opt, data = run.prepare(
-        nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.01), rows, global_batch=12
+        nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.01), dataset, global_batch=12
     )
     seen = []
     for epoch in run.epochs(steps):
@@ -199,10 +209,11 @@ def staged(directory: str, steps: int) -> list[float]:
     return seen
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_the_stage_of_a_data_set_is_restored(tmp_path: Path, ranks: int):
-    assert run_ranks(staged, 2, str(tmp_path), 2) == [[1.0, 1.0, 2.0, 2.0]] * 2
-    assert run_ranks(staged, ranks, str(tmp_path), 4) == [[4.0, 4.0, 8.0, 8.0]] * ranks
+@pytest.mark.parametrize(("ranks", "within"), [(1, False), (3, False), (2, True)])
+def test_the_stage_of_a_data_set_is_restored(tmp_path: Path, ranks: int, within: bool):
+    train = partial(staged, within=within)
+    assert run_ranks(train, 2, str(tmp_path), 2) == [[1.0, 1.0, 2.0, 2.0]] * 2
+    assert run_ranks(train, ranks, str(tmp_path), 4) == [[4.0, 4.0, 8.0, 8.0]] * ranks
 
 
 class Mixed(torch.utils.data.Dataset[Any]):

@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 import marshal
 from collections import deque
-from collections.abc import Mapping, Sized
 from itertools import islice
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
+from torch.utils.data import Dataset
 
 _SIMPLE = (bool, int, float, str, type(None))
 _CONTAINERS: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "dict": dict, "deque": deque}
 _MOST_ITEMS = 100_000  # of a container: a larger one is not read at each save
+_MOST_BYTES = 8 * 2**20
+_MOST_NUMBERS = 1024  # of an array
 _LOOKED_AT = 64  # items of a container that is not plain
 _OTHER = object()
 # torch's own of each module and optimizer; modes are restored by ``frozen.py``.
@@ -95,35 +98,52 @@ def others(thing: object) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def single_numbers(thing: object) -> dict[str, str]:
-    """What tensors of one number hold, by attribute."""
-    return {
-        name: repr(value.item())
-        for name, value in vars(thing).items()
-        if type(value) is torch.Tensor
-        and value.numel() == 1
-        and value.device.type == "cpu"
-        and not value.requires_grad
-    }
+def small(value: object) -> bool:
+    """Whether to keep ``value`` alive costs little memory: not so for the rows of a data set."""
+    size = getattr(value, "nbytes", 0)
+    return (not isinstance(size, int) or size <= _MOST_BYTES) and _length(value) <= _MOST_ITEMS
+
+
+def small_arrays(thing: object) -> dict[str, str]:
+    """Digests of small tensors and arrays of NumPy, by attribute."""
+    found = {name: _array(value) for name, value in vars(thing).items() if name not in _TORCH}
+    return {name: text for name, text in found.items() if text}
+
+
+def _array(value: object) -> str:
+    if type(value) is torch.Tensor:
+        if value.device.type != "cpu" or value.requires_grad or value.numel() > _MOST_NUMBERS:
+            return ""
+        items: Any = value.tolist()
+    elif type(value).__module__ == "numpy" and getattr(value, "size", _MOST_NUMBERS + 1) <= _MOST_NUMBERS:
+        items = value.tolist()  # type: ignore[attr-defined]
+    else:
+        return ""
+    return hashlib.sha256(repr(items).encode()).hexdigest()
 
 
 def _content(value: object, depth: int = 2) -> tuple[Any, ...]:
-    """Of large containers a part; nothing is read from tensors."""
-    if isinstance(value, torch.Tensor):
-        return (value._version,)
-    if isinstance(value, (nn.Module, Optimizer)):
+    """Of large containers a part, of small arrays all; nothing is read from other tensors, nor from files and the like
+    that only look like a container."""
+    if isinstance(value, (nn.Module, Optimizer, Dataset, type, ModuleType, FunctionType)):
         return ()  # things of their own
-    if depth and isinstance(value, Mapping):
+    if isinstance(value, torch.Tensor):
+        return () if value.is_inference() else (value._version,)
+    if text := _array(value):
+        return (text,)
+    if depth and isinstance(value, dict):
         items = [*islice(value.items(), _LOOKED_AT)]
-        return (len(value), *((key, _item(each, depth - 1)) for key, each in items))
+        return (len(value), *((_item(key, 0), _item(each, depth - 1)) for key, each in items))
     if depth and isinstance(value, (list, tuple, deque)):
         every = max(1, len(value) // _LOOKED_AT)
         return (len(value), *(_item(each, depth - 1) for each in islice(value, 0, None, every)))
-    if isinstance(value, Sized):
-        return (len(value),)
     if depth and hasattr(value, "__dict__"):
         return tuple((name, _item(each, 0)) for name, each in vars(value).items())
-    return ()
+    return (_length(value),)
+
+
+def _length(value: object) -> int:
+    return len(value) if isinstance(value, (list, tuple, dict, set, frozenset, deque, str, bytes)) else -1
 
 
 def _item(value: object, depth: int) -> Any:

@@ -14,16 +14,23 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import torch
 from torch import nn
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
-from rankup.runtime.checkpointing.attributes import others, plain, put, read, same, single_numbers, written
+from rankup.runtime.checkpointing.attributes import (
+    others,
+    plain,
+    put,
+    read,
+    same,
+    small,
+    small_arrays,
+    written,
+)
 from rankup.runtime.context import RunContext
 from rankup.strategies.inner_optimizers import inner_optimizers
 
-_KEPT = 2**20  # elements of a tensor
 _DATA = "data "
 
 # Of each object, by attribute: [the value now, ``written``], after the mark when the loop began if there was one.
@@ -39,19 +46,14 @@ class PlainValues:
         self._others: dict[str, dict[str, Any]] = {}
         self._kept: list[Any] = []
         self._after_first_step: dict[str, dict[str, Any]] | None = None
-        self._numbers: dict[str, dict[str, str]] = {}
+        self._arrays: dict[str, dict[str, str]] = {}
 
     def begin(self) -> None:
         """A stage of the training begins, or is about to be resumed."""
         self._begun = self._now()
         self._others = {place: others(thing) for place, thing in self._things()}
         # Else another object could get the id of one that is gone.
-        self._kept = [
-            value
-            for _, thing in self._things()
-            for value in vars(thing).values()
-            if not isinstance(value, torch.Tensor) or value.numel() <= _KEPT
-        ]
+        self._kept = [value for _, thing in self._things() for value in vars(thing).values() if small(value)]
 
     def state(self) -> Changed:
         """What has changed since the loop began, of objects of which nothing else has."""
@@ -104,10 +106,10 @@ class PlainValues:
         """What a model computes once, in its first forward, does not change with the steps."""
         if self._after_first_step is None:
             self._after_first_step = self._now()
-            self._numbers = {
+            self._arrays = {
                 place: {
                     name: text
-                    for name, text in single_numbers(thing).items()
+                    for name, text in small_arrays(thing).items()
                     if name in self._others.get(place, {})  # not made in the first forward
                 }
                 for place, thing in self._things()
@@ -139,12 +141,12 @@ class PlainValues:
                             "same"
                         )
                 continue
-            for name, text in single_numbers(thing).items():
-                if self._numbers.get(place, {}).get(name, text) != text:
-                    where = f"{name} of {type(thing).__name__}"
+            for name, text in small_arrays(thing).items():
+                if self._arrays.get(place, {}).get(name, text) != text:
+                    where = f"{name} of {type(thing).__name__} ({type(vars(thing)[name]).__name__})"
                     said[where] = (
-                        f"{where}, a tensor, changes in training and is in no snapshot: after a resume it begins "
-                        "again; " + _instead(place, thing, name)
+                        f"{where} changes in training and is in no snapshot: after a resume it begins again; "
+                        + _instead(place, thing, name)
                     )
         return list(said.values())
 
@@ -171,9 +173,10 @@ class PlainValues:
 
     def _things(self) -> Iterator[tuple[str, Any]]:
         for index, feed in enumerate(self._run.feeds):
-            data = getattr(feed, "dataset", None)
-            if hasattr(data, "__dict__"):
-                yield f"{_DATA}{index}", data
+            place, data = f"{_DATA}{index}", getattr(feed, "dataset", None)
+            while hasattr(data, "__dict__"):
+                yield place, data
+                place, data = f"{place}/dataset", vars(data).get("dataset")  # of a Subset
         modules = {f"model {index}": model for index, model in enumerate(self._run.models)}
         modules |= {
             name: thing for name, thing in self._run.registered.items() if isinstance(thing, nn.Module)
