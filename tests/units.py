@@ -8,6 +8,7 @@ the others; their files share ``CLUSTERS``, each of which starts a cluster or tw
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -51,7 +52,12 @@ NEXT = (
 
 
 class Units(LoadScopeScheduling):
-    """For ``--dist loadfile``."""
+    """For ``--dist loadfile``. xdist itself would begin with the files of most tests, and end with the single tests of
+    ``APART``: then most workers wait, and the processors with them."""
+
+    def __init__(self, config: pytest.Config, log: Any = None) -> None:
+        config.option.loadscopereorder = False
+        super().__init__(config, log)
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0].removeprefix("tests/")

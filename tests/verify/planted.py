@@ -282,7 +282,9 @@ FAULTS = [
         "data_with_a_counter",
         ("data-begins-anew",),
         make=stateful_data(
-            "self.calls = 0", "self.calls += 1; return points[i] + self.calls, points[i].sum()[None]"
+            # Not a plain number, which a resume would restore.
+            "self.calls = [numpy.zeros(2000)]",
+            "self.calls[0] += 1; return points[i] + self.calls[0][0], points[i].sum()[None]",
         ),
     ),
     Planted(
