@@ -288,13 +288,6 @@ FAULTS = [
         ),
     ),
     Planted(
-        "data_with_a_generator",
-        ("data-begins-anew",),
-        make=stateful_data(
-            "self.r = random.Random(1)", "return points[i] + self.r.random(), points[i].sum()[None]"
-        ),
-    ),
-    Planted(
         "augmentation_by_the_time",
         ("unseeded-augmentation",),
         make=stateful_data("pass", "return points[i] + time.time() % 1, points[i].sum()[None]"),
@@ -323,6 +316,18 @@ FAULTS = [
 ]
 
 RIGHT = [
+    Planted(
+        "data_with_a_generator",
+        make=stateful_data(
+            "self.r = random.Random(1)", "return points[i] + self.r.random(), points[i].sum()[None]"
+        ),
+    ),
+    Planted(
+        "data_with_a_plain_counter",
+        make=stateful_data(
+            "self.calls = 0", "self.calls += 1; return points[i] + self.calls, points[i].sum()[None]"
+        ),
+    ),
     Planted("plain"),
     Planted("plain_on_two", processes=2, behind=EVALUATION),
     Planted("plain_on_three", processes=3),
