@@ -1,4 +1,4 @@
-"""The protocol of strategies is closed: one more is one file and one row, and nobody uses what is behind it."""
+"""The protocol of strategies is closed: a new strategy is one file and one row; no other module knows its class."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_row_says_what_its_class_says(name):
     assert features <= refused
 
 
-# ------------------------------------------------------------------ no other module uses what is behind it
+# ------------------------------------------------------------------ no other module knows a strategy's class
 
 SOURCES = Path(rankup.__file__).parent
 CONCRETE = {

@@ -141,6 +141,7 @@ class Holding(nn.Module):
         super().__init__()
         self.inner, self.count, self.held, self.constant = nn.Linear(2, 1), 0, held, [1, 2]
         self.others = (np.array(1.0), torch.tensor(1.0), Endless(), {torch.ones(2): 1}, torch)
+        self.adjacency = torch.eye(3).to_sparse()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.count += 1
@@ -196,6 +197,7 @@ def staged(directory: str, steps: int, *, within: bool = False) -> list[float]:
     run = rankup.init(precision="fp64", snapshots=rankup.Snapshots(directory=directory, every="1 steps"))
     rows = Staged()
     dataset = torch.utils.data.Subset(rows, range(24)) if within else rows
+    rows.dataset = rows  # type: ignore[attr-defined]  # it may hold itself
     model, opt, data = run.prepare(
         nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.01), dataset, global_batch=12
     )
@@ -287,3 +289,28 @@ def test_a_list_of_a_data_set_that_is_shuffled_in_place_is_restored(tmp_path: Pa
 def test_a_list_that_each_rank_shuffles_in_its_own_way_is_an_error(tmp_path: Path):
     with pytest.raises(AssertionError, match=r"the list rows of Listed .* in different orders"):
         run_ranks(listed, 3, str(tmp_path), 4, False)
+
+
+class Curious(Cooling):
+    """Attributes that cannot be read as others can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.adjacency, self.rows = torch.eye(3).to_sparse(), torch.eye(3).to_sparse_csr()
+        self.ragged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+        self.shapes, self.kind, self.dates = (
+            torch.empty(3, device="meta"),
+            np.dtype("f4"),
+            np.datetime64("2020"),
+        )
+        with torch.inference_mode():
+            self.inferred = torch.ones(3)
+        self.complexes: list[Any] = [1 + 2j, b"x"]
+        self.itself: list[Any] = []
+        self.itself.append(self.itself)
+
+
+def test_attributes_of_rare_kinds_disturb_neither_a_save_nor_a_resume():
+    _, saved = trained(Curious())
+    model, _ = trained(Curious(), saved)
+    assert model.warmth == 0.5**4

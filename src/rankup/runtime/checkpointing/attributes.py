@@ -100,8 +100,11 @@ def others(thing: object) -> dict[str, tuple[Any, ...]]:
 
 def small(value: object) -> bool:
     """Whether to keep ``value`` alive costs little memory: not so for the rows of a data set."""
-    size = getattr(value, "nbytes", 0)
-    return (not isinstance(size, int) or size <= _MOST_BYTES) and _length(value) <= _MOST_ITEMS
+    if isinstance(value, torch.Tensor):
+        return value.numel() * value.element_size() <= _MOST_BYTES
+    if type(value).__module__ == "numpy":
+        return int(getattr(value, "nbytes", 0)) <= _MOST_BYTES
+    return _length(value) <= _MOST_ITEMS
 
 
 def small_arrays(thing: object) -> dict[str, str]:
@@ -112,7 +115,8 @@ def small_arrays(thing: object) -> dict[str, str]:
 
 def _array(value: object) -> str:
     if type(value) is torch.Tensor:
-        if value.device.type != "cpu" or value.requires_grad or value.numel() > _MOST_NUMBERS:
+        dense = value.layout is torch.strided and not (value.is_nested or value.is_quantized)
+        if not dense or value.device.type != "cpu" or value.requires_grad or value.numel() > _MOST_NUMBERS:
             return ""
         items: Any = value.tolist()
     elif type(value).__module__ == "numpy" and getattr(value, "size", _MOST_NUMBERS + 1) <= _MOST_NUMBERS:

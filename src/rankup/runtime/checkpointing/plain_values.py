@@ -32,6 +32,7 @@ from rankup.runtime.context import RunContext
 from rankup.strategies.inner_optimizers import inner_optimizers
 
 _DATA = "data "
+_DEPTH = 4  # of data sets in each other; one may hold itself
 
 # Of each object, by attribute: [the value now, ``written``], after the mark when the loop began if there was one.
 Changed = dict[str, dict[str, list[Any]]]
@@ -81,8 +82,9 @@ class PlainValues:
             return
         mine = {}
         for place, thing in self._things():
-            for name, (*_, value) in (self._changed(place, thing) or {}).items():
-                if place.startswith(_DATA) and isinstance(value, list) and value[0] == "list":
+            changed = self._changed(place, thing) if place.startswith(_DATA) else None
+            for name, (*_, value) in (changed or {}).items():
+                if isinstance(value, list) and value[0] == "list":
                     items = [repr(item) for item in value[2]]
                     mine[f"{name} of {type(thing).__name__}"] = (_digest(sorted(items)), _digest(items))
         everyone = control.gather("the order of data sets", mine)
@@ -174,9 +176,10 @@ class PlainValues:
     def _things(self) -> Iterator[tuple[str, Any]]:
         for index, feed in enumerate(self._run.feeds):
             place, data = f"{_DATA}{index}", getattr(feed, "dataset", None)
-            while hasattr(data, "__dict__"):
-                yield place, data
-                place, data = f"{place}/dataset", vars(data).get("dataset")  # of a Subset
+            for _ in range(_DEPTH):
+                if hasattr(data, "__dict__"):
+                    yield place, data
+                    place, data = f"{place}/dataset", vars(data).get("dataset")  # of a Subset
         modules = {f"model {index}": model for index, model in enumerate(self._run.models)}
         modules |= {
             name: thing for name, thing in self._run.registered.items() if isinstance(thing, nn.Module)
