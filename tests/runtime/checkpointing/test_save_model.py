@@ -112,3 +112,26 @@ def test_what_cannot_be_saved_is_one_error_on_all_ranks_and_leaves_no_file(tmp_p
         == [["which-model", "model-not-written", "which-model", "not-prepared"]] * 2
     )
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def with_its_own_weights(folder: str) -> str:
+    """Each rank has loaded the best weights by its own share of the test data."""
+    run = rankup.init(seed=2)
+    model = run.prepare(Net(), None)[0]
+    best = {name: value + 0.1 * run.world.rank for name, value in model.state_dict().items()}
+    model.load_state_dict(best)
+    try:
+        run.save_model(f"{folder}/best.pt")
+    except rankup.RankupError as error:
+        return f"{error.code}: {error}"
+    return ""
+
+
+def test_ranks_with_weights_of_their_own_are_an_error_and_not_the_first_rank_s_file(tmp_path: Path):
+    everyone = run_ranks(with_its_own_weights, 3, str(tmp_path))
+    assert all(
+        "replicas-differ: body.0.weight is not the same on rank 0 and rank 1" in said
+        and "when run.save_model writes it" in said
+        for said in everyone
+    )
+    assert not list(tmp_path.iterdir())

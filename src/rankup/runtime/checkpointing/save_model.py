@@ -13,6 +13,7 @@ from rankup.errors import RankupError
 from rankup.runtime.context import RunContext
 from rankup.runtime.distributed import buffers
 from rankup.runtime.distributed.reduce import gather
+from rankup.runtime.distributed.replicas import compare_weights
 from rankup.runtime.loop.body_checks import check_buffers
 from rankup.strategies.state import whole_weights
 
@@ -23,6 +24,7 @@ def save_model(run: RunContext, path: Path, model: nn.Module | None) -> None:
     check_buffers(run)
     if run.control is not None:
         run.control.enter("run.save_model")
+        compare_weights(run, "when run.save_model writes it")
     replacing = {}
     if (
         run.buffers_differ and run.replicas > 1

@@ -18,6 +18,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from rankup.errors import RankupError
 from rankup.runtime.context import RunContext
+from rankup.runtime.distributed.control import Control
 from rankup.snapshots.checksum import pair
 
 Sums = dict[str, tuple[int, int]]  # name of a tensor → its checksum
@@ -51,19 +52,12 @@ class Replicas:
             return
         taken, self._taken = _on_cpu(self._taken), {}
         # If no rank took a step, as in a window that is accumulated by hand, the next step is compared.
-        if self._agree(taken, "the gradient of {name}", f"at step {self._run.global_step}"):
+        if _agree(self._control, taken, "the gradient of {name}", f"at step {self._run.global_step}"):
             self._compare_at = 2 * self._steps
 
     def compare_weights(self) -> None:
         """At the end of an epoch. A collective."""
-        if self._control is None:
-            return
-        weights = {
-            name: pair(parameter)
-            for name, parameter in _named(self._run.models)
-            if not hasattr(parameter, "to_local")
-        }
-        self._agree(_on_cpu(weights), "{name}", f"after step {self._run.global_step}")
+        compare_weights(self._run, f"after step {self._run.global_step}")
 
     def _before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if len(args) > 1 or kwargs.get("closure") is not None:
@@ -80,15 +74,25 @@ class Replicas:
                 dense = gradient.coalesce().values() if gradient.is_sparse else gradient
                 self._taken[names[id(parameter)]] = pair(dense)
 
-    def _agree(self, mine: Sums, what: str, when: str) -> bool:
-        """Whether there was anything to compare. RankupError if ranks differ."""
-        text = repr(sorted(mine.items())).encode()
-        number = int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "big")
-        assert self._control is not None
-        total, taken = self._control.add("the comparison of the replicas", number, len(mine))
-        if total == number * self._control.world_size:
-            return taken > 0
-        raise _differ(self._control.gather("the comparison of the replicas", mine), what, when)
+
+def compare_weights(run: RunContext, when: str) -> None:
+    """RankupError ``replicas-differ`` if the weights of the models differ between ranks. A collective."""
+    if run.control is None or run.replicas < 2:
+        return
+    weights = {
+        name: pair(parameter) for name, parameter in _named(run.models) if not hasattr(parameter, "to_local")
+    }
+    _agree(run.control, _on_cpu(weights), "{name}", when)
+
+
+def _agree(control: Control, mine: Sums, what: str, when: str) -> bool:
+    """Whether there was anything to compare. RankupError if ranks differ."""
+    text = repr(sorted(mine.items())).encode()
+    number = int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "big")
+    total, taken = control.add("the comparison of the replicas", number, len(mine))
+    if total == number * control.world_size:
+        return taken > 0
+    raise _differ(control.gather("the comparison of the replicas", mine), what, when)
 
 
 def _differ(everyone: list[Sums], what: str, when: str) -> RankupError:
