@@ -21,8 +21,6 @@ from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state, stop
 from rankup.runtime.checkpointing.check_settings import ResumeSettings
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
-from rankup.runtime.checkpointing.frozen import Frozen
-from rankup.runtime.checkpointing.plain_values import PlainValues
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.registered import Values
 from rankup.runtime.checkpointing.run_state import RunState, check_between_steps
@@ -35,7 +33,6 @@ from rankup.runtime.distributed.gather import gather
 from rankup.runtime.distributed.reduce import Number, reduce_mean, reduce_sum
 from rankup.runtime.distributed.replicas import Replicas
 from rankup.runtime.loop import body_checks
-from rankup.runtime.loop.accumulation import PendingGradients
 from rankup.runtime.loop.epochs import Epoch, loop
 from rankup.runtime.loop.evaluation import Evaluations
 from rankup.runtime.loop.gradients import Step
@@ -58,7 +55,7 @@ class Run:
         """Starts nothing: ``rankup.init`` has met the other ranks already."""
         self._context = context
         settings = ResumeSettings(context, (snapshots or Snapshots()).in_force().resume_with)
-        parts = StateParts(PendingGradients(context), Frozen(context), PlainValues(context), settings)
+        parts = StateParts.of(context, settings)
         self._checkpointing = Checkpointing(context, parts, Replicas(context), snapshots, watch)
         self._evaluations = Evaluations(context, self._checkpointing)
         self._preparation = Preparation(context, settings)

@@ -17,7 +17,8 @@ LIBRARIES = (_OURS, str(Path(torch.__file__).parent) + os.sep, str(Path(os.__fil
 def call_site(frame: FrameType | None = None) -> str:
     """``train.py:33``: the innermost line that is not in a library, from ``frame`` (the caller's) outwards."""
     innermost = frame or sys._getframe(1)
-    return _place(_of_script(innermost) or innermost)
+    at = _of_script(innermost) or innermost
+    return place(at.f_code.co_filename, at.f_lineno)
 
 
 def call_line(frame: FrameType | None = None) -> str:
@@ -38,7 +39,7 @@ def _of_script(frame: FrameType) -> FrameType | None:
     return at
 
 
-def _place(frame: FrameType) -> str:
-    name = frame.f_code.co_filename
+def place(file: str, line: int) -> str:
+    """``train.py:33``, relative to the working directory."""
     here = os.getcwd() + os.sep  # noqa: PTH109  # a string is all that is needed
-    return f"{name.removeprefix(here)}:{frame.f_lineno}"
+    return f"{file.removeprefix(here)}:{line}"

@@ -20,7 +20,7 @@ _MOST_ITEMS = 100_000  # of a container: a larger one is not read at each save
 _MOST_BYTES = 8 * 2**20
 _MOST_NUMBERS = 1024  # of an array
 _LOOKED_AT = 64  # items of a container that is not plain
-_OTHER = object()
+OTHER = object()
 # torch's own of each module and optimizer; modes are restored by ``frozen.py``.
 _TORCH = frozenset({*vars(nn.Module()), *vars(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0))}) | {
     "_step_count",
@@ -32,22 +32,22 @@ _TORCH = frozenset({*vars(nn.Module()), *vars(torch.optim.SGD([nn.Parameter(torc
 def plain(thing: object) -> dict[str, Any]:
     """The ``mark`` of each plain attribute."""
     found = {name: mark(value) for name, value in vars(thing).items() if name not in _TORCH}
-    return {name: value for name, value in found.items() if value is not _OTHER}
+    return {name: value for name, value in found.items() if value is not OTHER}
 
 
 def mark(value: Any) -> Any:
-    """What tells whether a plain value has changed: itself, or a digest of a container; else ``_OTHER``."""
+    """What tells whether a plain value has changed: itself, or a digest of a container; else ``OTHER``."""
     if type(value) in _SIMPLE:
         return value
     kind = type(value).__name__
     if _CONTAINERS.get(kind) is not type(value) or len(value) > _MOST_ITEMS:
-        return _OTHER
+        return OTHER
     # In C: a data set's list of 60,000 samples is looked at in each save. Its version 2 writes equal values alike.
     try:
         items = sorted(value, key=repr) if kind == "set" else [*value] if kind == "deque" else value
         return f"{kind} {hashlib.sha256(marshal.dumps(items, 2)).hexdigest()}"
     except ValueError:  # it holds something else
-        return _OTHER
+        return OTHER
 
 
 def written(value: Any) -> Any:
@@ -92,9 +92,9 @@ def same(first: Any, second: Any) -> bool:
 def others(thing: object) -> dict[str, tuple[Any, ...]]:
     """What tells whether an attribute that is not plain has changed: which object it is, and what it contains."""
     return {
-        name: (id(value), *_content(value))
+        name: (id(value), *content(value))
         for name, value in vars(thing).items()
-        if name not in _TORCH and mark(value) is _OTHER
+        if name not in _TORCH and mark(value) is OTHER
     }
 
 
@@ -109,11 +109,12 @@ def small(value: object) -> bool:
 
 def small_arrays(thing: object) -> dict[str, str]:
     """Digests of small tensors and arrays of NumPy, by attribute."""
-    found = {name: _array(value) for name, value in vars(thing).items() if name not in _TORCH}
+    found = {name: array_digest(value) for name, value in vars(thing).items() if name not in _TORCH}
     return {name: text for name, text in found.items() if text}
 
 
-def _array(value: object) -> str:
+def array_digest(value: object) -> str:
+    """Of a small tensor on the CPU, or of a small array of NumPy; else ""."""
     if type(value) is torch.Tensor:
         dense = value.layout is torch.strided and not (value.is_nested or value.is_quantized)
         if not dense or value.device.type != "cpu" or value.requires_grad or value.numel() > _MOST_NUMBERS:
@@ -126,14 +127,14 @@ def _array(value: object) -> str:
     return hashlib.sha256(repr(items).encode()).hexdigest()
 
 
-def _content(value: object, depth: int = 2) -> tuple[Any, ...]:
+def content(value: object, depth: int = 2) -> tuple[Any, ...]:
     """Of large containers a part, of small arrays all; nothing is read from other tensors, nor from files and the like
     that only look like a container."""
     if isinstance(value, (nn.Module, Optimizer, Dataset, type, ModuleType, FunctionType)):
         return ()  # things of their own
     if isinstance(value, torch.Tensor):
         return () if value.is_inference() else (value._version,)
-    if text := _array(value):
+    if text := array_digest(value):
         return (text,)
     if depth and isinstance(value, dict):
         items = [*islice(value.items(), _LOOKED_AT)]
@@ -151,4 +152,4 @@ def _length(value: object) -> int:
 
 
 def _item(value: object, depth: int) -> Any:
-    return repr(value) if type(value) in _SIMPLE else (id(value), *_content(value, depth))
+    return repr(value) if type(value) in _SIMPLE else (id(value), *content(value, depth))

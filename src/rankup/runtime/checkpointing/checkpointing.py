@@ -61,6 +61,8 @@ class Checkpointing:
         self._trace: Trace | None = None
         self._untracked: UntrackedWatch | None = None
         self._resumed: ResumedEpoch | None = None
+        # Of what a resume loses. ``rankup verify`` reports it in its own way.
+        self._warns = run.world.is_main and TRACE_VARIABLE not in os.environ
         self._goes_on = False  # resumed, and no batch yet; on rank 0
         self._open = False  # whether a loop is running
         self._goals: dict[
@@ -143,6 +145,7 @@ class Checkpointing:
         self._parts.settings.note_begin()
         saver = self._saves.saver = self._folder.open()
         if saver is None:
+            self._parts.carried.begin(warn=self._warns)
             return
         # Read now, and not at the first save: it reads samples, and a data set may count these.
         _ = self._parts.settings.in_force
@@ -158,8 +161,9 @@ class Checkpointing:
                 self._goes_on = self._run.world.is_main
                 if self._saves.feed is not None and self._saves.feed.position.step > 0:
                     self._resumed = ResumedEpoch(self._run, self._parts.plain)
+        self._parts.carried.begin(warn=self._warns)
         self._saves.restart_clock()
-        if self._untracked is None and self._run.world.is_main and TRACE_VARIABLE not in os.environ:
+        if self._untracked is None and self._warns:
             self._untracked = UntrackedWatch(self._run, self._parts.plain)
 
     def step_done(self) -> None:
@@ -168,6 +172,7 @@ class Checkpointing:
         self._replicas.step_done()
         if self._untracked is not None:
             self._untracked.step_done()
+            self._parts.carried.step_done()
         if self._trace is not None:
             self._trace.step()
         if self._watch.requested():
@@ -207,10 +212,11 @@ class Checkpointing:
             self._resumed.check()
             self._resumed = None
         self._parts.plain.check_orders()
+        done = self._saves.feed.position.step if self._saves.feed is not None else 0
+        self._parts.carried.epoch_begins(done)
         if self._goes_on:
             self._goes_on = False
-            feed = self._saves.feed
-            warn_of_enumerate(self._run.global_step, feed.position.step if feed is not None else 0)
+            warn_of_enumerate(self._run.global_step, done)
         if self._trace is not None:
             self._trace.epoch_begins()
 
@@ -220,6 +226,7 @@ class Checkpointing:
             self._trace.behind()
         if self._untracked is not None:
             self._untracked.warn()
+            self._parts.carried.warn_of_changed()
         self._after_inner_loop = self._finish_first = False
         self._epoch_end = None
         self._saves.epochs_since += 1

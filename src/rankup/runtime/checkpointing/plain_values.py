@@ -52,14 +52,14 @@ class PlainValues:
     def begin(self) -> None:
         """A stage of the training begins, or is about to be resumed."""
         self._begun = self._now()
-        self._others = {place: others(thing) for place, thing in self._things()}
+        self._others = {place: others(thing) for place, thing in self.things()}
         # Else another object could get the id of one that is gone.
-        self._kept = [value for _, thing in self._things() for value in vars(thing).values() if small(value)]
+        self._kept = [value for _, thing in self.things() for value in vars(thing).values() if small(value)]
 
     def state(self) -> Changed:
         """What has changed since the loop began, of objects of which nothing else has."""
         found: Changed = {}
-        for place, thing in self._things():
+        for place, thing in self.things():
             changed = self._changed(place, thing)
             if changed and others(thing) == self._others.get(place):
                 found[place] = changed
@@ -67,7 +67,7 @@ class PlainValues:
 
     def load(self, saved: Mapping[str, Mapping[str, list[Any]]]) -> None:
         """Restore what ``state`` gave, where this process has begun as that one had."""
-        for place, thing in self._things():
+        for place, thing in self.things():
             begun = self._begun.get(place, {})
             for name, (*before, value) in saved.get(place, {}).items():
                 if same(before, [begun[name]] if name in begun else []):
@@ -81,7 +81,7 @@ class PlainValues:
         if control is None:
             return
         mine = {}
-        for place, thing in self._things():
+        for place, thing in self.things():
             changed = self._changed(place, thing) if place.startswith(_DATA) else None
             for name, (*_, value) in (changed or {}).items():
                 if isinstance(value, list) and value[0] == "list":
@@ -114,14 +114,14 @@ class PlainValues:
                     for name, text in small_arrays(thing).items()
                     if name in self._others.get(place, {})  # not made in the first forward
                 }
-                for place, thing in self._things()
+                for place, thing in self.things()
             }
 
     def lost(self) -> list[str]:
         """What to say of each value that changes with the steps and is not restored, once per class and attribute."""
         said: dict[str, str] = {}
         before = self._after_first_step or {}
-        for place, thing in self._things():
+        for place, thing in self.things():
             if not self._restored(place, thing):
                 for name, value in plain(thing).items():
                     if not same(before.get(place, {}).get(name, value), value):
@@ -153,7 +153,7 @@ class PlainValues:
         return list(said.values())
 
     def _now(self) -> dict[str, dict[str, Any]]:
-        return {place: plain(thing) for place, thing in self._things()}
+        return {place: plain(thing) for place, thing in self.things()}
 
     def _changed(self, place: str, thing: object) -> dict[str, list[Any]] | None:
         """None if one of them cannot be in a snapshot."""
@@ -173,7 +173,8 @@ class PlainValues:
         """Whether all that has changed is in the state."""
         return others(thing) == self._others.get(place) and self._changed(place, thing) is not None
 
-    def _things(self) -> Iterator[tuple[str, Any]]:
+    def things(self) -> Iterator[tuple[str, Any]]:
+        """The objects whose attributes these are, by place."""
         for index, feed in enumerate(self._run.feeds):
             place, data = f"{_DATA}{index}", getattr(feed, "dataset", None)
             for _ in range(_DEPTH):

@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state
+from rankup.runtime.checkpointing.carried_variables import CarriedVariables
 from rankup.runtime.checkpointing.check_settings import ResumeSettings
 from rankup.runtime.checkpointing.frozen import Frozen
 from rankup.runtime.checkpointing.plain_values import PlainValues
@@ -37,8 +38,14 @@ class StateParts:
     pending: PendingGradients
     frozen: Frozen
     plain: PlainValues
+    carried: CarriedVariables
     settings: ResumeSettings
     _noted: int = 0  # models
+
+    @classmethod
+    def of(cls, run: RunContext, settings: ResumeSettings) -> StateParts:
+        plain = PlainValues(run)
+        return cls(PendingGradients(run), Frozen(run), plain, CarriedVariables(run, plain), settings)
 
     def note_begin(self, prepared: int) -> None:
         """Note what the script begins with, once for each stage, which has more prepared models than the one before.
@@ -53,6 +60,8 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
     """The live state of this rank. ``shared``: whether to include what was registered without ``per_rank``;
     ``gradients``: whether to include gradients that wait for a step."""
     rank_state: dict[str, Any] = {"rng": rng_state(), "plain": parts.plain.state()}
+    if run.world.is_main:
+        rank_state["carried"] = parts.carried.state()
     if run.world.is_main and (layout := run.strategy.layout()) is not None:
         rank_state["layout"] = layout
     if gradients:
@@ -224,6 +233,7 @@ def restore(
             _load_buffers(model, tensors[str(index)]["buffers"])
     registered_state.restore(run, parts.settings.adjust_registered(first["registered"]), rank_state, others)
     parts.plain.load((first if rank_state is None else rank_state).get("plain", {}))
+    parts.carried.load(first.get("carried", {}))
     for feed, position in zip(run.feeds, metadata["positions"], strict=True):
         feed.position.load(position)
         if (

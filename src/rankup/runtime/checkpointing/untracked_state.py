@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -37,7 +37,7 @@ def find_untracked(
     assumed only of torch's own, as of the schedules in a SequentialLR."""
     known = [thing for thing in run.registered.values() if trusting or _holds_its_parts(thing)]
     optimizers = [each for optimizer in run.optimizers for each in with_inner(optimizer)]
-    ours = {id(thing) for thing in (*optimizers, *run.registered.values())} | _within(known)
+    ours = {id(thing) for thing in (*optimizers, *run.registered.values())} | within(known)
     tensors = {id(t) for model in run.models for t in (*model.parameters(), *model.buffers())}
     things, loaders = _alive()
     modules = [thing for thing in things if isinstance(thing, nn.Module)]
@@ -49,7 +49,7 @@ def find_untracked(
         and not (isinstance(thing, nn.Module) and (id(thing) in inner or tensors & _tensors(thing)))
     ]
     # A schedule that consists of schedules is named, and not its parts.
-    parts = [_within([thing]) - {id(thing)} for thing in outer if _holds_its_parts(thing)]
+    parts = [within([thing]) - {id(thing)} for thing in outer if _holds_its_parts(thing)]
     wholes = [thing for thing in outer if not any(id(thing) in part for part in parts)]
     return _named([*wholes, *_generators(spaces, loaders)], list(spaces))
 
@@ -185,7 +185,7 @@ def _generators(spaces: Sequence[Mapping[str, Any]], loaders: Sequence[Any]) -> 
     return list(found.values())
 
 
-def _within(things: Any) -> set[int]:
+def within(things: Iterable[Any]) -> set[int]:
     """Ids of ``things`` and of what their attributes hold, also in lists and dicts: a SequentialLR's schedules. Not of
     optimizers: a schedule holds its optimizer but does not save it."""
     found = {id(thing) for thing in things}

@@ -9,6 +9,7 @@ import sys
 import sysconfig
 from collections import deque
 from collections.abc import Iterator, Mapping
+from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,11 +21,12 @@ from rankup.runtime.tracing.digest import digest
 _OURS = str(Path(__file__).parents[1])
 _LIBRARY = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _MOST_ITEMS, _MOST_NUMBERS, _DEPTH = 2000, 100_000, 3
+_REFERENCES = 3  # to a frame's dict: the frame, a variable, and the call that counts them
 
 
 def namespaces() -> list[Mapping[str, Any]]:
     """The variables that the script's frames see, innermost first; those of modules last."""
-    frames = list(_frames())
+    frames = list(script_frames())
     found: list[Mapping[str, Any]] = [frame.f_locals for frame in frames]
     found += [frame.f_globals for frame in frames if frame.f_globals is not frame.f_locals]
     main = sys.modules.get("__main__")
@@ -50,7 +52,7 @@ def name_of(thing: object, spaces: list[Mapping[str, Any]]) -> str:
 def plain_variables() -> dict[str, str]:
     """Short digests of the plain values (numbers, strings, small tensors, lists and dicts of them) in the innermost
     function that trains, in its module, and in its ``self``."""
-    frame = next(_frames(), None)
+    frame = next(script_frames(), None)
     if frame is None:
         return {}
     spaces = [frame.f_locals] if frame.f_locals is frame.f_globals else [frame.f_globals, frame.f_locals]
@@ -65,14 +67,31 @@ def plain_variables() -> dict[str, str]:
     return found
 
 
-def _frames() -> Iterator[FrameType]:
-    """The frames outside of rankup's runtime and libraries, from the innermost on."""
+def script_frames() -> Iterator[FrameType]:
+    """The frames of the script, outside of rankup's runtime and libraries, from the innermost on."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        path = frame.f_code.co_filename
-        if not path.startswith((_OURS, "<frozen", *_LIBRARY)):
+        if not is_library(frame.f_code.co_filename):
             yield frame
         frame = frame.f_back
+
+
+def is_library(path: str) -> bool:
+    return path.startswith((_OURS, "<frozen", *_LIBRARY))
+
+
+def variables_of(frame: FrameType) -> dict[str, Any]:
+    """The variables of a frame. Before Python 3.13 the frame keeps the dict that it gives, and so this step's tensors
+    for as long as it runs: it is emptied, unless the script has it as well (``locals()``)."""
+    held = frame.f_locals
+    found = dict(held)
+    if (
+        isinstance(held, dict)
+        and frame.f_code.co_flags & CO_OPTIMIZED
+        and sys.getrefcount(held) <= _REFERENCES
+    ):
+        held.clear()
+    return found
 
 
 def _attributes(value: object) -> dict[str, Any]:
