@@ -44,13 +44,13 @@ def test_a_study_that_is_interrupted_goes_on_and_ends_with_table_results_and_rep
     study = subprocess.Popen(
         command(tmp_path, "--repeats", "1", *TINY), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    while study.poll() is None and not ended(tmp_path, 2):
+    while study.poll() is None and not ended(tmp_path, 1):
         time.sleep(0.05)
     study.send_signal(signal.SIGINT)
     out, err = study.communicate(timeout=60)
     assert study.returncode == 130, err
-    # On a busy machine the third may have ended before the signal came.
-    done_runs = re.search(r"ended by SIGINT after ([23]) of 4 runs", err)
+    # On a busy machine others may have ended before the signal came.
+    done_runs = re.search(r"ended by SIGINT after ([123]) of 4 runs", err)
     assert done_runs and "Traceback" not in err and out == "", err
     assert err.splitlines()[1] == "run 1 of 4: nproc=1, warm-up …"
     folder = study_in(tmp_path)

@@ -33,6 +33,8 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def rank(folder):
     process = subprocess.Popen(["sleep", "60"], env={**os.environ, RUN_DIR_VARIABLE: str(folder)})
+    while not Path(f"/proc/{process.pid}/environ").read_bytes():
+        time.sleep(0.01)  # the kernel writes it after the moment at which Popen returns
     tell(folder, 3, process.pid)
     yield process
     process.kill()
