@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from rankup.check.document import Span
+from rankup.check.facts.job.typos import is_slip
 
 _LINE = re.compile(r"^#(SBATCH|PBS|BSUB)(?=[ \t]|$)([^\n]*)", re.M)
 _WORD = re.compile(r"""(?:[^\s"'\\]|\\.|"[^"\n]*"|'[^'\n]*')+""")
@@ -144,6 +145,19 @@ def _full_name(name: str) -> str:
         return name
     matching = [full for full in _SLURM_NAMES if full.startswith(name)] if len(name) > 2 else []
     return _SLURM_ALIASES.get(matching[0], matching[0]) if len(matching) == 1 else name
+
+
+def beginnings(name: str) -> list[str]:
+    """The options of sbatch that begin with ``name``; itself alone if it is one."""
+    return (
+        [name] if name in _SLURM_NAMES else sorted({full for full in _SLURM_NAMES if full.startswith(name)})
+    )
+
+
+def misspelt(name: str) -> str:
+    """The option of sbatch that differs from ``name`` by a slip of the pen; "" if none or several do."""
+    near = [full for full in _SLURM_NAMES if is_slip(name, full)]
+    return near[0] if len(near) == 1 else ""
 
 
 def _letters(line: DirectiveLine) -> list[Directive]:

@@ -57,6 +57,16 @@ def _distance(one: str, other: str) -> int:
     return row[-1]
 
 
+def is_slip(one: str, other: str) -> bool:
+    """Whether a word of three letters or more has one letter too many, too few or wrong, or two exchanged, without its
+    ``-`` and ``_``."""
+    one, other = re.sub("[-_]", "", one), re.sub("[-_]", "", other)
+    if len(one) < 3 or len(other) < 4 or abs(len(one) - len(other)) > 1:
+        return False
+    exchanged = len(one) == len(other) and sum(a != b for a, b in zip(one, other, strict=True)) == 2
+    return (exchanged and sorted(one) == sorted(other)) or _distance(one, other) <= 1
+
+
 def is_like(one: str, other: str) -> bool:
     """Whether two names of variables differ by a slip of the pen."""
     if one == other or min(len(one), len(other)) < 6:
