@@ -7,14 +7,16 @@ They are forked from a server that has imported torch and run nothing, so that e
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import multiprocessing
 import os
 import pickle
 import socket
+import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -22,18 +24,33 @@ context = multiprocessing.get_context("forkserver")
 TIMEOUT_S = 240  # below the one of pytest: a loaded machine is slow, and no defect
 
 
-# Below the ports that the kernel gives to connections, any of which could be gone before a rank listens on it; each
-# process of the test run has a thousand.
-_first = 10_000 + 1000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 5)
-_ports = itertools.cycle(range(_first, _first + 1000))
+_BLOCKS, _BLOCK = range(10_000, 32_000, 500), 500
+_mine: tuple[int, Iterator[int], int] | None = None  # process id, ports, the lock
 
 
 def free_port() -> int:
+    """One of this process's ports. They are below those that the kernel gives to connections, any of which could be
+    gone before a rank listens on it; no other process has them, also not one of another test run."""
+    global _mine
+    if _mine is None or _mine[0] != os.getpid():
+        _mine = (os.getpid(), *_claim())
     while True:
-        port = next(_ports)
+        port = next(_mine[1])
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+
+
+def _claim() -> tuple[Iterator[int], int]:
+    for first in _BLOCKS:
+        lock = os.open(f"{tempfile.gettempdir()}/rankup-tests-ports-{first}", os.O_CREAT | os.O_RDWR, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            continue
+        return itertools.cycle(range(first, first + _BLOCK)), lock
+    raise AssertionError("all ports are taken by other test runs")
 
 
 def _rank(pipe: Connection, env: dict[str, str], function: Callable[..., Any], args: tuple[Any, ...]) -> None:
