@@ -54,7 +54,9 @@ class CarriedVariables:
         self._inner: dict[str, _Value] = {}
         self._saved: dict[str, list[Any]] = {}
         self._said: set[str] = set()
-        self._ours: dict[str, str] = {}  # names of what other parts of the state have, at the last look → the loop
+        self._ours: dict[
+            str, str
+        ] = {}  # names of what other parts of the state have, at the last look → the loop
         self._owned: dict[str, str] = {}  # the same when the loop began
         self._steps = 0
 
