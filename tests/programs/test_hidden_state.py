@@ -470,6 +470,26 @@ def test_a_state_that_belongs_to_no_parameter_is_an_error():
         run.state.state_dict()
 
 
+@pytest.mark.parametrize("stepped", [False, True])
+def test_weights_that_are_tied_after_prepare_are_an_error_in_a_save(stepped: bool):
+    run = rankup.init()
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 1))
+    model, opt, data = run.prepare(
+        model, lambda p: torch.optim.Adam(p, lr=0.1), Rows(*points()), global_batch=6
+    )
+    for x, y in run.steps(data, steps=1 if stepped else 2):
+        if run.global_step == (1 if stepped else 0):
+            break
+        run.backward(F.mse_loss(model(x.float()), y.float()))
+        run.step(opt)
+    model[1].weight = model[0].weight
+    with pytest.raises(
+        RankupError, match=r"Adam holds a parameter of shape \(4, 4\) that the model does not"
+    ) as error:
+        run.state.state_dict()
+    assert error.value.code == "replaced-parameter"
+
+
 class Caching(nn.Module):
     def __init__(self) -> None:
         super().__init__()

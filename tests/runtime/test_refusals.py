@@ -111,6 +111,19 @@ def test_any_world_needs_its_loop_and_equal_calls(world_size: int):
 # --- Several ranks
 
 
+def wrapped_again() -> str:
+    run = rankup.init()
+    try:
+        model, opt, batches = prepared(run)
+        net = nn.parallel.DistributedDataParallel(model)
+        for x in run.steps(batches, epochs=1):
+            run.backward(net(x).mean())
+            run.step(opt)
+    except RankupError as error:
+        return error.code
+    return ""
+
+
 def already_wrapped() -> str:
     run = rankup.init()
     try:
@@ -190,6 +203,7 @@ def test_ranks_for_which_a_stream_has_nothing_say_so():
     ("code", "body"),
     [
         ("already-wrapped", already_wrapped),
+        ("already-wrapped", wrapped_again),
         ("bad-shard-size", groups_of_two),
         ("sharded-registered", a_sharded_copy),
         ("closure-losses", two_losses_in_a_closure),

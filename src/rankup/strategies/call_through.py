@@ -16,6 +16,9 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from rankup.errors import RankupError
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -50,11 +53,25 @@ def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
     within = getattr(self, "_is_replica", False) or any(_contains(outer, self) for outer in _inside)
     if within or not torch.is_grad_enabled() or _transformed():
         return self._rankup_class.__call__(self, *args, **kwargs)
+    _check_outermost()
     _inside.append(self)
     try:
         return getattr(self, _WRAPPER)(*args, **kwargs)
     finally:
         _inside.pop()
+
+
+def _check_outermost() -> None:
+    """An error if a DDP of the script's own is around the model: both reduce its gradients, into wrong ones."""
+    outer = getattr(DistributedDataParallel, "_active_ddp_module", None)
+    if outer is not None and getattr(outer.module, _WRAPPER, None) is not outer:
+        raise RankupError(
+            "already-wrapped",
+            "the script puts DistributedDataParallel around a model that run.prepare has wrapped already: its "
+            "gradients would be reduced twice",
+            hint="call the model that prepare returned, and leave out DistributedDataParallel",
+            exit_code=1,
+        )
 
 
 def _contains(outer: nn.Module, module: nn.Module) -> bool:

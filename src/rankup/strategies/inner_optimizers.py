@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+from torch import nn
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
@@ -53,6 +55,8 @@ def fields(optimizer: Optimizer, names: Mapping[int, str]) -> dict[str, Fields]:
     found = {}
     for parameter, state in optimizer.state.items():
         if id(parameter) not in names:
+            if isinstance(parameter, nn.Parameter):
+                raise _replaced(optimizer, parameter)
             raise RankupError(
                 "optimizer-state",
                 f"{type(optimizer).__name__} keeps a state of {str(parameter)[:30]!r}, which is not a parameter of the "
@@ -70,6 +74,10 @@ def fields(optimizer: Optimizer, names: Mapping[int, str]) -> dict[str, Fields]:
 
 def options(optimizer: Optimizer, names: Mapping[int, str]) -> dict[str, Fields]:
     """The options of each parameter's group, by its name. Most wrappers share the groups of what they hold."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if id(parameter) not in names:
+                raise _replaced(optimizer, parameter)
     found = {
         names[id(parameter)]: {option: value for option, value in group.items() if option != "params"}
         for group in optimizer.param_groups
@@ -80,6 +88,16 @@ def options(optimizer: Optimizer, names: Mapping[int, str]) -> dict[str, Fields]
             for name, held in options(inner, names).items():
                 found.setdefault(name, {})[attribute] = held
     return found
+
+
+def _replaced(optimizer: Optimizer, parameter: torch.Tensor) -> RankupError:
+    return RankupError(
+        "replaced-parameter",
+        f"{type(optimizer).__name__} holds a parameter of shape {tuple(parameter.shape)} that the model does not have: "
+        "after prepare the script has put another one in its place, or a layer",
+        hint="tie weights and replace layers before run.prepare; a new layer's parameters join by opt.add_param_group",
+        exit_code=1,
+    )
 
 
 def load_options(group: Fields, saved: Fields, optimizer: Optimizer) -> None:

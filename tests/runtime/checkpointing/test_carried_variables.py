@@ -240,3 +240,37 @@ def test_the_variables_that_a_script_has_asked_for_stay():
         return mine
 
     assert body()["rate"] == 0.1
+
+
+def replacing(directory: str, stop: int) -> None:
+    run, model, opt = begin(directory)
+    average, hidden, history = {"weight": torch.zeros(1, 2)}, torch.zeros(1), [0.0]
+    run.register(average=average, hidden=hidden, history=history)
+    for epoch in run.epochs(2):
+        for batch in epoch:
+            loss = step(run, model, opt, batch, stop)
+            average = {name: 0.9 * value + loss for name, value in average.items()}
+            hidden = hidden + loss
+        history = [*history, loss]
+
+
+def changing_in_place(directory: str, stop: int) -> None:
+    run, model, opt = begin(directory)
+    average, hidden, history = {"weight": torch.zeros(1, 2)}, torch.zeros(1), [0.0]
+    run.register(average=average, hidden=hidden, history=history)
+    for epoch in run.epochs(2):
+        for batch in epoch:
+            loss = step(run, model, opt, batch, stop)
+            average.update({name: 0.9 * value + loss for name, value in average.items()})
+            hidden += loss
+        history.append(loss)
+
+
+def test_a_registered_object_in_whose_place_the_loop_puts_another_one_is_warned_of(tmp_path: Path):
+    (text,) = run_ranks(said, 1, replacing, str(tmp_path))
+    for name in ("average", "hidden", "history"):
+        assert text.count(f"puts another object into {name}, which was registered") == 1
+
+
+def test_a_registered_object_that_is_changed_in_place_is_not_warned_of(tmp_path: Path):
+    assert run_ranks(said, 1, changing_in_place, str(tmp_path)) == [""]

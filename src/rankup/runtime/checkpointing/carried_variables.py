@@ -54,6 +54,10 @@ class CarriedVariables:
         self._inner: dict[str, _Value] = {}
         self._saved: dict[str, list[Any]] = {}
         self._said: set[str] = set()
+        self._ours: dict[
+            str, str
+        ] = {}  # names of what other parts of the state have, at the last look → the loop
+        self._owned: dict[str, str] = {}  # the same when the loop began
         self._steps = 0
 
     def state(self) -> dict[str, list[Any]]:
@@ -78,6 +82,7 @@ class CarriedVariables:
         """A loop begins, and is restored if it is resumed."""
         self._saved = self._saved if warn else {}
         self._begun, self._inner, self._steps = self._now(), {}, 0
+        self._owned = dict(self._ours)
         self._warn_of_lost(self._begun)
 
     def epoch_begins(self, done: int) -> None:
@@ -96,6 +101,7 @@ class CarriedVariables:
     def warn_of_changed(self) -> None:
         """What has changed since the loop began, and would begin again after a resume."""
         now = self._now()
+        self._warn_of_replaced(now)
         changed = {
             name: now[name]
             for name, before in self._begun.items()
@@ -109,6 +115,16 @@ class CarriedVariables:
                 f"{'them' if len(names) > 1 else 'it'}: after a resume the loop begins with the value from before it; "
                 f"values = run.register({one}=…) before the loop and values.{one} instead, or run.register of a list, "
                 "a dict or an object with a state_dict"
+            )
+
+    def _warn_of_replaced(self, now: Mapping[str, _Value]) -> None:
+        """Of names that held a registered object, and hold another one now: ``ema = {…}`` in the loop's body."""
+        for name in sorted(self._owned.keys() & now.keys() - self._said):
+            self._said.add(name)
+            _warn(
+                f"the loop at {self._owned[name]} puts another object into {name}, which was registered or prepared: "
+                "snapshots have the object from before the loop, and a resume does not restore the new one; change it "
+                f"in place: {name}.copy_(…) for a tensor, {name}.update(…) for a dict, {name}[:] = … for a list"
             )
 
     def _warn_of_lost(self, now: Mapping[str, _Value], done: int = 0) -> None:
@@ -146,12 +162,15 @@ class CarriedVariables:
     def _read(self) -> dict[str, _Value]:
         ours = {id(thing) for _, thing in self._plain.things()} | within(self._run.registered.values())
         found: dict[str, _Value] = {}
+        self._ours = {}
         for frame in script_frames():
             source = "".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))
             for loop in carried_around(source, frame.f_lineno):
                 where = place(frame.f_code.co_filename, loop.line)
                 for name, value in _variables(frame, loop, ours):
-                    if name not in found:
+                    if _known(value, ours):
+                        self._ours.setdefault(name, where)
+                    elif name not in found:
                         found[name] = _seen(value, where)
         return found
 
@@ -166,7 +185,11 @@ def _variables(frame: FrameType, loop: Carried, ours: set[int]) -> Iterator[tupl
             # Of a run's and of prepared objects other parts of the state take care.
             hidden = _known(value, ours) or _of_library(type(value))
             value = _NOTHING if hidden else held.get(attribute, _NOTHING)
-        if value is not _NOTHING and not _known(value, ours):
+        if value is _NOTHING:
+            continue
+        if _known(value, ours):
+            yield name, value
+        else:
             yield from _with_attributes(name, value, loop, ours, _DEPTH)
 
 
@@ -174,13 +197,15 @@ def _with_attributes(
     name: str, value: Any, loop: Carried, ours: set[int], depth: int
 ) -> Iterator[tuple[str, Any]]:
     yield name, value
+    if _known(value, ours):
+        return
     kind = type(value)
     if not depth or not hasattr(value, "__dict__") or _of_library(kind) or _has_state(value):
         return
     for attribute in sorted(_carried_of(kind)):
         held = vars(value).get(attribute, _NOTHING)
         inner = f"{name}.{attribute}"
-        if held is not _NOTHING and not _known(held, ours) and inner not in loop.anew:
+        if held is not _NOTHING and inner not in loop.anew:
             yield from _with_attributes(inner, held, loop, ours, depth - 1)
 
 

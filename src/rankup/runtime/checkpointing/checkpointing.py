@@ -10,7 +10,8 @@ if it is needed. If the code has changed the weights, it runs to its end first.
 
 A run may have several loops. A loop is another *stage* (pre-training, then fine-tuning) if more has been prepared than
 for the loop before. Each stage has a directory of its own, so that a run that is interrupted in its second stage finds
-the result of the first one.
+the result of the first one. A run that was interrupted in a later loop of a stage restores its state there once more,
+since the code between the loops runs again (``later_loops.py``).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.distributed.replicas import Replicas
 from rankup.runtime.tracing.trace import VARIABLE as TRACE_VARIABLE
 from rankup.runtime.tracing.trace import Trace
+from rankup.snapshots.snapshot import Snapshot
 
 
 class Checkpointing:
@@ -78,8 +80,9 @@ class Checkpointing:
     # ------------------------------------------------------- called by the run
 
     @contextlib.contextmanager
-    def loop(self, feed: DataFeed, unit: str, goal: int) -> Iterator[None]:
-        """Around a loop over ``goal`` epochs or steps (``unit``): resume before the first step, save after the last."""
+    def loop(self, feed: DataFeed, unit: str, goal: int) -> Iterator[bool]:
+        """Around a loop over ``goal`` epochs or steps (``unit``): resume before the first step, save after the last.
+        Gives whether the loop trains: not if it was left by a break before the snapshot that the run resumes from."""
         self._check_loop(feed, unit, goal)
         self._open = True
         self._saves.feed = feed
@@ -87,14 +90,16 @@ class Checkpointing:
         atexit.register(self._let_go)
         unregister = atexit.unregister
         try:
-            self._begin()
+            self._begin(feed, unit)
             if (trace := Trace.from_environment(self._run, self._saves.wait)) is not None:
                 self._trace = self._listening.enter_context(trace)
-            yield
+            left = self._parts.later.left()
+            yield not left
             self._end()
             if self._trace is not None:
                 self._trace.end()
-            self._goals[id(feed), unit] = goal
+            if not left:
+                self._goals[id(feed), unit] = goal
         except GeneratorExit:  # a break
             if self._trace is not None:
                 self._trace.left()
@@ -128,7 +133,7 @@ class Checkpointing:
                 exit_code=1,
             )
 
-    def _begin(self) -> None:
+    def _begin(self, feed: DataFeed, unit: str) -> None:
         """Everything is prepared and registered by now."""
         self._resumed = None
         self._after_inner_loop = self._finish_first = False  # an earlier loop may have been left there
@@ -141,6 +146,8 @@ class Checkpointing:
         registered_state.check_whole(self._run)
         self._replicas.watch(self._listening)
         begins = self._folder.begin_stage()
+        later = self._parts.later
+        later.begin(feed, unit, stage=begins)
         self._parts.note_begin(len(self._run.prepared))
         self._parts.settings.note_begin()
         saver = self._saves.saver = self._folder.open()
@@ -156,15 +163,21 @@ class Checkpointing:
         if begins:  # a second loop of a stage continues from the first one's end
             found = saver.newest()
             if found is not None:
-                resume(self._run, self._parts, found)
-                self._saves.note_saved()
-                self._goes_on = self._run.world.is_main
-                if self._saves.feed is not None and self._saves.feed.position.step > 0:
-                    self._resumed = ResumedEpoch(self._run, self._parts.plain)
+                self._resume(found)
+                later.resumed(found)
+        elif (found := later.again()) is not None:
+            self._resume(found, again=True)
         self._parts.carried.begin(warn=self._warns)
         self._saves.restart_clock()
         if self._untracked is None and self._warns:
             self._untracked = UntrackedWatch(self._run, self._parts.plain)
+
+    def _resume(self, found: Snapshot, *, again: bool = False) -> None:
+        resume(self._run, self._parts, found, again=again)
+        self._saves.note_saved()
+        self._goes_on = self._run.world.is_main
+        if self._saves.feed is not None and self._saves.feed.position.step > 0:
+            self._resumed = ResumedEpoch(self._run, self._parts.plain)
 
     def step_done(self) -> None:
         """Between two steps."""

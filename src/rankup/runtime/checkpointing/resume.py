@@ -8,8 +8,9 @@ from rankup.runtime.context import RunContext
 from rankup.snapshots.snapshot import Snapshot
 
 
-def resume(run: RunContext, parts: StateParts, found: Snapshot) -> None:
-    """Restore what ``found`` contains. RankupError, before anything has changed, if it belongs to another run."""
+def resume(run: RunContext, parts: StateParts, found: Snapshot, *, again: bool = False) -> None:
+    """Restore what ``found`` contains. RankupError, before anything has changed, if it belongs to another run.
+    ``again``: it has been restored, and reported, by an earlier loop."""
     state.check(run, parts, found.metadata)
     outline = found.outline()
     tensors = {
@@ -27,6 +28,8 @@ def resume(run: RunContext, parts: StateParts, found: Snapshot) -> None:
         found.metadata,
         found.adopted_rank_states,
     )
+    if again:
+        return
     positions = ", ".join(f"epoch {p['at'][0] + 1}, step {p['at'][1]}" for p in found.metadata["positions"])
     run.print(f"resumed from {found.path.name}: {positions}")
     if any(feed.steps is not None and feed.position.step >= feed.steps for feed in run.feeds):

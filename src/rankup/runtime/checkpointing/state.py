@@ -21,6 +21,7 @@ from rankup.runtime.checkpointing import registered_state
 from rankup.runtime.checkpointing.carried_variables import CarriedVariables
 from rankup.runtime.checkpointing.check_settings import ResumeSettings
 from rankup.runtime.checkpointing.frozen import Frozen
+from rankup.runtime.checkpointing.later_loops import LaterLoops
 from rankup.runtime.checkpointing.plain_values import PlainValues
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import DataFeed, sampled_order
@@ -40,12 +41,14 @@ class StateParts:
     plain: PlainValues
     carried: CarriedVariables
     settings: ResumeSettings
+    later: LaterLoops
     _noted: int = 0  # models
 
     @classmethod
     def of(cls, run: RunContext, settings: ResumeSettings) -> StateParts:
         plain = PlainValues(run)
-        return cls(PendingGradients(run), Frozen(run), plain, CarriedVariables(run, plain), settings)
+        carried, later = CarriedVariables(run, plain), LaterLoops(run)
+        return cls(PendingGradients(run), Frozen(run), plain, carried, settings, later)
 
     def note_begin(self, prepared: int) -> None:
         """Note what the script begins with, once for each stage, which has more prepared models than the one before.
@@ -88,6 +91,7 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
         {
             "positions": [_position(feed) for feed in run.feeds],
             "prepared": len(run.prepared),
+            "loop": parts.later.state(),
             "registered": registered_state.names(run),
             "seed": run.seed,
             "world_size": run.world.world_size,

@@ -69,6 +69,7 @@ class TrainingFolder:
         self._policy = policy
         self._warned = False
         self._peers: Peers | None = None
+        self._last: Saver | None = None
         self._path: Path | None = None  # once the training has begun to save
         self._stage = 0
         self._stage_prepared = -1  # how much was prepared when the stage began
@@ -99,13 +100,17 @@ class TrainingFolder:
                 )
         if self._peers is None:
             self._peers = Peers(run.world)
-        return Saver(
+        if self._last is not None:
+            # A loop that was left by a break did not wait for its save, which talks to the same peers.
+            self._last.wait()
+        self._last = Saver(
             self._path if self._stage == 1 else self._path / f"stage-{self._stage}",
             run.world,
             peers=self._peers,
             keep=self._policy.keep,
             asynchronous=self._policy.asynchronous,
         )
+        return self._last
 
     def done(self) -> None:
         """The training is at its end."""

@@ -39,11 +39,11 @@ def loop(
     position = feed.position
     evaluations.overtake()
     complete = False
-    with checkpointing.loop(feed, unit, goal):
+    with checkpointing.loop(feed, unit, goal) as trains:
         facts = training_facts(run, feed)
         run.records.begin(feed, unit, goal, run.global_step, facts, run.models)
         try:
-            while (position.epoch if unit == "epochs" else position.total) < goal:
+            while trains and (position.epoch if unit == "epochs" else position.total) < goal:
                 epoch = Epoch(run, feed, position.epoch, checkpointing, evaluations)
                 try:
                     yield epoch

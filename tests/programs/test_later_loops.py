@@ -1,0 +1,152 @@
+"""A resume in a later loop: the code between two loops runs again, and must not change the state twice."""
+
+from __future__ import annotations
+
+import copy
+import io
+from contextlib import redirect_stderr
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import rankup
+from programs.attempts import attempt
+from programs.program import How, Program, Result, batches, perceptron, points, weights
+from programs.trials import Trial, plain
+
+
+def adam(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.Adam(parameters, lr=0.01)
+
+
+class RateFinder(Program):
+    """An LR finder trains some steps and puts weights and optimizer back; a loop of epochs follows."""
+
+    tried = 3
+    goal = 3
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.model = perceptron()
+
+    def update(self, opt: Any, x: torch.Tensor, y: torch.Tensor) -> None:
+        opt.zero_grad()
+        F.mse_loss(self.model(x), y).backward()
+        opt.step()
+
+    def plain(self) -> Result:
+        self.model.double()
+        (x, y), opt = points(), adam(self.model.parameters())
+        for epoch in range(self.epochs):
+            for i in (
+                batches(len(x), self.batch, epoch)
+                if epoch
+                else list(batches(len(x), self.batch, 0))[self.tried :]
+            ):
+                self.update(opt, x[i], y[i])
+        return weights(self.model)
+
+    def with_rankup(self, how: How) -> Result:
+        run = how.init()
+        model, opt, data = run.prepare(
+            self.model, adam, rankup.ResidentData(*points()), global_batch=self.batch
+        )
+        begun = copy.deepcopy(model.state_dict()), copy.deepcopy(opt.state_dict())
+        for x, y in run.steps(data, steps=self.goal):
+            self.update(opt, x, y)
+            if run.global_step == self.tried - 1:
+                break
+        model.load_state_dict(begun[0])
+        opt.load_state_dict(begun[1])
+        for epoch in run.epochs(self.epochs):
+            for x, y in epoch:
+                self.update(opt, x, y)
+        return weights(model)
+
+
+class RateFinderLeft(RateFinder):
+    """The same; a break ends it long before its last step."""
+
+    goal = 100
+
+
+class StepPerLoop(RateFinder):
+    """A loop for each epoch, and a registered schedule that is stepped after each."""
+
+    def plain(self) -> Result:
+        self.model.double()
+        (x, y), opt = points(), adam(self.model.parameters())
+        sched = torch.optim.lr_scheduler.StepLR(opt, 1, 0.5)
+        for epoch in range(self.epochs):
+            for i in batches(len(x), self.batch, epoch):
+                self.update(opt, x[i], y[i])
+            sched.step()
+        return weights(self.model)
+
+    def with_rankup(self, how: How) -> Result:
+        run = how.init()
+        model, opt, data = run.prepare(
+            self.model, adam, rankup.ResidentData(*points()), global_batch=self.batch
+        )
+        sched = torch.optim.lr_scheduler.StepLR(opt, 1, 0.5)
+        run.register(sched=sched)
+        for epoch in range(self.epochs):
+            for x, y in run.steps(data, epochs=epoch + 1):
+                self.update(opt, x, y)
+            sched.step()
+        return weights(model)
+
+
+@pytest.mark.parametrize("program", [RateFinder, RateFinderLeft, StepPerLoop])
+def test_the_code_between_two_loops_does_not_change_the_state_again(program: type[Program], tmp_path: Path):
+    trial = Trial(program, "ddp", 2, tmp_path)
+    trial.uninterrupted()
+    assert plain(program)[0].keys() == trial.whole.results[0].keys()
+    trial.interrupted((0.7, 0.2), "1 steps", 3)
+    assert not trial.problems, "\n".join(trial.problems)
+
+
+class BornAgain(RateFinder):
+    """The model of the first loop is the teacher of the second one."""
+
+    registered = False
+
+    def with_rankup(self, how: How) -> Result:
+        run = how.init()
+        model, opt, data = run.prepare(
+            self.model, adam, rankup.ResidentData(*points()), global_batch=self.batch
+        )
+        if self.registered:
+            teacher = copy.deepcopy(model)
+            run.register(teacher=teacher)
+        with redirect_stderr(io.StringIO()) as said:
+            for x, y in run.steps(data, epochs=1):
+                self.update(opt, x, y)
+            if self.registered:
+                teacher.load_state_dict(model.state_dict())
+            else:
+                teacher = copy.deepcopy(model)
+            for x, _ in run.steps(data, epochs=self.epochs):
+                self.update(opt, x, teacher(x).detach())
+        return {**weights(model), "said": said.getvalue()}
+
+
+class BornAgainRegistered(BornAgain):
+    registered = True
+
+
+def test_a_copy_of_the_weights_that_is_made_between_two_loops_is_warned_of_at_a_resume(tmp_path: Path):
+    assert attempt(BornAgain, "none", 1, tmp_path, "1 steps", 7).outcome == "killed"
+    said = attempt(BornAgain, "none", 1, tmp_path, "1 steps").results[0]["said"]
+    assert "Sequential teacher gets its weights there" in said
+
+
+def test_a_registered_copy_is_restored_and_nothing_is_warned_of(tmp_path: Path):
+    whole = attempt(BornAgainRegistered, "none", 1).results[0]
+    assert attempt(BornAgainRegistered, "none", 1, tmp_path, "1 steps", 7).outcome == "killed"
+    resumed = attempt(BornAgainRegistered, "none", 1, tmp_path, "1 steps").results[0]
+    assert "gets its weights there" not in resumed["said"]
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole if name != "said")
