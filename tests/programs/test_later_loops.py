@@ -100,6 +100,40 @@ class StepPerLoop(RateFinder):
         return weights(model)
 
 
+class SavePerLoop(RateFinder):
+    """A rate that falls after each of several loops, and then a save by hand; another fall after it."""
+
+    def plain(self) -> Result:
+        self.model.double()
+        (x, y), opt = points(), adam(self.model.parameters())
+        for epoch in range(self.epochs):
+            for i in batches(len(x), self.batch, epoch):
+                self.update(opt, x[i], y[i])
+            opt.param_groups[0]["lr"] *= 0.7 * 0.5
+        return weights(self.model)
+
+    def with_rankup(self, how: How) -> Result:
+        run = how.init()
+        model, opt, data = run.prepare(
+            self.model, adam, rankup.ResidentData(*points()), global_batch=self.batch
+        )
+        for epoch in range(self.epochs):
+            for x, y in run.steps(data, epochs=epoch + 1):
+                self.update(opt, x, y)
+            opt.param_groups[0]["lr"] *= 0.7
+            run.save()
+            opt.param_groups[0]["lr"] *= 0.5
+        return weights(model)
+
+
+@pytest.mark.parametrize("every", ["off", "1 steps", "3 steps"])
+def test_a_save_between_two_loops_is_where_it_is_restored(every: str, tmp_path: Path):
+    trial = Trial(SavePerLoop, "ddp", 2, tmp_path)
+    trial.uninterrupted()
+    trial.interrupted((0.7, 0.2), every, 3)
+    assert not trial.problems, "\n".join(trial.problems)
+
+
 @pytest.mark.parametrize("program", [RateFinder, RateFinderLeft, StepPerLoop])
 def test_the_code_between_two_loops_does_not_change_the_state_again(program: type[Program], tmp_path: Path):
     trial = Trial(program, "ddp", 2, tmp_path)

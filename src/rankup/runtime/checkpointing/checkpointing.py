@@ -257,7 +257,11 @@ class Checkpointing:
         if saver is None:
             return
         try:
-            if self._saves.save():
+            found = self._parts.later.saves() if not self._open else None
+            if found is not None:
+                resume(self._run, self._parts, found, again=True)
+                self._saves.note_saved()
+            elif self._saves.save():
                 self._epoch_end = None
             saver.wait()
         finally:

@@ -2,7 +2,7 @@
 
 It ran before the snapshot was taken, so the snapshot has what it changed: weights that an LR finder puts back, a
 schedule that it steps. Without care it would change them twice. So the loop in which the snapshot was taken restores it
-again before its first batch. What that code makes for itself of the weights (a copy as a teacher) cannot be taken back:
+again before its first batch; if ``run.save()`` took it after a loop, the same call does. What that code makes for itself of the weights (a copy as a teacher) cannot be taken back:
 rank 0 names it.
 """
 
@@ -31,25 +31,26 @@ class LaterLoops:
         self._number = 0  # of the loop that runs, or ran last, from 1 in each stage
         self._place: list[Any] = []  # its data and its unit
         self._line = ""  # of the script
+        self._saves = 0  # calls of ``run.save()`` since it ended
         self._resumed: Snapshot | None = None  # what has been restored
         self._step = 0  # of it
         self._models: dict[int, str] = {}  # modules that were there at the resume and are not prepared
 
     def state(self) -> list[Any]:
-        return [self._number, *self._place, self._line]
+        return [self._number, *self._place, self._line, self._saves]
 
     def begin(self, feed: DataFeed, unit: str, *, stage: bool) -> None:
         """A loop begins; with a new ``stage``."""
         index = next(number for number, other in enumerate(self._run.feeds) if other is feed)
         self._number, self._place = (1 if stage else self._number + 1), [index, unit]
-        self._line = call_site()
+        self._line, self._saves = call_site(), 0
         if stage:
             self._resumed = None
 
     def resumed(self, found: Snapshot) -> None:
         """The first loop of a stage has restored ``found``."""
         saved = list(found.metadata.get("loop", []))  # an older version has not noted it
-        if saved and saved[0] > self._number:
+        if saved and (saved[0] > self._number or saved[4]):
             self._resumed, self._step = found, self._run.global_step
             self._models = self._untracked()
 
@@ -58,13 +59,18 @@ class LaterLoops:
         the loop of the snapshot, then a condition has left out those before it in this attempt."""
         if self._resumed is None or self._run.global_step != self._step:
             return False
-        number, _, _, line = self._resumed.metadata["loop"]
+        number, _, _, line, _ = self._resumed.metadata["loop"]
         return bool(self._number < number and self._line != line)
 
+    def saves(self) -> Snapshot | None:
+        """``run.save()`` is called outside of loops: the snapshot to restore there instead, if that call took it."""
+        self._saves += 1
+        return self.again()
+
     def again(self) -> Snapshot | None:
-        """The snapshot that the loop that begins restores again, if it was taken there."""
-        found = self._resumed
-        if found is None or list(found.metadata["loop"])[:3] != self.state()[:3]:
+        """The snapshot to restore again where it was taken: as a loop begins, or in ``saves``."""
+        found, here = self._resumed, self.state()
+        if found is None or [*found.metadata["loop"][:3], found.metadata["loop"][4]] != [*here[:3], here[4]]:
             return None
         self._resumed = None
         if self._run.global_step != self._step:  # a loop before it has trained: the script has changed
