@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import enum
 import gc
 import io
+import itertools
 import math
 import sys
 import time
 import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 import rankup
 from ranks import run_ranks
@@ -240,3 +245,227 @@ def test_the_variables_that_a_script_has_asked_for_stay():
         return mine
 
     assert body()["rate"] == 0.1
+
+
+class Stage(enum.Enum):
+    WARM = 0
+    MAIN = 1
+
+
+@dataclass(slots=True)
+class Slotted:
+    count: int = 0
+    seen: int = 0
+
+
+class Defaults:
+    lowest = math.inf
+    steps = 0
+
+    def set_if_lower(self, loss: float) -> None:
+        if loss < self.lowest:
+            self.lowest = loss
+
+    def start_epoch(self) -> None:
+        Defaults.steps += 1
+
+
+def smoothed(by: float) -> Callable[[float], float]:
+    value = 0.0
+
+    def update(loss: float) -> float:
+        nonlocal value
+        value = by * value + (1 - by) * loss
+        return value
+
+    return update
+
+
+def falling() -> Iterator[float]:
+    weight = 1.0
+    while True:
+        yield weight
+        weight *= 0.9
+
+
+def note(state: Slotted) -> None:
+    state.count += 1
+
+
+def trained(
+    run: rankup.Run, model: Any, opt: Any, epoch: Any, stop: int, states: Any, weights: Iterator[float]
+) -> float:
+    losses, meters = [], {"loss": Average()}
+    for batch in epoch:
+        losses.append(step(run, model, opt, batch, stop) * next(weights))
+        note(states)
+        for meter in meters:
+            meters[meter].update(losses[-1])
+    return sum(losses) + meters["loss"].sum
+
+
+def hidden(directory: str, stop: int) -> None:
+    run, model, opt = begin(directory)
+    losses: list[float] = []
+    rows: list[Any] = []
+    best, stage, state, low, smooth, weights = (
+        math.inf,
+        Stage.WARM,
+        Slotted(),
+        Defaults(),
+        smoothed(0.9),
+        falling(),
+    )
+    other, numbers, begun = iter(DataLoader(torch.arange(100))), itertools.count(), time.time()
+    for epoch in run.epochs(3):
+        low.start_epoch()
+        loss = trained(run, model, opt, epoch, stop, state, weights)
+        losses.append(loss)
+        best = min(best, loss)
+        low.set_if_lower(loss)
+        rows += [(loss, time.time() - begun, next(other), next(numbers), smooth(loss))]
+        stage = Stage.MAIN if stage is Stage.WARM else stage
+
+
+HIDDEN = (
+    "losses (list of 1 when it was saved, list of 0 now)",  # not those of the inner function
+    "rows (list of 1 when it was saved",
+    "best (",
+    "stage (Stage.MAIN when it was saved, Stage.WARM now)",
+    "state.count (4 when it was saved, 0 now)",
+    "low.lowest (",
+    "Defaults.steps (1 when",
+    "smooth.value (",
+    "weights (a generator with weight = ",
+    "other (an iterator of a DataLoader after 1 batches",
+    "numbers (count(1) when it was saved, count(0) now)",
+)
+
+
+def test_closures_generators_enums_slots_and_what_functions_are_given(tmp_path: Path):
+    (first,), (second,) = attempts(hidden, tmp_path / "between", (5, -1))
+    assert [each for each in HIDDEN if each not in second] == [], second
+    names = {each.split(" (")[0] for each in HIDDEN}
+    assert [each for each in names if each not in first] == []
+    assert "begun" not in first + second and "state.seen" not in first + second
+    _, (inner,) = attempts(hidden, tmp_path / "inside", (6, -1))
+    (lacking,) = (line for line in inner.splitlines() if "lack these steps" in line)
+    assert "losses (list of 1 when it was saved, list of 0 now)" in lacking
+    assert "weights" not in lacking
+    assert "meters (dict of 1, with other values than when it was saved)" in lacking
+
+
+class Careful:
+    """Each epoch sets its attributes in one method and reads them in another one."""
+
+    def __init__(self, directory: str, stop: int) -> None:
+        self.run, self.model, self.opt = begin(directory)
+        self.stop, self.values = stop, self.run.register(best=math.inf)
+        self.mean, self.rate, self.number, self.shown, self.batch = math.nan, 0.0, 0, {}, None
+        self.begun = time.time()
+
+    def fit(self) -> None:
+        for epoch in self.run.epochs(3):
+            self.set_rate(epoch.index)
+            self.train(epoch)
+            self.judge()
+            self.show()
+
+    def set_rate(self, number: int) -> None:
+        self.number = number
+        self.rate = 0.1 * 0.5**number
+        self.begun = time.time()
+
+    def train(self, epoch: Any) -> None:
+        for self.batch in epoch:
+            self.run.meter.add(loss=self.learn())
+
+    def learn(self) -> float:
+        return step(self.run, self.model, self.opt, self.batch, self.stop)
+
+    @torch.no_grad()
+    def judge(self) -> None:
+        self.mean = self.run.meter.means()["loss"]
+        if self.number > 100:
+            return
+        self.shown["mean"] = self.mean
+        self.shown["rate"] = self.rate
+        self.values.best = min(self.values.best, self.mean)
+
+    def show(self) -> None:
+        assert self.shown["mean"] == self.mean and self.shown["rate"] == self.rate
+        assert time.time() - self.begun < 1000
+
+
+def carefully(directory: str, stop: int) -> None:
+    Careful(directory, stop).fit()
+
+
+def test_what_one_method_sets_and_another_one_reads_in_each_pass_is_not_lost(tmp_path: Path):
+    (first,), (second,), (third,) = attempts(carefully, tmp_path, (6, 9, -1))
+    assert (first, third) == ("", "") and second == ""
+
+
+class Counting(Careful):
+    def set_rate(self, number: int) -> None:
+        super().set_rate(number)
+        self.calls = getattr(self, "calls", 0) + 1
+        self.show_total()
+
+    def show_total(self) -> None:
+        self.sum_of_all = self.sum_of_all + self.calls
+
+    sum_of_all = 0
+
+
+def count_by_class(directory: str, stop: int) -> None:
+    Counting(directory, stop).fit()
+
+
+def test_a_method_of_the_trainer_whose_name_begins_with_set_does_not_hide_the_trainer(tmp_path: Path):
+    _, (second,) = attempts(count_by_class, tmp_path, (6, -1))
+    assert "self.sum_of_all (3 when it was saved, 0 now)" in second or "self.sum_of_all (1 when" in second
+
+
+class Raising:
+    """An object that must not be asked anything."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Sized:
+    """A class, which a script's functions may name, has no length."""
+
+    def __len__(self) -> int:
+        return 1
+
+
+class Property:
+    @property
+    def value(self) -> float:
+        raise AssertionError("a property was read")
+
+
+def with_odd_objects(directory: str, stop: int) -> None:
+    run, model, opt = begin(directory)
+    raising, thing, best, queue = Raising(), Property(), math.inf, torch.zeros(5000)
+    for epoch in run.epochs(3):
+        for batch in epoch:
+            loss = step(run, model, opt, batch, stop)
+        best = min(best, loss)
+        queue.data[epoch.index] = loss
+        for each in [raising]:
+            assert each is raising and Sized is not None
+        if best < -1:
+            print(thing.value)
+
+
+def test_odd_objects_are_not_asked_and_hide_no_other_variable(tmp_path: Path):
+    (first,), (second,) = attempts(with_odd_objects, tmp_path, (6, -1))
+    assert "carries best and queue from one pass" in first and "best (" in second
