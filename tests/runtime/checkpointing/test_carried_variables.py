@@ -12,6 +12,7 @@ import math
 import sys
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -247,6 +248,10 @@ def test_the_variables_that_a_script_has_asked_for_stay():
     assert body()["rate"] == 0.1
 
 
+class Totals:
+    total = 0
+
+
 class Stage(enum.Enum):
     WARM = 0
     MAIN = 1
@@ -292,6 +297,13 @@ def note(state: Slotted) -> None:
     state.count += 1
 
 
+def judged(model: Any, meter: Average) -> float:
+    """Under another name than its caller's."""
+    meter.reset()
+    meter.update(model.weight.sum().item())
+    return meter.sum
+
+
 def trained(
     run: rankup.Run, model: Any, opt: Any, epoch: Any, stop: int, states: Any, weights: Iterator[float]
 ) -> float:
@@ -316,15 +328,24 @@ def hidden(directory: str, stop: int) -> None:
         smoothed(0.9),
         falling(),
     )
+    best_model, counts, callbacks, judgement = None, Counter(), [Defaults()], Average()
+    best_model = copy.deepcopy(model)
     other, numbers, begun = iter(DataLoader(torch.arange(100))), itertools.count(), time.time()
     for epoch in run.epochs(3):
         low.start_epoch()
         loss = trained(run, model, opt, epoch, stop, state, weights)
         losses.append(loss)
         best = min(best, loss)
+        counts["epochs"] += 1
+        for callback in callbacks:
+            callback.set_if_lower(loss)
+        if judged(model, judgement) < 1000:
+            best_model = copy.deepcopy(model)
+        Totals.total += 1
         low.set_if_lower(loss)
         rows += [(loss, time.time() - begun, next(other), next(numbers), smooth(loss))]
         stage = Stage.MAIN if stage is Stage.WARM else stage
+    print(best_model)
 
 
 HIDDEN = (
@@ -338,6 +359,9 @@ HIDDEN = (
     "smooth.value (",
     "weights (a generator with weight = ",
     "other (an iterator of a DataLoader after 1 batches",
+    'counts["epochs"] (1 when it was saved, nothing now)',
+    "callbacks (list of 1, with other values",
+    "Totals.total (1 when",
     "numbers (count(1) when it was saved, count(0) now)",
 )
 
@@ -347,6 +371,9 @@ def test_closures_generators_enums_slots_and_what_functions_are_given(tmp_path: 
     assert [each for each in HIDDEN if each not in second] == [], second
     names = {each.split(" (")[0] for each in HIDDEN}
     assert [each for each in names if each not in first] == []
+    assert "best_model" in first and "run.register(best_model=best_model) before the loop" in first
+    assert "give the objects in callbacks the methods" in first and "judgement" not in first + second
+    assert "run.register(counts=counts) before" in first
     assert "begun" not in first + second and "state.seen" not in first + second
     _, (inner,) = attempts(hidden, tmp_path / "inside", (6, -1))
     (lacking,) = (line for line in inner.splitlines() if "lack these steps" in line)
@@ -386,10 +413,10 @@ class Careful:
     @torch.no_grad()
     def judge(self) -> None:
         self.mean = self.run.meter.means()["loss"]
-        if self.number > 100:
-            return
         self.shown["mean"] = self.mean
         self.shown["rate"] = self.rate
+        if self.number > 100:
+            return
         self.values.best = min(self.values.best, self.mean)
 
     def show(self) -> None:

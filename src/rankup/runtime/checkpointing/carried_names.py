@@ -39,13 +39,14 @@ class Carried:
 
 @dataclass(frozen=True)
 class Called:
-    """A function of the script. ``bound``: the dotted name, in the caller, of what it is a method of, or "".
-    ``look``: the functions that it calls, by their dotted names in it. ``outside``: the caller's dotted name of a
-    variable that is not the function's own."""
+    """A function of the script. ``bound``: how many parts of its dotted name are the name of its first argument, less
+    than all for a method; None for a plain function. ``look``: the functions that it calls, by their dotted names in
+    it. ``outside``: the caller's name of a variable that is not the function's own, after a dot if it belongs to the
+    function, after two if it belongs to what holds the function."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef
     source: str
-    bound: str
+    bound: int | None
     look: Callable[[str], Called | None]
     outside: Callable[[str], str]
 
@@ -260,6 +261,7 @@ class _Flow:
         found = self.look(_method(call))
         if found is None or found.node in self.entered or len(self.entered) == _CALLS:
             return
+        name = _method(call)
         names = _arguments(found, call)
         own = _own(found.node)
 
@@ -280,14 +282,16 @@ class _Flow:
                     if rest and root not in inner.sometimes:
                         yield _cut(names[root] + dot + rest)
                 elif root not in own and (outside := found.outside(root)):
-                    yield _cut(outside + dot + rest)
+                    at = name.rpartition(".")[0] if outside.startswith("..") else name
+                    where = f"{at}.{root}" if outside.startswith(".") else outside
+                    yield _cut(where + dot + rest)
 
-        for name in here(inner.exposed - _clocks_in(found.source, found.node)):
-            self._get(name)
+        for each in here(inner.exposed - _clocks_in(found.source, found.node)):
+            self._get(each)
         always = set.intersection(*inner.returned) if inner.returned else set()
         self.sometimes |= set(here(inner.sometimes))
-        for name in here(always):
-            self._put(name)
+        for each in here(always):
+            self._put(each)
 
     def _function(self, one: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
         """What it may read of its surroundings."""
@@ -353,8 +357,8 @@ def _arguments(found: Called, call: ast.Call) -> dict[str, str]:
     """The caller's dotted name of each parameter that is given one."""
     every = [each.arg for each in (*found.node.args.posonlyargs, *found.node.args.args)]
     given: dict[str, str] = {}
-    if found.bound and every:
-        given[every.pop(0)] = found.bound
+    if found.bound is not None and every:
+        given[every.pop(0)] = ".".join(_method(call).split(".")[: found.bound])
     for name, value in zip(every, call.args, strict=False):
         if isinstance(value, ast.Starred):
             break

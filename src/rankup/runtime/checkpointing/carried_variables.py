@@ -11,11 +11,12 @@ from __future__ import annotations
 import hashlib
 import linecache
 import sys
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass
 from enum import Enum
 from inspect import CO_OPTIMIZED
+from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
 
@@ -26,7 +27,7 @@ from rankup.runtime.call_site import place
 from rankup.runtime.checkpointing.attributes import OTHER, array_digest, content, mark, same
 from rankup.runtime.checkpointing.carried_names import Carried, carried_around, carried_attributes
 from rankup.runtime.checkpointing.plain_values import PlainValues
-from rankup.runtime.checkpointing.script_objects import NOTHING, Space, file_of, held, iterator_mark
+from rankup.runtime.checkpointing.script_objects import NOTHING, Space, file_of, held, home, iterator_mark
 from rankup.runtime.checkpointing.untracked_state import within
 from rankup.runtime.context import RunContext
 from rankup.runtime.tracing.script_variables import is_library, script_frames, variables_of
@@ -34,6 +35,8 @@ from rankup.runtime.tracing.script_variables import is_library, script_frames, v
 _SIMPLE = (bool, int, float, str, type(None))
 _DEPTH = 2  # of objects in each other
 _LONGEST = 40  # characters of a value in a message
+_ABSENT = object()  # a key that a dict does not have yet
+_DICTS = (dict, OrderedDict, Counter, defaultdict)
 _SAMPLED = 256  # numbers of a large tensor
 _NESTED = 5  # containers in each other
 _MOST_ITEMS = 1000  # of containers of other things than plain values
@@ -176,7 +179,10 @@ class CarriedVariables:
                     continue
                 names.add(name)
                 if holder is not None:
-                    place_of = (id(holder), name.rpartition(".")[2])
+                    last = name.rpartition(".")[2]
+                    place_of = (home(holder, last), last)
+                elif name not in own or not frame.f_code.co_flags & CO_OPTIMIZED:
+                    place_of = (id(frame.f_globals), name)
                 elif type(value) in (*_SIMPLE, tuple):  # equal ones may be one object
                     place_of = (id(frame), name)
                 else:
@@ -217,6 +223,8 @@ def _variable(
         # Of a run's and of prepared objects other parts of the state take care.
         hidden = _known(value, ours) or _of_library(value)
         value, holder = NOTHING if hidden else held(value, attribute), value
+        if value is NOTHING and type(holder) in _DICTS:
+            value = _ABSENT
     if value is not NOTHING and not _known(value, ours):
         yield from _with_attributes(name, value, holder, loop, ours, _DEPTH)
 
@@ -266,14 +274,20 @@ def _seen(value: Any, where: str) -> _Value | None:
         return None
     if isinstance(value, (*_SIMPLE, tuple)) and not isinstance(value, Enum):
         found.kind = "number"
-    elif isinstance(value, (list, dict, set, deque, torch.Tensor)) or type(value).__module__ == "numpy":
+    elif isinstance(value, torch.Tensor) or type(value).__module__ == "numpy":
         found.kind = "container"
+    elif isinstance(value, (list, dict, set, deque)):
+        items = [*islice(value.values() if isinstance(value, dict) else value, _MOST_ITEMS)]
+        own = any(hasattr(item, "__dict__") and not isinstance(item, torch.Tensor) for item in items)
+        found.kind = "objects" if own else "container"
     return found
 
 
 def _looked_at(value: Any, where: str) -> _Value:
     if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
         value = value.item()
+    if value is _ABSENT:
+        return _Value("absent", True, "nothing", where)
     text = _shown(value)
     if text_and_mark := iterator_mark(value):
         return _Value(text_and_mark[1], True, text_and_mark[0], where)
@@ -294,6 +308,8 @@ def _looked_at(value: Any, where: str) -> _Value:
         return _Value((id(value), version, _sampled(value)), False, text, where)
     if isinstance(value, (list, dict, tuple, set, deque)):
         return _Value((id(value), *content(value)), False, text, where)
+    if isinstance(value, nn.Module):
+        return _Value(("a module", id(value)), False, text, where, "module")
     return _Value("an object", False, text, where)  # which may be there or not
 
 
@@ -363,6 +379,8 @@ def _by_loop(values: Mapping[str, _Value]) -> dict[str, list[str]]:
     """Names by the loop that carries them."""
     found: dict[str, list[str]] = {}
     for name, value in values.items():
+        if any(name.startswith(f"{other}.[") for other in values):
+            continue  # the whole dict is named
         found.setdefault(value.where, []).append(name)
     return found
 
@@ -386,7 +404,8 @@ def _advice(values: Mapping[str, _Value], names: list[str]) -> str:
     """What to do, for the first one of each kind."""
     first: dict[str, str] = {}
     for name in names:
-        first.setdefault(values[name].kind, name)
+        kind = "container" if "[" in name and values[name].kind == "number" else values[name].kind
+        first.setdefault(kind, name)
     said = []
     for kind, name in first.items():
         short = _short(name)
@@ -397,6 +416,16 @@ def _advice(values: Mapping[str, _Value], names: list[str]) -> str:
         elif kind == "container":
             whole = _spoken(name).partition("[")[0]
             said.append(f"run.register({short}={whole}) before the loop, and change it in place")
+        elif kind == "module":
+            said.append(
+                f"run.register({short}={_spoken(name)}) before the loop, and {short}.load_state_dict(…) instead of a "
+                "new module"
+            )
+        elif kind == "objects":
+            said.append(
+                f"give the objects in {_spoken(name)} the methods state_dict and load_state_dict, and run.register "
+                "each of them before the loop"
+            )
         else:
             said.append(
                 f"compute {_spoken(name)} from epoch.index or run.global_step, or register what it is made of"

@@ -51,6 +51,15 @@ def held(value: Any, name: str) -> Any:
     return NOTHING
 
 
+def home(holder: Any, name: str) -> int:
+    """The same for an attribute of a module and a global variable of one of its functions."""
+    if isinstance(holder, ModuleType):
+        return id(vars(holder))
+    if isinstance(holder, FunctionType) and name not in holder.__code__.co_freevars:
+        return id(holder.__globals__)
+    return id(holder)
+
+
 def file_of(value: Any) -> str:
     """The source of a class or a module, or of the class of an object."""
     if isinstance(value, ModuleType):
@@ -64,11 +73,9 @@ def file_of(value: Any) -> str:
 class Space:
     """What names mean in a frame, or in a function."""
 
-    def __init__(self, variables: Mapping[str, Any], at: FrameType | FunctionType, path: str = "") -> None:
-        """``path``: the caller's dotted name of the function."""
+    def __init__(self, variables: Mapping[str, Any], at: FrameType | FunctionType) -> None:
         self._variables = variables
         self._at = at
-        self._path = path
 
     def called(self, name: str) -> Called | None:
         """The function of the script that ``name(…)`` calls."""
@@ -82,16 +89,16 @@ class Space:
         value, holder = self._variables.get(first, NOTHING), NOTHING
         for attribute in rest:
             value, holder = held(value, attribute), value
-        bound = ""
+        bound = None
         if isinstance(value, (staticmethod, classmethod)):
             value = value.__func__
         elif isinstance(value, MethodType):
             return None
         elif isinstance(value, FunctionType):
             of_class = not isinstance(holder, (type, ModuleType, FunctionType)) and holder is not NOTHING
-            bound = name.rpartition(".")[0] if of_class and rest[-1] not in _own(holder) else ""
+            bound = len(rest) if of_class and rest[-1] not in _own(holder) else None
         elif not isinstance(value, type):
-            value, bound = held(type(value), "__call__"), name
+            value, bound = held(type(value), "__call__"), len(rest) + 1
         while isinstance(value, FunctionType) and "__wrapped__" in vars(value):  # of a decorator
             value = vars(value)["__wrapped__"]
         if not isinstance(value, FunctionType) or is_library(value.__code__.co_filename):
@@ -102,19 +109,21 @@ class Space:
         node = functions(source).get(value.__code__.co_firstlineno)
         if node is None or node.name != value.__name__:
             return None
-        space = Space(_surroundings(value), value, name)
-        return Called(node, source, bound, space.called, lambda root: self._outside(value, root, name))
+        space = Space(_surroundings(value), value)
+        return Called(node, source, bound, space.called, lambda root: self._outside(value, holder, root))
 
-    def _outside(self, function: FunctionType, root: str, path: str) -> str:
+    def _outside(self, function: FunctionType, holder: Any, root: str) -> str:
         """The name, here, of a variable that ``function`` uses and that is not its own."""
         if root in function.__code__.co_freevars:
             code = self._at.f_code if isinstance(self._at, FrameType) else self._at.__code__
             shared = root in code.co_cellvars or root in code.co_freevars
-            return root if shared else f"{path}.{root}"
+            return root if shared else f".{root}"
         if root not in function.__globals__:
             return ""
         mine = self._at.f_globals if isinstance(self._at, FrameType) else self._at.__globals__
-        return root if function.__globals__ is mine else f"{path}.{root}"
+        if function.__globals__ is mine:
+            return root
+        return f"..{root}" if _own(holder) is function.__globals__ else f".{root}"
 
 
 def iterator_mark(value: Any) -> tuple[str, str] | None:
