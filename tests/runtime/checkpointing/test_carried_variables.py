@@ -113,6 +113,10 @@ def test_the_first_epoch_ends_with_a_warning_of_what_a_resume_would_lose(tmp_pat
     steps, epochs = first.splitlines()
     assert "carries counted from one pass to the next, and no snapshot has it" in steps
     assert "carries best, best_weights, losses and stopper.best from one pass to the next" in epochs
+    assert (
+        "begin best_weights with a value of its type instead of None, run.register(best_weights=best_weights) before"
+        in epochs
+    )
     assert "values = run.register(best=…)" in epochs and "test_carried_variables.py:" in epochs
 
 
@@ -328,6 +332,7 @@ def hidden(directory: str, stop: int) -> None:
         smoothed(0.9),
         falling(),
     )
+    options = {"rate": 1.0}
     best_model, counts, callbacks, judgement = None, Counter(), [Defaults()], Average()
     best_model = copy.deepcopy(model)
     other, numbers, begun = iter(DataLoader(torch.arange(100))), itertools.count(), time.time()
@@ -342,6 +347,8 @@ def hidden(directory: str, stop: int) -> None:
         if judged(model, judgement) < 1000:
             best_model = copy.deepcopy(model)
         Totals.total += 1
+        options["rate"] *= 0.9
+        print(options)
         low.set_if_lower(loss)
         rows += [(loss, time.time() - begun, next(other), next(numbers), smooth(loss))]
         stage = Stage.MAIN if stage is Stage.WARM else stage
@@ -374,12 +381,27 @@ def test_closures_generators_enums_slots_and_what_functions_are_given(tmp_path: 
     assert "best_model" in first and "run.register(best_model=best_model) before the loop" in first
     assert "give the objects in callbacks the methods" in first and "judgement" not in first + second
     assert "run.register(counts=counts) before" in first
+    assert "options" in first and "rate" not in first + second  # the whole dict is named
     assert "begun" not in first + second and "state.seen" not in first + second
     _, (inner,) = attempts(hidden, tmp_path / "inside", (6, -1))
     (lacking,) = (line for line in inner.splitlines() if "lack these steps" in line)
     assert "losses (list of 1 when it was saved, list of 0 now)" in lacking
     assert "weights" not in lacking
     assert "meters (dict of 1, with other values than when it was saved)" in lacking
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.lines = 0
+
+    def note(self) -> None:
+        self.lines += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"lines": self.lines}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.lines = state["lines"]
 
 
 class Careful:
@@ -390,12 +412,16 @@ class Careful:
         self.stop, self.values = stop, self.run.register(best=math.inf)
         self.mean, self.rate, self.number, self.shown, self.batch = math.nan, 0.0, 0, {}, None
         self.begun = time.time()
+        self.callbacks = [Kept()]
+        self.run.register(kept=self.callbacks[0])
 
     def fit(self) -> None:
         for epoch in self.run.epochs(3):
             self.set_rate(epoch.index)
             self.train(epoch)
             self.judge()
+            for callback in self.callbacks:
+                callback.note()
             self.show()
 
     def set_rate(self, number: int) -> None:

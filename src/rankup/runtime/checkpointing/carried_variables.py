@@ -111,15 +111,21 @@ class CarriedVariables:
         changed = {
             name: now[name]
             for name, before in self._begun.items()
-            if name in now and name not in self._said and not _unchanged(before, now[name])
+            if name in now and not self._named(name) and not _unchanged(before, now[name])
         }
+        self._said |= set(changed)
         for where, names in _by_loop(changed).items():
-            self._said |= set(names)
+            several = len(names) > 1
             _warn(
-                f"the loop at {where} carries {_listed([_spoken(name) for name in names])} from one pass to the "
-                f"next, and no snapshot has {'them' if len(names) > 1 else 'it'}: after a resume the loop begins with "
-                f"the value from before it; {_advice(changed, names)}"
+                f"the loop at {where} carries {_listed([_spoken(name) for name in names])} from one pass to the next, "
+                f"and no snapshot has {'them' if several else 'it'}: after a resume "
+                f"{'they begin again with their first values' if several else 'it begins again with its first value'}; "
+                + _advice(self._begun, changed, names)
             )
+
+    def _named(self, name: str) -> bool:
+        """Also if all of the dict is."""
+        return name in self._said or (name.endswith("]") and name.rpartition(".")[0] in self._said)
 
     def _warn_of_lost(self, now: Mapping[str, _Value], done: int = 0) -> None:
         """``done``: steps of this epoch before the resume."""
@@ -128,8 +134,8 @@ class CarriedVariables:
             for name, value in now.items()
             if name in self._saved and _lost(value, *self._saved[name])
         }
+        self._said |= set(lost)
         for where, names in _by_loop(lost).items():
-            self._said |= set(names)
             each = [f"{_spoken(name)} ({_both(self._saved[name][1], lost[name].text)})" for name in names]
             if done:
                 _warn(
@@ -272,9 +278,11 @@ def _seen(value: Any, where: str) -> _Value | None:
         found = _looked_at(value, where)
     except Exception:  # of an object of the script, or of a library, that cannot be looked at
         return None
-    if isinstance(value, (*_SIMPLE, tuple)) and not isinstance(value, Enum):
+    of_numpy = type(value).__module__ == "numpy"
+    scalar = of_numpy and getattr(value, "ndim", 1) == 0
+    if scalar or (isinstance(value, (*_SIMPLE, tuple)) and not isinstance(value, Enum)):
         found.kind = "number"
-    elif isinstance(value, torch.Tensor) or type(value).__module__ == "numpy":
+    elif of_numpy or isinstance(value, torch.Tensor):
         found.kind = "container"
     elif isinstance(value, (list, dict, set, deque)):
         items = [*islice(value.values() if isinstance(value, dict) else value, _MOST_ITEMS)]
@@ -336,6 +344,8 @@ def _written(value: Any) -> str:
             return found
         if digest := array_digest(item):
             return digest
+        if _has_state(item):  # it is registered, or another warning speaks of it
+            return type(item).__name__
         if type(item) is dict or type(item) in (list, tuple, deque):
             items = item.items() if isinstance(item, dict) else item
             return [type(item).__name__, *(each(inner, depth - 1) for inner in items)]
@@ -400,7 +410,7 @@ def _short(key: str) -> str:
     return next(part for part in reversed(key.partition(":")[2].split(".")) if part[0] != "[")
 
 
-def _advice(values: Mapping[str, _Value], names: list[str]) -> str:
+def _advice(begun: Mapping[str, _Value], values: Mapping[str, _Value], names: list[str]) -> str:
     """What to do, for the first one of each kind."""
     first: dict[str, str] = {}
     for name in names:
@@ -415,7 +425,9 @@ def _advice(values: Mapping[str, _Value], names: list[str]) -> str:
             )
         elif kind == "container":
             whole = _spoken(name).partition("[")[0]
-            said.append(f"run.register({short}={whole}) before the loop, and change it in place")
+            none = begun[name].text == "None"  # a registered None cannot become a dict
+            first_value = f"begin {whole} with a value of its type instead of None, " if none else ""
+            said.append(f"{first_value}run.register({short}={whole}) before the loop, and change it in place")
         elif kind == "module":
             said.append(
                 f"run.register({short}={_spoken(name)}) before the loop, and {short}.load_state_dict(…) instead of a "
