@@ -23,6 +23,7 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _TRY = (ast.Try, getattr(ast, "TryStar", ast.Try))  # from Python 3.11 on
 _DEPTH = 4  # parts of a dotted name
+SUPER = "super()"
 _CALLS = 8  # of functions in each other
 _NUMBERS = frozenset({"round", "float", "int", "str", "abs", "max", "min"})
 _CLOCKS = frozenset({"time", "perf_counter", "monotonic", "process_time", "datetime", "now", "elapsed_time"})
@@ -326,9 +327,12 @@ def _dotted(one: ast.AST) -> str:
         else:
             return ""
         one = one.value
-    if not isinstance(one, ast.Name):
+    if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "super":
+        parts.append(SUPER)
+    elif isinstance(one, ast.Name):
+        parts.append(one.id)
+    else:
         return ""
-    parts.append(one.id)
     return _cut(".".join(reversed(parts)))
 
 
@@ -358,7 +362,8 @@ def _arguments(found: Called, call: ast.Call) -> dict[str, str]:
     every = [each.arg for each in (*found.node.args.posonlyargs, *found.node.args.args)]
     given: dict[str, str] = {}
     if found.bound is not None and every:
-        given[every.pop(0)] = ".".join(_method(call).split(".")[: found.bound])
+        name = _method(call)
+        given[every.pop(0)] = "self" if name.startswith(SUPER) else ".".join(name.split(".")[: found.bound])
     for name, value in zip(every, call.args, strict=False):
         if isinstance(value, ast.Starred):
             break

@@ -21,7 +21,7 @@ from typing import Any
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from rankup.runtime.checkpointing.attributes import OTHER, array_digest, mark
-from rankup.runtime.checkpointing.carried_names import Called, functions
+from rankup.runtime.checkpointing.carried_names import SUPER, Called, functions
 from rankup.runtime.tracing.script_variables import is_library, variables_of
 
 NOTHING = object()
@@ -87,16 +87,21 @@ class Space:
     def _called(self, name: str) -> Called | None:
         first, *rest = name.split(".")
         value, holder = self._variables.get(first, NOTHING), NOTHING
-        for attribute in rest:
-            value, holder = held(value, attribute), value
+        if first == SUPER and len(rest) == 1:
+            value = _of_parents(self._variables["__class__"], rest[0])
+        else:
+            for attribute in rest:
+                value, holder = held(value, attribute), value
         bound = None
         if isinstance(value, (staticmethod, classmethod)):
             value = value.__func__
         elif isinstance(value, MethodType):
             return None
         elif isinstance(value, FunctionType):
-            of_class = not isinstance(holder, (type, ModuleType, FunctionType)) and holder is not NOTHING
-            bound = len(rest) if of_class and rest[-1] not in _own(holder) else None
+            of_class = first == SUPER or (
+                not isinstance(holder, (type, ModuleType, FunctionType)) and holder is not NOTHING
+            )
+            bound = len(rest) if of_class and rest and rest[-1] not in _own(holder) else None
         elif not isinstance(value, type):
             value, bound = held(type(value), "__call__"), len(rest) + 1
         while isinstance(value, FunctionType) and "__wrapped__" in vars(value):  # of a decorator
@@ -153,6 +158,10 @@ def iterator_mark(value: Any) -> tuple[str, str] | None:
         f"{name} = {each!r}" for name, each in sorted(variables.items()) if type(each) in _SIMPLE
     )
     return f"a generator with {shown[:80]}" if shown else "a generator", f"generator {said}"
+
+
+def _of_parents(kind: type, name: str) -> Any:
+    return next((vars(each)[name] for each in kind.__mro__[1:] if name in vars(each)), NOTHING)
 
 
 def _own(value: Any) -> Mapping[str, Any]:
