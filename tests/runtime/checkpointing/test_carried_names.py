@@ -32,6 +32,10 @@ def indented(text: str, by: int = 4) -> list[str]:
         ("best += 1", {"best"}),
         ("best.append(loss)", {"best", "best.append"}),
         ("best[epoch] = loss", {"best"}),
+        ('best["loss"] = loss\nprint(best["loss"])', set()),
+        ('best["loss"].append(loss)', {"best.[loss]", "best.[loss].append"}),
+        ('best["loss"] = loss\nprint(best)', {"best"}),
+        ('best["a b"] = loss', {"best"}),
         ("best.value = min(best.value, loss)", {"best", "best.value"}),
         ("best = 0.0\nfor batch in epoch:\n    best += loss", set()),
         ("best = new()\nbest.count += 1", set()),
@@ -73,6 +77,8 @@ def test_what_a_pass_sets_only_sometimes_is_carried_if_it_is_read_after_the_loop
 
 def test_clocks_are_not_carried():
     assert carried("print(now() - best)\nbest = time.time()") == set()
+    assert carried("other = round(time.time() - begun, 2)\nbest += other") == set()
+    assert carried("best += [(loss, time.time())]\nother = kept(other, time.time())") == {"best", "other"}
 
 
 def test_the_loops_around_a_line_come_from_the_inside_out():

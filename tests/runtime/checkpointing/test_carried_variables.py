@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import enum
 import gc
 import io
+import itertools
 import math
 import sys
 import time
 import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 import rankup
 from ranks import run_ranks
@@ -107,6 +113,10 @@ def test_the_first_epoch_ends_with_a_warning_of_what_a_resume_would_lose(tmp_pat
     steps, epochs = first.splitlines()
     assert "carries counted from one pass to the next, and no snapshot has it" in steps
     assert "carries best, best_weights, losses and stopper.best from one pass to the next" in epochs
+    assert (
+        "begin best_weights with a value of its type instead of None, run.register(best_weights=best_weights) before"
+        in epochs
+    )
     assert "values = run.register(best=…)" in epochs and "test_carried_variables.py:" in epochs
 
 
@@ -274,3 +284,276 @@ def test_a_registered_object_in_whose_place_the_loop_puts_another_one_is_warned_
 
 def test_a_registered_object_that_is_changed_in_place_is_not_warned_of(tmp_path: Path):
     assert run_ranks(said, 1, changing_in_place, str(tmp_path)) == [""]
+
+
+class Totals:
+    total = 0
+
+
+class Stage(enum.Enum):
+    WARM = 0
+    MAIN = 1
+
+
+@dataclass(slots=True)
+class Slotted:
+    count: int = 0
+    seen: int = 0
+
+
+class Defaults:
+    lowest = math.inf
+    steps = 0
+
+    def set_if_lower(self, loss: float) -> None:
+        if loss < self.lowest:
+            self.lowest = loss
+
+    def start_epoch(self) -> None:
+        Defaults.steps += 1
+
+
+def smoothed(by: float) -> Callable[[float], float]:
+    value = 0.0
+
+    def update(loss: float) -> float:
+        nonlocal value
+        value = by * value + (1 - by) * loss
+        return value
+
+    return update
+
+
+def falling() -> Iterator[float]:
+    weight = 1.0
+    while True:
+        yield weight
+        weight *= 0.9
+
+
+def note(state: Slotted) -> None:
+    state.count += 1
+
+
+def judged(model: Any, meter: Average) -> float:
+    """Under another name than its caller's."""
+    meter.reset()
+    meter.update(model.weight.sum().item())
+    return meter.sum
+
+
+def trained(
+    run: rankup.Run, model: Any, opt: Any, epoch: Any, stop: int, states: Any, weights: Iterator[float]
+) -> float:
+    losses, meters = [], {"loss": Average()}
+    for batch in epoch:
+        losses.append(step(run, model, opt, batch, stop) * next(weights))
+        note(states)
+        for meter in meters:
+            meters[meter].update(losses[-1])
+    return sum(losses) + meters["loss"].sum
+
+
+def hidden(directory: str, stop: int) -> None:
+    run, model, opt = begin(directory)
+    losses: list[float] = []
+    rows: list[Any] = []
+    best, stage, state, low, smooth, weights = (
+        math.inf,
+        Stage.WARM,
+        Slotted(),
+        Defaults(),
+        smoothed(0.9),
+        falling(),
+    )
+    options = {"rate": 1.0}
+    best_model, counts, callbacks, judgement = None, Counter(), [Defaults()], Average()
+    best_model = copy.deepcopy(model)
+    other, numbers, begun = iter(DataLoader(torch.arange(100))), itertools.count(), time.time()
+    for epoch in run.epochs(3):
+        low.start_epoch()
+        loss = trained(run, model, opt, epoch, stop, state, weights)
+        losses.append(loss)
+        best = min(best, loss)
+        counts["epochs"] += 1
+        for callback in callbacks:
+            callback.set_if_lower(loss)
+        if judged(model, judgement) < 1000:
+            best_model = copy.deepcopy(model)
+        Totals.total += 1
+        options["rate"] *= 0.9
+        print(options)
+        low.set_if_lower(loss)
+        rows += [(loss, time.time() - begun, next(other), next(numbers), smooth(loss))]
+        stage = Stage.MAIN if stage is Stage.WARM else stage
+    print(best_model)
+
+
+HIDDEN = (
+    "losses (list of 1 when it was saved, list of 0 now)",  # not those of the inner function
+    "rows (list of 1 when it was saved",
+    "best (",
+    "stage (Stage.MAIN when it was saved, Stage.WARM now)",
+    "state.count (4 when it was saved, 0 now)",
+    "low.lowest (",
+    "Defaults.steps (1 when",
+    "smooth.value (",
+    "weights (a generator with weight = ",
+    "other (an iterator of a DataLoader after 1 batches",
+    'counts["epochs"] (1 when it was saved, nothing now)',
+    "callbacks (list of 1, with other values",
+    "Totals.total (1 when",
+    "numbers (count(1) when it was saved, count(0) now)",
+)
+
+
+def test_closures_generators_enums_slots_and_what_functions_are_given(tmp_path: Path):
+    (first,), (second,) = attempts(hidden, tmp_path / "between", (5, -1))
+    assert [each for each in HIDDEN if each not in second] == [], second
+    names = {each.split(" (")[0] for each in HIDDEN}
+    assert [each for each in names if each not in first] == []
+    assert "best_model" in first and "run.register(best_model=best_model) before the loop" in first
+    assert "give the objects in callbacks the methods" in first and "judgement" not in first + second
+    assert "run.register(counts=counts) before" in first
+    assert "options" in first and "rate" not in first + second  # the whole dict is named
+    assert "begun" not in first + second and "state.seen" not in first + second
+    _, (inner,) = attempts(hidden, tmp_path / "inside", (6, -1))
+    (lacking,) = (line for line in inner.splitlines() if "lack these steps" in line)
+    assert "losses (list of 1 when it was saved, list of 0 now)" in lacking
+    assert "weights" not in lacking
+    assert "meters (dict of 1, with other values than when it was saved)" in lacking
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.lines = 0
+
+    def note(self) -> None:
+        self.lines += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"lines": self.lines}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.lines = state["lines"]
+
+
+class Careful:
+    """Each epoch sets its attributes in one method and reads them in another one."""
+
+    def __init__(self, directory: str, stop: int) -> None:
+        self.run, self.model, self.opt = begin(directory)
+        self.stop, self.values = stop, self.run.register(best=math.inf)
+        self.mean, self.rate, self.number, self.shown, self.batch = math.nan, 0.0, 0, {}, None
+        self.begun = time.time()
+        self.callbacks = [Kept()]
+        self.run.register(kept=self.callbacks[0])
+
+    def fit(self) -> None:
+        for epoch in self.run.epochs(3):
+            self.set_rate(epoch.index)
+            self.train(epoch)
+            self.judge()
+            for callback in self.callbacks:
+                callback.note()
+            self.show()
+
+    def set_rate(self, number: int) -> None:
+        self.number = number
+        self.rate = 0.1 * 0.5**number
+        self.begun = time.time()
+
+    def train(self, epoch: Any) -> None:
+        for self.batch in epoch:
+            self.run.meter.add(loss=self.learn())
+
+    def learn(self) -> float:
+        return step(self.run, self.model, self.opt, self.batch, self.stop)
+
+    @torch.no_grad()
+    def judge(self) -> None:
+        self.mean = self.run.meter.means()["loss"]
+        self.shown["mean"] = self.mean
+        self.shown["rate"] = self.rate
+        if self.number > 100:
+            return
+        self.values.best = min(self.values.best, self.mean)
+
+    def show(self) -> None:
+        assert self.shown["mean"] == self.mean and self.shown["rate"] == self.rate
+        assert time.time() - self.begun < 1000
+
+
+def carefully(directory: str, stop: int) -> None:
+    Careful(directory, stop).fit()
+
+
+def test_what_one_method_sets_and_another_one_reads_in_each_pass_is_not_lost(tmp_path: Path):
+    (first,), (second,), (third,) = attempts(carefully, tmp_path, (6, 9, -1))
+    assert (first, third) == ("", "") and second == ""
+
+
+class Counting(Careful):
+    def set_rate(self, number: int) -> None:
+        super().set_rate(number)
+        self.calls = getattr(self, "calls", 0) + 1
+        self.show_total()
+
+    def show_total(self) -> None:
+        self.sum_of_all = self.sum_of_all + self.calls
+
+    sum_of_all = 0
+
+
+def count_by_class(directory: str, stop: int) -> None:
+    Counting(directory, stop).fit()
+
+
+def test_a_method_of_the_trainer_whose_name_begins_with_set_does_not_hide_the_trainer(tmp_path: Path):
+    _, (second,) = attempts(count_by_class, tmp_path, (6, -1))
+    assert "self.rate" not in second and "self.number" not in second  # which the parent's method sets
+    assert "self.sum_of_all (3 when it was saved, 0 now)" in second or "self.sum_of_all (1 when" in second
+
+
+class Raising:
+    """An object that must not be asked anything."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Sized:
+    """A class, which a script's functions may name, has no length."""
+
+    def __len__(self) -> int:
+        return 1
+
+
+class Property:
+    @property
+    def value(self) -> float:
+        raise AssertionError("a property was read")
+
+
+def with_odd_objects(directory: str, stop: int) -> None:
+    run, model, opt = begin(directory)
+    raising, thing, best, queue = Raising(), Property(), math.inf, torch.zeros(5000)
+    for epoch in run.epochs(3):
+        for batch in epoch:
+            loss = step(run, model, opt, batch, stop)
+        best = min(best, loss)
+        queue.data[epoch.index] = loss
+        for each in [raising]:
+            assert each is raising and Sized is not None
+        if best < -1:
+            print(thing.value)
+
+
+def test_odd_objects_are_not_asked_and_hide_no_other_variable(tmp_path: Path):
+    (first,), (second,) = attempts(with_odd_objects, tmp_path, (6, -1))
+    assert "carries best and queue from one pass" in first and "best (" in second

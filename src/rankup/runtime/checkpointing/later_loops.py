@@ -2,8 +2,8 @@
 
 It ran before the snapshot was taken, so the snapshot has what it changed: weights that an LR finder puts back, a
 schedule that it steps. Without care it would change them twice. So the loop in which the snapshot was taken restores it
-again before its first batch; if ``run.save()`` took it after a loop, the same call does. What that code makes for itself of the weights (a copy as a teacher) cannot be taken back:
-rank 0 names it.
+again before its first batch; if ``run.save()`` took it after a loop, the same call does. What that code makes for
+itself of the weights (a copy as a teacher) cannot be taken back: rank 0 names it.
 """
 
 from __future__ import annotations

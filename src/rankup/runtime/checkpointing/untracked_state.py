@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from rankup.runtime.checkpointing.plain_values import PlainValues
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import sampled_order
 from rankup.runtime.data.own_generators import generator_kinds, global_generators
-from rankup.runtime.live_objects import objects_of
+from rankup.runtime.live_objects import attributes_of, objects_of
 from rankup.runtime.tracing.script_variables import name_of, namespaces
 from rankup.strategies.inner_optimizers import with_inner
 
@@ -175,12 +176,12 @@ def _generators(spaces: Sequence[Mapping[str, Any]], loaders: Sequence[Any]) -> 
     for space in spaces:
         for value in list(space.values()):
             held = [value]
-            if hasattr(value, "__dict__") and not isinstance(value, type):
-                module = str(type(value).__module__)
-                if type(value).__name__ != "module" and not module.startswith(("rankup.", "torch.")):
-                    held += list(vars(value).values())
+            module = str(type(value).__module__)
+            own = not issubclass(type(value), (type, ModuleType))
+            if own and not module.startswith(("rankup.", "torch.")):
+                held += list(attributes_of(value).values())
             for thing in held:
-                if isinstance(thing, kinds) and id(thing) not in known:
+                if issubclass(type(thing), kinds) and id(thing) not in known:
                     found.setdefault(id(thing), thing)
     return list(found.values())
 

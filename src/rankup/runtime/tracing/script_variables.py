@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from rankup.runtime.live_objects import attributes_of
 from rankup.runtime.tracing.digest import digest
 
 _OURS = str(Path(__file__).parents[1])
@@ -96,10 +97,10 @@ def variables_of(frame: FrameType) -> dict[str, Any]:
 
 def _attributes(value: object) -> dict[str, Any]:
     """The attributes of an instance of the script's own classes; none for models, classes and tensors."""
-    if isinstance(value, (type, torch.Tensor, torch.nn.Module)) or type(value).__module__ == "builtins":
+    kind = type(value)
+    if issubclass(kind, (type, torch.Tensor, torch.nn.Module)) or kind.__module__ == "builtins":
         return {}
-    held = getattr(type(value), "__dict__", {}).get("__dict__")
-    return dict(vars(value)) if held is not None or hasattr(value, "__dict__") else {}
+    return attributes_of(value)
 
 
 def _plain(value: object, depth: int = _DEPTH) -> bool:

@@ -1,0 +1,179 @@
+"""Objects of the script, read without running its code: attributes, functions that a loop calls, iterators."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import linecache
+import sys
+from collections.abc import Mapping
+from inspect import CO_GENERATOR
+from types import (
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any
+
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from rankup.runtime.checkpointing.attributes import OTHER, array_digest, mark
+from rankup.runtime.checkpointing.carried_names import SUPER, Called, functions
+from rankup.runtime.tracing.script_variables import is_library, variables_of
+
+NOTHING = object()
+_SIMPLE = (bool, int, float, str, type(None))
+
+
+def held(value: Any, name: str) -> Any:
+    """An attribute, also one in ``__slots__`` or a class's default value; ``"[key]"`` of a dict; of a function, a
+    variable that it uses of its surroundings. ``NOTHING`` for a property."""
+    if name.startswith("["):
+        return dict.get(value, name[1:-1], NOTHING) if isinstance(value, dict) else NOTHING
+    if isinstance(value, FunctionType):
+        return _surroundings(value).get(name, NOTHING)
+    own = _own(value)
+    if name in own:
+        return own[name]
+    for kind in (value if isinstance(value, type) else type(value)).__mro__:
+        if name in (found := vars(kind)):
+            thing = found[name]
+            if isinstance(thing, MemberDescriptorType) and not isinstance(value, type):
+                try:
+                    return thing.__get__(value)
+                except AttributeError:  # not set yet
+                    return NOTHING
+            plain = isinstance(thing, (*_SIMPLE, list, dict, FunctionType, staticmethod, classmethod))
+            return thing if plain else NOTHING
+    return NOTHING
+
+
+def home(holder: Any, name: str) -> int:
+    """The same for an attribute of a module and a global variable of one of its functions."""
+    if isinstance(holder, ModuleType):
+        return id(vars(holder))
+    if isinstance(holder, FunctionType) and name not in holder.__code__.co_freevars:
+        return id(holder.__globals__)
+    return id(holder)
+
+
+def file_of(value: Any) -> str:
+    """The source of a class or a module, or of the class of an object."""
+    if isinstance(value, ModuleType):
+        return str(getattr(value, "__file__", None) or "")
+    if isinstance(value, FunctionType):
+        return value.__code__.co_filename
+    kind = value if isinstance(value, type) else type(value)
+    return str(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
+
+
+class Space:
+    """What names mean in a frame, or in a function."""
+
+    def __init__(self, variables: Mapping[str, Any], at: FrameType | FunctionType) -> None:
+        self._variables = variables
+        self._at = at
+
+    def called(self, name: str) -> Called | None:
+        """The function of the script that ``name(…)`` calls."""
+        try:
+            return self._called(name) if name else None
+        except Exception:  # an object of the script of a strange kind
+            return None
+
+    def _called(self, name: str) -> Called | None:
+        first, *rest = name.split(".")
+        value, holder = self._variables.get(first, NOTHING), NOTHING
+        if first == SUPER and len(rest) == 1:
+            value = _of_parents(self._variables["__class__"], rest[0])
+        else:
+            for attribute in rest:
+                value, holder = held(value, attribute), value
+        bound = None
+        if isinstance(value, (staticmethod, classmethod)):
+            value = value.__func__
+        elif isinstance(value, MethodType):
+            return None
+        elif isinstance(value, FunctionType):
+            of_class = first == SUPER or (
+                not isinstance(holder, (type, ModuleType, FunctionType)) and holder is not NOTHING
+            )
+            bound = len(rest) if of_class and rest and rest[-1] not in _own(holder) else None
+        elif not isinstance(value, type):
+            value, bound = held(type(value), "__call__"), len(rest) + 1
+        while isinstance(value, FunctionType) and "__wrapped__" in vars(value):  # of a decorator
+            value = vars(value)["__wrapped__"]
+        if not isinstance(value, FunctionType) or is_library(value.__code__.co_filename):
+            return None
+        if value.__code__.co_flags & CO_GENERATOR:  # which runs later
+            return None
+        source = "".join(linecache.getlines(value.__code__.co_filename, value.__globals__))
+        node = functions(source).get(value.__code__.co_firstlineno)
+        if node is None or node.name != value.__name__:
+            return None
+        space = Space(_surroundings(value), value)
+        return Called(node, source, bound, space.called, lambda root: self._outside(value, holder, root))
+
+    def _outside(self, function: FunctionType, holder: Any, root: str) -> str:
+        """The name, here, of a variable that ``function`` uses and that is not its own."""
+        if root in function.__code__.co_freevars:
+            code = self._at.f_code if isinstance(self._at, FrameType) else self._at.__code__
+            shared = root in code.co_cellvars or root in code.co_freevars
+            return root if shared else f".{root}"
+        if root not in function.__globals__:
+            return ""
+        mine = self._at.f_globals if isinstance(self._at, FrameType) else self._at.__globals__
+        if function.__globals__ is mine:
+            return root
+        return f"..{root}" if _own(holder) is function.__globals__ else f".{root}"
+
+
+def iterator_mark(value: Any) -> tuple[str, str] | None:
+    """(text, mark) of an iterator of which the position can be seen; None of others."""
+    if isinstance(value, itertools.count):
+        return repr(value), repr(value)
+    if isinstance(value, _BaseDataLoaderIter):
+        text = f"an iterator of a DataLoader after {value._num_yielded} batches"
+        return text, text
+    if (
+        not isinstance(value, GeneratorType)
+        or is_library(value.gi_code.co_filename)
+        or value.gi_frame is None
+    ):
+        return None
+    frame = value.gi_frame
+    variables = variables_of(frame)
+    plain = {
+        name: found
+        for name, each in variables.items()
+        if (found := array_digest(each) or mark(each)) is not OTHER
+    }
+    if len(plain) < len(variables):  # it may pass on the batches of the loop itself
+        return None
+    said = hashlib.sha256(repr((frame.f_lasti, sorted(plain.items()))).encode()).hexdigest()
+    shown = ", ".join(
+        f"{name} = {each!r}" for name, each in sorted(variables.items()) if type(each) in _SIMPLE
+    )
+    return f"a generator with {shown[:80]}" if shown else "a generator", f"generator {said}"
+
+
+def _of_parents(kind: type, name: str) -> Any:
+    return next((vars(each)[name] for each in kind.__mro__[1:] if name in vars(each)), NOTHING)
+
+
+def _own(value: Any) -> Mapping[str, Any]:
+    found = getattr(value, "__dict__", None)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _surroundings(function: FunctionType) -> dict[str, Any]:
+    found = dict(function.__globals__)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # not set yet
+            continue
+    return found
