@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankup.runtime.checkpointing.carried_names import carried_around, carried_attributes
+from rankup.runtime.checkpointing.carried.names import carried_around, carried_attributes
 
 
 def carried(body: str, *, after: str = "") -> set[str]:

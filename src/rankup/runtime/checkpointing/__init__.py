@@ -14,8 +14,7 @@
 - ``registered``, ``adapters``, ``registered_state``: what ``run.register`` got, and its state
 - ``untracked_state``: what has a state and is in no snapshot
 - ``plain_values``, ``attributes``: counters and the like in attributes of models, optimizers and data sets
-- ``carried_names``, ``carried_variables``: variables of the script that a loop carries from pass to pass
-- ``script_objects``: objects and functions of the script, read without running its code
+- ``carried``: variables of the script that a loop carries from pass to pass
 - ``frozen``: which parameters are frozen, and which modules are in evaluation mode
 - ``settings``: learning rates and other settings, and how two of them differ
 - ``check_settings``: a snapshot with other settings than the script's is refused, unless the user chose

@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state
-from rankup.runtime.checkpointing.carried_variables import CarriedVariables
+from rankup.runtime.checkpointing.carried.watch import CarriedVariables
 from rankup.runtime.checkpointing.check_settings import ResumeSettings
 from rankup.runtime.checkpointing.frozen import Frozen
 from rankup.runtime.checkpointing.later_loops import LaterLoops

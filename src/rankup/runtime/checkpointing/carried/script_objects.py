@@ -18,10 +18,12 @@ from types import (
 )
 from typing import Any
 
+from torch import nn
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from rankup.runtime.checkpointing.attributes import OTHER, array_digest, mark
-from rankup.runtime.checkpointing.carried_names import SUPER, Called, functions
+from rankup.runtime.checkpointing.carried.flow import Called
+from rankup.runtime.checkpointing.carried.syntax import SUPER, functions
 from rankup.runtime.tracing.script_variables import is_library, variables_of
 
 NOTHING = object()
@@ -68,6 +70,18 @@ def file_of(value: Any) -> str:
         return value.__code__.co_filename
     kind = value if isinstance(value, type) else type(value)
     return str(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
+
+
+def has_state(value: Any) -> bool:
+    """Whether the warning of what is not registered speaks of it. A module's attributes are in no ``state_dict``."""
+    return not isinstance(value, nn.Module) and hasattr(type(value), "state_dict")
+
+
+def of_library(value: Any) -> bool:
+    """Also what has a class of which there is no source. Not a plain holder of attributes."""
+    if isinstance(value, dict) or type(value).__name__ in ("SimpleNamespace", "Namespace"):
+        return False
+    return not (path := file_of(value)) or is_library(path)
 
 
 class Space:

@@ -1,0 +1,12 @@
+"""Variables of the script that a loop carries from pass to pass, and that a resume loses.
+
+- ``watch``: looks at them as a loop goes on, and warns
+- ``frames``: those of a frame, with their values
+- ``names``: which they are, by the script's source
+- ``flow``: what a pass reads before it has set it
+- ``clocks``: times, which are not looked at
+- ``syntax``: parts of the source
+- ``script_objects``: objects of the script, read without running its code
+- ``values``: whether one has changed
+- ``messages``: the sentences
+"""

@@ -1,0 +1,152 @@
+"""Parts of a script's source: dotted names, functions, loops."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_DEPTH = 4  # parts of a dotted name
+SUPER = "super()"
+
+
+@lru_cache(maxsize=64)
+def parsed(source: str) -> ast.Module:
+    """An empty module for what is no Python."""
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return ast.Module(body=[], type_ignores=[])
+
+
+@lru_cache(maxsize=64)
+def functions(source: str) -> Mapping[int, ast.FunctionDef | ast.AsyncFunctionDef]:
+    """By the line that they begin in, with their decorators."""
+    return {
+        min([one.lineno, *(each.lineno for each in one.decorator_list)]): one
+        for one in ast.walk(parsed(source))
+        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
+    }
+
+
+def covered(name: str, stored: Iterable[str]) -> bool:
+    """Whether it, or what holds it, is in ``stored``."""
+    parts = name.split(".")
+    known = set(stored)
+    return any(".".join(parts[:count]) in known for count in range(1, len(parts) + 1))
+
+
+def dotted(one: ast.AST) -> str:
+    """``"self.best"``; "" for what is no dotted name, or has too many parts."""
+    parts: list[str] = []
+    while isinstance(one, (ast.Attribute, ast.Subscript)):
+        if isinstance(one, ast.Attribute):
+            parts.append(one.attr)
+        elif key := _key(one.slice):
+            parts.append(f"[{key}]")
+        else:
+            return ""
+        one = one.value
+    if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "super":
+        parts.append(SUPER)
+    elif isinstance(one, ast.Name):
+        parts.append(one.id)
+    else:
+        return ""
+    return cut(".".join(reversed(parts)))
+
+
+def _key(one: ast.expr) -> str:
+    """Of ``history["loss"]``; "" for what is no word."""
+    value = one.value if isinstance(one, ast.Constant) else None
+    return value if isinstance(value, str) and value.isidentifier() else ""
+
+
+def cut(name: str) -> str:
+    return ".".join(name.split(".")[:_DEPTH])
+
+
+def called_name(call: ast.expr) -> str:
+    """The dotted name of what is called; "" if it has none, or too many parts."""
+    name = dotted(call.func) if isinstance(call, ast.Call) else ""
+    ends = (
+        "." + call.func.attr
+        if name and isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+        else ""
+    )
+    return name if name.endswith(ends) else ""
+
+
+def own_names(one: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
+    """The names of a function's own variables."""
+    body = [one.body] if isinstance(one, ast.Lambda) else one.body
+    parameters = {each.arg for each in ast.walk(one.args) if isinstance(each, ast.arg)}
+    return (parameters | {name for part in body for name in stores(part)}) - declared(one)
+
+
+def stores(one: ast.AST) -> set[str]:
+    return {
+        part.id for part in ast.walk(one) if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)
+    }
+
+
+def declared(one: ast.AST) -> set[str]:
+    """Names that a function declares global or nonlocal."""
+    return {
+        name for part in ast.walk(one) if isinstance(part, (ast.Global, ast.Nonlocal)) for name in part.names
+    }
+
+
+def loops_around(tree: ast.Module, line: int) -> tuple[list[ast.For | ast.AsyncFor | ast.While], ast.AST]:
+    """The loops around ``line``, the innermost first, and the function or module that they are in."""
+    scope: ast.AST = tree
+    found: list[ast.For | ast.AsyncFor | ast.While] = []
+    for part in _around(tree, line):
+        if isinstance(part, FUNCTIONS):
+            scope, found = part, []
+        elif isinstance(part, LOOPS):
+            found.append(part)
+    return found[::-1], scope
+
+
+def _around(one: ast.AST, line: int) -> Iterator[ast.AST]:
+    """From the outermost on."""
+    for part in ast.iter_child_nodes(one):
+        if getattr(part, "lineno", line + 1) <= line <= (getattr(part, "end_lineno", None) or 0):
+            yield part
+            yield from _around(part, line)
+        elif not hasattr(part, "lineno"):  # a case of a match
+            yield from _around(part, line)
+
+
+def read_after(scope: ast.AST, loop: ast.stmt) -> set[str]:
+    last = loop.end_lineno or loop.lineno
+    return {
+        name
+        for part in ast.walk(scope)
+        if isinstance(part, (ast.Name, ast.Attribute))
+        and isinstance(part.ctx, ast.Load)
+        and part.lineno > last
+        and (name := dotted(part))
+    }
+
+
+def class_of(tree: ast.AST, names: Sequence[str]) -> ast.ClassDef | None:
+    """By its qualified name, as in ``Trainer`` or ``main.<locals>.Trainer``."""
+    wanted = [name for name in names if name != "<locals>"]
+    at: ast.AST = tree
+    for name in wanted:
+        found = next(
+            (
+                part
+                for part in ast.walk(at)
+                if isinstance(part, (ast.ClassDef, ast.FunctionDef)) and part.name == name and part is not at
+            ),
+            None,
+        )
+        if found is None:
+            return None
+        at = found
+    return at if isinstance(at, ast.ClassDef) else None
