@@ -152,7 +152,7 @@ class Checkpointing:
         self._parts.settings.note_begin()
         saver = self._saves.saver = self._folder.open()
         if saver is None:
-            self._parts.carried.begin(warn=self._warns)
+            self._parts.carried.begin(warn=self._warns, saves=False)
             return
         # Read now, and not at the first save: it reads samples, and a data set may count these.
         _ = self._parts.settings.in_force
@@ -167,7 +167,7 @@ class Checkpointing:
                 later.resumed(found)
         elif (found := later.again()) is not None:
             self._resume(found, again=True)
-        self._parts.carried.begin(warn=self._warns)
+        self._parts.carried.begin(warn=self._warns, saves=True)
         self._saves.restart_clock()
         if self._untracked is None and self._warns:
             self._untracked = UntrackedWatch(self._run, self._parts.plain)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -31,11 +31,11 @@ def functions(source: str) -> Mapping[int, ast.FunctionDef | ast.AsyncFunctionDe
     }
 
 
-def covered(name: str, stored: Iterable[str]) -> bool:
+def covered(name: str, stored: Set[str]) -> bool:
     """Whether it, or what holds it, is in ``stored``."""
-    parts = name.split(".")
-    known = set(stored)
-    return any(".".join(parts[:count]) in known for count in range(1, len(parts) + 1))
+    while name and name not in stored:
+        name = name.rpartition(".")[0]
+    return bool(name)
 
 
 def dotted(one: ast.AST) -> str:

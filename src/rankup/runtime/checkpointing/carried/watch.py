@@ -40,6 +40,7 @@ class CarriedVariables:
         self._ours: dict[str, str] = {}
         self._owned: dict[str, str] = {}
         self._steps = 0
+        self._looks = False
         self._loops: dict[tuple[CodeType, int], tuple[Carried, ...]] = {}
 
     def state(self) -> dict[str, list[Any]]:
@@ -60,16 +61,21 @@ class CarriedVariables:
     def load(self, saved: Mapping[str, list[Any]]) -> None:
         self._saved = dict(saved)
 
-    def begin(self, *, warn: bool) -> None:
-        """A loop begins, and is restored if it is resumed."""
+    def begin(self, *, warn: bool, saves: bool) -> None:
+        """A loop begins, and is restored if it is resumed. ``saves``: whether it has snapshots."""
         self._loops.clear()
         self._saved = self._saved if warn else {}
+        self._looks = saves or bool(self._saved)  # by ``run.state``
+        if not self._looks:
+            return
         self._begun, self._inner, self._steps = self._now(), {}, 0
         self._owned = dict(self._ours)
         self._warn_of_lost(self._begun)
 
     def epoch_begins(self, done: int) -> None:
         """The first batch of an epoch is next, or the first one after a resume, with ``done`` steps before it."""
+        if not self._looks:
+            return
         self._loops.clear()  # a variable may hold another object by now, with other methods
         now = self._now()
         self._inner = {name: value for name, value in now.items() if name not in self._begun}
