@@ -41,6 +41,7 @@ class CarriedVariables:
         self._owned: dict[str, str] = {}
         self._steps = 0
         self._looks = False
+        self._epochs = 0
         self._loops: dict[tuple[CodeType, int], tuple[Carried, ...]] = {}
 
     def state(self) -> dict[str, list[Any]]:
@@ -76,7 +77,9 @@ class CarriedVariables:
         """The first batch of an epoch is next, or the first one after a resume, with ``done`` steps before it."""
         if not self._looks:
             return
-        self._loops.clear()  # a variable may hold another object by now, with other methods
+        self._epochs += 1
+        if self._epochs > 1 and self._epochs & (self._epochs - 1) == 0:
+            self._loops.clear()  # a variable may hold another object by now, with other methods
         now = self._now()
         self._inner = {name: value for name, value in now.items() if name not in self._begun}
         if done:
