@@ -243,7 +243,6 @@ class Checkpointing:
         self._after_inner_loop = self._finish_first = False
         self._epoch_end = None
         self._saves.epochs_since += 1
-        registered_state.warn_unused(self._run)
         if self._watch.requested():
             self.save_and_exit()
         elif self._saves.due_at_epoch_end():

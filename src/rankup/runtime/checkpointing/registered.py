@@ -40,7 +40,6 @@ class Values:
 
     def __init__(self) -> None:
         self.__dict__["_values"] = {}
-        self.__dict__["_untouched"] = set()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # what copy, pickle and a debugger ask for
@@ -78,17 +77,9 @@ class Values:
                 else f"values = run.register({name}=0.0), before the loop",
                 exit_code=1,
             )
-        self._untouched.discard(name)
 
     def _add(self, name: str, value: Any) -> None:
         self._values[name] = value
-        self._untouched.add(name)
-
-    def _unused(self) -> list[str]:
-        """Names not read or set since the last call: the script counts in a variable of its own."""
-        names = sorted(self._untouched)
-        self._untouched.clear()
-        return names
 
 
 def simplify(value: Any) -> tuple[bool, Any]:

@@ -8,7 +8,6 @@ thing.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -125,16 +124,6 @@ def chosen(names: Iterable[str]) -> list[str]:
 
 def is_per_rank(thing: Stateful) -> bool:
     return bool(getattr(thing, "per_rank", False))
-
-
-def warn_unused(run: RunContext) -> None:
-    """After an epoch: warn of a registered value that was not used: the script uses a variable that is not saved."""
-    for name in run.values._unused():
-        warnings.warn(
-            f"run.register({name}=…): nothing has used this value in an epoch. A snapshot holds values.{name} of "
-            f"values = run.register({name}=…), not the variable that was passed: write values.{name} = …",
-            stacklevel=2,
-        )
 
 
 def _is_small(tensor: torch.Tensor) -> bool:

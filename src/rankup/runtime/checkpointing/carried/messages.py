@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from rankup.runtime.checkpointing.carried.values import Value
 
@@ -33,8 +33,10 @@ def _short(key: str) -> str:
     return next(part for part in reversed(key.partition(":")[2].split(".")) if part[0] != "[")
 
 
-def advice(begun: Mapping[str, Value], values: Mapping[str, Value], names: list[str]) -> str:
-    """What to do, for the first one of each kind."""
+def advice(
+    begun: Mapping[str, Value], values: Mapping[str, Value], names: list[str], registered: Container[str]
+) -> str:
+    """What to do, for the first one of each kind. ``registered``: the names of ``run.register(best=…)``'s values."""
     first: dict[str, str] = {}
     for name in names:
         kind = "container" if "[" in name and values[name].kind == "number" else values[name].kind
@@ -42,7 +44,12 @@ def advice(begun: Mapping[str, Value], values: Mapping[str, Value], names: list[
     said = []
     for kind, name in first.items():
         short = _short(name)
-        if kind == "number":
+        if kind == "number" and short in registered:
+            said.append(
+                f"snapshots have values.{short} of values = run.register({short}=…), not the variable: write "
+                f"values.{short} in place of {spoken(name)}"
+            )
+        elif kind == "number":
             said.append(
                 f"values = run.register({short}=…) before the loop, and values.{short} in place of {spoken(name)}"
             )

@@ -107,7 +107,7 @@ class CarriedVariables:
                 f"the loop at {where} carries {listed([spoken(name) for name in names])} from one pass to the next, "
                 f"and no snapshot has {'them' if several else 'it'}: after a resume "
                 f"{'they begin again with their first values' if several else 'it begins again with its first value'}; "
-                + advice(self._begun, changed, names)
+                + advice(self._begun, changed, names, dir(self._run.values))
             )
 
     def _warn_of_replaced(self, now: Mapping[str, Value]) -> None:
