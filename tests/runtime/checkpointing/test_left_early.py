@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -244,6 +246,36 @@ def test_who_leaves_early_can_save_first_and_a_resume_begins_there(tmp_path: Pat
     assert run_ranks(good_enough, 2, tmp_path) == [16, 16]
     assert [entry.path.name for entry in entries(tmp_path)] == ["step-16"]
     assert run_ranks(good_enough, 2, tmp_path) == [0, 0]
+
+
+def saves_behind_a_break(folder: Path, registers: bool) -> tuple[int, str]:
+    """Steps so far, and what rank 0 says; two epochs are trained in each attempt."""
+    run, model, opt, _ = begin(folder)
+    values = run.register(stopped=False)
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        for epoch in run.epochs(9):
+            if registers and values.stopped:
+                break
+            for x in epoch:
+                step(model, opt, x)
+            if epoch.index % 2:
+                values.stopped = True
+                break
+        run.save()
+    return run.global_step, said.getvalue()
+
+
+def test_a_loop_that_goes_on_after_a_break_that_was_saved_behind_it_says_so(tmp_path: Path):
+    first, _ = run_ranks(saves_behind_a_break, 2, tmp_path, False)
+    second, other = run_ranks(saves_behind_a_break, 2, tmp_path, False)
+    assert first == (16, "") and second[0] == 32 and other == (32, "")
+    assert "a break had ended the loop at" in second[1] and "values.stopped = True" in second[1]
+
+
+def test_a_loop_whose_script_registers_that_it_has_stopped_does_not_go_on(tmp_path: Path):
+    assert run_ranks(saves_behind_a_break, 2, tmp_path, True) == [(16, "")] * 2
+    assert run_ranks(saves_behind_a_break, 2, tmp_path, True) == [(16, "")] * 2
 
 
 @pytest.mark.usefixtures("warm_python")

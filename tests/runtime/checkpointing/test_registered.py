@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import warnings
 from collections import Counter, OrderedDict, defaultdict, deque
 from enum import Enum
 from pathlib import Path
@@ -288,19 +287,3 @@ def test_a_state_in_memory_is_not_changed_by_the_training_that_took_it_over():
     second.state.load_state_dict(saved)
     table["rows"][0]["a"].append(2)
     assert saved["rank_state"]["registered"]["table"]["items"] == {"rows": [{"a": [1]}]}
-
-
-def test_a_value_that_nobody_uses_is_warned_of_after_an_epoch():
-    run = rankup.init()
-    data = rankup.ResidentData(torch.ones(4, 1))
-    model, opt, feed = run.prepare(
-        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=2
-    )
-    best, count = 0.0, 0
-    values = run.register(best=best, count=count)
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        for _ in run.epochs(3, feed):
-            best += 1
-            values.count += 1
-    assert [str(warning.message).split(":")[0] for warning in warned] == ["run.register(best=…)"]

@@ -101,6 +101,7 @@ class Checkpointing:
             if not left:
                 self._goals[id(feed), unit] = goal
         except GeneratorExit:  # a break
+            self._parts.later.ended_by_break()
             if self._trace is not None:
                 self._trace.left()
             raise
@@ -229,6 +230,7 @@ class Checkpointing:
         self._parts.carried.epoch_begins(done)
         if self._goes_on:
             self._goes_on = False
+            self._parts.later.goes_on()
             warn_of_enumerate(self._run.global_step, done)
         if self._trace is not None:
             self._trace.epoch_begins()

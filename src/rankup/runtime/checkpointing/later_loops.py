@@ -32,18 +32,19 @@ class LaterLoops:
         self._place: list[Any] = []  # its data and its unit
         self._line = ""  # of the script
         self._saves = 0  # calls of ``run.save()`` since it ended
+        self._by_break = False  # whether a break ended it
         self._resumed: Snapshot | None = None  # what has been restored
         self._step = 0  # of it
         self._models: dict[int, str] = {}  # modules that were there at the resume and are not prepared
 
     def state(self) -> list[Any]:
-        return [self._number, *self._place, self._line, self._saves]
+        return [self._number, *self._place, self._line, self._saves, self._by_break]
 
     def begin(self, feed: DataFeed, unit: str, *, stage: bool) -> None:
         """A loop begins; with a new ``stage``."""
         index = next(number for number, other in enumerate(self._run.feeds) if other is feed)
         self._number, self._place = (1 if stage else self._number + 1), [index, unit]
-        self._line, self._saves = call_site(), 0
+        self._line, self._saves, self._by_break = call_site(), 0, False
         if stage:
             self._resumed = None
 
@@ -54,12 +55,15 @@ class LaterLoops:
             self._resumed, self._step = found, self._run.global_step
             self._models = self._untracked()
 
+    def ended_by_break(self) -> None:
+        self._by_break = True
+
     def left(self) -> bool:
         """Whether the loop that begins was left by a break before the snapshot was taken: it must not go on. If it is
         the loop of the snapshot, then a condition has left out those before it in this attempt."""
         if self._resumed is None or self._run.global_step != self._step:
             return False
-        number, _, _, line, _ = self._resumed.metadata["loop"]
+        number, _, _, line, *_ = self._resumed.metadata["loop"]
         return bool(self._number < number and self._line != line)
 
     def saves(self) -> Snapshot | None:
@@ -77,6 +81,22 @@ class LaterLoops:
             return None
         self._warn_of_copies()
         return found
+
+    def goes_on(self) -> None:
+        """On rank 0: the first batch after a resume is next. A break may have ended its loop: the snapshot cannot tell
+        a limit of time from early stopping."""
+        if self._resumed is None:
+            return
+        number, _, _, _, _, *by_break = self._resumed.metadata["loop"]
+        if self._number == number and any(by_break):
+            print(
+                f"warning: a break had ended the loop at {self._line} before run.save() took this snapshot, and the "
+                "loop goes on now. If it must not, for early stopping, register what decides: "
+                "values = run.register(stopped=False), values.stopped = True before the break, and "
+                "if values.stopped: break as the first statement of the loop over epochs",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def _untracked(self) -> dict[int, str]:
         if not self._run.world.is_main:
