@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import random
 from collections import deque
 from functools import partial
@@ -289,6 +291,83 @@ def test_a_list_of_a_data_set_that_is_shuffled_in_place_is_restored(tmp_path: Pa
 def test_a_list_that_each_rank_shuffles_in_its_own_way_is_an_error(tmp_path: Path):
     with pytest.raises(AssertionError, match=r"the list rows of Listed .* in different orders"):
         run_ranks(listed, 3, str(tmp_path), 4, False)
+
+
+class Weighted(torch.utils.data.Dataset[Any]):
+    """Rows with a weight for each, and a table of what was read."""
+
+    def __init__(self) -> None:
+        self.rows = torch.arange(48.0, dtype=torch.float64).reshape(24, 2) / 48
+        self.weights = np.linspace(1, 2, 24)
+        self.read = torch.zeros(24)
+
+    def __len__(self) -> int:
+        return 24
+
+    def __getitem__(self, number: int) -> tuple[torch.Tensor, float, int]:
+        self.read[number] = 1 + number
+        return self.rows[number], float(self.weights[number]), number
+
+
+def weighted(directory: str, epochs: int, change: str) -> tuple[list[float], str]:
+    """The weights of the model, and what rank 0 says. ``change``: of the data set, in the loop or behind it."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        run = rankup.init(
+            precision="fp64",
+            snapshots=rankup.Snapshots(directory=directory, every="2 steps", asynchronous=False),
+        )
+        data = Weighted()
+        if change == "registered":
+            run.register(weights=data.weights)
+        model, opt, _ = run.prepare(
+            nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.01), data, global_batch=12
+        )
+        for epoch in run.epochs(epochs):
+            for x, weight, numbers in epoch:
+                each = model(x)[:, 0].square()
+                run.backward((each * weight).mean())
+                run.step(opt)
+                found, loss = numbers, each.detach()
+                if change == "registered":
+                    found, loss = run.gather(numbers), run.gather(loss)
+                if change in ("own samples", "registered"):
+                    data.weights[found.numpy()] = 1 + loss.numpy()
+            if change == "own order":
+                data.rows[:] = data.rows[torch.randperm(24)]
+    return [value.item() for value in model.parameters() for value in value.flatten()], said.getvalue()
+
+
+def test_rows_that_each_rank_shuffles_in_place_in_its_own_way_are_an_error(tmp_path: Path):
+    with pytest.raises(AssertionError, match=r"the array rows of Weighted .* in different orders"):
+        run_ranks(weighted, 3, str(tmp_path), 4, "own order")
+
+
+def test_rows_that_one_process_shuffles_in_place_are_warned_of(tmp_path: Path):
+    ((_, said),) = run_ranks(weighted, 1, str(tmp_path), 2, "own order")
+    assert "rows of Weighted (a data set) changes in training, and is in no snapshot" in said
+
+
+def test_weights_of_samples_that_each_rank_changes_for_its_own_samples_are_warned_of(tmp_path: Path):
+    (_, first), (_, other) = run_ranks(weighted, 2, str(tmp_path), 3, "own samples")
+    assert (
+        "array weights of Weighted (a data set) has changed in training, and the ranks hold different"
+        in first
+    )
+    assert "weights of Weighted (a data set) changes in training, and is in no snapshot" in first
+    assert "read" not in first and "rows" not in first and other == ""
+
+
+def test_weights_of_samples_that_are_gathered_and_registered_are_restored(tmp_path: Path):
+    ((whole, said),) = run_ranks(weighted, 1, str(tmp_path / "whole"), 4, "registered")
+    run_ranks(weighted, 2, str(tmp_path / "parts"), 2, "registered")
+    later = run_ranks(weighted, 2, str(tmp_path / "parts"), 4, "registered")
+    assert said == "" and [said for _, said in later] == ["", ""]
+    assert later[0][0] == later[1][0] == pytest.approx(whole, abs=1e-12)
+
+
+def test_a_table_of_what_was_read_is_not_warned_of(tmp_path: Path):
+    assert [said for _, said in run_ranks(weighted, 2, str(tmp_path), 2, "")] == ["", ""]
 
 
 class Curious(Cooling):

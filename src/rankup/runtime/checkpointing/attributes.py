@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import marshal
 from collections import deque
+from collections.abc import Iterable
 from itertools import islice
 from types import FunctionType, ModuleType
 from typing import Any
@@ -19,6 +20,7 @@ _CONTAINERS: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "dict":
 _MOST_ITEMS = 100_000  # of a container: a larger one is not read at each save
 _MOST_BYTES = 8 * 2**20
 _MOST_NUMBERS = 1024  # of an array
+_OF_EACH_OTHER = 3  # objects in each other
 _LOOKED_AT = 64  # items of a container that is not plain
 OTHER = object()
 # torch's own of each module and optimizer; modes are restored by ``frozen.py``.
@@ -145,6 +147,27 @@ def content(value: object, depth: int = 2) -> tuple[Any, ...]:
     if depth and hasattr(value, "__dict__"):
         return tuple((name, _item(each, 0)) for name, each in vars(value).items())
     return (_length(value),)
+
+
+def within(things: Iterable[Any]) -> set[int]:
+    """Ids of ``things`` and of what their attributes hold, also in lists and dicts: a SequentialLR's schedules. Not of
+    optimizers: a schedule holds its optimizer but does not save it."""
+    found = {id(thing) for thing in things}
+    level = list(things)
+    for depth in range(_OF_EACH_OTHER):
+        following: list[Any] = []
+        for thing in level:
+            if depth and (id(thing) in found or isinstance(thing, Optimizer)):
+                continue
+            found.add(id(thing))
+            if isinstance(thing, (list, tuple)):
+                following += thing
+            elif isinstance(thing, dict):
+                following += thing.values()
+            elif hasattr(thing, "__dict__") and not isinstance(thing, (type, nn.Module)):
+                following += vars(thing).values()
+        level = following
+    return found
 
 
 def _length(value: object) -> int:

@@ -11,6 +11,7 @@ promise what is not there. The user is warned of these if their values change wi
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,6 +29,7 @@ from rankup.runtime.checkpointing.attributes import (
     small_arrays,
     written,
 )
+from rankup.runtime.checkpointing.data_rows import DataRows, order_free, rows_of
 from rankup.runtime.context import RunContext
 from rankup.strategies.inner_optimizers import inner_optimizers
 
@@ -48,11 +50,14 @@ class PlainValues:
         self._kept: list[Any] = []
         self._after_first_step: dict[str, dict[str, Any]] | None = None
         self._arrays: dict[str, dict[str, str]] = {}
+        self._rows = DataRows(run, self._data_sets)
+        self._said_of_ranks = False
 
     def begin(self) -> None:
         """A stage of the training begins, or is about to be resumed."""
         self._begun = self._now()
         self._others = {place: others(thing) for place, thing in self.things()}
+        self._rows.begin()
         # Else another object could get the id of one that is gone.
         self._kept = [value for _, thing in self.things() for value in vars(thing).values() if small(value)]
 
@@ -74,19 +79,22 @@ class PlainValues:
                     put(thing, name, read(value))
 
     def check_orders(self) -> None:
-        """RankupError ``data-differ`` if ranks have put a list of their data set into different orders, as a shuffle
-        by a generator of each rank's own does: some samples would be seen twice, and others not at all. A collective.
-        """
+        """RankupError ``data-differ`` if ranks have put a list or an array of their data set into different orders, as
+        a shuffle by a generator of each rank's own does: some samples would be seen twice, and others not at all. A
+        collective."""
         control = self._run.control
         if control is None:
             return
-        mine = {}
+        mine: dict[str, tuple[Any, Any]] = {
+            f"array {where}": (order_free(array), rows_of(array))
+            for where, array in self._rows.changed().items()
+        }
         for place, thing in self.things():
             changed = self._changed(place, thing) if place.startswith(_DATA) else None
             for name, (*_, value) in (changed or {}).items():
                 if isinstance(value, list) and value[0] == "list":
                     items = [repr(item) for item in value[2]]
-                    mine[f"{name} of {type(thing).__name__}"] = (_digest(sorted(items)), _digest(items))
+                    mine[f"list {name} of {type(thing).__name__}"] = (_digest(sorted(items)), _digest(items))
         everyone = control.gather("the order of data sets", mine)
         for where in sorted({name for one in everyone for name in one}):
             found = [one.get(where) for one in everyone]
@@ -97,12 +105,26 @@ class PlainValues:
             ):
                 raise RankupError(
                     "data-differ",
-                    f"the list {where} (a data set) holds the same items on all ranks in different orders: ranks "
+                    f"the {where} (a data set) holds the same items on all ranks in different orders: ranks "
                     "would train some samples twice, and others not at all",
                     hint="leave the shuffling to rankup, which shuffles each epoch; or shuffle by a generator of its "
                     "own, random.Random(epoch.index), on all ranks alike",
                     exit_code=1,
                 )
+            if where.startswith("array ") and len({*found}) > 1:
+                self._warn_of_ranks(where)
+
+    def _warn_of_ranks(self, where: str) -> None:
+        if self._said_of_ranks or not self._run.world.is_main:
+            return
+        self._said_of_ranks = True
+        print(
+            f"warning: the {where} (a data set) has changed in training, and the ranks hold different numbers in it: "
+            "each rank changes its own copy, by its own samples. Give all ranks what each one found before they change "
+            "it: data.weights[run.gather(indices)] = run.gather(losses)",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def first_step_done(self) -> None:
         """What a model computes once, in its first forward, does not change with the steps."""
@@ -150,6 +172,13 @@ class PlainValues:
                         f"{where} changes in training and is in no snapshot: after a resume it begins again; "
                         + _instead(place, thing, name)
                     )
+        for where in self._rows.changed():
+            said.setdefault(
+                where,
+                f"{where} (a data set) changes in training, and is in no snapshot: after a resume it begins again with "
+                "its first numbers; run.register it before the loop and change it in place, or make it from "
+                "epoch.index on all ranks alike",
+            )
         return list(said.values())
 
     def _now(self) -> dict[str, dict[str, Any]]:
@@ -173,14 +202,17 @@ class PlainValues:
         """Whether all that has changed is in the state."""
         return others(thing) == self._others.get(place) and self._changed(place, thing) is not None
 
-    def things(self) -> Iterator[tuple[str, Any]]:
-        """The objects whose attributes these are, by place."""
+    def _data_sets(self) -> Iterator[tuple[str, Any]]:
         for index, feed in enumerate(self._run.feeds):
             place, data = f"{_DATA}{index}", getattr(feed, "dataset", None)
             for _ in range(_DEPTH):
                 if hasattr(data, "__dict__"):
                     yield place, data
                     place, data = f"{place}/dataset", vars(data).get("dataset")  # of a Subset
+
+    def things(self) -> Iterator[tuple[str, Any]]:
+        """The objects whose attributes these are, by place."""
+        yield from self._data_sets()
         modules = {f"model {index}": model for index, model in enumerate(self._run.models)}
         modules |= {
             name: thing for name, thing in self._run.registered.items() if isinstance(thing, nn.Module)

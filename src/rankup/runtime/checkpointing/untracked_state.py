@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import nn
-from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from rankup.runtime.checkpointing.attributes import within
 from rankup.runtime.checkpointing.plain_values import PlainValues
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import sampled_order
@@ -25,7 +25,6 @@ from rankup.runtime.live_objects import attributes_of, objects_of
 from rankup.runtime.tracing.script_variables import name_of, namespaces
 from rankup.strategies.inner_optimizers import with_inner
 
-_DEPTH = 3
 _SMALL = 1024
 
 
@@ -184,27 +183,6 @@ def _generators(spaces: Sequence[Mapping[str, Any]], loaders: Sequence[Any]) -> 
                 if issubclass(type(thing), kinds) and id(thing) not in known:
                     found.setdefault(id(thing), thing)
     return list(found.values())
-
-
-def within(things: Iterable[Any]) -> set[int]:
-    """Ids of ``things`` and of what their attributes hold, also in lists and dicts: a SequentialLR's schedules. Not of
-    optimizers: a schedule holds its optimizer but does not save it."""
-    found = {id(thing) for thing in things}
-    level = list(things)
-    for depth in range(_DEPTH):
-        following: list[Any] = []
-        for thing in level:
-            if depth and (id(thing) in found or isinstance(thing, Optimizer)):
-                continue
-            found.add(id(thing))
-            if isinstance(thing, (list, tuple)):
-                following += thing
-            elif isinstance(thing, dict):
-                following += thing.values()
-            elif hasattr(thing, "__dict__") and not isinstance(thing, (type, nn.Module)):
-                following += vars(thing).values()
-        level = following
-    return found
 
 
 def _tensors(module: nn.Module) -> set[int]:

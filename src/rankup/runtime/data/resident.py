@@ -64,6 +64,9 @@ class ResidentDataFeed:
     ) -> None:
         self.position = Position()
         self._columns = data.on(device)
+        self.dataset = (
+            data if device.type == "cpu" else None
+        )  # else its columns are copies, and may be let go
         self._transform = data.transform
         self.sharding = sharding
         self._device = device

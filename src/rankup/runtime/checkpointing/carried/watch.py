@@ -15,13 +15,13 @@ from types import CodeType, FrameType
 from typing import Any
 
 from rankup.runtime.call_site import place
+from rankup.runtime.checkpointing.attributes import within
 from rankup.runtime.checkpointing.carried.frames import carried_of_frame, known, scope_of
 from rankup.runtime.checkpointing.carried.messages import advice, both, by_loop, listed, spoken, warn
 from rankup.runtime.checkpointing.carried.names import Carried, carried_around
 from rankup.runtime.checkpointing.carried.script_objects import Space, home
 from rankup.runtime.checkpointing.carried.values import SIMPLE, Value, is_lost, unchanged, value_of
 from rankup.runtime.checkpointing.plain_values import PlainValues
-from rankup.runtime.checkpointing.untracked_state import within
 from rankup.runtime.context import RunContext
 from rankup.runtime.tracing.script_variables import script_frames, variables_of
 
