@@ -137,7 +137,7 @@ def test_a_resume_says_what_it_has_lost_and_what_the_values_were(tmp_path: Path)
     )
     assert "last (" not in lost and "begun (" not in lost + lacking
     assert "best_weights (OrderedDict of 2 when it was saved, None now)" in lost
-    # Between two epochs there is no sum of an epoch to lose.
+    # The third attempt begins at the start of an epoch: its sums over steps lack nothing.
     assert "this resume has lost them" in third and "lack these steps" not in third
 
 

@@ -173,7 +173,8 @@ class Flow:
         self.sometimes.add(name)
 
     def _branches(self, branches: Sequence[Sequence[ast.stmt]]) -> bool:
-        """One of ``branches`` runs. What a way sets that leaves the pass is of no use behind it."""
+        """One of ``branches`` runs. Afterwards a name is set if every branch sets it that does not leave the pass by
+        a continue, a break, a return or an error. Whether there is such a branch."""
         before, ends = set(self.stored), []
         for branch in branches:
             self.stored = set(before)

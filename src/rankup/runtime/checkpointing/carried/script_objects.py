@@ -73,12 +73,14 @@ def file_of(value: Any) -> str:
 
 
 def has_state(value: Any) -> bool:
-    """Whether the warning of what is not registered speaks of it. A module's attributes are in no ``state_dict``."""
+    """Whether the warning about objects that are not registered names it. Not for modules: their ``state_dict`` lacks
+    plain attributes."""
     return not isinstance(value, nn.Module) and hasattr(type(value), "state_dict")
 
 
 def of_library(value: Any) -> bool:
-    """Also what has a class of which there is no source. Not a plain holder of attributes."""
+    """Whether its class is a library's, or has no source file. False for dicts and for plain holders of attributes
+    (``SimpleNamespace``, argparse's ``Namespace``)."""
     if isinstance(value, dict) or type(value).__name__ in ("SimpleNamespace", "Namespace"):
         return False
     return not (path := file_of(value)) or is_library(path)

@@ -39,7 +39,8 @@ def covered(name: str, stored: Set[str]) -> bool:
 
 
 def dotted(one: ast.AST) -> str:
-    """``"self.best"``; "" for what is no dotted name, or has too many parts."""
+    """The name of a variable or an attribute, at most four parts of it: ``"self.best"``, ``"history.[loss]"`` for
+    ``history["loss"]``. "" for another expression, such as ``f(x).best`` or ``history[i]``."""
     parts: list[str] = []
     while isinstance(one, (ast.Attribute, ast.Subscript)):
         if isinstance(one, ast.Attribute):
@@ -59,7 +60,7 @@ def dotted(one: ast.AST) -> str:
 
 
 def _key(one: ast.expr) -> str:
-    """Of ``history["loss"]``; "" for what is no word."""
+    """``"loss"`` of ``history["loss"]``; "" if the key is not a constant that could be a name."""
     value = one.value if isinstance(one, ast.Constant) else None
     return value if isinstance(value, str) and value.isidentifier() else ""
 
@@ -69,7 +70,7 @@ def cut(name: str) -> str:
 
 
 def called_name(call: ast.expr) -> str:
-    """The dotted name of what is called; "" if it has none, or too many parts."""
+    """The dotted name of the function that ``call`` calls; "" if it has none, or more than four parts."""
     name = dotted(call.func) if isinstance(call, ast.Call) else ""
     ends = (
         "." + call.func.attr
