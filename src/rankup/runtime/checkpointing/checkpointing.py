@@ -149,6 +149,7 @@ class Checkpointing:
         begins = self._folder.begin_stage()
         later = self._parts.later
         later.begin(feed, unit, stage=begins)
+        self._parts.variables.begin()
         self._parts.note_begin(len(self._run.prepared))
         self._parts.settings.note_begin()
         saver = self._saves.saver = self._folder.open()
@@ -183,6 +184,7 @@ class Checkpointing:
     def step_done(self) -> None:
         """Between two steps."""
         self._run.global_step = self._run.steps_reached
+        self._parts.variables.step_done()
         self._replicas.step_done()
         if self._untracked is not None:
             self._untracked.step_done()
@@ -213,6 +215,7 @@ class Checkpointing:
         error, which other ranks may not have: no collective."""
         self._run.nan_watch.ask()
         if not alone:
+            self._restore_variables()  # of a stream, whose end is known now
             self._replicas.compare_weights()
             if self._untracked is not None:
                 self._untracked.warn_of_orders()
@@ -226,12 +229,17 @@ class Checkpointing:
             self._resumed.check()
             self._resumed = None
         self._parts.plain.check_orders()
-        done = self._saves.feed.position.step if self._saves.feed is not None else 0
+        feed = self._saves.feed
+        done = feed.position.step if feed is not None else 0
+        at_end = feed is not None and feed.steps is not None and done >= feed.steps
+        if at_end:
+            self._restore_variables()
         self._parts.carried.epoch_begins(done)
         if self._goes_on:
             self._goes_on = False
             self._parts.later.goes_on()
-            warn_of_enumerate(self._run.global_step, done)
+            if not at_end:
+                warn_of_enumerate(self._run.global_step, done)
         if self._trace is not None:
             self._trace.epoch_begins()
 
@@ -271,6 +279,8 @@ class Checkpointing:
 
     def _end(self) -> None:
         """After the last epoch."""
+        self._restore_variables()
+        self._parts.variables.note_end(self._parts.later.number)
         self._replicas.compare_weights()
         if self._saves.saver is not None:
             self._saves.end()
@@ -294,6 +304,13 @@ class Checkpointing:
             saver.close()
         self._run.print(f"stopped as asked after step {self._run.global_step}")
         raise SystemExit(0)
+
+    def _restore_variables(self) -> None:
+        if lacking := self._parts.variables.restore(self._parts.later.number):
+            self._run.print(
+                f"{', '.join(lacking)} had a value behind this loop that no snapshot can hold: after this resume the "
+                "loop makes no pass, and the code behind it finds no value"
+            )
 
     def _all(self, mine: bool) -> bool:
         """Whether ``mine`` is True on all ranks. A collective."""

@@ -28,7 +28,7 @@ class LaterLoops:
 
     def __init__(self, run: RunContext) -> None:
         self._run = run
-        self._number = 0  # of the loop that runs, or ran last, from 1 in each stage
+        self.number = 0  # of the loop that runs, or ran last, from 1 in each stage
         self._place: list[Any] = []  # its data and its unit
         self._line = ""  # of the script
         self._saves = 0  # calls of ``run.save()`` since it ended
@@ -38,12 +38,12 @@ class LaterLoops:
         self._models: dict[int, str] = {}  # modules that were there at the resume and are not prepared
 
     def state(self) -> list[Any]:
-        return [self._number, *self._place, self._line, self._saves, self._by_break]
+        return [self.number, *self._place, self._line, self._saves, self._by_break]
 
     def begin(self, feed: DataFeed, unit: str, *, stage: bool) -> None:
         """A loop begins; with a new ``stage``."""
         index = next(number for number, other in enumerate(self._run.feeds) if other is feed)
-        self._number, self._place = (1 if stage else self._number + 1), [index, unit]
+        self.number, self._place = (1 if stage else self.number + 1), [index, unit]
         self._line, self._saves, self._by_break = call_site(), 0, False
         if stage:
             self._resumed = None
@@ -51,7 +51,7 @@ class LaterLoops:
     def resumed(self, found: Snapshot) -> None:
         """The first loop of a stage has restored ``found``."""
         saved = list(found.metadata.get("loop", []))  # an older version has not noted it
-        if saved and (saved[0] > self._number or saved[4]):
+        if saved and (saved[0] > self.number or saved[4]):
             self._resumed, self._step = found, self._run.global_step
             self._models = self._untracked()
 
@@ -64,7 +64,7 @@ class LaterLoops:
         if self._resumed is None or self._run.global_step != self._step:
             return False
         number, _, _, line, *_ = self._resumed.metadata["loop"]
-        return bool(self._number < number and self._line != line)
+        return bool(self.number < number and self._line != line)
 
     def saves(self) -> Snapshot | None:
         """``run.save()`` is called outside of loops: the snapshot to restore there instead, if that call took it."""
@@ -88,7 +88,7 @@ class LaterLoops:
         if self._resumed is None:
             return
         number, _, _, _, _, *by_break = self._resumed.metadata["loop"]
-        if self._number == number and any(by_break):
+        if self.number == number and any(by_break):
             print(
                 f"warning: a break had ended the loop at {self._line} before run.save() took this snapshot, and the "
                 "loop goes on now. If it must not, for early stopping, register what decides: "

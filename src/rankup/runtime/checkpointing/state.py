@@ -22,6 +22,7 @@ from rankup.runtime.checkpointing.carried.watch import CarriedVariables
 from rankup.runtime.checkpointing.check_settings import ResumeSettings
 from rankup.runtime.checkpointing.frozen import Frozen
 from rankup.runtime.checkpointing.later_loops import LaterLoops
+from rankup.runtime.checkpointing.loop_variables import LoopVariables
 from rankup.runtime.checkpointing.plain_values import PlainValues
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import DataFeed, sampled_order
@@ -42,13 +43,14 @@ class StateParts:
     carried: CarriedVariables
     settings: ResumeSettings
     later: LaterLoops
+    variables: LoopVariables
     _noted: int = 0  # models
 
     @classmethod
     def of(cls, run: RunContext, settings: ResumeSettings) -> StateParts:
         plain = PlainValues(run)
         carried, later = CarriedVariables(run, plain), LaterLoops(run)
-        return cls(PendingGradients(run), Frozen(run), plain, carried, settings, later)
+        return cls(PendingGradients(run), Frozen(run), plain, carried, settings, later, LoopVariables())
 
     def note_begin(self, prepared: int) -> None:
         """Note what the script begins with, once for each stage, which has more prepared models than the one before.
@@ -119,6 +121,7 @@ def collect_to_save(run: RunContext, parts: StateParts, *, alone: bool, gradient
     """The same for a snapshot; no collective if ``alone``. What was registered is the same on all ranks: one copy per
     node is enough."""
     taken = collect(run, parts, shared=run.world.local_rank == 0, gradients=gradients)
+    taken.rank_state["loop_variables"] = parts.variables.state(parts.later.number)
     if run.buffers_differ and run.replicas > 1 and not alone:
         # This rank's buffers are in rank_state. Their mean is for another number of ranks, and for an export.
         for index, (model, _) in enumerate(run.prepared):
@@ -238,6 +241,9 @@ def restore(
     registered_state.restore(run, parts.settings.adjust_registered(first["registered"]), rank_state, others)
     parts.plain.load((first if rank_state is None else rank_state).get("plain", {}))
     parts.carried.load(first.get("carried", {}))
+    parts.variables.load(
+        (first if rank_state is None else rank_state).get("loop_variables", {}), own=rank_state is not None
+    )
     for feed, position in zip(run.feeds, metadata["positions"], strict=True):
         feed.position.load(position)
         if (
