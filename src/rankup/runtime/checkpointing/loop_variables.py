@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from rankup.runtime.checkpointing.attributes import read, written
+from rankup.runtime.checkpointing.attributes import OTHER, mark, read, written
 from rankup.runtime.checkpointing.carried.flow import Flow
 from rankup.runtime.checkpointing.carried.syntax import loops_around, parsed, stores
 from rankup.runtime.tracing.script_variables import script_frames, variables_of
@@ -138,9 +138,11 @@ def _written(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         dense = value.layout is torch.strided and not (value.is_nested or value.is_quantized or value.is_meta)
         fits = type(value) is torch.Tensor and dense and value.numel() * value.element_size() <= _MOST_BYTES
-        return [_TENSOR, value.detach().clone(), str(value.device)] if fits else None
+        return [_TENSOR, value.detach().clone(), value.device.type] if fits else None
     if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0 and hasattr(value, "item"):
         value = value.item()
+    if mark(value) is OTHER:
+        return None
     try:
         return ["plain", written(value)]
     except ValueError:
