@@ -254,6 +254,44 @@ def test_a_data_set_whose_rows_are_replaced_is_warned_of_and_a_cache_is_not(
     assert "cache" not in said and "handle" not in said
 
 
+class Kept(Mixed):
+    """Its cache is a tensor, and its samples are a tensor and a list of tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filled = torch.zeros(12)
+        self.items = [*self.rows]
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        self.filled[number] += 1
+        return super().__getitem__(number) + self.items[number]
+
+
+@pytest.mark.parametrize("registers", [True, False])
+def test_samples_that_are_changed_in_place_are_named_unless_they_are_registered(
+    registers: bool, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("RANKUP_RUN_DIR", str(tmp_path))
+    run, rows = rankup.init(precision="fp64"), Kept()
+    model, opt, data = run.prepare(
+        nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.01), rows, global_batch=6
+    )
+    if registers:
+        run.register(rows=rows.rows, items=rows.items)
+    for epoch in run.epochs(2):
+        for x in epoch:
+            run.backward(model(x).mean())
+            run.step(opt)
+        for _ in run.batches(torch.utils.data.Subset(rows, [3, 5]), global_batch=2):
+            pass
+        rows.rows[:] = rows.rows[torch.randperm(12)]
+        random.Random(epoch.index).shuffle(rows.items)
+    said = capfd.readouterr().err
+    for name in ("rows", "items"):
+        assert (f"{name} of Kept (a data set) is changed in place" in said) != registers
+    assert "filled" not in said
+
+
 class Listed(Staged):
     """Its samples are a list, which the script shuffles in place."""
 

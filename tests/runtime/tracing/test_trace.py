@@ -10,6 +10,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -260,6 +261,22 @@ def test_a_change_of_state_that_is_not_registered_is_one_warning_with_the_line_t
     )
     assert len(held) == 2 and "teacher" not in watch.warning()
     assert teacher is not None
+
+
+def test_generators_of_the_script_are_named_unless_they_are_registered_or_seeded_again():
+    run = rankup.init()
+    lost, seeded, kept = (torch.Generator().manual_seed(seed) for seed in (1, 2, 3))
+    noise, order, drawn = random.Random(4), random.Random(5), numpy.random.default_rng(6)
+    run.register(kept=kept, order=order, drawn=drawn)
+    watch = UntrackedWatch(run._context, PlainValues(run._context))
+    seeded.manual_seed(7)
+    for generator in (lost, seeded, kept):
+        torch.rand(1, generator=generator)
+    for one in (noise, order, drawn):
+        one.random()
+    said = watch.warning()
+    assert "Generator (lost)" in said and "Random (noise)" in said
+    assert not any(f"({name})" in said for name in ("seeded", "kept", "order", "drawn"))
 
 
 def warned(directory: str) -> str:

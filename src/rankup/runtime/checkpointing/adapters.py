@@ -151,8 +151,9 @@ class GeneratorAdapter(Adapter):
 
     kind = "generator"
 
-    def __init__(self, name: str, get: Callable[[], Any], set_: Callable[[Any], Any]) -> None:
+    def __init__(self, name: str, generator: Any, get: Callable[[], Any], set_: Callable[[Any], Any]) -> None:
         super().__init__(name)
+        self._generator = generator  # which is registered: no warning names it
         self._getter, self._setter = get, set_
 
     def _get(self) -> Any:
@@ -164,23 +165,25 @@ class GeneratorAdapter(Adapter):
 
 def generator_adapter(name: str, thing: Any, numpy: Any) -> GeneratorAdapter | None:
     if isinstance(thing, torch.Generator):
-        return GeneratorAdapter(name, thing.get_state, thing.set_state)
+        return GeneratorAdapter(name, thing, thing.get_state, thing.set_state)
     if isinstance(thing, random.Random):
         if isinstance(thing, random.SystemRandom):
             raise refused(name, thing, "a generator that has a state: random.Random(seed)")
-        return GeneratorAdapter(name, thing.getstate, thing.setstate)
+        return GeneratorAdapter(name, thing, thing.getstate, thing.setstate)
     if numpy is None:
         return None
     if isinstance(thing, numpy.random.Generator):
         bits = thing.bit_generator
         return GeneratorAdapter(
             name,
+            thing,
             lambda: _arrays_to_tensors(bits.state, numpy),
             lambda state: setattr(bits, "state", _tensors_to_arrays(state)),
         )
     if isinstance(thing, numpy.random.RandomState):
         return GeneratorAdapter(
             name,
+            thing,
             lambda: _arrays_to_tensors(thing.get_state(legacy=False), numpy),
             lambda state: thing.set_state(_tensors_to_arrays(state)),
         )

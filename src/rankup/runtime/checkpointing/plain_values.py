@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from torch import nn
@@ -47,6 +47,7 @@ class PlainValues:
         self._run = run
         self._begun: dict[str, dict[str, Any]] = {}
         self._others: dict[str, dict[str, Any]] = {}
+        self._read: dict[str, dict[str, Any]] = {}
         self._kept: list[Any] = []
         self._after_first_step: dict[str, dict[str, Any]] | None = None
         self._arrays: dict[str, dict[str, str]] = {}
@@ -139,8 +140,21 @@ class PlainValues:
                 for place, thing in self.things()
             }
 
-    def lost(self) -> list[str]:
-        """What to say of each value that changes with the steps and is not restored, once per class and attribute."""
+    def epoch_trained(self) -> None:
+        """The epoch's last batch is trained. What a data set has not changed until now is no cache of what it read."""
+        self._read = {
+            place: {
+                name: now
+                for name, now in others(thing).items()
+                if self._others.get(place, {}).get(name) == now
+            }
+            for place, thing in self.things()
+            if place.startswith(_DATA)
+        }
+
+    def lost(self, registered: Container[int] = ()) -> list[str]:
+        """What to say of each value that changes with the steps and is not restored, once per class and attribute.
+        ``registered``: ids of what other parts of the state have."""
         said: dict[str, str] = {}
         before = self._after_first_step or {}
         for place, thing in self.things():
@@ -155,7 +169,16 @@ class PlainValues:
                         )
             if place.startswith(_DATA):  # which may keep what it has read
                 begun = self._others.get(place, {})
-                for name, (now, *_) in others(thing).items():
+                for name, current in others(thing).items():
+                    now = current[0]
+                    before_code = self._read.get(place, {}).get(name, current)
+                    if now == before_code[0] and current != before_code and now not in registered:
+                        where = f"{name} of {type(thing).__name__}"
+                        said[where] = (
+                            f"{where} (a data set) is changed in place after the inner loop, and is in no snapshot: "
+                            "after a resume it begins again; "
+                            f"run.register({name}=…) before the loop, with this {type(vars(thing)[name]).__name__}"
+                        )
                     if name in begun and begun[name][0] != now:
                         where = f"{name} of {type(thing).__name__}"
                         said[where] = (

@@ -51,7 +51,7 @@ def find_untracked(
     # A schedule that consists of schedules is named, and not its parts.
     parts = [within([thing]) - {id(thing)} for thing in outer if _holds_its_parts(thing)]
     wholes = [thing for thing in outer if not any(id(thing) in part for part in parts)]
-    return _named([*wholes, *_generators(spaces, loaders)], list(spaces))
+    return _named([*wholes, *_generators(spaces, loaders, ours)], list(spaces))
 
 
 def state_of(thing: Any) -> Any:
@@ -96,6 +96,7 @@ class UntrackedWatch:
     def warn_of_orders(self) -> None:
         """Behind the first epoch's last step, before the script's code there."""
         if not self._ended:
+            self._plain.epoch_trained()
             moved = [order.moved() for feed in self._run.feeds if (order := sampled_order(feed)) is not None]
             print(
                 "".join(f"warning: {said}\n" for said in moved if said), end="", file=sys.stderr, flush=True
@@ -105,11 +106,16 @@ class UntrackedWatch:
         """What has changed and is not registered, one line each; "" if nothing has, and in later calls."""
         if self._ended:
             return ""
-        changed = [name for name, thing in self._things.items() if _fingerprint(thing) != self._before[name]]
+        changed = [name for name, thing in self._things.items() if self._changed(name, thing)]
         self._things.clear()
         self._ended = True
-        said = [*map(_sentence, changed), *self._plain.lost()]
+        said = [*map(_sentence, changed), *self._plain.lost(within(self._run.registered.values()))]
         return "\n".join(f"warning: {each}" for each in said)
+
+    def _changed(self, name: str, thing: Any) -> bool:
+        now, before = _fingerprint(thing), self._before[name]
+        # A script that seeds it again, as by the epoch's number, loses nothing.
+        return now != before and not (isinstance(thing, torch.Generator) and now[0] != before[0])
 
     def warn(self) -> None:
         if said := self.warning():
@@ -126,9 +132,11 @@ def _sentence(name: str) -> str:
     )
 
 
-def _fingerprint(thing: Any) -> object:
+def _fingerprint(thing: Any) -> Any:
     """Something that changes if the state does; no collective, and nothing that is read from a device."""
     try:
+        if isinstance(thing, torch.Generator):  # its state is on the CPU, also that of a device's
+            return (thing.initial_seed(), thing.get_state().tolist())
         if isinstance(thing, nn.Module):
             return [tensor._version for tensor in (*thing.parameters(), *thing.buffers())]
         return repr(_versions(state_of(thing)))
@@ -165,10 +173,10 @@ def _named(things: Sequence[Any], spaces: list[Mapping[str, Any]]) -> dict[str, 
     return found
 
 
-def _generators(spaces: Sequence[Mapping[str, Any]], loaders: Sequence[Any]) -> list[Any]:
+def _generators(spaces: Sequence[Mapping[str, Any]], loaders: Sequence[Any], ours: set[int]) -> list[Any]:
     """The script's own random generators: held by a variable, or by an attribute of an object that a variable holds.
-    Not the global ones of torch, Python and NumPy, which are in every snapshot, nor those of loaders."""
-    kinds, known = generator_kinds(), global_generators()
+    Not the global ones of torch, Python and NumPy, which are in every snapshot, nor those of loaders, nor ``ours``."""
+    kinds, known = generator_kinds(), global_generators() | ours
     for loader in loaders:
         known |= {id(loader.generator), id(getattr(loader.sampler, "generator", None))}
     found: dict[int, Any] = {}
