@@ -17,6 +17,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from rankup.runtime.checkpointing.attributes import within
+from rankup.runtime.checkpointing.carried.forward_state import ForwardState
 from rankup.runtime.checkpointing.plain_values import PlainValues
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import sampled_order
@@ -88,9 +89,11 @@ class UntrackedWatch:
         self._plain = plain
         self._things = find_untracked(run, namespaces(), trusting=True)
         self._before = {name: _fingerprint(thing) for name, thing in self._things.items()}
+        self._forward = ForwardState(run)
         self._ended = False
 
     def step_done(self) -> None:
+        self._forward.step_done()
         self._plain.first_step_done()
 
     def warn_of_orders(self) -> None:
@@ -109,7 +112,9 @@ class UntrackedWatch:
         changed = [name for name, thing in self._things.items() if self._changed(name, thing)]
         self._things.clear()
         self._ended = True
-        said = [*map(_sentence, changed), *self._plain.lost(within(self._run.registered.values()))]
+        self._forward.close()
+        ours = within(self._run.registered.values())
+        said = [*map(_sentence, changed), *self._plain.lost(ours), *self._forward.lost(ours)]
         return "\n".join(f"warning: {each}" for each in said)
 
     def _changed(self, name: str, thing: Any) -> bool:

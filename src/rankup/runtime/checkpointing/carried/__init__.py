@@ -4,6 +4,7 @@
 - ``frames``: those of a frame, with their values
 - ``names``: which they are, by the script's source
 - ``flow``: what a pass reads before it has set it
+- ``forward_state``: tensors that a module carries from one forward pass to the next
 - ``clocks``: times, which are not looked at
 - ``syntax``: parts of the source
 - ``script_objects``: objects of the script, read without running its code

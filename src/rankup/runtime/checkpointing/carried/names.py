@@ -63,9 +63,9 @@ def carried_around(
 
 
 @lru_cache(maxsize=64)
-def carried_attributes(source: str, name: str) -> frozenset[str]:
-    """Attributes of the class ``name`` (its qualified name) that a method may read before it sets them. Not those that
-    only its ``__init__`` or a method that begins anew uses."""
+def carried_attributes(source: str, name: str, only: str = "") -> frozenset[str]:
+    """Attributes of the class ``name`` (its qualified name) that a method, or the one named ``only``, may read before
+    it sets them. Not those that only its ``__init__`` or a method that begins anew uses."""
     found: set[str] = set()
     tree = parsed(source)
     described = class_of(tree, name.split("."))
@@ -73,7 +73,9 @@ def carried_attributes(source: str, name: str) -> frozenset[str]:
     for method in described.body if described is not None else []:
         if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) or not method.args.args:
             continue
-        if method.name.startswith(("__init__", "__repr__", "__str__", *_RESETS)):
+        if only not in ("", method.name) or method.name.startswith(
+            ("__init__", "__repr__", "__str__", *_RESETS)
+        ):
             continue
         me = method.args.args[0].arg + "."
         flow = Flow()
