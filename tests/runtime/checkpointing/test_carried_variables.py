@@ -6,6 +6,7 @@ import contextlib
 import copy
 import enum
 import gc
+import importlib.util
 import io
 import itertools
 import math
@@ -305,6 +306,46 @@ def test_a_registered_object_in_whose_place_the_loop_puts_another_one_is_warned_
 
 def test_a_registered_object_that_is_changed_in_place_is_not_warned_of(tmp_path: Path):
     assert run_ranks(said, 1, changing_in_place, str(tmp_path)) == [""]
+
+
+OTHER_MODULE = """
+running = 0
+
+def train(run, trained):
+    for _ in range(1):
+        trained(running)
+        for number in range(running):
+            last = number
+"""
+
+
+def under_another_module(directory: str, stop: int) -> None:
+    """Both have a variable of one name; that of the other module is plain, and never changes."""
+    path = Path(directory) / "other_module.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(OTHER_MODULE)
+    spec = importlib.util.spec_from_file_location("other_module", path)
+    assert spec is not None and spec.loader is not None
+    other = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(other)
+    other.train(None, lambda _: changing_global(directory, stop))
+
+
+running = torch.zeros(0)
+
+
+def changing_global(directory: str, stop: int) -> None:
+    global running
+    run, model, opt = begin(directory)
+    running = torch.zeros(1)
+    run.register(running=running)
+    for epoch in run.epochs(2):
+        for batch in epoch:
+            running += step(run, model, opt, batch, stop)
+
+
+def test_variables_of_two_modules_may_have_one_name(tmp_path: Path):
+    assert run_ranks(said, 1, under_another_module, str(tmp_path)) == [""]
 
 
 class Totals:

@@ -20,13 +20,16 @@ _DICTS = (dict, OrderedDict, Counter, defaultdict)
 
 
 def scope_of(root: str, frame: FrameType, own: Mapping[str, Any], frames: list[FrameType]) -> str:
-    """The function that a variable belongs to, "" for the module's: functions may use one name for several things."""
+    """The function that a variable belongs to, "" for the script's own, "module." for those of a module that it
+    imports: functions and modules may use one name for several things."""
+    module = str(frame.f_globals.get("__name__", ""))
+    module = "" if module == "__main__" else f"{module}."
     if not frame.f_code.co_flags & CO_OPTIMIZED or root not in own:
-        return ""
+        return module
     if root in frame.f_code.co_freevars:
         owners = [each for each in frames if root in each.f_code.co_cellvars]
-        return owners[0].f_code.co_name if owners else ""
-    return frame.f_code.co_name
+        return module + (owners[0].f_code.co_name if owners else "")
+    return module + frame.f_code.co_name
 
 
 def carried_of_frame(
