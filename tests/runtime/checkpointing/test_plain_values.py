@@ -220,6 +220,32 @@ def test_the_stage_of_a_data_set_is_restored(tmp_path: Path, ranks: int, within:
     assert run_ranks(train, ranks, str(tmp_path), 4) == [[4.0, 4.0, 8.0, 8.0]] * ranks
 
 
+def with_workers(directory: str, persistent: bool) -> str:
+    run = rankup.init(precision="fp64", snapshots=rankup.Snapshots(directory=directory))
+    rows, said = Staged(), io.StringIO()
+    model, opt, data = run.prepare(
+        nn.Linear(2, 1),
+        lambda p: torch.optim.SGD(p, lr=0.01),
+        rows,
+        global_batch=12,
+        num_workers=1,
+        persistent_workers=persistent,
+    )
+    with contextlib.redirect_stderr(said):
+        for epoch in run.epochs(4):
+            for x in epoch:
+                run.backward(model(x).mean())
+                run.step(opt)
+            rows.stage += epoch.index
+    return said.getvalue()
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_a_stage_that_persistent_workers_do_not_see_is_warned_of(tmp_path: Path, persistent: bool):
+    (said,) = run_ranks(with_workers, 1, str(tmp_path), persistent)
+    assert said.count("workers do not see it") == persistent
+
+
 class Mixed(torch.utils.data.Dataset[Any]):
     def __init__(self) -> None:
         self.rows = torch.ones(12, 2, dtype=torch.float64)

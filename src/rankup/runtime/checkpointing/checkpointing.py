@@ -229,6 +229,8 @@ class Checkpointing:
             self._resumed.check()
             self._resumed = None
         self._parts.plain.check_orders()
+        if self._untracked is not None:
+            self._untracked.epoch_begins()
         feed = self._saves.feed
         done = feed.position.step if feed is not None else 0
         at_end = feed is not None and feed.steps is not None and done >= feed.steps

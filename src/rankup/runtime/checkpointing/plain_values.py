@@ -48,6 +48,7 @@ class PlainValues:
         self._begun: dict[str, dict[str, Any]] = {}
         self._others: dict[str, dict[str, Any]] = {}
         self._read: dict[str, dict[str, Any]] = {}
+        self._copied: dict[int, dict[str, Any]] = {}
         self._kept: list[Any] = []
         self._after_first_step: dict[str, dict[str, Any]] | None = None
         self._arrays: dict[str, dict[str, str]] = {}
@@ -78,6 +79,25 @@ class PlainValues:
             for name, (*before, value) in saved.get(place, {}).items():
                 if same(before, [begun[name]] if name in begun else []):
                     put(thing, name, read(value))
+
+    def unseen(self) -> list[str]:
+        """What to say of attributes of data sets that have changed since persistent workers copied them. To be called
+        when an epoch begins."""
+        said: list[str] = []
+        for index, feed in enumerate(self._run.feeds):
+            data = getattr(feed, "dataset", None)
+            if not getattr(feed, "keeps_copies", False) or not hasattr(data, "__dict__"):
+                continue
+            now = plain(data)
+            before = self._copied.setdefault(index, now)
+            for name, value in now.items():
+                if not same(before.get(name, value), value):
+                    said.append(
+                        f"{name} of {type(data).__name__} (a data set) has changed, and the loader's workers do not "
+                        "see it: they keep a copy from their start (persistent_workers=True), and a resume gives them "
+                        "another one; leave persistent_workers out if a worker reads it"
+                    )
+        return said
 
     def check_orders(self) -> None:
         """RankupError ``data-differ`` if ranks have put a list or an array of their data set into different orders, as

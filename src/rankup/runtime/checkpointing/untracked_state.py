@@ -91,10 +91,16 @@ class UntrackedWatch:
         self._before = {name: _fingerprint(thing) for name, thing in self._things.items()}
         self._forward = ForwardState(run)
         self._ended = False
+        self._said: set[str] = set()
 
     def step_done(self) -> None:
         self._forward.step_done()
         self._plain.first_step_done()
+
+    def epoch_begins(self) -> None:
+        for said in set(self._plain.unseen()) - self._said:
+            self._said.add(said)
+            print(f"warning: {said}", file=sys.stderr, flush=True)
 
     def warn_of_orders(self) -> None:
         """Behind the first epoch's last step, before the script's code there."""
