@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import subprocess
@@ -81,6 +82,34 @@ def test_a_refused_job_leaves_nothing(asked, slurm, tmp_path):
         submit(asked(queue="gpux"), env=os.environ)
     assert caught.value.code == "unknown-queue"
     assert not list(tmp_path.glob("work/runs/*"))
+
+
+def full(monkeypatch):
+    """The disk is full: files can be made, and no byte can be written."""
+
+    def write(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("rankup.core.files.os.fsync", write)
+
+
+def test_on_a_full_disk_a_submit_is_one_error_and_leaves_nothing(asked, slurm, tmp_path, monkeypatch):
+    full(monkeypatch)
+    with pytest.raises(RankupError, match="cannot write to the run directory: No space left") as caught:
+        submit(asked(), env=os.environ)
+    assert caught.value.code == "unwritable-directory"
+    assert not list(tmp_path.glob("work/runs/*")) and not slurm.calls("sbatch")
+
+
+def test_on_a_full_disk_a_resume_is_one_error_and_leaves_everything_as_it_was(asked, monkeypatch):
+    job = submit(asked(), env=os.environ)
+    ended(job, outcome="failed", exit_code="3")
+    before = {path.name: path.read_text() for path in job.run.path.iterdir() if path.is_file()}
+    full(monkeypatch)
+    with pytest.raises(RankupError, match="No space left") as caught:
+        resume(job, {}, env=os.environ)
+    assert caught.value.code == "unwritable-directory"
+    assert {path.name: path.read_text() for path in job.run.path.iterdir() if path.is_file()} == before
 
 
 @pytest.mark.parametrize("array", ["", "0-1"])

@@ -12,6 +12,7 @@ from rankup.batch.queue import query_scheduler
 from rankup.batch.status import status_of
 from rankup.batch.store import SubmittedRun
 from rankup.batch.submit import SubmitUnclear, check_folder, disown, hand_over, write_files
+from rankup.core.files import writing_to
 from rankup.errors import RankupError
 from rankup.resolve.resolve import resolve
 from rankup.run.markers import RESET_MARKERS, read_markers
@@ -44,7 +45,7 @@ def resume(before: SubmittedRun, flags: Mapping[str, Any], *, env: Mapping[str, 
     check_folder(job.spec.folder)
     unfinished = [folder for folder in before.tasks().values() if read_markers(folder).outcome != "done"]
     try:
-        with contextlib.ExitStack() as stack:
+        with writing_to(before.run.path, "run directory"), contextlib.ExitStack() as stack:
             stack.enter_context(_set_aside(before.run.path, (*_WRITTEN_ANEW, *RESET_MARKERS)))
             for folder in unfinished:
                 stack.enter_context(_set_aside(folder, RESET_MARKERS))

@@ -12,7 +12,7 @@ from pathlib import Path
 from rankup.batch.store import SubmittedRun, find
 from rankup.core import shell
 from rankup.core.arrays import indices, task_folder
-from rankup.core.files import make_folder, write_atomic
+from rankup.core.files import make_folder, write_atomic, writing_to
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.resolve.job_toml import job_toml
@@ -39,8 +39,9 @@ def submit(
     run = RunDir.create(job.spec.runs_root, job.spec.name)
     try:
         made(run)
-        write_files(job, run, env)
-        return hand_over(job, run, env)
+        with writing_to(run.path, "run directory"):
+            write_files(job, run, env)
+            return hand_over(job, run, env)
     except SubmitUnclear as unknown:
         disown(run, job.spec)
         raise unknown.error from None

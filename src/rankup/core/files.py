@@ -34,6 +34,20 @@ def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o644) -> None:
 
 
 @contextlib.contextmanager
+def writing_to(folder: Path, what: str) -> Iterator[None]:
+    """Turn the body's ``OSError`` (a full disk, a file system that is read-only) into an error that names ``what``."""
+    try:
+        yield
+    except OSError as error:
+        raise RankupError(
+            "unwritable-directory",
+            f"cannot write to the {what}: {error.strerror or error}",
+            context=str(folder),
+            hint="make room there, or choose another place: --runs-root DIR",
+        ) from error
+
+
+@contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold an advisory lock on ``path`` (made if missing) while the body runs; waits for its holder."""
     with path.open("a") as file:

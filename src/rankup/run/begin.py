@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from rankup.core import shell
-from rankup.core.files import locked, write_atomic
+from rankup.core.files import locked, write_atomic, writing_to
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.resolve.job_toml import job_toml
@@ -35,7 +35,7 @@ def begin_attempt(job: Resolved, resume: Path | None) -> RunDir:
     spec = job.spec
     run = RunDir.create(spec.runs_root, spec.name) if resume is None else RunDir(resume.absolute())
     try:
-        with locked(run.path / ATTEMPTS):
+        with writing_to(run.path, "run directory"), locked(run.path / ATTEMPTS):
             if resume is not None:
                 _check_over(run)
                 _clear(run)
@@ -43,15 +43,10 @@ def begin_attempt(job: Resolved, resume: Path | None) -> RunDir:
             # For its owner's eyes: arguments may hold secrets. TOML cannot hold one that is not text.
             write_atomic(run.path / "job.toml", job_toml(job).encode("utf-8", "replace"), mode=0o600)
             write_atomic(run.path / "job.sh", os.fsencode(job_script(spec)), mode=0o700)
-    except OSError as error:
+    except RankupError:
         if resume is None:
             shutil.rmtree(run.path, ignore_errors=True)
-        raise RankupError(
-            "unwritable-directory",
-            f"cannot write to the run directory: {error.strerror}",
-            context=str(run.path),
-            hint="make room there, or choose another place: --runs-root DIR",
-        ) from error
+        raise
     return run
 
 
