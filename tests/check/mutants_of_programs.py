@@ -33,6 +33,39 @@ PROGRAM_MUTANTS = [
         "RK507",
     ),
     ("prog-ddp/train.py", "        optimizer.zero_grad(set_to_none=True)\n", "", "RK508"),
+    ("prog-ddp/train.py", "cross_entropy(model(images", "cross_entropy(model.module(images", "RK509"),
+    (
+        "prog-ddp/train.py",
+        """        scaler.step(optimizer)
+        scaler.update()
+""",
+        """        if loader.batch_sampler.done % 4 == 0:
+            scaler.step(optimizer)
+            scaler.update()
+""",
+        "RK510",
+    ),
+    (
+        "prog-ddp/train.py",
+        """    model = DDP(resnet18(num_classes=100).to(device), device_ids=[local_rank])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+""",
+        """    model = resnet18(num_classes=100).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    torch.distributed.fsdp.fully_shard(model)
+""",
+        "RK511",
+    ),
+    (
+        "prog-ddp/train.py",
+        "    start = load_snapshot(args.snapshot, model, optimizer, scaler)\n",
+        """    if dist.get_rank() == 0:
+        torch.save(model.module.state_dict(), "first.pt")
+    model.module.load_state_dict(torch.load("first.pt", map_location=device))
+    start = load_snapshot(args.snapshot, model, optimizer, scaler)
+""",
+        "RK407",
+    ),
     ("prog-ddp/train.py", "        scaler.step(optimizer)\n", "        scaler.step(optimizer\n", "RK200"),
     (
         "prog-ddp/train.py",

@@ -16,6 +16,14 @@ _BUFFERED = ("BatchNorm", "SyncBatchNorm", "register_buffer", "InstanceNorm", "L
 
 def find(program: Program) -> Iterator[Match]:
     wraps = [call for call in program.wraps if torch_last(call) != "fully_shard"]
+    # fully_shard changes the model itself.
+    sharded = [
+        one
+        for call in program.wraps
+        if call not in wraps
+        for one in objects(program.value(call, "module", 0))
+    ]
+    wraps += [one for one in sharded if one not in wraps]
     if not wraps or program.frameworks - {"fairscale"}:
         return
     for call in program.calls:
@@ -36,12 +44,13 @@ def find(program: Program) -> Iterator[Match]:
         made = objects(value)
         if kinds(value) != {Kind.OBJECT} or not all(one in wraps for one in made):
             continue
-        fsdp = any(torch_last(one) == "FullyShardedDataParallel" for one in made)
+        by = "fully_shard" if any(one in sharded for one in made) else torch_last(made[0])
+        fsdp = by in {"FullyShardedDataParallel", "fully_shard"}
         name = ast.unparse(call.node.func)
         yield Match(
             call.module.document,
             call.span,
-            f"{name} is wrapped in {torch_last(made[0])} and called on one rank only "
+            f"{name} is wrapped in {by} and called on one rank only "
             f"(condition at line {getattr(guards[0].at, 'lineno', 0)}).",
             severity=Severity.ERROR
             if fsdp
@@ -105,6 +114,16 @@ def main(net, loader):
     ddp = DistributedDataParallel(net)
     if dist.get_rank() == 0:
         print(evaluate(ddp, loader))
+""",
+        """import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+
+def main(x):
+    model = torch.nn.Linear(4, 1)
+    fully_shard(model)
+    if dist.get_rank() == 0:
+        print(model(x))
 """,
     ),
     silent=(

@@ -49,6 +49,15 @@ def _starts_there(program: Program, node: ast.Subscript, scope: Scope) -> bool:
     holder = scope.module.parents[node][0]
     while isinstance(holder, ast.Call) and ast.unparse(holder.func) == "int":
         holder = scope.module.parents[holder][0]
+    if isinstance(holder, ast.Return):  # start = load(model)
+        sites = program.graph.sites.get(scope, ())
+        holders = [site.call.module.parents[site.call.node][0] for site in sites]
+        return bool(holders) and all(_is_first(program, holder) for holder in holders)
+    return _is_first(program, holder)
+
+
+def _is_first(program: Program, holder: ast.AST) -> bool:
+    """Whether an assignment sets the first epoch of a range."""
     if not isinstance(holder, ast.Assign) or len(holder.targets) != 1:
         return False
     target = ast.unparse(holder.targets[0])
@@ -169,6 +178,25 @@ def main(model, loader, path):
             model(x).sum().backward()
         torch.save({"model": model.state_dict(), "epoch": epoch}, path)
 """,
+        """import torch
+
+def load(model):
+    state = torch.load("last.pt", map_location="cpu")
+    model.load_state_dict(state["model"])
+    return state["epoch"]
+
+def save(model, epoch):
+    torch.save({"model": model.state_dict(), "epoch": epoch}, "last.pt")
+
+def main(model, loader):
+    start = load(model)
+    for epoch in range(start, 10):
+        for x, y in loader:
+            model(x).sum().backward()
+        save(model, epoch)
+
+main(None, [])
+""",
     ),
     silent=(
         """import torch
@@ -196,6 +224,22 @@ def main(model, loader, path):
         for x, y in loader:
             model(x).sum().backward()
         torch.save({"model": model.state_dict(), "epoch": epoch + 1}, path)
+""",
+        """import torch
+
+def load(model):
+    state = torch.load("last.pt", map_location="cpu")
+    model.load_state_dict(state["model"])
+    return state["epoch"]
+
+def main(model, loader):
+    start = load(model) + 1
+    for epoch in range(start, 10):
+        for x, y in loader:
+            model(x).sum().backward()
+        torch.save({"model": model.state_dict(), "epoch": epoch}, "last.pt")
+
+main(None, [])
 """,
     ),
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from rankup.check.facts.program.module import Call, Module
 from rankup.check.facts.program.program import Program
-from rankup.check.facts.program.snapshots import read_keys, snapshots
-from rankup.check.facts.program.value import the_constant
+from rankup.check.facts.program.snapshots import Snapshot, read_keys, snapshots
+from rankup.check.facts.program.value import objects, the_constant
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 
@@ -24,12 +25,19 @@ def find(program: Program) -> Iterator[Match]:
         if (
             not epochs
             or not snapshot.has("model", "net", "state_dict")
-            or snapshot.has("optim", "opt", "state.", "trainer")
+            or not _resumes(program, epochs[0].key)
         ):
             continue
-        if len([s for s in program.named("torch.save") if "optim" in ast.unparse(s.node).lower()]):
+        unread = _unread(program, snapshot, reads)
+        if unread:
+            yield Match(
+                snapshot.call.module.document,
+                snapshot.call.span,
+                f'The snapshot holds the state of {stateful} ("{unread}"), and nothing loads it.',
+            )
+        if snapshot.has("optim", "opt", "state.", "trainer"):
             continue
-        if not _resumes(program, epochs[0].key):
+        if len([s for s in program.named("torch.save") if "optim" in ast.unparse(s.node).lower()]):
             continue
         yield Match(
             snapshot.call.module.document,
@@ -41,11 +49,7 @@ def find(program: Program) -> Iterator[Match]:
 def _with_state(program: Program) -> str | None:
     """The optimizer's name if it has a state that matters: not plain SGD."""
     for call in program.calls:
-        if (
-            call.name.startswith("torch.optim.")
-            and ".lr_scheduler" not in call.name
-            and call.last[:1].isupper()
-        ):
+        if _is_optimizer(call):
             momentum = call.argument("momentum", 2)
             if call.last == "SGD" and (
                 momentum is None or the_constant(program.value(call, "momentum", 2)) == 0
@@ -55,16 +59,69 @@ def _with_state(program: Program) -> str | None:
     return None
 
 
+def _unread(program: Program, snapshot: Snapshot, reads: Mapping[str, object]) -> str | None:
+    """The key of an optimizer's state that is saved and certainly never loaded."""
+    loads = program.methods("load_state_dict")
+    plain = all(
+        call.node.args
+        and isinstance(call.node.args[0], ast.Subscript)
+        and isinstance(call.node.args[0].slice, ast.Constant)
+        for call in loads
+    )
+    if not loads or not plain or program.methods("set_optimizer_state_dict", "set_state_dict"):
+        return None
+    for entry in snapshot.entries:
+        value = entry.value
+        if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or entry.key in reads:
+            continue
+        made = objects(program.values.of(value.func.value, entry.scope))
+        if value.func.attr != "state_dict" or not made or not all(_is_optimizer(one) for one in made):
+            continue
+        texts = [
+            node.value
+            for module in program.modules
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.Constant)
+        ]
+        if texts.count(entry.key) <= len([e for e in snapshot.entries if e.key == entry.key]):
+            return entry.key
+    return None
+
+
+def _is_optimizer(call: Call) -> bool:
+    return (
+        call.name.startswith("torch.optim.") and ".lr_scheduler" not in call.name and call.last[:1].isupper()
+    )
+
+
 def _resumes(program: Program, key: str) -> bool:
     """Whether the epoch that is read is where a loop starts."""
     for module in program.modules:
-        for node in module.of(ast.Assign):
-            if isinstance(node, ast.Assign) and f"['{key}']" in ast.unparse(node.value):
-                last = ast.unparse(node.targets[0]).rpartition(".")[2]
-                for loop in program.data.loops:
-                    if isinstance(loop.node, ast.For) and last in ast.unparse(loop.node.iter):
-                        return True
+        for node in module.of(ast.Assign, ast.Return):
+            if (
+                isinstance(node, (ast.Assign, ast.Return))
+                and node.value is not None
+                and f"['{key}']" in ast.unparse(node.value)
+                and any(_starts_a_loop(program, holder) for holder in _assigned(program, module, node))
+            ):
+                return True
     return False
+
+
+def _assigned(program: Program, module: Module, node: ast.Assign | ast.Return) -> list[ast.Assign]:
+    """The assignment itself; of a ``return`` those of what the function's callers get."""
+    if isinstance(node, ast.Assign):
+        return [node]
+    sites = program.graph.sites.get(module.scope_of(node), ())
+    holders = [site.call.module.parents[site.call.node][0] for site in sites]
+    return [holder for holder in holders if isinstance(holder, ast.Assign)]
+
+
+def _starts_a_loop(program: Program, node: ast.Assign) -> bool:
+    last = ast.unparse(node.targets[0]).rpartition(".")[2]
+    return any(
+        isinstance(loop.node, ast.For) and last in ast.unparse(loop.node.iter) for loop in program.data.loops
+    )
 
 
 RULE = Rule(
@@ -72,7 +129,7 @@ RULE = Rule(
     name="partial-snapshot",
     severity=Severity.WARNING,
     confidence=Confidence.LIKELY,
-    what="A run is resumed from a snapshot without the state of the optimizer.",
+    what="A run is resumed without the state of the optimizer.",
     why="Adam's averages and SGD's momentum start from zero again: the loss jumps after each resume, and the result "
     "differs from a run without interruption.",
     fix="Store optimizer.state_dict(), the scheduler's and the random generators' states as well, and load them.",
@@ -114,6 +171,28 @@ def main(net, loader):
 
 main(None, [])
 """,
+        """import torch
+
+def load(model, optimizer):
+    state = torch.load("last.pt", map_location="cpu")
+    model.load_state_dict(state["model"])
+    return state["epoch"]
+
+def save(model, optimizer, epoch):
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch + 1}
+    torch.save(state, "last.pt")
+
+def main(model, loader):
+    optimizer = torch.optim.Adam(model.parameters())
+    start = load(model, optimizer)
+    for epoch in range(start, 10):
+        for x, y in loader:
+            model(x).sum().backward()
+            optimizer.step()
+        save(model, optimizer, epoch)
+
+main(None, [])
+""",
     ),
     silent=(
         """import torch
@@ -145,6 +224,22 @@ def main(model, loader, path):
         torch.save({"model": model.state_dict(), "epoch": epoch + 1}, path)
 
 main(None, [], "")
+""",
+        """import torch
+
+def main(model, loader):
+    optimizer = torch.optim.Adam(model.parameters())
+    state = torch.load("last.pt", map_location="cpu")
+    for name, part in (("model", model), ("optimizer", optimizer)):
+        part.load_state_dict(state[name])
+    start = state["epoch"]
+    for epoch in range(start, 10):
+        for x, y in loader:
+            model(x).sum().backward()
+            optimizer.step()
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch + 1}, "last.pt")
+
+main(None, [])
 """,
     ),
 )
