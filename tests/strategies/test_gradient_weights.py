@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -80,6 +81,13 @@ def unfrozen_late(model: nn.Module, opt: torch.optim.Optimizer, x: torch.Tensor,
     step(model, opt, x, number)
 
 
+def frozen_between(model: nn.Module, opt: torch.optim.Optimizer, x: torch.Tensor, number: int) -> None:
+    """Trained in its turn alone, as a discriminator that is frozen while its generator learns."""
+    model.requires_grad_(True)
+    step(model, opt, x, number)
+    model.requires_grad_(False)
+
+
 STEPS: dict[str, Step] = {
     step.__name__: step for step in (step, sharpness_aware, penalised, frozen_in_turns, unfrozen_late)
 }
@@ -93,13 +101,13 @@ def sgd(parameters: Any) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
 
 
-def by_hand(one_step: Step, epochs: int) -> list[torch.Tensor]:
+def by_hand(one_step: Step, epochs: int, batch: int = BATCH) -> list[torch.Tensor]:
     torch.manual_seed(3)
     model = net().double()
     opt = sgd(model.parameters())
     number = 0
     for _ in range(epochs):
-        for x in data().split(BATCH):
+        for x in data().split(batch):
             one_step(model, opt, x, number)
             number += 1
     return [parameter.detach() for parameter in model.parameters()]
@@ -133,6 +141,22 @@ def test_uneven_steps_are_those_of_a_plain_loop_whatever_is_frozen_or_differenti
         for found in run_ranks(everything, world_size, name, 2):
             for case, weights in found.items():
                 assert largest(weights, expected[case]) < 1e-12, (name, world_size, case)
+
+
+def trained_in_turns(name: str) -> list[torch.Tensor]:
+    run = rankup.init(seed=3, precision="fp64", strategy=make_strategy(name))
+    torch.manual_seed(3)
+    model, opt, feed = run.prepare(net(), sgd, rankup.ResidentData(data()), global_batch=9, shuffle=False)
+    for number, x in enumerate(run.steps(feed, epochs=2)):
+        frozen_between(model, opt, x, number)
+    return [p.full_tensor() if hasattr(p, "full_tensor") else p.detach() for p in model.parameters()]
+
+
+@pytest.mark.parametrize("name", ["ddp", "fsdp"])
+def test_what_was_frozen_when_an_uneven_batch_began_is_weighted(name: str) -> None:
+    expected = by_hand(frozen_between, 2, 9)  # on three ranks 3, 3, 3, and in the end 3, 3, 2
+    for found in run_ranks(trained_in_turns, 3, name):
+        assert largest(found, expected) < 1e-12
 
 
 def local_gradients(name: str) -> tuple[float, float]:

@@ -79,6 +79,7 @@ class DDP(Strategy):
         self._models.append(wrapped)
         self._buckets.append(Buckets(wrapped, self._renewed))
         wrapped.register_forward_pre_hook(self._buckets[-1])
+        wrapped.register_forward_pre_hook(self._weigh_called)
         wrapped.register_forward_pre_hook(GradientHooks(wrapped.module))
         self._owners.clear()
         return call_through(model, wrapped)
@@ -99,6 +100,13 @@ class DDP(Strategy):
     def _weigh_all(self) -> None:
         for model in self._models:
             for parameter in model.parameters():
+                self._weighed.add(parameter)
+
+    def _weigh_called(self, ddp: nn.Module, args: Any) -> None:
+        """Before a forward pass: what was frozen when the batch began may be trained now, as a discriminator that is
+        frozen while its generator learns."""
+        if self._weighed.weight != 1.0 and torch.is_grad_enabled():
+            for parameter in ddp.parameters():
                 self._weighed.add(parameter)
 
     def _renewed(self) -> None:
