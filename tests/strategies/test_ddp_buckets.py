@@ -59,11 +59,12 @@ class Case:
         nets: int = 1,
         freeze: Callable[[Net], None] | None = None,
         at: int = 3,
+        asleep: bool = False,
         net: dict[str, Any] | None = None,
         **prepare: Any,
     ) -> None:
         self.strategy, self.options, self.nets, self.freeze = strategy, options or {}, nets, freeze
-        self.at, self.net, self.prepare = at, net or {}, prepare
+        self.at, self.asleep, self.net, self.prepare = at, asleep, net or {}, prepare
 
     def train(self, saved: Any = None) -> tuple[list[torch.Tensor], Any]:
         run = rankup.init(seed=1, strategy=make_strategy(self.strategy, **self.options))
@@ -80,8 +81,12 @@ class Case:
         for x in run.steps(feed, epochs=1):
             stepped = False
             for model, opt in pairs:
+                if self.asleep:  # between its turns, as a discriminator is
+                    model.requires_grad_(True)
                 run.backward(model(x).square().mean())
                 stepped = run.step(opt)
+                if self.asleep:
+                    model.requires_grad_(False)
             if stepped and saved is None and run.global_step == self.at - 1:
                 state = _copy(run.state.state_dict())
         return [_whole(p).clone() for net in nets for p in net.parameters()], state
@@ -111,6 +116,8 @@ CASES: dict[str, Case] = {
     "after one step": Case(at=1),
     "accumulation": Case(accumulate=3),
     "frozen": Case(freeze=freeze_two),
+    "frozen between its turns": Case(nets=2, asleep=True),
+    "unfrozen later, frozen between its turns": Case(freeze=freeze_two, asleep=True),
     "shared": Case(net={"shared": True}),
     "two models": Case(nets=2),
     "unused": Case(net={"unused": True}, find_unused_parameters=True),

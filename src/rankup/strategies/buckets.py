@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -91,6 +92,10 @@ class Buckets:
 
     def restore(self, ddp: DistributedDataParallel, saved: dict[str, Any] | None) -> None:
         """Use the layout ``saved``, which is the same on all ranks. A collective."""
+        with self._awake(ddp, saved):
+            self._restore(ddp, saved)
+
+    def _restore(self, ddp: DistributedDataParallel, saved: dict[str, Any] | None) -> None:
         self._follow(ddp)
         if saved == self.layout:
             return
@@ -104,6 +109,25 @@ class Buckets:
             self._lay_out(ddp, saved["order"])
 
     # --------------------------------------------------------------- inside
+
+    @contextmanager
+    def _awake(self, ddp: DistributedDataParallel, saved: dict[str, Any] | None) -> Iterator[None]:
+        """If nothing is trained, as in a discriminator while its generator learns, a reducer cannot be made. So those
+        that ``saved`` names, or that DDP reduces now, require a gradient in here."""
+        named = dict(ddp.module.named_parameters())
+        if _trained(ddp.module):
+            awake = []
+        elif saved is not None:
+            awake = [named[name] for name in saved["order"] if name in named]
+        else:
+            awake = [parameter for parameter in named.values() if id(parameter) in self.reduced]
+        for parameter in awake:
+            parameter.requires_grad_(True)
+        try:
+            yield
+        finally:
+            for parameter in awake:
+                parameter.requires_grad_(False)
 
     def _begin(self, ddp: DistributedDataParallel) -> None:
         """With a new reducer: note the order of the next backward that is reduced."""
