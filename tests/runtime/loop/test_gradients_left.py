@@ -47,6 +47,22 @@ def test_gradients_of_another_optimizers_loss_are_a_warning():
     assert any(not torch.equal(a, b) for a, b in zip(kept, cleared, strict=True))  # it does make a difference
 
 
+def test_two_optimizers_of_one_model_that_are_cleared_before_their_own_backward_are_no_warning():
+    """As in a search for architectures: a backward of each leaves gradients for both."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        run = rankup.init(device="cpu", seed=1)
+        net = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))
+        data = rankup.ResidentData(torch.linspace(-1, 1, 24).view(8, 3))
+        model, weights, feed = run.prepare(net, sgd(net[1].parameters()), data, global_batch=4)
+        choices = sgd(net[0].parameters())
+        for x in run.steps(feed, epochs=2):
+            for opt in (choices, weights):
+                opt.zero_grad()
+                model(x).square().mean().backward()
+                opt.step()
+
+
 @pytest.mark.parametrize("options", [{"clears": True}, {"clears": False, "one_loss": True}])
 def test_gradients_that_every_step_has_taken_are_none(options: dict[str, bool]):
     with warnings.catch_warnings():

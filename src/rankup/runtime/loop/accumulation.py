@@ -113,7 +113,10 @@ class _Step(NamedTuple):
 
 
 class _Witness:
-    """Looks, at the first backward of a body after a step, whether the gradients were cleared in between."""
+    """Looks, at each backward of a body after a step, whether the gradients were cleared since, until the next step.
+
+    Not at the first one alone: if two optimizers of one model take turns, each cleared before its own backward, the
+    first finds what the other's backward has left."""
 
     def __init__(self, pending: PendingGradients, optimizer: Optimizer, parameter: nn.Parameter) -> None:
         self._pending = pending
@@ -124,17 +127,28 @@ class _Witness:
         view: Any = self._parameter.expand_as(self._parameter)
         self._node = view.grad_fn.next_functions[0][0]  # where its gradient is accumulated
         self._handle: Any = self._node.register_prehook(self._look)
+        self._found = False  # gradients that were there at a backward, and that nothing has cleared yet
+        self._on_step = self._optimizer.register_step_pre_hook(self._stepping)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._handle.remove()
+        self._on_step.remove()
 
     def _look(self, gradients: Any) -> None:
         if not self._pending.begins_after_step(self._optimizer):
             return
-        self._handle.remove()
         left = self._parameter.grad
-        self._pending.learn(self._optimizer, carried=left is not None and bool(_values(left).any()))
+        self._found = left is not None and bool(_values(left).any())
+        if not self._found:
+            self._handle.remove()
+            self._pending.learn(self._optimizer, carried=False)
+
+    def _stepping(self, *_: Any) -> None:
+        if self._found:
+            self._found = False
+            self._handle.remove()  # not this hook: the optimizer is going through its hooks
+            self._pending.learn(self._optimizer, carried=True)
 
 
 def _first(optimizer: Optimizer) -> nn.Parameter | None:
