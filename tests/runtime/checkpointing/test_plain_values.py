@@ -409,7 +409,10 @@ def test_rows_that_each_rank_shuffles_in_place_in_its_own_way_are_an_error(tmp_p
 
 def test_rows_that_one_process_shuffles_in_place_are_warned_of(tmp_path: Path):
     ((_, said),) = run_ranks(weighted, 1, str(tmp_path), 2, "own order")
-    assert "rows of Weighted (a data set) is changed in place after the inner loop, and is in no snapshot" in said
+    assert (
+        "rows of Weighted (a data set) is changed in place after the inner loop, and is in no snapshot"
+        in said
+    )
     assert said.count("rows of Weighted") == 1
 
 
