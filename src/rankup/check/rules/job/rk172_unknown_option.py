@@ -24,7 +24,10 @@ def find(job: Job) -> Iterator[Match]:
                 continue
             name = written.group(1)
             span = Span(directive.span.start, directive.span.start + written.end())
-            candidates, meant = beginnings(name), misspelt(name)
+            candidates = beginnings(name)
+            if len(candidates) == 1:
+                continue
+            meant = misspelt(name)
             if len(candidates) > 1:
                 several = ", ".join(f"--{candidate}" for candidate in candidates[:4])
                 more = ", …" if len(candidates) > 4 else ""
