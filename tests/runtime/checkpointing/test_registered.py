@@ -287,3 +287,41 @@ def test_a_state_in_memory_is_not_changed_by_the_training_that_took_it_over():
     second.state.load_state_dict(saved)
     table["rows"][0]["a"].append(2)
     assert saved["rank_state"]["registered"]["table"]["items"] == {"rows": [{"a": [1]}]}
+
+
+class Counting(nn.Module):
+    """A loss by how often each kind was seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(1)
+        self.register_buffer("seen", torch.zeros(1))
+        self.seen: torch.Tensor
+
+    def forward(self, x: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+        self.seen += seen
+        return self.norm(x).square().mean()
+
+
+def counted_loss(folder: str, alike: bool) -> str:
+    run = rankup.init(snapshots=rankup.Snapshots(directory=folder, every="1 epochs"))
+    data = rankup.ResidentData(torch.arange(16.0)[:, None])
+    model, opt, _ = run.prepare(nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.01), data, global_batch=8)
+    loss = Counting()
+    run.register(loss=loss)
+    try:
+        for epoch in run.epochs(2):
+            for x in epoch:
+                seen = run.gather(x).sum() if alike else x.sum()
+                run.backward(loss(model(x), seen))
+                run.step(opt)
+    except rankup.RankupError as error:
+        return error.code
+    return "trained"
+
+
+@pytest.mark.parametrize(("alike", "outcome"), [(True, "trained"), (False, "ranks-differ")])
+def test_a_buffer_of_a_registered_module_that_each_rank_counts_for_itself_is_an_error(
+    tmp_path: Path, alike: bool, outcome: str
+):
+    assert run_ranks(counted_loss, 2, str(tmp_path), alike) == [outcome] * 2

@@ -2,16 +2,18 @@
 
 The state of ``per_rank`` things differs between ranks, and each rank saves its own. In a thing that a user made (an
 average of weights), small tensors may differ between ranks, like the batch statistics that they follow: each rank saves
-its own of these. All else is compared at the save, by a value or a fingerprint; a difference is an error that names the
-thing.
+its own of these. In a module only those of a BatchNorm may. All else is compared at the save, by a value or a
+fingerprint; a difference is an error that names the thing.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
+from torch import nn
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.adapters import Adapter, Stateful
@@ -19,6 +21,7 @@ from rankup.runtime.checkpointing.registered import Value, Values, as_stateful
 from rankup.runtime.context import RunContext
 from rankup.runtime.pytree import map_tensors
 from rankup.runtime.tracing.fingerprint import SMALL, copied, fingerprint
+from rankup.strategies.shard_buffers import batch_statistics
 
 # Among the registered by themselves; the loss scale only under fp16.
 METER, RECORDS, LOSS_SCALE = "run.meter", "run.records", "loss_scale"
@@ -150,6 +153,10 @@ def _compared(thing: Stateful, state: Any) -> str:
         return repr(state["value"])
     if isinstance(thing, Adapter):
         return fingerprint(state)
+    if isinstance(thing, nn.Module) and type(state) in (dict, OrderedDict):
+        statistics = {id(buffer) for buffer, _ in batch_statistics(thing)}
+        collected = {name for name, buffer in thing.named_buffers() if id(buffer) in statistics}
+        return fingerprint(copied({name: state[name] for name in state if name not in collected}))
     large = map_tensors(
         lambda tensor: torch.empty(0, dtype=tensor.dtype) if _is_small(tensor) else tensor, copied(state)
     )
