@@ -154,6 +154,27 @@ def test_a_variable_that_no_snapshot_can_hold_is_named(tmp_path: Path):
     assert said.count("last had a value behind this loop that no snapshot can hold") == 1
 
 
+def begun_before_the_loop(folder: Path) -> str:
+    """What is printed."""
+    run, model, opt = begin(folder, resident())
+    said = io.StringIO()
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(said):
+        for epoch in run.epochs(2):
+            last: Any = None
+            for batch in epoch:
+                last = (batch, step(run, model, opt, batch))
+            for _ in run.batches(resident(), global_batch=8):
+                ask(folder)
+            print("last is", last)
+    return said.getvalue()
+
+
+def test_a_variable_that_has_its_value_from_before_the_loop_is_named(tmp_path: Path):
+    run_ranks(begun_before_the_loop, 1, tmp_path)
+    (said,) = run_ranks(begun_before_the_loop, 1, tmp_path)
+    assert said.count("last had a value behind this loop that no snapshot can hold") == 1
+
+
 @pytest.mark.parametrize(
     ("code", "line", "names"),
     [
@@ -162,6 +183,7 @@ def test_a_variable_that_no_snapshot_can_hold_is_named(tmp_path: Path):
         ("for e in epochs:\n    for x in data:\n        y = f(x)\n    g(y)\nprint(x, e)", 3, {"x", "y"}),
         ("for e in epochs:\n    for x in data:\n        y = f(x)\n    g(y)\nprint(x, e)", 1, {"x", "e"}),
         ("for x in data:\n    if f(x):\n        found = x\nprint(found.best)", 1, {"found"}),
+        ("for x in data:\n    n += 1\nelse:\n    f(n)", 2, {"n"}),
         ("with a:\n    for i, x in enumerate(data):\n        pass\nprint(i)", 2, {"i"}),
         ("for x in data:\n    n += 1\nfor x in other:\n    f(x)\nprint(n)", 1, {"n"}),
         ("print(1)", 1, set()),

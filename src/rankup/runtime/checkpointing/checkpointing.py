@@ -311,7 +311,7 @@ class Checkpointing:
         if lacking := self._parts.variables.restore(self._parts.later.number):
             self._run.print(
                 f"{', '.join(lacking)} had a value behind this loop that no snapshot can hold: after this resume the "
-                "loop makes no pass, and the code behind it finds no value"
+                "loop makes no pass, and the code behind it finds no value, or the one from before the loop"
             )
 
     def _all(self, mine: bool) -> bool:

@@ -61,7 +61,7 @@ class LoopVariables:
 
     def restore(self, number: int) -> list[str]:
         """If the loop around the script's line ends without a pass: set what it set before the resume. The variables
-        that have no value nevertheless."""
+        that the snapshot does not hold: they have no value, or the one from before the loop."""
         if self._passes or not self._saved or (frame := next(script_frames(), None)) is None:
             return []
         place, names = _needed(frame, number)
@@ -76,7 +76,7 @@ class LoopVariables:
         }
         if found:
             _set(frame, found)
-        return sorted(names - own.keys() - found.keys())
+        return sorted(names - values.keys())
 
 
 def _around(number: int) -> dict[str, dict[str, Any]]:
@@ -112,7 +112,7 @@ def needed_behind(source: str, line: int) -> tuple[int, frozenset[str]]:
 
 
 def _behind(scope: ast.AST, loop: ast.stmt) -> list[list[ast.stmt]]:
-    """The statements behind ``loop`` in each of the blocks that hold it, the innermost first."""
+    """The statements behind ``loop``: its ``else``, and in each of the blocks that hold it, the innermost first."""
     found: list[list[ast.stmt]] = []
     at: ast.AST = scope
     while at is not loop:
@@ -130,7 +130,7 @@ def _behind(scope: ast.AST, loop: ast.stmt) -> list[list[ast.stmt]]:
                 break
         else:
             break
-    return found[::-1]
+    return [getattr(loop, "orelse", []), *found[::-1]]
 
 
 def _written(value: Any) -> Any:
