@@ -274,6 +274,18 @@ def test_a_variable_in_place_of_the_registered_value_is_named_and_a_value_of_a_l
     assert "not the variable: write values.best in place of best" in first
 
 
+def by_comprehension(directory: str, stop: int) -> None:
+    run, model, opt = begin(directory)
+    for epoch in run.epochs(2):
+        losses = [step(run, model, opt, batch, stop) for batch in epoch]
+        assert losses
+
+
+def test_a_comprehension_over_an_epoch_that_is_resumed_in_its_middle_is_named(tmp_path: Path):
+    (first,), (second,) = attempts(by_comprehension, tmp_path, (2, -1))
+    assert first == "" and "this epoch is resumed after its step 2, and the comprehension at" in second
+
+
 def replacing(directory: str, stop: int) -> None:
     run, model, opt = begin(directory)
     average, hidden, history = {"weight": torch.zeros(1, 2)}, torch.zeros(1), [0.0]

@@ -122,6 +122,16 @@ def _around(one: ast.AST, line: int) -> Iterator[ast.AST]:
             yield from _around(part, line)
 
 
+@lru_cache(maxsize=64)
+def in_comprehension(source: str, line: int) -> bool:
+    """Whether ``line`` has a part of a comprehension."""
+    return any(
+        isinstance(part, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp))
+        and part.lineno <= line <= (part.end_lineno or part.lineno)
+        for part in ast.walk(parsed(source))
+    )
+
+
 def read_after(scope: ast.AST, loop: ast.stmt) -> set[str]:
     last = loop.end_lineno or loop.lineno
     return {

@@ -20,6 +20,7 @@ from rankup.runtime.checkpointing.carried.frames import carried_of_frame, known,
 from rankup.runtime.checkpointing.carried.messages import advice, both, by_loop, listed, spoken, warn
 from rankup.runtime.checkpointing.carried.names import Carried, carried_around
 from rankup.runtime.checkpointing.carried.script_objects import Space, home
+from rankup.runtime.checkpointing.carried.syntax import in_comprehension
 from rankup.runtime.checkpointing.carried.values import SIMPLE, Value, is_lost, unchanged, value_of
 from rankup.runtime.checkpointing.plain_values import PlainValues
 from rankup.runtime.context import RunContext
@@ -84,6 +85,7 @@ class CarriedVariables:
         self._inner = {name: value for name, value in now.items() if name not in self._begun}
         if done:
             self._warn_of_lost(self._inner, done)
+            self._warn_of_comprehension(done)
         self._saved = {}
 
     def step_done(self) -> None:
@@ -145,6 +147,17 @@ class CarriedVariables:
                     f"the loop at {where} carries variables that are in no snapshot, and this resume has lost them: "
                     f"{listed(each)}; run.register before the loop restores them"
                 )
+
+    def _warn_of_comprehension(self, done: int) -> None:
+        frame = next(script_frames(), None)
+        if frame is None or not self._run.world.is_main:
+            return
+        path = frame.f_code.co_filename
+        if in_comprehension("".join(linecache.getlines(path, frame.f_globals)), frame.f_lineno):
+            warn(
+                f"this epoch is resumed after its step {done}, and the comprehension at {place(path, frame.f_lineno)} "
+                "has no value of these steps: add up by run.meter in a for loop, or append to a list that is registered"
+            )
 
     def _now(self) -> dict[str, Value]:
         """By ``_key``. Of one object, as an outer frame names it."""
