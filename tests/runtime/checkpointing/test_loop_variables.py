@@ -1,4 +1,4 @@
-"""A resume behind a loop: what the loop set, and the code behind it reads, has its value."""
+"""A resume after a loop: what the loop set, and the code after it reads, has its value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch import nn
 import rankup
 from ranks import run_ranks
 from rankup.runtime.checkpointing import stop
-from rankup.runtime.checkpointing.loop_variables import needed_behind
+from rankup.runtime.checkpointing.loop_variables import needed_after
 
 
 class Rows(torch.utils.data.IterableDataset[Any]):
@@ -53,7 +53,7 @@ def ask(folder: Path) -> None:
 
 
 def trains(folder: Path, where: str, stream: bool) -> tuple[list[Any], str]:
-    """What the code behind the loops saw in this attempt, and what rank 0 says. ``where``: of the request."""
+    """What the code after the loops saw in this attempt, and what rank 0 says. ``where``: of the request."""
     said, found = io.StringIO(), []
     with contextlib.suppress(SystemExit), contextlib.redirect_stderr(said):
         run, model, opt = begin(folder, Rows() if stream else resident())
@@ -74,7 +74,7 @@ def trains(folder: Path, where: str, stream: bool) -> tuple[list[Any], str]:
 
 @pytest.mark.parametrize("where", ["last step", "evaluation"])
 @pytest.mark.parametrize(("ranks", "stream"), [(1, False), (3, False), (1, True)])
-def test_the_code_behind_the_inner_loop_has_its_variables(
+def test_the_code_after_the_inner_loop_has_its_variables(
     tmp_path: Path, where: str, ranks: int, stream: bool
 ):
     whole = run_ranks(trains, ranks, tmp_path / "whole", "", stream)
@@ -112,7 +112,7 @@ class Killed(Exception):
     """In place of a kill."""
 
 
-def behind_the_last_loop(folder: Path, kill: bool) -> tuple[float, Any]:
+def after_the_last_loop(folder: Path, kill: bool) -> tuple[float, Any]:
     run, model, opt = begin(folder, resident(), every="1 epochs")
     for epoch in run.epochs(1):
         for batch in epoch:
@@ -127,10 +127,10 @@ def behind_the_last_loop(folder: Path, kill: bool) -> tuple[float, Any]:
     return seen, last.item()
 
 
-def test_loops_that_have_ended_leave_their_variables_to_the_code_behind_them(tmp_path: Path):
-    run_ranks(behind_the_last_loop, 1, tmp_path, True)
-    whole = run_ranks(behind_the_last_loop, 1, tmp_path.with_name("whole"), False)
-    assert run_ranks(behind_the_last_loop, 1, tmp_path, False) == whole
+def test_loops_that_have_ended_leave_their_variables_to_the_code_after_them(tmp_path: Path):
+    run_ranks(after_the_last_loop, 1, tmp_path, True)
+    whole = run_ranks(after_the_last_loop, 1, tmp_path.with_name("whole"), False)
+    assert run_ranks(after_the_last_loop, 1, tmp_path, False) == whole
 
 
 def held_by_an_object(folder: Path) -> str:
@@ -151,7 +151,7 @@ def held_by_an_object(folder: Path) -> str:
 def test_a_variable_that_no_snapshot_can_hold_is_named(tmp_path: Path):
     run_ranks(held_by_an_object, 1, tmp_path)
     (said,) = run_ranks(held_by_an_object, 1, tmp_path)
-    assert said.count("last had a value behind this loop that no snapshot can hold") == 1
+    assert said.count("the snapshot cannot hold the value of last:") == 1
 
 
 def begun_before_the_loop(folder: Path) -> str:
@@ -172,7 +172,7 @@ def begun_before_the_loop(folder: Path) -> str:
 def test_a_variable_that_has_its_value_from_before_the_loop_is_named(tmp_path: Path):
     run_ranks(begun_before_the_loop, 1, tmp_path)
     (said,) = run_ranks(begun_before_the_loop, 1, tmp_path)
-    assert said.count("last had a value behind this loop that no snapshot can hold") == 1
+    assert said.count("the snapshot cannot hold the value of last:") == 1
 
 
 @pytest.mark.parametrize(
@@ -189,5 +189,5 @@ def test_a_variable_that_has_its_value_from_before_the_loop_is_named(tmp_path: P
         ("print(1)", 1, set()),
     ],
 )
-def test_the_variables_that_a_loop_sets_and_that_are_read_behind_it(code: str, line: int, names: set[str]):
-    assert needed_behind(textwrap.dedent(code), line)[1] == names
+def test_the_variables_that_a_loop_sets_and_that_are_read_after_it(code: str, line: int, names: set[str]):
+    assert needed_after(textwrap.dedent(code), line)[1] == names

@@ -10,7 +10,7 @@
 - ``resume``: restores a run from a snapshot
 - ``resumed_epoch``: the code before an inner loop, if its epoch is resumed in the middle
 - ``later_loops``: the code between two loops, if a later one is resumed
-- ``loop_variables``: what the code behind a loop reads, if the loop makes no pass after a resume
+- ``loop_variables``: what the code after a loop reads, if the loop does not run after a resume
 - ``epoch_end``: the state at the end of an epoch, until its evaluation has ended
 - ``registered``, ``adapters``, ``registered_state``: what ``run.register`` got, and its state
 - ``untracked_state``: what has a state and is in no snapshot

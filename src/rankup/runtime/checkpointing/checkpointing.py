@@ -310,8 +310,8 @@ class Checkpointing:
     def _restore_variables(self) -> None:
         if lacking := self._parts.variables.restore(self._parts.later.number):
             self._run.print(
-                f"{', '.join(lacking)} had a value behind this loop that no snapshot can hold: after this resume the "
-                "loop makes no pass, and the code behind it finds no value, or the one from before the loop"
+                f"the snapshot cannot hold the value of {', '.join(lacking)}: after this resume the loop does not run, "
+                "and the code after it finds no value, or the one from before the loop"
             )
 
     def _all(self, mine: bool) -> bool:

@@ -1,11 +1,12 @@
-"""Variables that a loop sets and that the code behind it reads: ``loss`` in ``print(loss.item())``.
+"""Variables that a loop sets and that the code after the loop reads: ``loss`` in ``print(loss.item())``.
 
-A run that is asked to stop in an epoch's last step, or in the evaluation behind it, goes on behind the inner loop: that
-loop makes no pass, and its variables would not be set. The same is true of a loop that has ended before the snapshot.
-So a snapshot has the values of these variables, and the resume sets them when their loop ends without a pass. Values
-are numbers, texts, small tensors, and lists and dicts of numbers and texts.
+A request to stop may come in an epoch's last step, or in the evaluation after the inner loop. The resumed run goes on
+after the inner loop: that loop does not run again, and its variables would have no value. The same is true of a loop
+that has ended before the snapshot. So a snapshot holds the values of these variables, and the resume sets them when
+their loop ends without an iteration. Values are numbers, texts, small tensors, and lists and dicts of numbers and
+texts.
 
-Which variables: those that the loop sets, and that the code behind it may read before it has set them.
+Which variables: those that the loop assigns, and that the code after it may read before it assigns them.
 """
 
 from __future__ import annotations
@@ -93,26 +94,27 @@ def _around(number: int) -> dict[str, dict[str, Any]]:
 def _needed(frame: FrameType, number: int) -> tuple[str, frozenset[str]]:
     code = frame.f_code
     source = "".join(linecache.getlines(code.co_filename, frame.f_globals))
-    line, names = needed_behind(source, frame.f_lineno)
+    line, names = needed_after(source, frame.f_lineno)
     return f"{number} {code.co_name}:{line}", names
 
 
 @lru_cache(maxsize=64)
-def needed_behind(source: str, line: int) -> tuple[int, frozenset[str]]:
-    """(line of the innermost loop around ``line``, or 0, the variables that it sets and the code behind it reads)."""
+def needed_after(source: str, line: int) -> tuple[int, frozenset[str]]:
+    """The line of the innermost loop around ``line``, or 0, and the variables that the loop sets and the code after it
+    reads."""
     loops, scope = loops_around(parsed(source), line)
     if not loops:
         return 0, frozenset()
     loop = loops[0]
     flow = Flow()
-    for statements in _behind(scope, loop):
+    for statements in _after(scope, loop):
         flow.block(statements)
     read_there = {name.split(".")[0] for name in flow.exposed}
     return loop.lineno, frozenset(stores(loop) & read_there)
 
 
-def _behind(scope: ast.AST, loop: ast.stmt) -> list[list[ast.stmt]]:
-    """The statements behind ``loop``: its ``else``, and in each of the blocks that hold it, the innermost first."""
+def _after(scope: ast.AST, loop: ast.stmt) -> list[list[ast.stmt]]:
+    """The statements after ``loop``: its ``else``, and in each of the blocks that hold it, the innermost first."""
     found: list[list[ast.stmt]] = []
     at: ast.AST = scope
     while at is not loop:

@@ -33,4 +33,4 @@ def resume(run: RunContext, parts: StateParts, found: Snapshot, *, again: bool =
     positions = ", ".join(f"epoch {p['at'][0] + 1}, step {p['at'][1]}" for p in found.metadata["positions"])
     run.print(f"resumed from {found.path.name}: {positions}")
     if any(feed.steps is not None and feed.position.step >= feed.steps for feed in run.feeds):
-        run.print("the code behind an epoch's inner loop is next")
+        run.print("the code after an epoch's inner loop is next")
