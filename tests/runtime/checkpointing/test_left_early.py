@@ -126,11 +126,11 @@ def saves_behind_the_loop(folder: Path) -> tuple[list[str], list[float]]:
 
 
 def test_a_request_behind_a_save_finds_all_of_it_saved(tmp_path: Path):
-    (first,) = run_ranks(saves_behind_the_loop, 1, tmp_path)
-    (second,) = run_ranks(saves_behind_the_loop, 1, tmp_path)
+    (first,) = run_ranks(saves_behind_the_loop, 1, tmp_path / "asked")
+    (second,) = run_ranks(saves_behind_the_loop, 1, tmp_path / "asked")
     assert first[0] == ["stopped"]
     assert second[0][-1] == "evaluation 1"
-    (whole,) = run_ranks(saves_behind_the_loop, 1, tmp_path.with_name("whole"))
+    (whole,) = run_ranks(saves_behind_the_loop, 1, tmp_path / "whole")
     assert whole[0] == ["stopped"]
 
 

@@ -128,9 +128,9 @@ def after_the_last_loop(folder: Path, kill: bool) -> tuple[float, Any]:
 
 
 def test_loops_that_have_ended_leave_their_variables_to_the_code_after_them(tmp_path: Path):
-    run_ranks(after_the_last_loop, 1, tmp_path, True)
-    whole = run_ranks(after_the_last_loop, 1, tmp_path.with_name("whole"), False)
-    assert run_ranks(after_the_last_loop, 1, tmp_path, False) == whole
+    run_ranks(after_the_last_loop, 1, tmp_path / "killed", True)
+    whole = run_ranks(after_the_last_loop, 1, tmp_path / "whole", False)
+    assert run_ranks(after_the_last_loop, 1, tmp_path / "killed", False) == whole
 
 
 def held_by_an_object(folder: Path) -> str:
