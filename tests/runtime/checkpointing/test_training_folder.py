@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -208,6 +209,23 @@ def test_gradients_accumulated_by_hand_survive(tmp_path: Path, world_size: int, 
     assert last == (6 if in_a_window else 4)  # at the end of a window, unless the script itself saved in one
     resumed = run_ranks(hand_accumulated, world_size, tmp_path / "killed", None, False)
     assert [end for end, _ in resumed] == [end for end, _ in whole]
+
+
+def test_a_gradient_in_the_memory_of_the_one_before_waits_for_its_step(tmp_path: Path):
+    """An allocator soon gives a freed block out again: neither address nor version tell the next gradient apart."""
+    run = rankup.init(snapshots=rankup.Snapshots(every="2 steps", directory=tmp_path, asynchronous=False))
+    model, opt, data = run.prepare(
+        line(), lambda p: torch.optim.SGD(p, lr=0.1), rankup.ResidentData(X), global_batch=3
+    )
+    parameters = list(model.parameters())
+    memory = [np.ones(tuple(p.shape), dtype=np.float32) for p in parameters]
+    for _ in run.steps(data, steps=3):
+        for parameter, block in zip(parameters, memory, strict=True):
+            parameter.grad = torch.from_numpy(block)
+        if run.global_step != 1:
+            opt.step()
+            opt.zero_grad()
+    assert [entry.step for entry in entries(tmp_path)] == [3]
 
 
 def other_world(folder: Path) -> str:

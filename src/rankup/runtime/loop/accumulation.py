@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -25,7 +25,7 @@ class PendingGradients:
     def __init__(self, run: RunContext) -> None:
         self._run = run
         self._control = run.control
-        self._stepped: dict[int, _Step] = {}  # of each optimizer, its last one
+        self._stepped: dict[int, int] = {}  # of each optimizer, the step of the loop in which it stepped last
         self._carried: dict[
             int, bool
         ] = {}  # whether its next backward adds to gradients that it has stepped with
@@ -68,7 +68,7 @@ class PendingGradients:
         """Whether the body at hand is the one after a step of ``optimizer``."""
         stepped = self._stepped.get(id(optimizer))
         # By the steps done: those that were reached do not count a micro-batch before the last of its step.
-        return stepped is not None and stepped.body == self._run.global_step
+        return stepped is not None and stepped == self._run.global_step
 
     def learn(self, optimizer: Optimizer, *, carried: bool) -> None:
         """Note what was found at the first backward after a step."""
@@ -80,7 +80,12 @@ class PendingGradients:
         self._carried[id(optimizer)] = carried
 
     def _note_step(self, optimizer: Optimizer, *_: Any) -> None:
-        self._stepped[id(optimizer)] = _Step(self._run.steps_reached, _version(optimizer))
+        self._stepped[id(optimizer)] = self._run.steps_reached
+        mark = _mark(optimizer)
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if (gradient := parameter.grad) is not None:
+                    setattr(gradient, mark, gradient._version)
 
     def any_here(self) -> bool:
         """Whether this rank has gradients that wait."""
@@ -95,21 +100,14 @@ class PendingGradients:
                 return True
         return False
 
-    def _carries(self, optimizer: Optimizer, stepped: _Step) -> bool:
+    def _carries(self, optimizer: Optimizer, stepped: int) -> bool:
         """Whether gradients that are there after a step are for the next one."""
-        changed = stepped.version != _version(optimizer)
-        if stepped.body == self._run.steps_reached:
+        changed = _changed(optimizer)
+        if stepped == self._run.steps_reached:
             # Gradients that another loss adds after the step are cleared before the next one.
             return self._carried.get(id(optimizer), changed)
         # Unchanged since a step of an earlier body: the step used them, and they are cleared later, or never.
         return changed or self._carried.get(id(optimizer), False)
-
-
-class _Step(NamedTuple):
-    """``body``: the step of the loop in which the optimizer stepped; ``version``: of its gradients at that time."""
-
-    body: int
-    version: tuple[int, int]
 
 
 class _Witness:
@@ -142,6 +140,7 @@ class _Witness:
         self._found = left is not None and bool(_values(left).any())
         if not self._found:
             self._handle.remove()
+            self._on_step.remove()
             self._pending.learn(self._optimizer, carried=False)
 
     def _stepping(self, *_: Any) -> None:
@@ -156,15 +155,17 @@ def _first(optimizer: Optimizer) -> nn.Parameter | None:
     return next((p for p in parameters if p.requires_grad and p.is_leaf), None)
 
 
-def _version(optimizer: Optimizer) -> tuple[int, int]:
-    """Changes with each change of a gradient: the sum of their addresses, and of how often they were written to."""
-    places = versions = 0
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            if (gradient := parameter.grad) is not None:
-                places += _values(gradient).data_ptr()
-                versions += gradient._version
-    return places, versions
+def _mark(optimizer: Optimizer) -> str:
+    """The attribute of a gradient that says how often it had been written to when ``optimizer`` stepped with it. An
+    address would not tell a gradient from the next one: a freed block of memory is soon given out again."""
+    return f"_rankup_stepped_{id(optimizer)}"
+
+
+def _changed(optimizer: Optimizer) -> bool:
+    """Whether some gradient is new, or was written to, since the last step."""
+    mark = _mark(optimizer)
+    gradients = (p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None)
+    return any(getattr(gradient, mark, None) != gradient._version for gradient in gradients)
 
 
 def _values(gradient: torch.Tensor) -> torch.Tensor:
