@@ -121,6 +121,37 @@ def test_the_first_epoch_ends_with_a_warning_of_what_a_resume_would_lose(tmp_pat
     assert "values = run.register(best=…)" in epochs and "test_carried_variables.py:" in epochs
 
 
+class Shadow:
+    def __init__(self, model: nn.Module) -> None:
+        self.weights = list(model.parameters())
+        self.shadow = [weight.detach().clone() for weight in self.weights]
+
+    def update(self) -> None:
+        for mine, weight in zip(self.shadow, self.weights, strict=True):
+            mine.lerp_(weight.detach(), 0.1)
+
+
+def naming_weights(directory: str, stop: int) -> None:
+    run, model, opt = begin(directory)
+    weights, named, first = list(model.parameters()), dict(model.named_parameters()), model.weight
+    counts, shadow, alone = {"weight": model.weight, "steps": 0}, Shadow(model), nn.Parameter(torch.zeros(2))
+    for epoch in run.epochs(2):
+        for batch in epoch:
+            step(run, model, opt, batch, stop)
+            nn.utils.clip_grad_norm_(weights, 1.0)
+            first.data.clamp_(-1.0, 1.0)
+            named["bias"].data.clamp_(-1.0, 1.0)
+            counts["steps"] += 1
+            shadow.update()
+            alone.data.add_(1.0)
+
+
+def test_other_names_of_a_models_weights_are_no_loss(tmp_path: Path):
+    (said,) = attempts(naming_weights, tmp_path, (-1,))[0]
+    assert 'carries alone, counts["steps"] and shadow.shadow from one pass to the next' in said
+    assert said.count("warning") == 1
+
+
 def attempts(train: Any, directory: Path, stops: tuple[int, ...], ranks: int = 1) -> list[list[str]]:
     """What each rank says in each attempt."""
     return [run_ranks(said, ranks, train, str(directory), stop) for stop in stops]

@@ -158,6 +158,24 @@ class Holding(nn.Module):
         return self.inner(x)
 
 
+class Listing(Cooling):
+    """A plain number, and beside it its own weights under other names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(1)
+        self.decayed, self.means = [self.inner.weight], {"mean": self.norm.running_mean}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(super().forward(x))
+
+
+def test_a_number_is_restored_beside_a_list_of_weights():
+    _, saved = trained(Listing())
+    model, _ = trained(Listing(), saved)
+    assert model.warmth == 0.5**4
+
+
 class Bag:
     warmth = 1.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import marshal
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from itertools import islice
 from types import FunctionType, ModuleType
 from typing import Any
@@ -91,10 +91,11 @@ def same(first: Any, second: Any) -> bool:
     return type(first) is type(second) and repr(first) == repr(second)
 
 
-def others(thing: object) -> dict[str, tuple[Any, ...]]:
-    """What tells whether an attribute that is not plain has changed: which object it is, and what it contains."""
+def others(thing: object, saved: Container[int]) -> dict[str, tuple[Any, ...]]:
+    """What tells whether an attribute that is not plain has changed: which object it is, and what it contains; see
+    ``content``."""
     return {
-        name: (id(value), *content(value))
+        name: (id(value), *content(value, saved))
         for name, value in vars(thing).items()
         if name not in _TORCH and mark(value) is OTHER
     }
@@ -129,10 +130,13 @@ def array_digest(value: object) -> str:
     return hashlib.sha256(repr(items).encode()).hexdigest()
 
 
-def content(value: object, depth: int = 2) -> tuple[Any, ...]:
+def content(value: object, saved: Container[int], depth: int = 2) -> tuple[Any, ...]:
     """Of large containers a part, of small arrays all; nothing is read from other tensors, nor from files and the like
-    that only look like a container."""
-    if isinstance(value, (nn.Module, Optimizer, Dataset, type, ModuleType, FunctionType)):
+    that only look like a container. ``saved``: ids of tensors that snapshots have anyway, such as a model's weights in
+    a list of the script's."""
+    if id(value) in saved or isinstance(
+        value, (nn.Module, Optimizer, Dataset, type, ModuleType, FunctionType)
+    ):
         return ()  # things of their own
     if isinstance(value, torch.Tensor):
         return () if value.is_inference() else (value._version,)
@@ -140,12 +144,12 @@ def content(value: object, depth: int = 2) -> tuple[Any, ...]:
         return (text,)
     if depth and isinstance(value, dict):
         items = [*islice(value.items(), _LOOKED_AT)]
-        return (len(value), *((_item(key, 0), _item(each, depth - 1)) for key, each in items))
+        return (len(value), *((_item(key, saved, 0), _item(each, saved, depth - 1)) for key, each in items))
     if depth and isinstance(value, (list, tuple, deque)):
         every = max(1, len(value) // _LOOKED_AT)
-        return (len(value), *(_item(each, depth - 1) for each in islice(value, 0, None, every)))
+        return (len(value), *(_item(each, saved, depth - 1) for each in islice(value, 0, None, every)))
     if depth and hasattr(value, "__dict__"):
-        return tuple((name, _item(each, 0)) for name, each in vars(value).items())
+        return tuple((name, _item(each, saved, 0)) for name, each in vars(value).items())
     return (_length(value),)
 
 
@@ -174,5 +178,5 @@ def _length(value: object) -> int:
     return len(value) if isinstance(value, (list, tuple, dict, set, frozenset, deque, str, bytes)) else -1
 
 
-def _item(value: object, depth: int) -> Any:
-    return repr(value) if type(value) in _SIMPLE else (id(value), *content(value, depth))
+def _item(value: object, saved: Container[int], depth: int) -> Any:
+    return repr(value) if type(value) in _SIMPLE else (id(value), *content(value, saved, depth))

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
+import torch
 from torch import nn
 from torch.optim import Optimizer
 
@@ -58,7 +59,7 @@ class PlainValues:
     def begin(self) -> None:
         """A stage of the training begins, or is about to be resumed."""
         self._begun = self._now()
-        self._others = {place: others(thing) for place, thing in self.things()}
+        self._others = self._others_now()
         self._rows.begin()
         # Else another object could get the id of one that is gone.
         self._kept = [value for _, thing in self.things() for value in vars(thing).values() if small(value)]
@@ -66,9 +67,10 @@ class PlainValues:
     def state(self) -> Changed:
         """What has changed since the loop began, of objects of which nothing else has."""
         found: Changed = {}
+        now = self._others_now()
         for place, thing in self.things():
             changed = self._changed(place, thing)
-            if changed and others(thing) == self._others.get(place):
+            if changed and now[place] == self._others.get(place):
                 found[place] = changed
         return found
 
@@ -163,12 +165,8 @@ class PlainValues:
     def epoch_trained(self) -> None:
         """The epoch's last batch is trained. What a data set has not changed until now is no cache of what it read."""
         self._read = {
-            place: {
-                name: now
-                for name, now in others(thing).items()
-                if self._others.get(place, {}).get(name) == now
-            }
-            for place, thing in self.things()
+            place: {name: now for name, now in found.items() if self._others.get(place, {}).get(name) == now}
+            for place, found in self._others_now().items()
             if place.startswith(_DATA)
         }
 
@@ -177,8 +175,9 @@ class PlainValues:
         ``registered``: ids of what other parts of the state have."""
         said: dict[str, str] = {}
         before = self._after_first_step or {}
+        others_now = self._others_now()
         for place, thing in self.things():
-            if not self._restored(place, thing):
+            if others_now[place] != self._others.get(place) or self._changed(place, thing) is None:
                 for name, value in plain(thing).items():
                     if not same(before.get(place, {}).get(name, value), value):
                         where = f"{name} of {type(thing).__name__}"
@@ -189,7 +188,7 @@ class PlainValues:
                         )
             if place.startswith(_DATA):  # which may keep what it has read
                 begun = self._others.get(place, {})
-                for name, current in others(thing).items():
+                for name, current in others_now[place].items():
                     now = current[0]
                     before_code = self._read.get(place, {}).get(name, current)
                     if now == before_code[0] and current != before_code and now not in registered:
@@ -241,9 +240,16 @@ class PlainValues:
         except ValueError:
             return None
 
-    def _restored(self, place: str, thing: object) -> bool:
-        """Whether all that has changed is in the state."""
-        return others(thing) == self._others.get(place) and self._changed(place, thing) is not None
+    def _others_now(self) -> dict[str, dict[str, Any]]:
+        saved = self.saved_tensors()
+        return {place: others(thing, saved) for place, thing in self.things()}
+
+    def saved_tensors(self) -> set[int]:
+        """Ids of the parameters and buffers of prepared and registered modules, and of registered tensors."""
+        registered = self._run.registered.values()
+        modules = [*self._run.models, *(thing for thing in registered if isinstance(thing, nn.Module))]
+        found = {id(each) for module in modules for each in (*module.parameters(), *module.buffers())}
+        return found | {id(thing) for thing in registered if isinstance(thing, torch.Tensor)}
 
     def _data_sets(self) -> Iterator[tuple[str, Any]]:
         for index, feed in enumerate(self._run.feeds):

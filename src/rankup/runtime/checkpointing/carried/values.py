@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Sized
+from collections.abc import Container, Sized
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
@@ -35,9 +35,10 @@ class Value:
     kind: str = ""  # "number" or "container", of those that can be registered
 
 
-def value_of(value: Any, where: str) -> Value | None:
+def value_of(value: Any, where: str, ours: Container[int]) -> Value | None:
+    """``ours``: ids of what other parts of the state have, whose changes do not count."""
     try:
-        found = _looked_at(value, where)
+        found = _looked_at(value, where, ours)
     except Exception:  # of an object of the script, or of a library, that cannot be looked at
         return None
     of_numpy = type(value).__module__ == "numpy"
@@ -53,7 +54,7 @@ def value_of(value: Any, where: str) -> Value | None:
     return found
 
 
-def _looked_at(value: Any, where: str) -> Value:
+def _looked_at(value: Any, where: str, ours: Container[int]) -> Value:
     if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
         value = value.item()
     if value is ABSENT:
@@ -71,13 +72,13 @@ def _looked_at(value: Any, where: str) -> Value:
         return Value(hashlib.sha256(found.encode()).hexdigest() if long else found, True, text, where)
     if digest := array_digest(value):
         return Value(digest, True, text, where)
-    if written := _written(value):
+    if written := _written(value, ours):
         return Value(written, True, text, where)
     if isinstance(value, torch.Tensor):
         version = 0 if value.is_inference() else value._version
         return Value((id(value), version, _sampled(value)), False, text, where)
     if isinstance(value, (list, dict, tuple, set, deque)):
-        return Value((id(value), *content(value)), False, text, where)
+        return Value((id(value), *content(value, ours)), False, text, where)
     if isinstance(value, nn.Module):
         return Value(("a module", id(value)), False, text, where, "module")
     return Value("an object", False, text, where)  # which may be there or not
@@ -93,7 +94,7 @@ def _sampled(value: torch.Tensor) -> str:
     return array_digest(torch.cat([flat[:_SAMPLED], flat[::every][:_SAMPLED]]))
 
 
-def _written(value: Any) -> str:
+def _written(value: Any, ours: Container[int]) -> str:
     """A digest, alike in another process, of a container of plain values, small arrays and objects of the script's own
     classes (``{"loss": AverageMeter()}``); "" if it holds something else, or very much."""
     budget = [_MOST_ITEMS]
@@ -104,6 +105,8 @@ def _written(value: Any) -> str:
             raise ValueError
         if (found := mark(item)) is not OTHER:
             return found
+        if id(item) in ours:
+            return type(item).__name__
         if digest := array_digest(item):
             return digest
         if has_state(item):  # it is registered, or another warning speaks of it

@@ -167,6 +167,7 @@ class CarriedVariables:
         self._ours = {}
         seen: set[tuple[int, str]] = set()
         ours = {id(thing) for _, thing in self._plain.things()} | within(self._run.registered.values())
+        ours |= self._plain.saved_tensors()
         frames = [*script_frames()]
         for frame in reversed(frames):
             try:
@@ -212,5 +213,5 @@ class CarriedVariables:
                 if place_of in seen:
                     continue
                 seen.add(place_of)
-                if key not in found and (seen_value := value_of(value, where)) is not None:
+                if key not in found and (seen_value := value_of(value, where, ours)) is not None:
                     found[key] = seen_value
