@@ -303,6 +303,43 @@ class Counting(nn.Module):
         return self.norm(x).square().mean()
 
 
+class Average:
+    """An average of the data, of each rank by itself."""
+
+    def __init__(self) -> None:
+        self.mean = torch.zeros(2)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"mean": self.mean}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.mean = state["mean"]
+
+
+def averaged(folder: str, norm: bool) -> str:
+    run = rankup.init(snapshots=rankup.Snapshots(directory=folder, every="1 epochs"))
+    net = nn.Sequential(nn.Linear(1, 2), nn.BatchNorm1d(2) if norm else nn.ReLU(), nn.Linear(2, 1))
+    data = rankup.ResidentData(torch.arange(16.0)[:, None])
+    model, opt, feed = run.prepare(net, lambda p: torch.optim.SGD(p, lr=0.01), data, global_batch=8)
+    average = Average()
+    run.register(average=average)
+    try:
+        for x in run.steps(feed, epochs=2):
+            run.backward(model(x).mean())
+            run.step(opt)
+            average.mean += x.mean()
+    except rankup.RankupError as error:
+        return error.code
+    return "trained"
+
+
+@pytest.mark.parametrize(("norm", "outcome"), [(True, "trained"), (False, "ranks-differ")])
+def test_small_tensors_of_an_object_differ_only_like_batch_statistics(
+    tmp_path: Path, norm: bool, outcome: str
+):
+    assert run_ranks(averaged, 2, str(tmp_path), norm) == [outcome] * 2
+
+
 def counted_loss(folder: str, alike: bool) -> str:
     run = rankup.init(snapshots=rankup.Snapshots(directory=folder, every="1 epochs"))
     data = rankup.ResidentData(torch.arange(16.0)[:, None])

@@ -1,9 +1,9 @@
 """The state of what was registered, over ranks: equal on all of them, and saved by the first rank of each node.
 
 The state of ``per_rank`` things differs between ranks, and each rank saves its own. In a thing that a user made (an
-average of weights), small tensors may differ between ranks, like the batch statistics that they follow: each rank saves
-its own of these. In a module only those of a BatchNorm may. All else is compared at the save, by a value or a
-fingerprint; a difference is an error that names the thing.
+average of weights), small tensors may differ between ranks if they have the shape of batch statistics of the run's
+models, which they may follow: each rank saves its own of these. In a module only those of a BatchNorm may. All else is
+compared at the save, by a value or a fingerprint; a difference is an error that names the thing.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from rankup.strategies.shard_buffers import batch_statistics
 
 # Among the registered by themselves; the loss scale only under fp16.
 METER, RECORDS, LOSS_SCALE = "run.meter", "run.records", "loss_scale"
+_Shape = tuple[torch.Size, bool]  # and whether it has floating-point numbers: an average may be more precise
 
 
 def register(run: RunContext, things: Mapping[str, Any], *, per_rank: bool) -> Values:
@@ -76,14 +77,15 @@ def collect(run: RunContext, *, shared: bool) -> tuple[dict[str, Any], dict[str,
     state that is the same on all ranks."""
     rank_state: dict[str, Any] = {"registered": {}, "registered_small": {}}
     must_match = {}
+    shapes = {_shape(buffer) for model in run.models for buffer, _ in batch_statistics(model)}
     for name, thing in run.registered.items():
         state = thing.state_dict()
         if shared or is_per_rank(thing):
             rank_state["registered"][name] = state
-        elif small := _small(thing, state):
+        elif small := _small(thing, state, shapes):
             rank_state["registered_small"][name] = small
         if run.world.world_size > 1 and not is_per_rank(thing) and not getattr(thing, "timed", False):
-            must_match[name] = _compared(thing, state)
+            must_match[name] = _compared(thing, state, shapes)
     return rank_state, must_match
 
 
@@ -129,18 +131,24 @@ def is_per_rank(thing: Stateful) -> bool:
     return bool(getattr(thing, "per_rank", False))
 
 
-def _is_small(tensor: torch.Tensor) -> bool:
-    return tensor.numel() * tensor.element_size() <= SMALL
+def _shape(tensor: torch.Tensor) -> _Shape:
+    return tensor.shape, tensor.is_floating_point()
 
 
-def _small(thing: Stateful, state: Any) -> dict[int, torch.Tensor]:
-    """The small tensors of a state by their index among its tensors; none for an adapter, whose state is compared."""
+def _may_differ(tensor: torch.Tensor, shapes: set[_Shape]) -> bool:
+    """Whether it may follow batch statistics, of which ``shapes`` are these."""
+    return tensor.numel() * tensor.element_size() <= SMALL and _shape(tensor) in shapes
+
+
+def _small(thing: Stateful, state: Any, shapes: set[_Shape]) -> dict[int, torch.Tensor]:
+    """The tensors of a state that may differ, by their index among its tensors; none for an adapter, whose state is
+    compared."""
     found: dict[int, torch.Tensor] = {}
     if isinstance(thing, Adapter):
         return found
     tensors: list[torch.Tensor] = []
     map_tensors(lambda tensor: tensors.append(tensor) or tensor, copied(state))  # type: ignore[func-returns-value]
-    return {place: tensor for place, tensor in enumerate(tensors) if _is_small(tensor)}
+    return {place: tensor for place, tensor in enumerate(tensors) if _may_differ(tensor, shapes)}
 
 
 def _united(state: Any, small: Mapping[int, torch.Tensor]) -> Any:
@@ -148,7 +156,7 @@ def _united(state: Any, small: Mapping[int, torch.Tensor]) -> Any:
     return map_tensors(lambda tensor: small.get(next(places), tensor), state)
 
 
-def _compared(thing: Stateful, state: Any) -> str:
+def _compared(thing: Stateful, state: Any, shapes: set[_Shape]) -> str:
     if isinstance(thing, Value):
         return repr(state["value"])
     if isinstance(thing, Adapter):
@@ -157,7 +165,8 @@ def _compared(thing: Stateful, state: Any) -> str:
         statistics = {id(buffer) for buffer, _ in batch_statistics(thing)}
         collected = {name for name, buffer in thing.named_buffers() if id(buffer) in statistics}
         return fingerprint(copied({name: state[name] for name in state if name not in collected}))
-    large = map_tensors(
-        lambda tensor: torch.empty(0, dtype=tensor.dtype) if _is_small(tensor) else tensor, copied(state)
+    alike = map_tensors(
+        lambda tensor: torch.empty(0, dtype=tensor.dtype) if _may_differ(tensor, shapes) else tensor,
+        copied(state),
     )
-    return fingerprint(large)
+    return fingerprint(alike)
