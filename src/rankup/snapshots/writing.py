@@ -134,7 +134,7 @@ def _check_alike(offers: Sequence[_Offer]) -> None:
             raise RankupError(
                 "ranks-differ",
                 f"{name} (run.register) differs between rank 0 and rank {rank}{shown}",
-                hint=f"compute it from values of all ranks (run.mean, run.sum); or save each rank's own: "
+                hint=f"compute it from values of all ranks (run.mean, run.sum, run.gather); or save each rank's own: "
                 f"run.register({name}=…, per_rank=True)",
                 exit_code=1,
             )

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
@@ -150,6 +151,22 @@ def test_other_names_of_a_models_weights_are_no_loss(tmp_path: Path):
     (said,) = attempts(naming_weights, tmp_path, (-1,))[0]
     assert 'carries alone, counts["steps"] and shadow.shadow from one pass to the next' in said
     assert said.count("warning") == 1
+
+
+def weighing_samples(directory: str, stop: int) -> None:
+    run, model, opt = begin(directory)
+    weights = torch.ones(8)
+    for epoch in run.epochs(2):
+        for batch in epoch:
+            loss = step(run, model, opt, batch, stop)
+            weights[(batch[:, 0] / 2).long()] = loss
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_row_for_each_sample_is_spoken_of_where_ranks_have_different_samples(tmp_path: Path, ranks: int):
+    said = attempts(weighing_samples, tmp_path, (-1,), ranks)[0][0]
+    assert "carries weights from one pass to the next" in said
+    assert ("weights[run.gather(indices)] = run.gather(new_rows)" in said) is (ranks > 1)
 
 
 def attempts(train: Any, directory: Path, stops: tuple[int, ...], ranks: int = 1) -> list[list[str]]:

@@ -75,6 +75,17 @@ def advice(
     return "; ".join(said)
 
 
+def by_sample(values: Mapping[str, Value], lengths: Container[int]) -> str:
+    """Of a tensor with a row for each sample: ranks see different samples. ``lengths``: of data sets."""
+    name = next((spoken(name) for name, value in values.items() if value.rows and value.rows in lengths), "")
+    if not name:
+        return ""
+    return (
+        f"; {name} has a row for each sample, and each rank changes those of its own samples alone: "
+        f"{name}[run.gather(indices)] = run.gather(new_rows) gives all ranks the same"
+    )
+
+
 def both(saved: str, now: str) -> str:
     if saved == now:  # a list of 1, twice
         return f"{now}, with other values than when it was saved"

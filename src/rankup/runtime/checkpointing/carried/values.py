@@ -33,6 +33,7 @@ class Value:
     text: str
     where: str  # the loop
     kind: str = ""  # "number" or "container", of those that can be registered
+    rows: int = 0  # of a tensor or an array
 
 
 def value_of(value: Any, where: str, ours: Container[int]) -> Value | None:
@@ -46,7 +47,7 @@ def value_of(value: Any, where: str, ours: Container[int]) -> Value | None:
     if scalar or (isinstance(value, (*SIMPLE, tuple)) and not isinstance(value, Enum)):
         found.kind = "number"
     elif of_numpy or isinstance(value, torch.Tensor):
-        found.kind = "container"
+        found.kind, found.rows = "container", len(value) if getattr(value, "ndim", 0) else 0
     elif isinstance(value, (list, dict, set, deque)):
         items = [*islice(value.values() if isinstance(value, dict) else value, _MOST_ITEMS)]
         own = any(hasattr(item, "__dict__") and not isinstance(item, torch.Tensor) for item in items)

@@ -17,7 +17,15 @@ from typing import Any
 from rankup.runtime.call_site import place
 from rankup.runtime.checkpointing.attributes import within
 from rankup.runtime.checkpointing.carried.frames import carried_of_frame, known, scope_of
-from rankup.runtime.checkpointing.carried.messages import advice, both, by_loop, listed, spoken, warn
+from rankup.runtime.checkpointing.carried.messages import (
+    advice,
+    both,
+    by_loop,
+    by_sample,
+    listed,
+    spoken,
+    warn,
+)
 from rankup.runtime.checkpointing.carried.names import Carried, carried_around
 from rankup.runtime.checkpointing.carried.script_objects import Space, home
 from rankup.runtime.checkpointing.carried.syntax import in_comprehension
@@ -110,7 +118,15 @@ class CarriedVariables:
                 f"and no snapshot has {'them' if several else 'it'}: after a resume "
                 f"{'they begin again with their first values' if several else 'it begins again with its first value'}; "
                 + advice(self._begun, changed, names, dir(self._run.values))
+                + by_sample({name: changed[name] for name in names}, self._lengths())
             )
+
+    def _lengths(self) -> set[int]:
+        """Samples of the data sets that are divided over ranks."""
+        if self._run.world.world_size == 1:
+            return set()
+        shardings = (getattr(feed, "sharding", None) for feed in self._run.feeds)
+        return {sharding.length for sharding in shardings if sharding is not None}
 
     def _warn_of_replaced(self, now: Mapping[str, Value]) -> None:
         """Of names that held a registered object, and hold another one now: ``ema = {…}`` in the loop's body."""
