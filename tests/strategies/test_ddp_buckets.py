@@ -60,11 +60,13 @@ class Case:
         freeze: Callable[[Net], None] | None = None,
         at: int = 3,
         asleep: bool = False,
+        zeroed: bool = False,
         net: dict[str, Any] | None = None,
         **prepare: Any,
     ) -> None:
         self.strategy, self.options, self.nets, self.freeze = strategy, options or {}, nets, freeze
         self.at, self.asleep, self.net, self.prepare = at, asleep, net or {}, prepare
+        self.zeroed = zeroed
 
     def train(self, saved: Any = None) -> tuple[list[torch.Tensor], Any]:
         run = rankup.init(seed=1, strategy=make_strategy(self.strategy, **self.options))
@@ -83,6 +85,12 @@ class Case:
             for model, opt in pairs:
                 if self.asleep:  # between its turns, as a discriminator is
                     model.requires_grad_(True)
+                if self.zeroed:  # gradients stay where they are, in DDP's buckets
+                    opt.zero_grad(set_to_none=False)
+                    model(x).square().mean().backward()
+                    opt.step()
+                    stepped = True
+                    continue
                 run.backward(model(x).square().mean())
                 stepped = run.step(opt)
                 if self.asleep:
@@ -115,6 +123,7 @@ CASES: dict[str, Case] = {
     "plain": Case(),
     "after one step": Case(at=1),
     "accumulation": Case(accumulate=3),
+    "zeroed in place": Case(zeroed=True),
     "frozen": Case(freeze=freeze_two),
     "frozen between its turns": Case(nets=2, asleep=True),
     "unfrozen later, frozen between its turns": Case(freeze=freeze_two, asleep=True),

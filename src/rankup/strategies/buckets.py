@@ -248,11 +248,26 @@ def _make_reducer(ddp: DistributedDataParallel, order: Sequence[nn.Parameter] | 
         inside._static_graph_delay_allreduce_enqueued = False
         inside.reducer._set_static_graph()
         inside.logger._set_static_graph()
-    for hook, state in getattr(inside, "_comm_hooks", ()):
+    hooks = getattr(inside, "_comm_hooks", ())
+    for hook, state in hooks:
         dist._register_comm_hook(inside.reducer, state, hook)  # type: ignore[attr-defined]
+    if not hooks:
+        divide_alike(ddp)
     if order is not None:
         inside.reducer._push_all_rebuilt_params()
         inside.reducer._rebuild_buckets()
+
+
+def divide_alike(ddp: DistributedDataParallel) -> None:
+    """Make a fresh reducer divide all gradients by the number of ranks in the same way.
+
+    On its own DDP multiplies a gradient that is new by 1 / ranks, and divides one that lies in its bucket already, as
+    after ``zero_grad(set_to_none=False)`` or between the batches of a window that is accumulated by hand. With three
+    ranks the two differ in the last bit. In a resumed process every gradient is new, so its first step would differ
+    from that of the process before. torch's built-in all-reduce hook always divides the whole bucket."""
+    inside: Any = ddp
+    kind = dist.BuiltinCommHookType.ALLREDUCE  # type: ignore[attr-defined]
+    inside._register_builtin_comm_hook(kind)
 
 
 def _has_all(ddp: Any) -> bool:

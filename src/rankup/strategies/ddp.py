@@ -1,12 +1,13 @@
 """``ddp``: a replica on every rank, gradients averaged while the backward pass runs (torch's own DDP).
 
-Three things differ from a bare ``DistributedDataParallel(model)``, all for exactness:
+Four things differ from a bare ``DistributedDataParallel(model)``, all for exactness:
 
 - Gradients are weighted if ranks hold different numbers of samples. DDP divides by the world size, which gives the mean
   over the global batch only if all hold equally many. In other steps (the last one of an epoch, mostly) each
   parameter's gradient is scaled before it enters DDP's buckets. With equal shares it is plain DDP.
 - A resumed process reduces in the layout of the process before, and a parameter that is unfrozen later is reduced
   (``buckets.py``).
+- Gradients are divided by the number of ranks in one way only (``divide_alike`` in ``buckets.py``).
 - Buffers are not broadcast from rank 0 in every forward. That would be a collective inside evaluation, where ranks
   hold different numbers of batches, and it throws away what the other ranks' batch statistics saw. The runtime
   averages them when an epoch ends and before an evaluation instead (``runtime/distributed/buffers.py``).
@@ -27,7 +28,7 @@ from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.strategies.base import NO_SHARED_PARAMETERS, Refusals, Strategy
-from rankup.strategies.buckets import Buckets
+from rankup.strategies.buckets import Buckets, divide_alike
 from rankup.strategies.call_through import call_through
 from rankup.strategies.gradient_hooks import GradientHooks
 from rankup.strategies.replicas import start_equal, trainable
@@ -74,6 +75,7 @@ class DDP(Strategy):
             static_graph=self._static_graph,
             **no_buffers_in_forward,
         )
+        divide_alike(wrapped)
         if find_unused_parameters:
             self._dummies.watch(model.parameters())
         self._models.append(wrapped)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -106,6 +107,32 @@ def test_a_data_set_that_gives_too_few_samples_is_named():
     run = rankup.init()
     with pytest.raises(RankupError, match="gave 3 samples for 4 indices"):
         list(run.batches(Batched(), global_batch=4))
+
+
+def packed(samples: list[int]) -> torch.Tensor:
+    return torch.tensor([[*samples, 0]])  # a row of one length, filled up with padding
+
+
+def packed_with_lengths(samples: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    return packed(samples), torch.ones(len(samples))
+
+
+def test_samples_that_are_joined_in_one_row_are_not_lost_if_the_batch_tells_them():
+    def train(collate: Any) -> list[Any]:
+        run = rankup.init()
+        _, _, data = run.prepare(
+            torch.nn.Linear(1, 1),
+            lambda p: torch.optim.SGD(p, lr=0.1),
+            range(8),
+            global_batch=4,
+            collate_fn=collate,
+        )
+        return list(run.steps(data, epochs=1))
+
+    with pytest.raises(RankupError, match="1 rows after collate_fn") as raised:
+        train(packed)
+    assert "sequence packing" in str(raised.value.hint)
+    assert len(train(packed_with_lengths)) == 2
 
 
 KILLED = """

@@ -128,7 +128,8 @@ def _check_rows(value: Any, samples: int) -> None:
             "samples-dropped",
             f"a batch of {samples} samples has {held} rows after collate_fn",
             hint="leave bad samples out of the data set (torch.utils.data.Subset), or keep their rows and mask them in "
-            "the loss: run.backward(loss, count=…)",
+            "the loss: run.backward(loss, count=…). If collate_fn joins samples (sequence packing), return one more "
+            "tensor with a value for each sample, such as their lengths, and give run.backward the count",
             exit_code=1,
         )
 
