@@ -56,6 +56,7 @@ PROGRAM_MUTANTS = [
 """,
         "RK511",
     ),
+    ("prog-ddp/train.py", "scaler.step(optimizer)", "optimizer.step()", "RK512"),
     (
         "prog-ddp/train.py",
         "    start = load_snapshot(args.snapshot, model, optimizer, scaler)\n",
