@@ -67,6 +67,12 @@ PROGRAM_MUTANTS = [
 """,
         "RK407",
     ),
+    (
+        "prog-ddp/train.py",
+        "    start = load_snapshot(",
+        "    start = 0\n    if dist.get_rank() == 0:\n        start = load_snapshot(",
+        "RK408",
+    ),
     ("prog-ddp/train.py", "        scaler.step(optimizer)\n", "        scaler.step(optimizer\n", "RK200"),
     (
         "prog-ddp/train.py",
