@@ -218,3 +218,14 @@ def test_conda_and_a_container_are_two_pythons(tmp_path):
 def test_bytes_that_are_no_text_are_refused(tmp_path):
     with pytest.raises(RankupError, match="not UTF-8"):
         ask(tmp_path, "train.py", "caf\udce9")
+
+
+def test_more_nodes_than_a_queue_has_are_an_error_before_the_queue(tmp_path):
+    (tmp_path / "lab.toml").write_text('scheduler = "slurm"\n[queue_nodes]\ngpu = 16\n')
+    lab = {"site": "lab", "environ": {"RANKUP_SITES": str(tmp_path)}}
+    with pytest.raises(RankupError, match="the job needs 99 nodes, and gpu of lab has 16") as caught:
+        ask(tmp_path, **lab, nodes=99, queue="gpu")
+    assert caught.value.code == "impossible-size"
+    assert ask(tmp_path, **lab, nodes=16, queue="gpu").spec.nodes == 16
+    for elsewhere in ({}, {"queue": "other"}, {"queue": "gpu,other"}):  # nobody knows how many are there
+        assert ask(tmp_path, **lab, nodes=99, **elsewhere).spec.nodes == 99
