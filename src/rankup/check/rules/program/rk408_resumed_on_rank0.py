@@ -181,8 +181,8 @@ RULE = Rule(
     confidence=Confidence.LIKELY,
     what="Rank 0 alone reads the first epoch, or the optimizer's state, from the snapshot.",
     why="DistributedDataParallel sends the weights of rank 0 to the others, and nothing else. Ranks that start with "
-    "other epochs make other numbers of steps and hang; with other states of the optimizer each step makes the models "
-    "differ more, without a message.",
+    "other epochs make other numbers of steps, and hang or fail. With other states of the optimizer each step makes "
+    "the models differ more, without a message (measured with torch 2.13).",
     fix="Load the snapshot on all ranks (with map_location), or send what rank 0 read by dist.broadcast_object_list.",
     find=find,
     fires=(
