@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # File, what is replaced, by what, and the rule that has to find it.
 JOB_MUTANTS = [
+    ("job-slurm-one-node/job.sh", "train.py", "trian.py", "RK173"),
     ("job-slurm-torchrun/job.sh", "--ntasks-per-node=1", "--ntask-per-node=1", "RK172"),
     ("job-pbs-ssh/job.pbs", 'train.py" &', 'train.py"', "RK171"),
     ("job-slurm-seeds/job.sh", "seed-%A_%a.log", "seed.log", "RK169"),

@@ -56,6 +56,7 @@ PROGRAM_MUTANTS = [
 """,
         "RK511",
     ),
+    ("prog-ddp/train.py", "scaler.step(optimizer)", "optimizer.step()", "RK512"),
     (
         "prog-ddp/train.py",
         "    start = load_snapshot(args.snapshot, model, optimizer, scaler)\n",
@@ -65,6 +66,12 @@ PROGRAM_MUTANTS = [
     start = load_snapshot(args.snapshot, model, optimizer, scaler)
 """,
         "RK407",
+    ),
+    (
+        "prog-ddp/train.py",
+        "    start = load_snapshot(",
+        "    start = 0\n    if dist.get_rank() == 0:\n        start = load_snapshot(",
+        "RK408",
     ),
     ("prog-ddp/train.py", "        scaler.step(optimizer)\n", "        scaler.step(optimizer\n", "RK200"),
     (

@@ -153,6 +153,7 @@ def test_what_cannot_be_is_one_sentence_and_exit_code_2(tmp_path, asked, code, w
         (("trian.py",), "script-not-found", "did you mean 'train.py'"),
         (("./nowhere/x.sh",), "script-not-found", "nowhere"),
         (("no-such-program",), "script-not-found", "no-such-program"),
+        ((".",), "script-not-found", "'.' is a folder without __main__.py"),
         (("-m",), "no-script", "module"),
         (("-m", "no_such_package.train"), "module-not-found", "'no_such_package.train'"),
         (("train.py", "\0"), "bad-command", "null"),
@@ -163,6 +164,19 @@ def test_a_command_that_is_not_there_is_found_before_the_queue(tmp_path, command
         ask(tmp_path, *command)
     assert caught.value.code == code
     assert words in str(caught.value)
+
+
+def test_a_folder_that_python_cannot_start_names_the_scripts_in_it(tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "main.py").touch()
+    for flags in ({}, {"modules": ("tool",)}):
+        with pytest.raises(RankupError, match=r"'src/' is a folder without __main__\.py") as caught:
+            ask(tmp_path, "src/", **flags)
+        assert "src/main.py" in str(caught.value.hint)
+    (tmp_path / "src" / "__main__.py").touch()
+    assert ask(tmp_path, "src").spec.command == ("src",)
+    (tmp_path / "tool").mkdir()  # the program of that name may be meant
+    assert ask(tmp_path, "tool", modules=("tool",)).spec.command == ("tool",)
 
 
 def test_a_program_that_an_environment_may_bring_is_not_looked_for(tmp_path):
@@ -204,3 +218,14 @@ def test_conda_and_a_container_are_two_pythons(tmp_path):
 def test_bytes_that_are_no_text_are_refused(tmp_path):
     with pytest.raises(RankupError, match="not UTF-8"):
         ask(tmp_path, "train.py", "caf\udce9")
+
+
+def test_more_nodes_than_a_queue_has_are_an_error_before_the_queue(tmp_path):
+    (tmp_path / "lab.toml").write_text('scheduler = "slurm"\n[queue_nodes]\ngpu = 16\n')
+    lab = {"site": "lab", "environ": {"RANKUP_SITES": str(tmp_path)}}
+    with pytest.raises(RankupError, match="the job needs 99 nodes, and gpu of lab has 16") as caught:
+        ask(tmp_path, **lab, nodes=99, queue="gpu")
+    assert caught.value.code == "impossible-size"
+    assert ask(tmp_path, **lab, nodes=16, queue="gpu").spec.nodes == 16
+    for elsewhere in ({}, {"queue": "other"}, {"queue": "gpu,other"}):  # nobody knows how many are there
+        assert ask(tmp_path, **lab, nodes=99, **elsewhere).spec.nodes == 99

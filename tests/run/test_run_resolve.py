@@ -36,6 +36,7 @@ def ask(*command, here=None, **flags):
     [
         (("-m",), {}, "no-script", "name of a module"),
         (("trian.py",), {}, "script-not-found", "did you mean 'train.py'"),
+        ((".",), {}, "script-not-found", "'.' is a folder without __main__.py"),
         (("-m", "nosuch.module"), {}, "module-not-found", "nosuch.module"),
         (("./notes.txt",), {}, "script-not-executable", "neither a Python script nor executable"),
         ((), {"nproc_per_node": 0}, "bad-nproc-per-node", "--nproc-per-node must be at least 1, got 0"),

@@ -88,6 +88,7 @@ def written(tmp_path, text):
 def test_the_profile_of_a_slurm_chooses_partitions_by_gpus(tmp_path):
     queues = read_sinfo(CENTRE)
     site = written(tmp_path, profile("new", "slurm", queues, largest(queues), SEEN))
+    assert site.queue_nodes == {"cpu": 100, "gpu": 18, "debug": 1}
     assert (site.when["gpu"], site.when["cpu"]) == ({"queue": "gpu"}, {"queue": "cpu"})
     assert (site.node.gpus, site.node.gpu, site.node.cpus, site.node.login_arch) == (4, "a100", 40, "x86_64")
     assert site.launchers == ("torchrun", "srun", "mpirun")

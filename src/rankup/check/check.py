@@ -18,6 +18,8 @@ from rankup.sites.site import Site
 
 # A document, and a path that it names (relative to its folder) → the text of that Python program, if there is one.
 FindFile = Callable[[Document, str], Document | None]
+# The same → the Python files that are in its place, if it is not there.
+ListBeside = Callable[[Document, str], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,11 @@ class Subjects:
 
 
 def read_subjects(
-    jobs: Iterable[Document], programs: Iterable[Document], find_file: FindFile, site: Site | None = None
+    jobs: Iterable[Document],
+    programs: Iterable[Document],
+    find_file: FindFile,
+    site: Site | None = None,
+    list_beside: ListBeside = lambda document, name: (),
 ) -> Subjects:
     """The facts of ``jobs`` and ``programs``, and of every program that a job starts and ``find_file`` finds."""
     read: dict[tuple[str, tuple[int, ...]], Program] = {}
@@ -75,6 +81,8 @@ def read_subjects(
             if started is not None:
                 launch.program = program_of(started)
                 launch.program.starts.append(launch.start)
+            elif launch.script:
+                launch.beside = list_beside(job.document, launch.script)
     return Subjects(read_jobs, list(read.values()))
 
 

@@ -41,7 +41,16 @@ def subjects_of(files: dict[str, str], site: Site | None = None) -> Subjects:
         if name.endswith(".md"):
             scripts, shown = page_documents(replace(document, name=name))
             jobs, programs = [*jobs, *scripts], [*programs, *shown]
-    return read_subjects(jobs, programs, lambda _, name: documents.get(posixpath.normpath(name)), site)
+
+    def beside(_: Document, name: str) -> tuple[str, ...]:
+        folder = posixpath.dirname(posixpath.normpath(name))
+        return tuple(
+            known for known in documents if posixpath.dirname(known) == folder and known[-3:] == ".py"
+        )
+
+    return read_subjects(
+        jobs, programs, lambda _, name: documents.get(posixpath.normpath(name)), site, beside
+    )
 
 
 def default_name(rule: Rule[Job] | Rule[Program]) -> str:

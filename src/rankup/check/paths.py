@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from rankup.check.check import Diagnostic, FindFile, diagnostics, in_reading_order, read_subjects
@@ -23,6 +24,7 @@ MOST_PASSES = 10  # of fixes that make room for each other
 _FOLDERS_ABOVE = (
     2  # a job script often lies in a folder of its own: scripts/job.sh starts train.py beside scripts/
 )
+_MOST_ENTRIES = 300  # of a folder in whose folders a program is looked for
 
 
 @dataclass
@@ -127,7 +129,7 @@ class _Files:
 def _check(paths: Sequence[Path], selection: Selection, site: Site | None, files: _Files) -> Checked:
     inputs = read_inputs(paths, selection.exclude, files.read)
     on_disk = _on_disk(files)
-    subjects = read_subjects(inputs.jobs, inputs.programs, on_disk, site)
+    subjects = read_subjects(inputs.jobs, inputs.programs, on_disk, site, _beside)
     found = diagnostics(subjects)
     jobs = [job.document for job in subjects.jobs]
     programs = [program.document for program in subjects.programs]
@@ -144,15 +146,40 @@ def _check(paths: Sequence[Path], selection: Selection, site: Site | None, files
 
 def _on_disk(files: _Files) -> FindFile:
     def find(document: Document, name: str) -> Document | None:
-        folder = Path(document.path).parent
-        folders = [folder, *(folder / "/".join([".."] * up) for up in range(1, _FOLDERS_ABOVE + 1)), Path()]
-        for place in folders:
+        for place in _folders(document):
             path = Path(_plain(place / name))
             if path.suffix == ".py" and path.is_file():
                 return files.read(path)
         return None
 
     return find
+
+
+def _folders(document: Document) -> list[Path]:
+    """Where the programs of a job script may be."""
+    folder = Path(document.path).parent
+    return [folder, *(folder / "/".join([".."] * up) for up in range(1, _FOLDERS_ABOVE + 1)), Path()]
+
+
+def _beside(document: Document, name: str) -> tuple[str, ...]:
+    """The Python files where ``name`` is looked for; none if it is a folder deeper: the job may be submitted there."""
+    found: list[str] = []
+    try:
+        for place in _folders(document):
+            folder = (place / name).parent
+            files = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+            found += [str(PurePosixPath(name).with_name(file)) for file in files if file.endswith(".py")]
+        if not found or any(_is_deeper(place, Path(name).name) for place in _folders(document)):
+            return ()
+    except OSError:  # a folder that may not be read
+        return ()
+    return tuple(dict.fromkeys(found))
+
+
+def _is_deeper(place: Path, name: str) -> bool:
+    """Whether a folder of ``place`` has the file ``name``, or there are too many folders to look."""
+    below = list(islice(place.iterdir(), _MOST_ENTRIES))
+    return len(below) == _MOST_ENTRIES or any((path / name).exists() for path in below)
 
 
 def _plain(path: Path) -> str:

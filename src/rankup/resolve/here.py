@@ -160,13 +160,17 @@ def _program(job: Resolved) -> Iterator[Finding]:
             message = f"module not found: {rest[0]!r}"
             yield Finding("module-not-found", Severity.ERROR, message, place=str(spec.folder))
     elif spec.is_python and not path.exists():
-        yield _script_not_found(spec.folder, first)
+        from rankup.resolve.program import script_not_found
+
+        yield script_not_found(spec.folder, first)
     elif not spec.is_python:
         search = spec.env.get("PATH", job.env.get("PATH"))
         if shutil.which(path if "/" in first else first, path=search):
             return
         if not path.is_file():
-            yield _script_not_found(spec.folder, first)
+            from rankup.resolve.program import script_not_found
+
+            yield script_not_found(spec.folder, first)
             return
         yield Finding(
             "script-not-executable",
@@ -174,13 +178,6 @@ def _program(job: Resolved) -> Iterator[Finding]:
             f"{first!r} is neither a Python script nor executable",
             fix=f"chmod +x {first}, or name the program that runs it",
         )
-
-
-def _script_not_found(folder: Path, script: str) -> Finding:
-    from rankup.resolve.program import nearest_script
-
-    message = f"script not found: {script!r}{nearest_script(Path(script), folder)}"
-    return Finding("script-not-found", Severity.ERROR, message, place=f"looked in {(folder / script).parent}")
 
 
 def _torch(job: Resolved) -> Iterator[Finding]:

@@ -30,17 +30,14 @@ def _script(job: Resolved) -> Iterator[Finding]:
     spec = job.spec
     first = spec.command[0]
     path = spec.folder / first
-    if first == "-m" or path.exists() or (Path(first).is_absolute() and spec.container):
+    if first == "-m" or (Path(first).is_absolute() and spec.container):
         return
-    is_program = "/" not in first and path.suffix != ".py"
+    if path.exists() and (spec.is_python or not path.is_dir()):
+        return
+    is_program = "/" not in first and path.suffix != ".py" and first not in {".", ".."}
     if is_program and (_brings_programs(spec) or shutil.which(first, path=job.env.get("PATH", ""))):
         return
-    yield Finding(
-        "script-not-found",
-        Severity.ERROR,
-        f"script not found: {first!r}{nearest_script(Path(first), spec.folder)}",
-        place=f"looked in {path.parent}",
-    )
+    yield script_not_found(spec.folder, first)
 
 
 def _module(job: Resolved) -> Iterator[Finding]:
@@ -88,6 +85,18 @@ PROGRAM: Mapping[str, Source[Resolved]] = {
     "module-not-found": _module,
     "bad-text": _text,
 }
+
+
+def script_not_found(folder: Path, script: str) -> Finding:
+    """What ``script`` lacks: the file itself, or, if it is a folder, the file that Python would start."""
+    path = folder / script
+    if not path.is_dir():
+        message = f"script not found: {script!r}{nearest_script(Path(script), folder)}"
+        return Finding("script-not-found", Severity.ERROR, message, place=f"looked in {path.parent}")
+    message = f"script not found: {script!r} is a folder without __main__.py"
+    scripts = sorted(str(Path(script) / beside.name) for beside in path.glob("*.py"))[:3]
+    fix = f"name the script in it{': ' if scripts else ''}{' or '.join(scripts)}"
+    return Finding("script-not-found", Severity.ERROR, message, place=f"looked in {path.resolve()}", fix=fix)
 
 
 def nearest_script(script: Path, folder: Path) -> str:

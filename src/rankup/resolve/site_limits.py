@@ -77,6 +77,19 @@ def _array(job: Resolved) -> Iterator[Finding]:
         )
 
 
+def _nodes(job: Resolved) -> Iterator[Finding]:
+    nodes, queue, site = job.spec.nodes, job.spec.queue, job.site
+    there = site.queue_nodes.get(queue) if queue else None
+    if there and nodes > there:
+        yield Finding(
+            "impossible-size",
+            Severity.ERROR,
+            f"the job needs {nodes} nodes, and {queue} of {site.name} has {there}",
+            place="--nodes",
+            fix="fewer nodes, or another --queue; correct [queue_nodes] of the profile if the cluster has grown",
+        )
+
+
 def _gpus(job: Resolved) -> Iterator[Finding]:
     gpus, there = job.spec.gpus_per_node, job.site.node.gpus
     if gpus and there and gpus > there:
@@ -102,6 +115,7 @@ SITE_LIMITS: Mapping[str, Source[Resolved]] = {
     "gpu-type-not-here": _gpu_type,
     "several-nodes": _scheduler,
     "array-size": _array,
+    "nodes": _nodes,
     "gpus": _gpus,
     "cores": _cores,
     "memory": _memory,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -123,6 +124,12 @@ def profile(
     tables: dict[str, Mapping[str, Any]] = {"": top, "node": has}
     if dialect != "select":
         tables["pbs"] = {"dialect": dialect}
+    nodes: Counter[str] = Counter()  # a queue has a line for each kind of node
+    for queue in queues:
+        if queue.name and queue.nodes:
+            nodes[queue.name] += queue.nodes
+    if nodes:
+        tables["queue_nodes"] = dict(nodes)
     if node.gpus and node.name:
         without = [queue for queue in queues if not queue.gpus]
         if without:

@@ -81,7 +81,8 @@ class Site(BaseModel):
     """A cluster: its scheduler, its nodes, and defaults for every job.
 
     ``defaults`` are keys of ``JobSpec``; below ``when``, those of jobs without GPUs (``cpu``), with GPUs (``gpu``), on
-    one node and on many. ``launchers`` are the allowed ones, ``required`` the keys that a user has to give
+    one node and on many. ``queue_nodes`` are the nodes of each queue, where known.
+    ``launchers`` are the allowed ones, ``required`` the keys that a user has to give
     (``account``). ``python`` is the version of the Python that the site's modules bring. ``env`` is exported in every
     job; ``paths`` are put before a variable's value (LD_LIBRARY_PATH), and the job's shell expands ``$HOME`` and its
     like in them. ``output`` and ``error`` are the site's names for log files, for scripts that are submitted by hand;
@@ -110,6 +111,7 @@ class Site(BaseModel):
     env: dict[str, str] = Field(default_factory=dict)
     paths: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     defaults: dict[str, Any] = Field(default_factory=dict)
+    queue_nodes: dict[str, int] = Field(default_factory=dict)
     when: dict[Literal["cpu", "gpu", "one_node", "many_nodes"], dict[str, Any]] = Field(default_factory=dict)
 
     @field_validator("output", "error")

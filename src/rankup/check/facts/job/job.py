@@ -34,6 +34,7 @@ class Launch:
     arguments: tuple[Value, ...] = ()
     command: Command = field(default_factory=lambda: Command(Span(0, 0), (), Shell()))
     scope: Mapping[str, Binding] = field(default_factory=dict, repr=False)  # the variables at this place
+    beside: tuple[str, ...] = ()  # the Python files where a program that is not there was looked for
 
     @property
     def step(self) -> Step | None:
