@@ -191,3 +191,25 @@ def test_a_variable_that_has_its_value_from_before_the_loop_is_named(tmp_path: P
 )
 def test_the_variables_that_a_loop_sets_and_that_are_read_after_it(code: str, line: int, names: set[str]):
     assert needed_after(textwrap.dedent(code), line)[1] == names
+
+
+def adds_to_a_registered_tensor(folder: Path) -> tuple[list[float], bool]:
+    run, model, opt = begin(folder, resident())
+    confusion = torch.zeros(2)
+    run.register(confusion=confusion)
+    first, found = confusion, []
+    with contextlib.suppress(SystemExit):
+        for epoch in run.epochs(3):
+            for batch in epoch:
+                step(run, model, opt, batch)
+                confusion += 1
+            for _ in run.batches(resident(), global_batch=8):
+                ask(folder)
+            found.append(confusion[0].item())
+    return found, first is confusion
+
+
+def test_a_registered_object_stays_the_one_that_is_registered(tmp_path: Path):
+    run_ranks(adds_to_a_registered_tensor, 1, tmp_path)
+    found, same = run_ranks(adds_to_a_registered_tensor, 1, tmp_path)[0]
+    assert same and found == [found[0], 2 * found[0], 3 * found[0]]

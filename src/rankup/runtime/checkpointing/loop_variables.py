@@ -6,7 +6,8 @@ that has ended before the snapshot. So a snapshot holds the values of these vari
 their loop ends without an iteration. Values are numbers, texts, small tensors, and lists and dicts of numbers and
 texts.
 
-Which variables: those that the loop assigns, and that the code after it may read before it assigns them.
+Which variables: those that the loop assigns, and that the code after it may read before it assigns them. Not those that
+hold a registered object (``confusion += …``): it is restored already, and a copy in its place would be in no snapshot.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import ast
 import ctypes
 import linecache
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import FrameType
 from typing import Any
@@ -24,6 +25,7 @@ import torch
 
 from rankup.runtime.checkpointing.attributes import OTHER, mark, read, written
 from rankup.runtime.checkpointing.carried.flow import Flow
+from rankup.runtime.checkpointing.carried.frames import known
 from rankup.runtime.checkpointing.carried.syntax import loops_around, parsed, stores
 from rankup.runtime.tracing.script_variables import script_frames, variables_of
 
@@ -34,7 +36,9 @@ _TENSOR = "tensor"
 class LoopVariables:
     """Of one rank. Each loop by its number in its stage and its place in the script."""
 
-    def __init__(self) -> None:
+    def __init__(self, owned: Callable[[], set[int]]) -> None:
+        """``owned``: gives the ids of what other parts of the state have."""
+        self._owned = owned
         self._ended: dict[str, dict[str, Any]] = {}  # of loops that have ended
         self._saved: dict[str, dict[str, Any]] = {}
         self._passes = False  # whether the loop that runs has made a pass in this attempt
@@ -42,7 +46,7 @@ class LoopVariables:
 
     def state(self, number: int) -> dict[str, dict[str, Any]]:
         """``number``: of the loop that runs, or ran last."""
-        return {**self._ended, **_around(number)}
+        return {**self._ended, **self._around(number)}
 
     def load(self, saved: Mapping[str, dict[str, Any]], *, own: bool) -> None:
         """``own``: whether this rank saved them. Else only those are set that have no value: a sum over the samples of
@@ -58,7 +62,7 @@ class LoopVariables:
 
     def note_end(self, number: int) -> None:
         """The loop around the script's line ends."""
-        self._ended.update(_around(number))
+        self._ended.update(self._around(number))
 
     def restore(self, number: int) -> list[str]:
         """If the loop around the script's line ends without a pass: set what it set before the resume. The variables
@@ -69,26 +73,27 @@ class LoopVariables:
         values = self._saved.pop(place, None)
         if values is None:
             return []
-        own = variables_of(frame)
+        own, ours = variables_of(frame), self._owned()
+        needed = {name for name in names if name not in own or not known(own[name], ours)}
         found = {
             name: _read(values[name])
-            for name in sorted(names & values.keys())
+            for name in sorted(needed & values.keys())
             if self._whole or name not in own
         }
         if found:
             _set(frame, found)
-        return sorted(names - values.keys())
+        return sorted(needed - values.keys())
 
-
-def _around(number: int) -> dict[str, dict[str, Any]]:
-    """The values of the innermost loop around the script's line."""
-    frame = next(script_frames(), None)
-    if frame is None:
-        return {}
-    place, names = _needed(frame, number)
-    own = variables_of(frame) if names else {}
-    values = {name: text for name in sorted(names & own.keys()) if (text := _written(own[name])) is not None}
-    return {place: values}
+    def _around(self, number: int) -> dict[str, dict[str, Any]]:
+        """The values of the innermost loop around the script's line."""
+        frame = next(script_frames(), None)
+        if frame is None:
+            return {}
+        place, names = _needed(frame, number)
+        own, ours = (variables_of(frame), self._owned()) if names else ({}, set())
+        wanted = {name: own[name] for name in sorted(names & own.keys()) if not known(own[name], ours)}
+        written = {name: _written(value) for name, value in wanted.items()}
+        return {place: {name: text for name, text in written.items() if text is not None}}
 
 
 def _needed(frame: FrameType, number: int) -> tuple[str, frozenset[str]]:

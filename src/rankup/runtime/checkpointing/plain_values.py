@@ -28,6 +28,7 @@ from rankup.runtime.checkpointing.attributes import (
     same,
     small,
     small_arrays,
+    within,
     written,
 )
 from rankup.runtime.checkpointing.data_rows import DataRows, order_free, rows_of
@@ -250,6 +251,11 @@ class PlainValues:
         modules = [*self._run.models, *(thing for thing in registered if isinstance(thing, nn.Module))]
         found = {id(each) for module in modules for each in (*module.parameters(), *module.buffers())}
         return found | {id(thing) for thing in registered if isinstance(thing, torch.Tensor)}
+
+    def owned(self) -> set[int]:
+        """Ids of what snapshots have: models, optimizers, data, what is registered, and what these hold."""
+        things = {id(thing) for _, thing in self.things()}
+        return things | within(self._run.registered.values()) | self.saved_tensors()
 
     def _data_sets(self) -> Iterator[tuple[str, Any]]:
         for index, feed in enumerate(self._run.feeds):

@@ -50,7 +50,8 @@ class StateParts:
     def of(cls, run: RunContext, settings: ResumeSettings) -> StateParts:
         plain = PlainValues(run)
         carried, later = CarriedVariables(run, plain), LaterLoops(run)
-        return cls(PendingGradients(run), Frozen(run), plain, carried, settings, later, LoopVariables())
+        variables = LoopVariables(plain.owned)
+        return cls(PendingGradients(run), Frozen(run), plain, carried, settings, later, variables)
 
     def note_begin(self, prepared: int) -> None:
         """Note what the script begins with, once for each stage, which has more prepared models than the one before.

@@ -15,7 +15,6 @@ from types import CodeType, FrameType
 from typing import Any
 
 from rankup.runtime.call_site import place
-from rankup.runtime.checkpointing.attributes import within
 from rankup.runtime.checkpointing.carried.frames import carried_of_frame, known, scope_of
 from rankup.runtime.checkpointing.carried.messages import (
     advice,
@@ -182,8 +181,7 @@ class CarriedVariables:
         found: dict[str, Value] = {}
         self._ours = {}
         seen: set[tuple[int, str]] = set()
-        ours = {id(thing) for _, thing in self._plain.things()} | within(self._run.registered.values())
-        ours |= self._plain.saved_tensors()
+        ours = self._plain.owned()
         frames = [*script_frames()]
         for frame in reversed(frames):
             try:
