@@ -125,13 +125,13 @@ def saves_behind_the_loop(folder: Path) -> tuple[list[str], list[float]]:
     return did, [value.item() for value in model.state_dict().values()]
 
 
-def test_a_request_behind_a_save_finds_all_of_it_saved(tmp_path: Path):
+def test_a_request_behind_a_save_waits_for_the_code_of_that_epoch(tmp_path: Path):
     (first,) = run_ranks(saves_behind_the_loop, 1, tmp_path / "asked")
     (second,) = run_ranks(saves_behind_the_loop, 1, tmp_path / "asked")
-    assert first[0] == ["stopped"]
-    assert second[0][-1] == "evaluation 1"
+    assert first[0] == ["evaluation 0", "stopped"]
+    assert second[0] == ["evaluation 1"]
     (whole,) = run_ranks(saves_behind_the_loop, 1, tmp_path / "whole")
-    assert whole[0] == ["stopped"]
+    assert whole == first
 
 
 def raises_on_one_rank(folder: Path) -> str:
@@ -285,3 +285,30 @@ def test_a_training_that_met_its_target_leaves_a_snapshot(tmp_path: Path):
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=120)
     (run,) = (tmp_path / "runs" / "early").iterdir()
     assert [entry.path.name for entry in entries(run / "snapshots")] == ["step-6"]
+
+
+def saves_first(folder: Path, what: str) -> str:
+    """What rank 0 says."""
+    run, model, opt, feed = begin(folder)
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        for epoch in run.epochs(2):
+            for x in epoch:
+                step(model, opt, x)
+            if what == "evaluates":
+                run.save()
+                for _ in run.batches(feed_of(32), global_batch=8):
+                    pass
+            elif what == "reports":
+                run.save()
+                run.print("saved", epoch.index)
+            else:
+                _ = model.weight.sum()
+                run.save()
+    return said.getvalue()
+
+
+@pytest.mark.parametrize("what", ["evaluates", "reports", "saves last"])
+def test_code_that_follows_a_save_in_its_epoch_is_warned_of(tmp_path: Path, what: str):
+    (said,) = run_ranks(saves_first, 1, tmp_path, what)
+    assert ("is followed by more code after the inner loop" in said) is (what == "evaluates")

@@ -9,6 +9,7 @@
 - ``run_state``: ``run.state``, for scripts that store the state themselves
 - ``resume``: restores a run from a snapshot
 - ``resumed_epoch``: the code before an inner loop, if its epoch is resumed in the middle
+- ``save_place``: code of an epoch that follows ``run.save()``
 - ``later_loops``: the code between two loops, if a later one is resumed
 - ``loop_variables``: what the code after a loop reads, if the loop does not run after a resume
 - ``epoch_end``: the state at the end of an epoch, until its evaluation has ended

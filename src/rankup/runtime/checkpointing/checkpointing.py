@@ -23,11 +23,13 @@ from collections.abc import Iterator
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state
+from rankup.runtime.checkpointing.carried.messages import warn
 from rankup.runtime.checkpointing.epoch_end import EpochEndState
 from rankup.runtime.checkpointing.loop_saves import LoopSaves
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.resume import resume
 from rankup.runtime.checkpointing.resumed_epoch import ResumedEpoch, warn_of_enumerate
+from rankup.runtime.checkpointing.save_place import code_after_save
 from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.checkpointing.stop import StopWatch
 from rankup.runtime.checkpointing.training_folder import TrainingFolder
@@ -74,6 +76,7 @@ class Checkpointing:
         self._after_inner_loop = False
         self._epoch_end: EpochEndState | None = None
         self._finish_first = False  # the code after the inner loop has changed the state of the epoch's end
+        self._said_of_save = False
         watch.takes = self._saves.takes
         watch.save_due = self._saves.time_is_up
 
@@ -273,7 +276,11 @@ class Checkpointing:
                 resume(self._run, self._parts, found, again=True)
                 self._saves.note_saved()
             elif self._saves.save():
+                # A resume begins with the next epoch: a request to stop waits for the rest of the code after the loop.
                 self._epoch_end = None
+                if self._open and self._after_inner_loop:
+                    self._finish_first = True
+                    self._warn_of_code_after_save()
             saver.wait()
         finally:
             if opened is not None:
@@ -313,6 +320,15 @@ class Checkpointing:
                 f"the snapshot cannot hold the value of {', '.join(lacking)}: after this resume the loop does not run, "
                 "and the code after it finds no value, or the one from before the loop"
             )
+
+    def _warn_of_code_after_save(self) -> None:
+        if not self._warns or self._said_of_save or not (line := code_after_save()):
+            return
+        self._said_of_save = True
+        warn(
+            f"run.save() at {line} is followed by more code after the inner loop: a resume from this snapshot begins "
+            "with the next epoch, and does not run that code for this one; call run.save() after it"
+        )
 
     def _all(self, mine: bool) -> bool:
         """Whether ``mine`` is True on all ranks. A collective."""
