@@ -44,7 +44,7 @@ def warn_of_enumerate(steps: int, in_epoch: int) -> None:
     """At the first batch after a resume, on rank 0: ``enumerate`` begins with 0 there, as at a beginning. ``steps``
     are done in all, ``in_epoch`` of them in this epoch."""
     line = call_line()
-    if "enumerate(" not in line or "epoch.done" in line or ".global_step" in line:
+    if "enumerate(" not in line or ".done" in line or ".global_step" in line:  # of an epoch with any name
         return
     flat = ".steps(" in line  # counts over epochs
     if done := steps if flat else in_epoch:
