@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankup.runtime.checkpointing.carried.names import carried_around, carried_attributes
+from rankup.runtime.checkpointing.carried.syntax import in_comprehension
 
 
 def carried(body: str, *, after: str = "") -> set[str]:
@@ -177,3 +178,18 @@ def test_no_name_is_missed_that_a_pass_has_read_before_it_was_set(statements: li
     variables = Noting(chances)
     exec(compile(source, "pass", "exec"), {}, variables)
     assert variables.early - {"turn"} <= loop.names
+
+
+@pytest.mark.parametrize(
+    ("code", "named"),
+    [
+        ("losses = [step(x) for x in epoch]", True),
+        ("total = sum(map(step, epoch))", True),
+        ("kept = list(epoch)", True),
+        ("for x in map(moved, epoch):\n    pass", False),
+        ("for x in (moved(x) for x in epoch):\n    pass", False),
+        ("x = next(batches)", False),
+    ],
+)
+def test_what_makes_one_value_of_an_epoch_is_a_comprehension_or_a_call(code: str, named: bool):
+    assert in_comprehension(code, 1) is named

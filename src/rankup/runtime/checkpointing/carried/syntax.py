@@ -10,6 +10,7 @@ LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _DEPTH = 4  # parts of a dotted name
 SUPER = "super()"
+_OF_ALL = ("map", "sum", "list", "tuple", "reduce", "functools.reduce", "deque", "collections.deque")
 
 
 @lru_cache(maxsize=64)
@@ -124,11 +125,20 @@ def _around(one: ast.AST, line: int) -> Iterator[ast.AST]:
 
 @lru_cache(maxsize=64)
 def in_comprehension(source: str, line: int) -> bool:
-    """Whether ``line`` has a part of a comprehension."""
+    """Whether ``line`` has a part of a comprehension, or of a call that makes one value of all batches. Not in the
+    header of a loop (``for x in map(moved, epoch)``)."""
+    tree = parsed(source)
+    headers = {
+        id(part) for loop in ast.walk(tree) if isinstance(loop, ast.For) for part in ast.walk(loop.iter)
+    }
     return any(
-        isinstance(part, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp))
+        (
+            isinstance(part, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp))
+            or (isinstance(part, ast.Call) and called_name(part) in _OF_ALL)
+        )
+        and id(part) not in headers
         and part.lineno <= line <= (part.end_lineno or part.lineno)
-        for part in ast.walk(parsed(source))
+        for part in ast.walk(tree)
     )
 
 

@@ -170,8 +170,9 @@ class CarriedVariables:
         path = frame.f_code.co_filename
         if in_comprehension("".join(linecache.getlines(path, frame.f_globals)), frame.f_lineno):
             warn(
-                f"this epoch is resumed after its step {done}, and the comprehension at {place(path, frame.f_lineno)} "
-                "has no value of these steps: add up by run.meter in a for loop, or append to a list that is registered"
+                f"this epoch is resumed after its step {done}, and the comprehension or call at "
+                f"{place(path, frame.f_lineno)} has no value of these steps: add up by run.meter in a for loop, or "
+                "append to a list that is registered"
             )
 
     def _now(self) -> dict[str, Value]:
