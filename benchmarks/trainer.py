@@ -26,9 +26,10 @@ from benchmarks.mnist import images
 from benchmarks.worker import Play
 from rankup.runtime.data.resident import ResidentData
 from rankup.runtime.init import init
+from rankup.runtime.loop.epochs import Epoch
 from rankup.runtime.seed import SampleRandom
 from rankup.train.loop import train
-from rankup.train.metrics import EvaluationResult as Trained
+from rankup.train.metrics import EvaluationResult
 from rankup.train.options import TrainOptions
 from rankup.train.report import TrainingReport
 from rankup.workloads.data import is_present
@@ -98,9 +99,11 @@ def trainer(workload: str, source: str, batch: int, steps: int) -> Play:
 class Clock(TrainingReport):
     """``seconds``: those of the last epoch's training."""
 
-    def epoch_trained(self, trained: Trained) -> None:
-        super().epoch_trained(trained)
-        self.seconds = self._epoch_seconds
+    def epoch_ends(
+        self, epoch: Epoch, trained: EvaluationResult, tested: EvaluationResult, *, target_reached: bool
+    ) -> None:
+        super().epoch_ends(epoch, trained, tested, target_reached=target_reached)
+        self.seconds = epoch.seconds
 
 
 def on_two_ranks(name: str, make: Callable[..., Play]) -> Callable[..., Play]:
