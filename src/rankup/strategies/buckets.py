@@ -264,8 +264,12 @@ def divide_alike(ddp: DistributedDataParallel) -> None:
     On its own DDP multiplies a gradient that is new by 1 / ranks, and divides one that lies in its bucket already, as
     after ``zero_grad(set_to_none=False)`` or between the batches of a window that is accumulated by hand. With three
     ranks the two differ in the last bit. In a resumed process every gradient is new, so its first step would differ
-    from that of the process before. torch's built-in all-reduce hook always divides the whole bucket."""
+    from that of the process before. torch's built-in all-reduce hook always divides the whole bucket, in a pass of its
+    own; with 2, 4, 8, … ranks both ways are exact, and the pass is saved."""
     inside: Any = ddp
+    ranks = inside.process_group.size()
+    if ranks & (ranks - 1) == 0:
+        return
     kind = dist.BuiltinCommHookType.ALLREDUCE  # type: ignore[attr-defined]
     inside._register_builtin_comm_hook(kind)
 
