@@ -148,12 +148,12 @@ def _optimizers(program: Program, loop: ast.For, scope: Scope) -> Iterator[Match
 
 def _loaded_elsewhere(program: Program, call: Call) -> bool:
     """Whether the others load their state by another call, or get it by a collective that nobody can follow."""
-    return (
-        any(other is not call and other.last == call.last and other.base is not None
-            and ast.unparse(other.base) == ast.unparse(call.base or call.node)
-            for other in program.methods("load_state_dict"))
-        or any("state" in name for other in program.collectives for one in other.node.args for name in identifiers(one))
-    )  # fmt: skip
+    text = ast.unparse(call.base or call.node)
+    others = (other for other in program.methods("load_state_dict") if other is not call)
+    sent = (name for other in program.collectives for one in other.node.args for name in identifiers(one))
+    return any(other.base is not None and ast.unparse(other.base) == text for other in others) or any(
+        "state" in name for name in sent
+    )
 
 
 _HEAD = """import os

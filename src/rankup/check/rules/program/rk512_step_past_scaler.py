@@ -217,9 +217,9 @@ RULE = Rule(
     severity=Severity.ERROR,
     confidence=Confidence.LIKELY,
     what="The loss is scaled by a gradient scaler, and the optimizer steps without it.",
-    why="The gradients are still multiplied by up to 65536: SGD diverges, and with Adam clipping, weight decay and eps "
-    "weigh something else. After unscale_() it is the first inf that makes all weights nan, since only scaler.step() "
-    "leaves such a step out. There is no message; scaler.update() raises an error only if unscale_() is missing too.",
+    why="The gradients are still multiplied by the scale, 65536 at first. SGD diverges, and Adam trains with another "
+    "clipping and another eps. After unscale_() the first inf makes all weights nan: only scaler.step() leaves such a "
+    "step out. There is no message, but for an error of scaler.update() if unscale_() was not called either.",
     fix="Call scaler.step(optimizer) and scaler.update() in place of optimizer.step().",
     find=find,
     safety=Safety.UNSAFE,
