@@ -136,6 +136,9 @@ def naming_weights(directory: str, stop: int) -> None:
     run, model, opt = begin(directory)
     weights, named, first = list(model.parameters()), dict(model.named_parameters()), model.weight
     counts, shadow, alone = {"weight": model.weight, "steps": 0}, Shadow(model), nn.Parameter(torch.zeros(2))
+    norm = nn.BatchNorm1d(1)
+    run.register(norm=norm)
+    means = [norm.running_mean]
     for epoch in run.epochs(2):
         for batch in epoch:
             step(run, model, opt, batch, stop)
@@ -145,6 +148,8 @@ def naming_weights(directory: str, stop: int) -> None:
             counts["steps"] += 1
             shadow.update()
             alone.data.add_(1.0)
+            norm(model(batch).detach())
+            means[0].clamp_(-1.0, 1.0)
 
 
 def test_other_names_of_a_models_weights_are_no_loss(tmp_path: Path):
