@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from rankup.core.records import read_records
+from rankup.train.options import TrainOptions
 from rankup.workloads.data.idx import write_idx
 
 pytestmark = pytest.mark.usefixtures("warm_python")
@@ -69,6 +70,26 @@ def test_a_dry_run_is_one_batch_and_plain_lines_end_with_the_summary(tmp_path, f
     assert [line.split()[0] for line in done.stdout.splitlines()[-7:]] == [
         "trained", "with", "time", "speed", "devices", "accuracy", "records",
     ]  # fmt: skip
+
+
+def test_the_parts_of_a_step_are_timed_without_advice_for_our_own_loop(tmp_path, few_images):
+    """Also where rankup is installed from a clone, and so is not among the libraries."""
+    options = TrainOptions(
+        "rankup.workloads.mnist_cnn:MnistCnn",
+        "mnist-cnn",
+        data=str(few_images),
+        global_batch=20,
+        breakdown=True,
+    )
+    command = [sys.executable, "-m", "rankup.train", options.to_json()]
+    run = tmp_path / "run"
+    run.mkdir()
+    env = {**os.environ, "RANKUP_RUN_DIR": str(run)}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr
+    (timed,) = read_records(run / "records" / "steps.jsonl", "breakdown")
+    assert timed["parts"]["step"] > timed["parts"]["compute"] > 0
 
 
 OWN = """

@@ -5,6 +5,7 @@ Used by the records of ``rankup verify``, and by the one warning of an ordinary 
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 from collections import deque
@@ -19,7 +20,7 @@ import torch
 from rankup.runtime.live_objects import attributes_of
 from rankup.runtime.tracing.digest import digest
 
-_OURS = str(Path(__file__).parents[1])
+_OURS = str(Path(__file__).parents[2]) + os.sep  # all of rankup: its own loops and workloads are no script
 _LIBRARY = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _MOST_ITEMS, _MOST_NUMBERS, _DEPTH = 2000, 100_000, 3
 _REFERENCES = 3  # to a frame's dict: the frame, a variable, and the call that counts them
@@ -69,7 +70,7 @@ def plain_variables() -> dict[str, str]:
 
 
 def script_frames() -> Iterator[FrameType]:
-    """The frames of the script, outside of rankup's runtime and libraries, from the innermost on."""
+    """The frames of the script, outside of rankup and libraries, from the innermost on."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if not is_library(frame.f_code.co_filename):
