@@ -133,6 +133,32 @@ def test_loops_that_have_ended_leave_their_variables_to_the_code_after_them(tmp_
     assert run_ranks(after_the_last_loop, 1, tmp_path / "killed", False) == whole
 
 
+def after_all_epochs(folder: Path, kill: bool) -> tuple[int, int, float]:
+    run, model, opt = begin(folder, resident(), every="1 epochs")
+    best = 0
+    for epoch in run.epochs(3):
+        for batch in epoch:
+            loss = step(run, model, opt, batch)
+        if epoch.index == 1:
+            best = epoch.index
+    if kill:
+        raise Killed
+    return epoch.index + 1, best, loss.item()
+
+
+def killed_after_all_epochs(folder: Path) -> None:
+    with contextlib.suppress(Killed):
+        after_all_epochs(folder, True)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_the_code_after_the_loop_over_epochs_has_the_last_epoch(tmp_path: Path, ranks: int):
+    run_ranks(killed_after_all_epochs, ranks, tmp_path / "killed")
+    resumed = run_ranks(after_all_epochs, ranks, tmp_path / "killed", False)
+    assert resumed == run_ranks(after_all_epochs, ranks, tmp_path / "whole", False)
+    assert resumed[0][:2] == (3, 1)
+
+
 def held_by_an_object(folder: Path) -> str:
     """What is printed."""
     run, model, opt = begin(folder, resident())

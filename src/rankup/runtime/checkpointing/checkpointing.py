@@ -19,13 +19,14 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state
 from rankup.runtime.checkpointing.carried.messages import warn
 from rankup.runtime.checkpointing.epoch_end import EpochEndState
 from rankup.runtime.checkpointing.loop_saves import LoopSaves
+from rankup.runtime.checkpointing.loop_variables import IndexedEpoch
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.resume import resume
 from rankup.runtime.checkpointing.resumed_epoch import ResumedEpoch, warn_of_enumerate
@@ -83,9 +84,14 @@ class Checkpointing:
     # ------------------------------------------------------- called by the run
 
     @contextlib.contextmanager
-    def loop(self, feed: DataFeed, unit: str, goal: int) -> Iterator[bool]:
+    def loop(
+        self, feed: DataFeed, unit: str, goal: int, epoch: Callable[[int], IndexedEpoch]
+    ) -> Iterator[bool]:
         """Around a loop over ``goal`` epochs or steps (``unit``): resume before the first step, save after the last.
-        Gives whether the loop trains: not if it was left by a break before the snapshot that the run resumes from."""
+
+        ``epoch`` makes the epoch with a number. Gives whether the loop trains: not if it was left by a break before
+        the snapshot that the run resumes from.
+        """
         self._check_loop(feed, unit, goal)
         self._open = True
         self._saves.feed = feed
@@ -93,7 +99,7 @@ class Checkpointing:
         atexit.register(self._let_go)
         unregister = atexit.unregister
         try:
-            self._begin(feed, unit)
+            self._begin(feed, unit, epoch)
             if (trace := Trace.from_environment(self._run, self._saves.wait)) is not None:
                 self._trace = self._listening.enter_context(trace)
             left = self._parts.later.left()
@@ -137,7 +143,7 @@ class Checkpointing:
                 exit_code=1,
             )
 
-    def _begin(self, feed: DataFeed, unit: str) -> None:
+    def _begin(self, feed: DataFeed, unit: str, epoch: Callable[[int], IndexedEpoch]) -> None:
         """Everything is prepared and registered by now."""
         self._resumed = None
         self._after_inner_loop = self._finish_first = False  # an earlier loop may have been left there
@@ -152,7 +158,7 @@ class Checkpointing:
         begins = self._folder.begin_stage()
         later = self._parts.later
         later.begin(feed, unit, stage=begins)
-        self._parts.variables.begin()
+        self._parts.variables.begin(epoch)
         self._parts.note_begin(len(self._run.prepared))
         self._parts.settings.note_begin()
         saver = self._saves.saver = self._folder.open()

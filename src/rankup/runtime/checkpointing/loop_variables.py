@@ -3,8 +3,8 @@
 A request to stop may come in an epoch's last step, or in the evaluation after the inner loop. The resumed run goes on
 after the inner loop: that loop does not run again, and its variables would have no value. The same is true of a loop
 that has ended before the snapshot. So a snapshot holds the values of these variables, and the resume sets them when
-their loop ends without an iteration. Values are numbers, texts, small tensors, and lists and dicts of numbers and
-texts.
+their loop ends without an iteration. Values are numbers, texts, small tensors, lists and dicts of numbers and texts,
+and the epoch itself.
 
 Which variables: those that the loop assigns, and that the code after it may read before it assigns them. Not those that
 hold a registered object (``confusion += …``): it is restored already, and a copy in its place would be in no snapshot.
@@ -30,7 +30,13 @@ from rankup.runtime.checkpointing.carried.syntax import loops_around, parsed, st
 from rankup.runtime.tracing.script_variables import script_frames, variables_of
 
 _MOST_BYTES = 2**20  # of a tensor
-_TENSOR = "tensor"
+_TENSOR, _EPOCH = "tensor", "epoch"
+
+
+class IndexedEpoch:
+    """An epoch, which its number can make again."""
+
+    index: int
 
 
 class LoopVariables:
@@ -43,6 +49,7 @@ class LoopVariables:
         self._saved: dict[str, dict[str, Any]] = {}
         self._passes = False  # whether the loop that runs has made a pass in this attempt
         self._whole = True  # whether the values are of this rank, and of all its steps
+        self._epoch: Callable[[int], IndexedEpoch] | None = None
 
     def state(self, number: int) -> dict[str, dict[str, Any]]:
         """``number``: of the loop that runs, or ran last."""
@@ -54,8 +61,10 @@ class LoopVariables:
         self._saved, self._whole = dict(saved), own
         self._ended = dict(saved)
 
-    def begin(self) -> None:
+    def begin(self, epoch: Callable[[int], IndexedEpoch]) -> None:
+        """A loop begins, of which ``epoch`` makes the epoch with a number."""
         self._passes = False
+        self._epoch = epoch
 
     def step_done(self) -> None:
         self._passes = True
@@ -76,13 +85,21 @@ class LoopVariables:
         own, ours = variables_of(frame), self._owned()
         needed = {name for name in names if name not in own or not known(own[name], ours)}
         found = {
-            name: _read(values[name])
+            name: self._read(values[name])
             for name in sorted(needed & values.keys())
             if self._whole or name not in own
         }
         if found:
             _set(frame, found)
         return sorted(needed - values.keys())
+
+    def _read(self, text: Any) -> Any:
+        if text[0] == _TENSOR:
+            return text[1].to(text[2])
+        if text[0] == _EPOCH:
+            assert self._epoch is not None, "a loop restores its variables after it has begun"
+            return self._epoch(text[1])
+        return read(text[1])
 
     def _around(self, number: int) -> dict[str, dict[str, Any]]:
         """The values of the innermost loop around the script's line."""
@@ -142,6 +159,8 @@ def _after(scope: ast.AST, loop: ast.stmt) -> list[list[ast.stmt]]:
 
 def _written(value: Any) -> Any:
     """As a snapshot can hold it; None for another value."""
+    if isinstance(value, IndexedEpoch):
+        return [_EPOCH, value.index]
     if isinstance(value, torch.Tensor):
         dense = value.layout is torch.strided and not (value.is_nested or value.is_quantized or value.is_meta)
         fits = type(value) is torch.Tensor and dense and value.numel() * value.element_size() <= _MOST_BYTES
@@ -154,12 +173,6 @@ def _written(value: Any) -> Any:
         return ["plain", written(value)]
     except ValueError:
         return None
-
-
-def _read(text: Any) -> Any:
-    if text[0] == _TENSOR:
-        return text[1].to(text[2])
-    return read(text[1])
 
 
 def _set(frame: FrameType, values: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
+from rankup.runtime.checkpointing.loop_variables import IndexedEpoch
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import Batch, DataFeed
 from rankup.runtime.distributed import buffers
@@ -39,12 +40,16 @@ def loop(
     position = feed.position
     evaluations.overtake()
     complete = False
-    with checkpointing.loop(feed, unit, goal) as trains:
+
+    def epoch_of(index: int) -> Epoch:
+        return Epoch(run, feed, index, checkpointing, evaluations)
+
+    with checkpointing.loop(feed, unit, goal, epoch_of) as trains:
         facts = training_facts(run, feed)
         run.records.begin(feed, unit, goal, run.global_step, facts, run.models)
         try:
             while trains and (position.epoch if unit == "epochs" else position.total) < goal:
-                epoch = Epoch(run, feed, position.epoch, checkpointing, evaluations)
+                epoch = epoch_of(position.epoch)
                 try:
                     yield epoch
                 finally:
@@ -59,7 +64,7 @@ def loop(
             run.records.end(run.global_step, complete=complete)
 
 
-class Epoch:
+class Epoch(IndexedEpoch):
     """One epoch: iterate it once for this rank's batches. ``index`` from 0; ``len()`` is the number of steps."""
 
     def __init__(
