@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import enum
 import gc
 import importlib.util
-import io
 import itertools
 import math
 import sys
@@ -27,6 +25,7 @@ from torch.utils.data import DataLoader
 import rankup
 from ranks import run_ranks
 from rankup.runtime.tracing.script_variables import variables_of
+from runtime.checkpointing.carrying import attempts, begin, said, step
 
 
 class Stopper:
@@ -50,35 +49,6 @@ class Average:
 
     def update(self, value: float) -> None:
         self.sum += value
-
-
-class Stopped(Exception):
-    """In place of a kill."""
-
-
-def begin(directory: str) -> tuple[rankup.Run, Any, Any]:
-    run = rankup.init(snapshots=rankup.Snapshots(directory=directory, every="1 steps", asynchronous=False))
-    data = rankup.ResidentData(torch.arange(16.0).reshape(8, 2))
-    model, opt, _ = run.prepare(nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.001), data, global_batch=2)
-    return run, model, opt
-
-
-def step(run: rankup.Run, model: Any, opt: Any, batch: torch.Tensor, stop: int) -> float:
-    loss = model(batch).square().mean()
-    opt.zero_grad()
-    run.backward(loss)
-    run.step(opt)
-    if run.global_step == stop:
-        raise Stopped
-    return loss.item()
-
-
-def said(train: Any, directory: str, stop: int = -1) -> str:
-    """What rank 0 says on stderr."""
-    stream = io.StringIO()
-    with contextlib.redirect_stderr(stream), contextlib.suppress(Stopped):
-        train(directory, stop)
-    return stream.getvalue()
 
 
 counted = 0
@@ -172,11 +142,6 @@ def test_a_row_for_each_sample_is_spoken_of_where_ranks_have_different_samples(t
     said = attempts(weighing_samples, tmp_path, (-1,), ranks)[0][0]
     assert "carries weights from one pass to the next" in said
     assert ("weights[run.gather(indices)] = run.gather(new_rows)" in said) is (ranks > 1)
-
-
-def attempts(train: Any, directory: Path, stops: tuple[int, ...], ranks: int = 1) -> list[list[str]]:
-    """What each rank says in each attempt."""
-    return [run_ranks(said, ranks, train, str(directory), stop) for stop in stops]
 
 
 def test_a_resume_says_what_it_has_lost_and_what_the_values_were(tmp_path: Path):

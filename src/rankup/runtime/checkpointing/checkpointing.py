@@ -29,7 +29,7 @@ from rankup.runtime.checkpointing.loop_saves import LoopSaves
 from rankup.runtime.checkpointing.loop_variables import IndexedEpoch
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.resume import resume
-from rankup.runtime.checkpointing.resumed_epoch import ResumedEpoch, warn_of_enumerate
+from rankup.runtime.checkpointing.resumed_epoch import ResumedEpoch, warn_of_enumerate, warn_of_zip
 from rankup.runtime.checkpointing.save_place import code_after_save
 from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.checkpointing.stop import StopWatch
@@ -251,6 +251,7 @@ class Checkpointing:
             self._parts.later.goes_on()
             if not at_end:
                 warn_of_enumerate(self._run.global_step, done)
+                warn_of_zip(self._run.global_step, done)
         if self._trace is not None:
             self._trace.epoch_begins()
 

@@ -6,14 +6,21 @@ plain attributes that it sets; a change of anything else that the snapshot has r
 
 from __future__ import annotations
 
+import ast
+import linecache
 import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rankup.errors import RankupError
-from rankup.runtime.call_site import call_line, call_site
+from rankup.runtime.call_site import call_line, call_site, place
+from rankup.runtime.checkpointing.carried.syntax import zips
+from rankup.runtime.checkpointing.loop_variables import IndexedEpoch
 from rankup.runtime.checkpointing.plain_values import PlainValues
 from rankup.runtime.context import RunContext
 from rankup.runtime.seed import rng_state, set_rng_state
 from rankup.runtime.tracing.fingerprint import fingerprint
+from rankup.runtime.tracing.script_variables import script_frames, variables_of
 
 
 class ResumedEpoch:
@@ -56,6 +63,45 @@ def warn_of_enumerate(steps: int, in_epoch: int) -> None:
             file=sys.stderr,
             flush=True,
         )
+
+
+def warn_of_zip(steps: int, in_epoch: int) -> None:
+    """At the first batch after a resume, on rank 0: what ``zip`` pairs with the batches begins at its start, as at a
+    beginning. ``steps`` are done in all, ``in_epoch`` of them in this epoch."""
+    if (frame := next(script_frames(), None)) is None:
+        return
+    path = frame.f_code.co_filename
+    variables = {**frame.f_globals, **variables_of(frame)}
+    for call in zips("".join(linecache.getlines(path, frame.f_globals)), frame.f_lineno):
+        flat = any(".steps(" in ast.unparse(each) for each in call.args)  # counts over epochs
+        done = steps if flat else in_epoch
+        others = _beside_batches(call, variables)
+        if not done or not others or len(others) == len(call.args):
+            continue
+        behind = "run.global_step" if flat else "epoch.done"
+        were = "step was" if done == 1 else "steps were"
+        print(
+            f"warning: zip at {place(path, call.lineno)} begins {' and '.join(others)} at the start after this resume, "
+            f"and {done} {were} done before it: the batches meet other values than without the interruption; "
+            f"itertools.islice({others[0]}, {behind}, None) goes on if the order is fixed, and one data set that yields "
+            "both (torch.utils.data.StackDataset) is shuffled and resumed as a whole",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _beside_batches(call: ast.Call, variables: Mapping[str, Any]) -> list[str]:
+    """Arguments that are not the batches, and begin anew with the call. An iterator that a variable holds goes on: the
+    loop carries it."""
+    found = []
+    for each in call.args:
+        text = ast.unparse(each)
+        names = {part.id for part in ast.walk(each) if isinstance(part, ast.Name)}
+        batches = ".steps(" in text or any(isinstance(variables.get(name), IndexedEpoch) for name in names)
+        placed = ".done" in text or ".global_step" in text or "repeat(" in text
+        if not batches and not placed and not isinstance(variables.get(text), Iterator):
+            found.append(text)
+    return found
 
 
 def _fingerprints(run: RunContext) -> dict[str, str]:

@@ -8,6 +8,7 @@
 - ``clocks``: times, which are not looked at
 - ``syntax``: parts of the source
 - ``script_objects``: objects of the script, read without running its code
+- ``iterators``: how far one is
 - ``values``: whether one has changed
 - ``messages``: the sentences
 """

@@ -1,9 +1,7 @@
-"""Objects of the script, read without running its code: attributes, functions that a loop calls, iterators."""
+"""Objects of the script, read without running its code: attributes, functions that a loop calls."""
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import linecache
 import sys
 from collections.abc import Mapping
@@ -11,7 +9,6 @@ from inspect import CO_GENERATOR
 from types import (
     FrameType,
     FunctionType,
-    GeneratorType,
     MemberDescriptorType,
     MethodType,
     ModuleType,
@@ -19,24 +16,22 @@ from types import (
 from typing import Any
 
 from torch import nn
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from rankup.runtime.checkpointing.attributes import OTHER, array_digest, mark
 from rankup.runtime.checkpointing.carried.flow import Called
 from rankup.runtime.checkpointing.carried.syntax import SUPER, functions
-from rankup.runtime.tracing.script_variables import is_library, variables_of
+from rankup.runtime.tracing.script_variables import is_library
 
 NOTHING = object()
 _SIMPLE = (bool, int, float, str, type(None))
 
 
 def held(value: Any, name: str) -> Any:
-    """An attribute, also one in ``__slots__`` or a class's default value; ``"[key]"`` of a dict; of a function, a
-    variable that it uses of its surroundings. ``NOTHING`` for a property."""
+    """An attribute, also one in ``__slots__`` or a class's default value; ``"[key]"`` of a dict; of a function, an
+    attribute or a variable that it uses of its surroundings. ``NOTHING`` for a property."""
     if name.startswith("["):
         return dict.get(value, name[1:-1], NOTHING) if isinstance(value, dict) else NOTHING
     if isinstance(value, FunctionType):
-        return _surroundings(value).get(name, NOTHING)
+        return vars(value)[name] if name in vars(value) else _surroundings(value).get(name, NOTHING)
     own = _own(value)
     if name in own:
         return own[name]
@@ -57,7 +52,7 @@ def home(holder: Any, name: str) -> int:
     """The same for an attribute of a module and a global variable of one of its functions."""
     if isinstance(holder, ModuleType):
         return id(vars(holder))
-    if isinstance(holder, FunctionType) and name not in holder.__code__.co_freevars:
+    if isinstance(holder, FunctionType) and name not in (*vars(holder), *holder.__code__.co_freevars):
         return id(holder.__globals__)
     return id(holder)
 
@@ -145,35 +140,6 @@ class Space:
         if function.__globals__ is mine:
             return root
         return f"..{root}" if _own(holder) is function.__globals__ else f".{root}"
-
-
-def iterator_mark(value: Any) -> tuple[str, str] | None:
-    """(text, mark) of an iterator of which the position can be seen; None of others."""
-    if isinstance(value, itertools.count):
-        return repr(value), repr(value)
-    if isinstance(value, _BaseDataLoaderIter):
-        text = f"an iterator of a DataLoader after {value._num_yielded} batches"
-        return text, text
-    if (
-        not isinstance(value, GeneratorType)
-        or is_library(value.gi_code.co_filename)
-        or value.gi_frame is None
-    ):
-        return None
-    frame = value.gi_frame
-    variables = variables_of(frame)
-    plain = {
-        name: found
-        for name, each in variables.items()
-        if (found := array_digest(each) or mark(each)) is not OTHER
-    }
-    if len(plain) < len(variables):  # it may pass on the batches of the loop itself
-        return None
-    said = hashlib.sha256(repr((frame.f_lasti, sorted(plain.items()))).encode()).hexdigest()
-    shown = ", ".join(
-        f"{name} = {each!r}" for name, each in sorted(variables.items()) if type(each) in _SIMPLE
-    )
-    return f"a generator with {shown[:80]}" if shown else "a generator", f"generator {said}"
 
 
 def _of_parents(kind: type, name: str) -> Any:

@@ -142,6 +142,14 @@ def in_comprehension(source: str, line: int) -> bool:
     )
 
 
+@lru_cache(maxsize=64)
+def zips(source: str, line: int) -> tuple[ast.Call, ...]:
+    """The calls of ``zip`` in the outermost loop around ``line``, also in its header."""
+    loops, _ = loops_around(parsed(source), line)
+    every = ast.walk(loops[-1]) if loops else ()
+    return tuple(part for part in every if isinstance(part, ast.Call) and called_name(part) == "zip")
+
+
 def read_after(scope: ast.AST, loop: ast.stmt) -> set[str]:
     last = loop.end_lineno or loop.lineno
     return {

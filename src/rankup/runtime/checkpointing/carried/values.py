@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import hashlib
 from collections import deque
 from collections.abc import Container, Sized
@@ -14,7 +15,8 @@ import torch
 from torch import nn
 
 from rankup.runtime.checkpointing.attributes import OTHER, array_digest, content, mark, same
-from rankup.runtime.checkpointing.carried.script_objects import has_state, iterator_mark, of_library
+from rankup.runtime.checkpointing.carried.iterators import iterator_mark
+from rankup.runtime.checkpointing.carried.script_objects import has_state, of_library
 
 SIMPLE = (bool, int, float, str, type(None))
 _LONGEST = 40  # characters of a value in a message
@@ -73,6 +75,8 @@ def _looked_at(value: Any, where: str, ours: Container[int]) -> Value:
         return Value(hashlib.sha256(found.encode()).hexdigest() if long else found, True, text, where)
     if digest := array_digest(value):
         return Value(digest, True, text, where)
+    if isinstance(value, (array.array, bytearray)):
+        return Value(hashlib.sha256(memoryview(value).cast("B")).hexdigest(), True, text, where)
     if written := _written(value, ours):
         return Value(written, True, text, where)
     if isinstance(value, torch.Tensor):
