@@ -83,8 +83,8 @@ def warn_of_zip(steps: int, in_epoch: int) -> None:
         print(
             f"warning: zip at {place(path, call.lineno)} begins {' and '.join(others)} at the start after this resume, "
             f"and {done} {were} done before it: the batches meet other values than without the interruption; "
-            f"itertools.islice({others[0]}, {behind}, None) goes on if the order is fixed, and one data set that yields "
-            "both (torch.utils.data.StackDataset) is shuffled and resumed as a whole",
+            f"itertools.islice({others[0]}, {behind}, None) goes on if the order is fixed, and one data set that "
+            "yields both (torch.utils.data.StackDataset) is shuffled and resumed as a whole",
             file=sys.stderr,
             flush=True,
         )
