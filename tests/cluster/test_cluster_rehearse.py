@@ -87,9 +87,9 @@ SCRIPTS: dict[str, tuple[str, str, set[str]]] = {
 }  # fmt: skip
 #: Golden scripts: one for each launcher, and one in a container. In one of them torchrun is real.
 OURS = (
-    "della-two-nodes-torchrun", "cyclone-two-nodes-srun", "alliance-two-nodes-mpirun", "olivia-two-nodes-torchrun",
+    "cyclone-two-nodes-torchrun", "della-two-nodes-srun", "alliance-two-nodes-mpirun", "olivia-two-nodes-torchrun",
 )  # fmt: skip
-REAL_TORCHRUN = "della-two-nodes-torchrun"
+REAL_TORCHRUN = "cyclone-two-nodes-torchrun"
 
 
 @pytest.fixture(scope="module")
