@@ -114,7 +114,7 @@ def shadow(lab: Lab, node: str, path: str, text: str) -> None:
 def healthy(lab: Lab) -> Report:
     """Of both rounds: the second one, with tensors, forms a process group over both nodes. Meanwhile the ports of
     node1 are written down."""
-    watch = "for i in $(seq 200); do ss -Hltn >>seen-ports; sleep 0.02; done & "
+    watch = "for i in $(seq 120); do ss -Hltn >>seen-ports; sleep 0.05; done & "
     on(lab, "node1", "rm -f seen-ports")
     before = f'[ "$SLURM_PROCID" != 0 ] || {{ {watch} }}'
     return as_tasks(lab, tasks=TASKS, env={"OMP_NUM_THREADS": "1"}, before=before, doctor=WHOLE)
@@ -292,12 +292,6 @@ def test_ports_that_drop_new_connections_in_one_direction(lab: Lab):
     assert report.code == 1
 
 
-def test_a_wrong_interface(lab: Lab):
-    report = as_tasks(lab, env={"GLOO_SOCKET_IFNAME": "ib0"})
-    assert report.found == {"wrong-interface": "node1 and node2"}
-    assert report.finding("wrong-interface")["fix"] == "export GLOO_SOCKET_IFNAME=eth0"
-
-
 def test_a_link_with_a_tenth_of_the_rate(lab: Lab):
     on(lab, "node2", "tc qdisc add dev eth0 root tbf rate 80mbit burst 128kb latency 50ms")
     try:
@@ -331,9 +325,10 @@ def gpus(lab: Lab) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def ranks(lab: Lab, gpus: dict[str, str]) -> Report:
-    """Two ranks of two GPUs on each node: those of node1 are bound to one core, and those of node2 see one GPU."""
+    """Two ranks of two GPUs on each node: those of node1 are bound to one core, and those of node2 see one GPU. All
+    are told an interface that is not there."""
     return as_tasks(
-        lab, tasks=(*TASKS, "--gpus-per-node=2"), env=gpus,
+        lab, tasks=(*TASKS, "--gpus-per-node=2"), env={**gpus, "GLOO_SOCKET_IFNAME": "ib0"},
         before='if [ "$SLURMD_NODENAME" = node1 ]; then taskset -pc 0 $$ >/dev/null\n'
                "else export CUDA_VISIBLE_DEVICES=1; fi",
     )  # fmt: skip
@@ -349,12 +344,17 @@ def test_two_tasks_that_are_bound_to_one_core(ranks: Report):
     assert "2 ranks share core 0" in ranks.finding("ranks-share-cores")["message"]
 
 
+def test_a_wrong_interface(ranks: Report):
+    assert ranks.found["wrong-interface"] == "node1 and node2"
+    assert ranks.finding("wrong-interface")["fix"] == "export GLOO_SOCKET_IFNAME=eth0"
+
+
 def test_as_many_tasks_as_gpus(ranks: Report):
     """On node1, where nothing is wrong with them."""
     assert [one["device"] for one in ranks.said["ranks"]] == [
         f"GPU-{device}" for device in ("node1-0", "node1-1", "node2-1", "node2-1")
     ]
-    assert set(ranks.found) == {"gpu-shared", "ranks-share-cores"}
+    assert set(ranks.found) == {"gpu-shared", "ranks-share-cores", "wrong-interface"}
 
 
 def test_more_tasks_than_gpus(lab: Lab, gpus: dict[str, str]):
