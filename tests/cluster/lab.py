@@ -169,7 +169,7 @@ class Lab:
             state = self.state(job)
             return "" if state in ACTIVE else state
 
-        return _until(ended, timeout, lambda: f"job {job.id} is still {self.state(job)}")
+        return _until(ended, timeout, lambda: f"job {job.id} is still {self.state(job)}", slowest=0.5)
 
     def state(self, job: BatchJob) -> str:
         """A job's state now, as ``squeue`` names it."""
@@ -325,13 +325,17 @@ class Lab:
         return "the nodes do not become idle\n" + "\n".join(logs)
 
 
-def _until(condition: Callable[[], object], timeout: float, why: Callable[[], str]) -> object:
-    """Poll until ``condition`` is true and return what it gave."""
-    deadline = time.monotonic() + timeout
+def _until(
+    condition: Callable[[], object], timeout: float, why: Callable[[], str], *, slowest: float = 0.2
+) -> object:
+    """Poll until ``condition`` is true and return what it gave. The longer it takes, the more seldom: each question to
+    SLURM starts five processes."""
+    began = time.monotonic()
     while not (value := condition()):
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > timeout:
             raise TimeoutError(f"{why()} after {timeout:g} s")
-        time.sleep(0.05)
+        time.sleep(min(max(0.05, waited / 10), slowest))
     return value
 
 

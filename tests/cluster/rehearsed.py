@@ -52,7 +52,7 @@ def site_lab() -> Iterator[Lab]:
     reason = why_not()
     if reason:
         pytest.skip(f"no SLURM lab: {reason}")
-    lab = Lab(cpus=CPUS, gpus=GPUS, memory=1_000_000, partitions=("gpu", "cpu", "accel"))
+    lab = Lab(warm=True, cpus=CPUS, gpus=GPUS, memory=1_000_000, partitions=("gpu", "cpu", "accel"))
     try:
         lab.up()
         write(lab.shared / "venv/bin/activate", "")
@@ -82,7 +82,9 @@ class Pair:
         # The Python of the job has no rankup: a preflight would train on the CPUs of this machine.
         hidden = 'case "$*" in *"import rankup.doctor"*) exit 1 ;; esac'
         write(tools / "python", f'#!/bin/sh\n{hidden}\nexec {sys.executable} "$@"\n')
-        write(tools / "torchrun", f'#!/bin/sh\nexec {sys.executable} {self.folder}/agent.py "$@"\n')
+        # An agent that is real imports torch.
+        agent_python = lab.python if real_torchrun else sys.executable
+        write(tools / "torchrun", f'#!/bin/sh\nexec {agent_python} {self.folder}/agent.py "$@"\n')
         write(tools / "conda", f"#!/bin/sh\necho {lab.shared}/conda\n")
         write(tools / "apptainer", CONTAINER)
         self.env = {

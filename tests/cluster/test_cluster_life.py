@@ -78,7 +78,7 @@ def test_a_cancelled_job_ends_says_so_and_is_not_requeued(cluster: Lab, script: 
 
 def test_a_submit_from_inside_a_job_is_not_poisoned_by_its_environment(cluster: Lab, script: Path):
     inner = ["submit", *SITE, "--name", "inner", "--launcher", "torchrun", "step.py", "0"]
-    command = " ".join([sys.executable, "-m", "rankup", *inner])
+    command = " ".join([cluster.python, "-m", "rankup", *inner])
     outer = cluster.sbatch(
         f"#!/bin/bash\nexport RANK=3 WORLD_SIZE=8\nsrun -n1 {command}\n", "-N2", "--ntasks-per-node=2"
     )

@@ -56,8 +56,10 @@ def ended_and_readable(cluster: Lab, run: str) -> None:
     assert sorted(reader.run.nodes) == list(cluster.nodes)
 
 
-def test_no_sampler_is_left_when_slurm_kills_all_processes_of_a_job(cluster: Lab):
-    answer = started(cluster, "torchrun")
+# Without torchrun in `make test`: SLURM kills all the same, and agents import torch.
+@pytest.mark.parametrize("launcher", ["srun", pytest.param("torchrun", marks=pytest.mark.campaign)])
+def test_no_sampler_is_left_when_slurm_kills_all_processes_of_a_job(cluster: Lab, launcher: str):
+    answer = started(cluster, launcher)
     done = cluster.run("head", ["scancel", "--signal=KILL", "--full", answer["job"]])
     assert done.code == 0, done.err
     ended_and_readable(cluster, answer["run"])

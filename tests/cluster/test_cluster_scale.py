@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,22 @@ import pytest
 from cluster_jobs import rankup
 from lab import HEAD, SYSTEM_PATH, Lab
 
+from rankup.core.shell import Completed
+
 pytestmark = pytest.mark.cluster
 
-SCALE = ("scale", "linear", "--site", "slurm", "--time", "5m", "--set", "samples=256", "--epochs", "2")
+
+# A script of one's own that prints its time: one of its kinds fails.
+OWN = """
+import sys, time
+
+if sys.argv[1] == "bad":
+    raise SystemExit("no such kind")
+began = time.perf_counter()
+time.sleep(0.2)
+print(f"Training time = {time.perf_counter() - began:.3f} s")
+"""
+OWN_SCALE = ("scale", "--site", "slurm", "--time", "5m", "--metric", r"Training time = ([0-9.]+)")
 
 
 def study_of(cluster: Lab, name: str) -> Path:
@@ -22,10 +35,43 @@ def study_of(cluster: Lab, name: str) -> Path:
     return folder
 
 
-def test_a_study_over_nodes_and_processes_goes_on_after_a_logout(cluster: Lab):
+# 256 KB of gradients in each step, and hardly anything to compute: at 25 Mbit/s they take 84 ms at least.
+WIDE = """
+import torch
+from rankup import ResidentData
+
+class Wide:
+    def model(self):
+        return torch.nn.Linear(256, 256)
+    def datasets(self, source):
+        x = torch.randn(256, 256, generator=torch.Generator().manual_seed(1))
+        return ResidentData(x, x), ResidentData(x[:16], x[:16])
+    def loss(self, output, target):
+        return (output - target).square().mean()
+    def correct(self, output, target):
+        return ((output - target).abs().amax(1) < 1).sum()
+"""
+SCALE = ("scale", "wide:Wide", "--site", "slurm", "--time", "5m", "--repeats", "1")
+TRAINS = ("--epochs", "1", "--global-batch", "16", "--threads", "1")
+
+
+@dataclass
+class Client:
+    """One that has been interrupted: what it said, and what the one said that went on."""
+
+    code: int
+    out: str
+    err: str
+    later: Completed
+
+
+@pytest.fixture(scope="module")
+def grid(cluster: Lab) -> Client:
     """A grid of 1 and 2 nodes × 1 and 2 processes: a warm-up and a run of each are 8 jobs, at most two at once."""
-    grid = ("--grid", "nodes=1,2", "nproc=1,2", "--repeats", "1", "--at-once", "2", "--name", "grid")
-    words = [cluster.python, "-m", "rankup", *SCALE, *grid, "--runs-root", str(cluster.shared / "runs")]
+    (cluster.shared / "wide.py").write_text(WIDE)
+    how = ("--grid", "nodes=1,2", "nproc=1,2", "--at-once", "2", "--name", "grid")
+    root = ("--runs-root", str(cluster.shared / "runs"))
+    words = [cluster.python, "-m", "rankup", *SCALE, *TRAINS, *how, *root]
     words = ["bash", "-c", 'echo "$$" >client; exec "$@"', "bash", *words]
     client = subprocess.Popen(
         cluster.enter(HEAD, words),
@@ -41,19 +87,22 @@ def test_a_study_over_nodes_and_processes_goes_on_after_a_logout(cluster: Lab):
         out, err = client.communicate(timeout=30)
     finally:
         client.kill()
-    assert client.returncode == 130, err
-    assert "Traceback" not in err and out == ""
-    assert "stay in the queue" in err and "rankup scale --resume" in err
+    later = rankup(cluster, "scale", "--resume", str(study_of(cluster, "grid")), "--json", timeout=120)
+    return Client(client.returncode, out, err, later)
+
+
+def test_a_study_over_nodes_and_processes_goes_on_after_a_logout(cluster: Lab, grid: Client):
+    assert grid.code == 130, grid.err
+    assert "Traceback" not in grid.err and grid.out == ""
+    assert "stay in the queue" in grid.err and "rankup scale --resume" in grid.err
     folder = study_of(cluster, "grid")
-    done = rankup(cluster, "scale", "--resume", str(folder), "--json", timeout=120)
-    results = json.loads((folder / "results.json").read_text())
-    configurations = results["configurations"]
+    configurations = _results(cluster, "grid")["configurations"]
     assert [one["asked"] for one in configurations] == [
         {"nodes": nodes, "nproc": nproc} for nodes in (1, 2) for nproc in (1, 2)
-    ], done.err
+    ], grid.later.err
     assert [(run["nodes"], run["processes"]) for one in configurations for run in one["runs"]] == [
         (1, 1), (1, 2), (2, 2), (2, 4),
-    ], done.out + done.err  # fmt: skip
+    ], grid.later.out + grid.later.err  # fmt: skip
     assert all(one["runs"][0]["breakdown"]["communication"] > 0 for one in configurations[1:])
     assert len(list((folder / "trials").iterdir())) == 8
     assert "where the time of a step goes" in (folder / "table.txt").read_text()
@@ -69,18 +118,9 @@ def test_a_study_that_is_killed_while_sbatch_answers_submits_no_job_twice(cluste
     (folder / "sbatch").write_text(script + '$sbatch "$@" >second; kill -KILL "$PPID"\n')
     (folder / "sbatch").chmod(0o755)
     env = {"PATH": f"{folder}:{SYSTEM_PATH}"}
-    words = [
-        sys.executable,
-        "-m",
-        "rankup",
-        *SCALE,
-        "--grid",
-        "nproc=1",
-        "--repeats",
-        "1",
-        "--name",
-        "killed",
-    ]
+    (cluster.shared / "own.py").write_text(OWN)
+    how = (*OWN_SCALE, "--grid", "nproc=1", "--repeats", "1", "--name", "killed")
+    words = [cluster.python, "-m", "rankup", *how, "own.py", "good"]
 
     killed = cluster.run(HEAD, words, env)
     assert killed.code in (137, -9), killed.err
@@ -89,7 +129,7 @@ def test_a_study_that_is_killed_while_sbatch_answers_submits_no_job_twice(cluste
     assert '"submitting"' in (study / "trials.jsonl").read_text().splitlines()[-1]
 
     done = cluster.run(
-        HEAD, [sys.executable, "-m", "rankup", "scale", "--resume", str(study)], env, timeout=120
+        HEAD, [cluster.python, "-m", "rankup", "scale", "--resume", str(study)], env, timeout=120
     )
     assert (cluster.shared / "calls").read_text().count("\n") == 2, done.out + done.err
     began = [
@@ -99,29 +139,14 @@ def test_a_study_that_is_killed_while_sbatch_answers_submits_no_job_twice(cluste
     assert not (study / "logs").exists() and not (study / "records").exists()
 
 
-# 1 MB of gradients in each step, and hardly anything to compute: at 100 Mbit/s they take 84 ms at least.
-WIDE = """
-import torch
-from rankup import ResidentData
-
-class Wide:
-    def model(self):
-        return torch.nn.Linear(512, 512)
-    def datasets(self, source):
-        x = torch.randn(256, 512, generator=torch.Generator().manual_seed(1))
-        return ResidentData(x, x), ResidentData(x[:16], x[:16])
-    def loss(self, output, target):
-        return (output - target).square().mean()
-    def correct(self, output, target):
-        return ((output - target).abs().amax(1) < 1).sum()
-"""
-
-
-def test_a_slow_link_between_the_nodes_is_named_as_the_cause(cluster: Lab):
-    (cluster.shared / "wide.py").write_text(WIDE)
-    (fast,) = _study_of_wide(cluster, "fast", "nodes=2")["configurations"]
-    with cluster.slowed("100mbit"):
-        slow = _study_of_wide(cluster, "slow", "nodes=1,2")
+def test_a_slow_link_between_the_nodes_is_named_as_the_cause(cluster: Lab, grid: Client):
+    """The same work as in ``grid``."""
+    _, _, fast, _ = _results(cluster, "grid")["configurations"]
+    assert fast["asked"] == {"nodes": 2, "nproc": 1}, grid.later.err
+    with cluster.slowed("25mbit"):
+        done = rankup(cluster, *SCALE, *TRAINS, "--grid", "nodes=1,2", "--name", "slow", timeout=120)
+    assert (study_of(cluster, "slow") / "results.json").exists(), done.out + done.err
+    slow = _results(cluster, "slow")
 
     before = _parts(fast)
     one, two = map(_parts, slow["configurations"])
@@ -137,11 +162,9 @@ def test_a_slow_link_between_the_nodes_is_named_as_the_cause(cluster: Lab):
     assert "the network takes" in (folder / "report" / "report.html").read_text()
 
 
-def _study_of_wide(cluster: Lab, name: str, grid: str) -> dict[str, Any]:
-    how = ("--site", "slurm", "--time", "5m", "--epochs", "1", "--global-batch", "16", "--repeats", "1")
-    done = rankup(cluster, "scale", "wide:Wide", "--grid", grid, *how, "--name", name, timeout=120)
+def _results(cluster: Lab, name: str) -> dict[str, Any]:
     results = json.loads((study_of(cluster, name) / "results.json").read_text())
-    assert isinstance(results, dict), done.out + done.err
+    assert isinstance(results, dict)
     return results
 
 
@@ -195,24 +218,11 @@ def test_predict_asks_slurm_how_long_a_job_of_each_size_would_wait(cluster: Lab)
     )  # nothing was submitted
 
 
-# A script of one's own that prints its time: one of its kinds fails.
-OWN = """
-import sys, time
-
-if sys.argv[1] == "bad":
-    raise SystemExit("no such kind")
-began = time.perf_counter()
-time.sleep(0.2)
-print(f"Training time = {time.perf_counter() - began:.3f} s")
-"""
-
-
 def test_a_kind_that_fails_and_a_job_that_is_cancelled_by_hand_cost_themselves_alone(cluster: Lab):
     (cluster.shared / "own.py").write_text(OWN)
     grid = ("--grid", "nproc=1", "kind=good,bad,gone", "--repeats", "1", "--at-once", "1", "--name", "own")
-    metric = ("--metric", r"Training time = ([0-9.]+)", "--runs-root", str(cluster.shared / "runs"))
-    site = ("--site", "slurm", "--time", "5m")
-    words = [cluster.python, "-m", "rankup", "scale", *site, *grid, *metric, "own.py", "{kind}"]
+    root = ("--runs-root", str(cluster.shared / "runs"))
+    words = [cluster.python, "-m", "rankup", *OWN_SCALE, *grid, *root, "own.py", "{kind}"]
     client = subprocess.Popen(
         cluster.enter(HEAD, words),
         stdin=subprocess.DEVNULL,

@@ -11,7 +11,7 @@ from lab import HEAD, Lab
 
 pytestmark = pytest.mark.cluster
 
-RANKUP = (sys.executable, "-m", "rankup")
+RANKUP = ("-m", "rankup")
 
 
 def test_submit_follow_to_the_end_with_the_jobs_own_code(cluster: Lab):
@@ -20,17 +20,30 @@ def test_submit_follow_to_the_end_with_the_jobs_own_code(cluster: Lab):
     )
     for code in (0, 3):
         options = ["--site", "slurm", "--name", f"ends{code}", "--time", "5m", "--follow"]
-        done = cluster.run(HEAD, [*RANKUP, "submit", *options, "ends.py", str(code)], timeout=100)
+        done = cluster.run(
+            HEAD, [cluster.python, *RANKUP, "submit", *options, "ends.py", str(code)], timeout=100
+        )
         assert done.code == code, done.out + done.err
         assert "hello from node1" in done.out
-        status = cluster.run(HEAD, [*RANKUP, "status", "--json", f"ends{code}"])
+        status = cluster.run(HEAD, [cluster.python, *RANKUP, "status", "--json", f"ends{code}"])
         (run,) = json.loads(status.out)
         assert (run["state"], run["code"]) == ("failed" if code else "done", code)
 
 
 def test_an_interactive_shell_needs_no_script_and_is_on_the_node(cluster: Lab):
     """As typed at a terminal, which ``script`` stands for."""
-    ask = [*RANKUP, "submit", "--site", "slurm", "--time", "5m", "--nodes", "2", "--interactive"]
+    ask = [
+        sys.executable,
+        *RANKUP,
+        "submit",
+        "--site",
+        "slurm",
+        "--time",
+        "5m",
+        "--nodes",
+        "2",
+        "--interactive",
+    ]
     typed = "echo I am on $(uname -n); srun --ntasks-per-node=1 bash -c 'echo task on $(uname -n)'; exit 3\n"
     terminal = f"script -qec {shlex.quote(shlex.join(ask))} /dev/null <<'END'\n{typed}END\n"
     done = cluster.run(HEAD, ["bash", "-c", terminal], timeout=60)

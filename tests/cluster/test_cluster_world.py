@@ -13,7 +13,9 @@ from rankup.core.hostlist import expand
 
 pytestmark = pytest.mark.cluster
 
-WORLD = (sys.executable, "-m", "rankup", "world", "--json")
+
+def world_of(cluster: Lab) -> str:
+    return f"{cluster.python} -m rankup world --json"
 
 
 def worlds(output: str) -> list[dict[str, Any]]:
@@ -37,7 +39,7 @@ def check_two_by_two(cluster: Lab, facts: list[dict[str, Any]]) -> None:
 
 
 def test_srun_two_by_two(cluster: Lab):
-    done = cluster.srun(["-N2", "--ntasks-per-node=2", *WORLD])
+    done = cluster.srun(["-N2", "--ntasks-per-node=2", *world_of(cluster).split()])
     facts = worlds(done.out)
     check_two_by_two(cluster, facts)
     assert {one["launcher"] for one in facts} == {"srun"}
@@ -47,8 +49,9 @@ def test_srun_two_by_two(cluster: Lab):
 
 
 def test_srun_with_uneven_nodes_and_without_one_of_them(cluster: Lab):
+    world = world_of(cluster)
     job = cluster.sbatch(
-        f"#!/bin/bash\nsrun {' '.join(WORLD)}\nsrun -N1 -n1 -w node2 {' '.join(WORLD)}\n",
+        f"#!/bin/bash\nsrun {world}\nsrun -N1 -n1 -w node2 {world}\n",
         "-N2",
         "-n3",
         "--exclusive",
@@ -68,7 +71,7 @@ def test_srun_with_uneven_nodes_and_without_one_of_them(cluster: Lab):
 
 def test_mpirun_in_an_allocation_shows_open_mpis_ranks_and_not_slurms(cluster: Lab):
     job = cluster.sbatch(
-        f"#!/bin/bash\nmpirun -np 4 --bind-to none {' '.join(WORLD)}\n", "-N2", "--ntasks-per-node=2"
+        f"#!/bin/bash\nmpirun -np 4 --bind-to none {world_of(cluster)}\n", "-N2", "--ntasks-per-node=2"
     )
     assert cluster.wait(job) == "COMPLETED", job.log.read_text()
     facts = worlds(job.log.read_text())
@@ -81,7 +84,7 @@ def test_mpirun_in_an_allocation_shows_open_mpis_ranks_and_not_slurms(cluster: L
 
 def test_mpirun_round_the_nodes_from_outside_of_them(cluster: Lab):
     """salloc runs mpirun on the head, which is none of the nodes."""
-    command = ["mpirun", "-np", "4", "--map-by", "node", "--bind-to", "none", *WORLD]
+    command = ["mpirun", "-np", "4", "--map-by", "node", "--bind-to", "none", *world_of(cluster).split()]
     done = cluster.run("head", ["salloc", "-N2", "--ntasks-per-node=2", *command])
     facts = worlds(done.out)
     assert [(one["rank"], one["node_rank"], one["local_rank"]) for one in facts] == [
@@ -111,7 +114,8 @@ def test_torchrun_once_per_node_shows_the_workers_and_not_the_agents(cluster: La
 
 
 def test_a_plain_batch_shell_is_a_single_process(cluster: Lab):
-    job = cluster.sbatch(f"#!/bin/bash\n{' '.join(WORLD)}\n", "-N2", "--ntasks-per-node=2")
+    world = f"{sys.executable} -m rankup world --json"  # not warm: a child of SLURM's own
+    job = cluster.sbatch(f"#!/bin/bash\n{world}\n", "-N2", "--ntasks-per-node=2")
     assert cluster.wait(job) == "COMPLETED", job.log.read_text()
     (facts,) = worlds(job.log.read_text())
     assert (facts["rank"], facts["world_size"], facts["launcher"]) == (0, 1, "none")
@@ -119,7 +123,7 @@ def test_a_plain_batch_shell_is_a_single_process(cluster: Lab):
 
 
 def test_the_shell_of_srun_pty_is_a_single_process_and_a_step_from_it_is_not(cluster: Lab):
-    world = " ".join(WORLD)
+    world = world_of(cluster)
     typed = f"srun -N2 -n4 --pty bash -c '{world}; srun --overlap -n2 {world}'"
     done = cluster.run("head", ["script", "-qec", typed, "/dev/null"])
     lines = [json.loads(line[line.index("{") :]) for line in done.out.splitlines() if "{" in line]
@@ -129,7 +133,7 @@ def test_the_shell_of_srun_pty_is_a_single_process_and_a_step_from_it_is_not(clu
 
 
 def test_a_task_of_an_array_knows_its_number(cluster: Lab):
-    job = cluster.sbatch(f"#!/bin/bash\nsrun {' '.join(WORLD)}\n", "-N1", "--array=5")
+    job = cluster.sbatch(f"#!/bin/bash\nsrun {world_of(cluster)}\n", "-N1", "--array=5")
     assert cluster.wait(job) == "COMPLETED"
     (facts,) = worlds(job.log.read_text())
     assert (facts["job_id"], facts["launcher"]) == (f"{job.id}_5", "srun")
