@@ -28,6 +28,7 @@ from rankup.strategies.base import NO_LBFGS, NO_SHARED_PARAMETERS, Refusals, Str
 from rankup.strategies.fsdp_units import Units
 from rankup.strategies.gradient_hooks import refuse_hooks
 from rankup.strategies.replicas import start_equal, trainable
+from rankup.strategies.sharded_numbers import read_whole_numbers
 from rankup.strategies.versions import require_torch
 from rankup.strategies.weights import GradientWeights
 
@@ -77,6 +78,7 @@ class FSDP(Strategy):
     ) -> tuple[nn.Module, Any]:
         if self._units is not None:
             optimizer.register_step_pre_hook(self._before_step)
+        read_whole_numbers(optimizer)
         return model, optimizer
 
     def _before_step(self, *_: Any) -> None:
