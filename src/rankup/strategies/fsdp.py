@@ -47,6 +47,8 @@ class FSDP(Strategy):
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
         require_torch((2, 6), "fsdp", "there is no fully_shard")
+        if any(model is one for one in self._models):
+            return model  # prepared once more, for a second optimizer or for other data
         from torch.distributed.fsdp import fully_shard
 
         on_cpu = device.type == "cpu"
