@@ -58,6 +58,7 @@ class FSDP(Strategy):
         if not trainable(model):
             return model  # a teacher: whole on every rank
         refuse_hooks(model, sharded=False)
+        _refuse_sparse(model)
         for parameter in model.parameters():
             parameter.data = parameter.data.contiguous()  # it shards no other memory format
         mesh = self._mesh(device)
@@ -127,6 +128,17 @@ class FSDP(Strategy):
 
     def agree(self, overflowed: torch.Tensor) -> None:
         dist.all_reduce(overflowed, op=dist.ReduceOp.MAX)
+
+
+def _refuse_sparse(model: nn.Module) -> None:
+    """An error before the first step, in which torch names neither the layer nor a way out."""
+    for name, module in model.named_modules():
+        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse:
+            raise RankupError(
+                "not-with-fsdp",
+                f"{name or 'the model'} has sparse gradients (sparse=True), which fsdp cannot reduce",
+                hint="sparse=False, and an optimizer for dense gradients; or strategy ddp",
+            )
 
 
 def blocks(model: nn.Module) -> list[nn.Module]:
