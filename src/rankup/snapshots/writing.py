@@ -126,18 +126,26 @@ def _united(offers: Mapping[int, _Offer]) -> dict[str, Any]:
 
 def _check_alike(offers: Sequence[_Offer]) -> None:
     """Raises RankupError if the ranks' registered things differ: only one rank's would be saved."""
-    for name, first in offers[0].must_match.items():
-        for rank, offer in enumerate(offers):
-            if (other := offer.must_match.get(name)) == first:
+    if (error := registered_differ([offer.must_match for offer in offers])) is not None:
+        raise error
+
+
+def registered_differ(everyone: Sequence[Mapping[str, str]]) -> RankupError | None:
+    """The error for the first registered thing whose text is not the same on all ranks; None without one."""
+    for name, first in everyone[0].items():
+        for rank, texts in enumerate(everyone):
+            if (other := texts.get(name)) == first:
                 continue
             shown = "" if first.startswith("sha256:") or other is None else f": {first} and {other}"
-            raise RankupError(
+            return RankupError(
                 "ranks-differ",
                 f"{name} (run.register) differs between rank 0 and rank {rank}{shown}",
-                hint=f"compute it from values of all ranks (run.mean, run.sum, run.gather); or save each rank's own: "
+                hint="compute it from values of all ranks (run.mean, run.sum, run.gather); prepare a module that is "
+                "trained, run.prepare([model, module], …); or save each rank's own: "
                 f"run.register({name}=…, per_rank=True)",
                 exit_code=1,
             )
+    return None
 
 
 def _check_replicas(offers: Sequence[_Offer], step: int) -> None:

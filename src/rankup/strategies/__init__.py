@@ -27,6 +27,7 @@ loads no torch: the command line reads the table, too.
 | ``fsdp_units`` | what the units of FSDP gather and reduce |
 | ``block_order`` | ranks must run the same blocks in the same order |
 | ``clipping`` | the norm of a gradient that is sharded |
+| ``sharded_numbers`` | numbers that a script or an optimizer reads from sharded tensors |
 | ``parameter_groups`` | parameter groups added during a training |
 | ``inner_optimizers`` | optimizers that hold another one |
 | ``state`` | model and optimizer by parameter names, whatever the strategy |

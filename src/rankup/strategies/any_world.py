@@ -178,6 +178,8 @@ class AnyWorld(Strategy):
         if loss is not None:
             super().backward(loss)
             held = {id(p): p.grad for p in self._parameters() if p.grad is not None}
+            if any(gradient is not None and gradient.is_sparse for gradient in held.values()):
+                raise _sparse()
             self._with_gradient.setdefault(self._shard, set()).update(held)
         self._held.setdefault(self._shard, []).append((held, units))
         for parameter in self._parameters():
@@ -252,6 +254,15 @@ def _second_step() -> RankupError:
         "any-world-steps",
         'exact="any-world" takes one step of one optimizer per batch, and this is a second one',
         hint="leave exact= out for a loop that alternates or repeats steps",
+        exit_code=1,
+    )
+
+
+def _sparse() -> RankupError:
+    return RankupError(
+        "not-any-world",
+        'sparse gradients cannot be used with exact="any-world", which sums those of all shards in their order',
+        hint="nn.Embedding(…, sparse=False), and an optimizer for dense gradients; or leave exact= out",
         exit_code=1,
     )
 

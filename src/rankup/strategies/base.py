@@ -200,6 +200,11 @@ class Strategy:
         """Every parameter and saved buffer that this rank holds, live, by its name in the user's whole model."""
         return model.state_dict(keep_vars=True)
 
+    def buffers(self, model: nn.Module) -> dict[str, torch.Tensor]:
+        """Every buffer that this rank holds, also those in no ``state_dict``, in the same form. A buffer with several
+        names has all of them."""
+        return dict(model.named_buffers(remove_duplicate=False))
+
     def layout(self) -> Any:
         """The layout of gradients in reductions, if the last bit of a sum depends on it: plain values; those of rank 0
         count. None: there is nothing to restore."""

@@ -28,6 +28,7 @@ from rankup.strategies.base import NO_LBFGS, NO_SHARED_PARAMETERS, Refusals, Str
 from rankup.strategies.fsdp_units import Units
 from rankup.strategies.gradient_hooks import refuse_hooks
 from rankup.strategies.replicas import start_equal, trainable
+from rankup.strategies.sharded_numbers import read_whole_numbers
 from rankup.strategies.versions import require_torch
 from rankup.strategies.weights import GradientWeights
 
@@ -46,6 +47,8 @@ class FSDP(Strategy):
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
         require_torch((2, 6), "fsdp", "there is no fully_shard")
+        if any(model is one for one in self._models):
+            return model  # prepared once more, for a second optimizer or for other data
         from torch.distributed.fsdp import fully_shard
 
         on_cpu = device.type == "cpu"
@@ -55,6 +58,7 @@ class FSDP(Strategy):
         if not trainable(model):
             return model  # a teacher: whole on every rank
         refuse_hooks(model, sharded=False)
+        _refuse_sparse(model)
         for parameter in model.parameters():
             parameter.data = parameter.data.contiguous()  # it shards no other memory format
         mesh = self._mesh(device)
@@ -77,6 +81,7 @@ class FSDP(Strategy):
     ) -> tuple[nn.Module, Any]:
         if self._units is not None:
             optimizer.register_step_pre_hook(self._before_step)
+        read_whole_numbers(optimizer)
         return model, optimizer
 
     def _before_step(self, *_: Any) -> None:
@@ -123,6 +128,17 @@ class FSDP(Strategy):
 
     def agree(self, overflowed: torch.Tensor) -> None:
         dist.all_reduce(overflowed, op=dist.ReduceOp.MAX)
+
+
+def _refuse_sparse(model: nn.Module) -> None:
+    """An error before the first step, in which torch names neither the layer nor a way out."""
+    for name, module in model.named_modules():
+        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse:
+            raise RankupError(
+                "not-with-fsdp",
+                f"{name or 'the model'} has sparse gradients (sparse=True), which fsdp cannot reduce",
+                hint="sparse=False, and an optimizer for dense gradients; or strategy ddp",
+            )
 
 
 def blocks(model: nn.Module) -> list[nn.Module]:

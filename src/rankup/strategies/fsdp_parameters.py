@@ -23,10 +23,17 @@ class Slot:
     noted: bool = False  # whether ``used`` is seen to
     used: bool = False  # has had a gradient on this rank since the last reduction
     had_gradient: bool = False  # its shard, when this backward began
+    begun: tuple[int, int] | None = None  # its content, when this forward began
 
     @property
     def missing(self) -> bool:
         return self.whole is not None and self.whole.requires_grad and self.whole.grad is None
+
+    def content(self) -> tuple[int, int] | None:
+        """Another one if something writes to the whole parameter; None if that cannot be told."""
+        if self.whole is None or self.whole.is_inference():
+            return None
+        return self.whole._version, self.whole.data_ptr()
 
 
 @dataclass(eq=False)
@@ -38,6 +45,7 @@ class Unit:
     units: list[Unit] = field(default_factory=list)  # of a root: all of its model, itself last
     join_unused: bool = False
     reduced: int = -1  # the backward in which it was
+    forwards: int = 0
 
     @property
     def top(self) -> Unit:
@@ -52,6 +60,20 @@ class Unit:
             assert slot.whole is not None
             slot.whole.grad = torch.zeros_like(slot.whole)
         return []
+
+    def begin_forward(self) -> None:
+        """Its parameters are gathered now. They are looked at in its forwards 1, 2, 4, 8, …"""
+        self.forwards += 1
+        looks = self.forwards & (self.forwards - 1) == 0
+        for slot in self.slots:
+            slot.begun = slot.content() if looks else None
+
+    def written(self) -> str:
+        """The name of a parameter that this forward has written to; "" if there is none."""
+        written = (
+            slot.name for slot in self.slots if slot.begun is not None and slot.content() != slot.begun
+        )
+        return next(written, "")
 
 
 def describe(number: str, model: nn.Module, blocks: list[nn.Module], *, join_unused: bool) -> Unit:

@@ -84,6 +84,8 @@ class Units:
                 if unit.join_unused and slot.whole.requires_grad and not slot.noted:
                     slot.noted = True
                     slot.whole.register_post_accumulate_grad_hook(self._notes(slot))
+            if _task() == -1:
+                unit.begin_forward()
             if torch.is_grad_enabled():
                 # The node whose backward reduces this unit's gradients, if anything that it is given needs one.
                 nodes = [leaf.grad_fn for leaf in _tensors((args, kwargs)) if leaf.grad_fn is not None]
@@ -94,6 +96,8 @@ class Units:
 
     def _leaves(self, unit: Unit) -> Any:
         def hook(module: nn.Module, args: Any, output: Any) -> None:
+            if _task() == -1 and (name := unit.written()):
+                raise _writes(name)
             if torch.is_grad_enabled():
                 seen = [-1]  # one event for each forward, whichever of its outputs comes first
 
@@ -204,6 +208,16 @@ def _tensors(tree: Any) -> list[torch.Tensor]:
 def _task() -> int:
     """Autograd's number of the backward that runs in this thread; -1 outside of any."""
     return int(torch._C._current_graph_task_id())
+
+
+def _writes(name: str) -> RankupError:
+    return RankupError(
+        "fsdp-forward-writes",
+        f"the model's forward changes {name}, of which it has a gathered copy under fsdp: the change would be lost",
+        hint="change weights after opt.step(), or before prepare (ActNorm: call the model once); "
+        "nn.Embedding(max_norm=…) changes its weight, too; or strategy ddp",
+        exit_code=1,
+    )
 
 
 def _outside(name: str) -> RankupError:

@@ -72,9 +72,11 @@ class PP(Strategy):
                 hint="pipeline_stages(model, n) gives n modules, which hold every parameter once",
             )
         # A stage has other names for what it holds; the user's are those of the whole model.
-        names = {id(tensor): name for name, tensor in model.state_dict(keep_vars=True).items()}
+        names = {id(buffer): name for name, buffer in model.named_buffers()}
+        names |= {id(tensor): name for name, tensor in model.state_dict(keep_vars=True).items()}
         stage = stages[dist.get_rank()]
-        self._names = {name: names[id(t)] for name, t in stage.state_dict(keep_vars=True).items()}
+        held_here = dict(stage.named_buffers(remove_duplicate=False)) | stage.state_dict(keep_vars=True)
+        self._names = {name: names[id(t)] for name, t in held_here.items() if id(t) in names}
         return stage
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
@@ -96,6 +98,11 @@ class PP(Strategy):
 
     def tensors(self, model: nn.Module) -> dict[str, torch.Tensor]:
         return {self._names[name]: t for name, t in model.state_dict(keep_vars=True).items()}
+
+    def buffers(self, model: nn.Module) -> dict[str, torch.Tensor]:
+        # Not one that the stage makes in its first forward: the whole model has no name for it.
+        found = model.named_buffers(remove_duplicate=False)
+        return {self._names[name]: buffer for name, buffer in found if name in self._names}
 
 
 class _Contiguous(torch.autograd.Function):

@@ -17,11 +17,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import parallelize_module
+from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.strategies.base import NO_LBFGS, NO_SYNC_BATCHNORM, ONE_MODEL, Refusals, Strategy
 from rankup.strategies.batch_plan import BatchPlan
 from rankup.strategies.replicas import start_equal
+from rankup.strategies.sharded_numbers import read_whole_numbers
 
 Plan = Mapping[str, Any]
 
@@ -59,6 +61,12 @@ class TP(Strategy):
             # One by one: given all names at once, torch 2.6 stumbles over those with a part twice ("blocks.0.0").
             parallelize_module(model.get_submodule(name), mesh, style)
         return model
+
+    def setup_optimizer(
+        self, model: nn.Module, optimizer: Optimizer, clip: float | None
+    ) -> tuple[nn.Module, Any]:
+        read_whole_numbers(optimizer)
+        return model, optimizer
 
     def agree(self, overflowed: torch.Tensor) -> None:
         dist.all_reduce(overflowed, op=dist.ReduceOp.MAX)

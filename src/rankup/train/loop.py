@@ -71,7 +71,8 @@ def evaluate(
     model.eval()
     for x, y in run.batches(test_set, global_batch=options.test_batch):
         output = model(x)
-        measure(run, workload, workload.loss(output, y), output, y)
+        # The last stage of a pipeline has the output, and counts the batch.
+        measure(run, workload, None if output is None else workload.loss(output, y), output, y)
         if options.dry_run:
             break
     return EvaluationResult.of(run.meter.means())

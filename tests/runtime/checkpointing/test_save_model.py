@@ -13,6 +13,7 @@ from torch.nn import functional as F
 import rankup
 from ranks import run_ranks
 from rankup.strategies import make_strategy
+from rankup.strategies.versions import TORCH
 
 
 class Net(nn.Module):
@@ -135,3 +136,22 @@ def test_ranks_with_weights_of_their_own_are_an_error_and_not_the_first_rank_s_f
         for said in everyone
     )
     assert not list(tmp_path.iterdir())
+
+
+def one_of_two(strategy: str, folder: str) -> None:
+    run = rankup.init(precision="fp64", strategy=strategy)
+    models = {"a": torch.nn.Linear(4, 2), "b": torch.nn.Linear(2, 1)}
+    models, _, _ = run.prepare(models, lambda p: torch.optim.SGD(p, lr=0.1))
+    for name, model in models.items():
+        run.save_model(f"{folder}/{name}.pt", model)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_one_of_several_models_with_one_optimizer_is_saved_under_its_own_names(tmp_path: Path, strategy: str):
+    if strategy == "fsdp" and TORCH < (2, 8):
+        pytest.skip("fsdp on CPUs")
+    run_ranks(one_of_two, 2, strategy, str(tmp_path))
+    for name, shape in (("a", (2, 4)), ("b", (1, 2))):
+        saved = torch.load(tmp_path / f"{name}.pt")
+        assert saved.keys() == {"weight", "bias"}
+        assert saved["weight"].shape == shape

@@ -37,6 +37,7 @@ from rankup.runtime.checkpointing.training_folder import TrainingFolder
 from rankup.runtime.checkpointing.untracked_state import UntrackedWatch
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import DataFeed
+from rankup.runtime.distributed.other_optimizers import OtherOptimizers
 from rankup.runtime.distributed.replicas import Replicas
 from rankup.runtime.tracing.trace import VARIABLE as TRACE_VARIABLE
 from rankup.runtime.tracing.trace import Trace
@@ -57,6 +58,8 @@ class Checkpointing:
         self._run = run
         self._parts = parts
         self._replicas = replicas
+        self._others = OtherOptimizers(run)
+        self._compared = 0  # at which step what is registered was compared last
         in_force = (options or Snapshots()).in_force()
         # Whether the script asks for snapshots; with "off" it asks only for one at a request to stop.
         wanted = options is not None and options.every != "off"
@@ -155,6 +158,7 @@ class Checkpointing:
         self._parts.pending.watch(self._listening)
         registered_state.check_whole(self._run)
         self._replicas.watch(self._listening)
+        self._others.watch(self._listening)
         begins = self._folder.begin_stage()
         later = self._parts.later
         later.begin(feed, unit, stage=begins)
@@ -264,11 +268,20 @@ class Checkpointing:
             self._parts.carried.warn_of_changed()
         self._after_inner_loop = self._finish_first = False
         self._epoch_end = None
+        self._compare_ranks()
         self._saves.epochs_since += 1
         if self._watch.requested():
             self.save_and_exit()
         elif self._saves.due_at_epoch_end():
             self._saves.save()
+
+    def _compare_ranks(self) -> None:
+        """What no save may ever compare: what is registered, and what other optimizers train. A collective, after the
+        script's code for the epoch, which may have made it the same on all ranks."""
+        if self._compared != self._run.global_step:
+            self._compared = self._run.global_step
+            registered_state.compare(self._run)
+            self._others.compare()
 
     def save_now(self) -> None:
         """Save, and wait until the snapshot is durable; also before the first and after the last epoch."""
@@ -298,6 +311,7 @@ class Checkpointing:
         self._restore_variables()
         self._parts.variables.note_end(self._parts.later.number)
         self._replicas.compare_weights()
+        self._compare_ranks()
         if self._saves.saver is not None:
             self._saves.end()
             self._folder.done()

@@ -14,17 +14,22 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from rankup.errors import RankupError
-from rankup.runtime.checkpointing.adapters import Adapter, Stateful
+from rankup.runtime.checkpointing.adapters import Adapter, ArrayAdapter, Stateful, TensorAdapter
 from rankup.runtime.checkpointing.registered import Value, Values, as_stateful
 from rankup.runtime.context import RunContext
+from rankup.runtime.distributed.replicas import same_on_all
 from rankup.runtime.pytree import map_tensors
 from rankup.runtime.tracing.fingerprint import SMALL, copied, fingerprint
+from rankup.snapshots.writing import registered_differ
 from rankup.strategies.shard_buffers import batch_statistics
 
 # Among the registered by themselves; the loss scale only under fp16.
 METER, RECORDS, LOSS_SCALE = "run.meter", "run.records", "loss_scale"
+_USED = (nn.Module, Optimizer, LRScheduler, TensorAdapter, ArrayAdapter)
 _Shape = tuple[torch.Size, bool]  # and whether it has floating-point numbers: an average may be more precise
 
 
@@ -53,23 +58,28 @@ def check_whole(run: RunContext) -> None:
     """RankupError if something registered holds shards of tensors, which its snapshot could not put together. Checked
     when a loop begins, and not at the first save."""
     for name, thing in run.registered.items():
-        sharded: list[torch.Tensor] = []
+        _check_whole(run, name, thing.state_dict())
 
-        def note(tensor: torch.Tensor, found: list[torch.Tensor] = sharded) -> torch.Tensor:
-            if hasattr(tensor, "to_local"):
-                found.append(tensor)
-            return tensor
 
-        map_tensors(note, copied(thing.state_dict()))
-        if sharded:
-            raise RankupError(
-                "sharded-registered",
-                f"run.register({name}=…) holds a tensor of shape {tuple(sharded[0].shape)}, of which each rank has "
-                "only a part",
-                hint=f"under {run.strategy.name} parameters are sharded, and so are copies of them: strategy ddp, "
-                "or keep whole tensors (parameter.full_tensor(), on all ranks)",
-                exit_code=1,
-            )
+def _check_whole(run: RunContext, name: str, state: Any) -> None:
+    sharded: list[torch.Tensor] = []
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        if hasattr(tensor, "to_local"):
+            sharded.append(tensor)
+        return tensor
+
+    map_tensors(note, copied(state))
+    if sharded:
+        raise RankupError(
+            "sharded-registered",
+            f"run.register({name}=…) holds a tensor of shape {tuple(sharded[0].shape)}, of which each rank has "
+            "only a part",
+            hint=f"under {run.strategy.name} parameters are sharded, and so are copies of them and the state of an "
+            "optimizer: strategy ddp, or keep whole tensors (parameter.full_tensor(), on all ranks); for a second "
+            "optimizer of the model: run.prepare(model, lambda p: …) once more",
+            exit_code=1,
+        )
 
 
 def collect(run: RunContext, *, shared: bool) -> tuple[dict[str, Any], dict[str, str]]:
@@ -80,13 +90,38 @@ def collect(run: RunContext, *, shared: bool) -> tuple[dict[str, Any], dict[str,
     shapes = {_shape(buffer) for model in run.models for buffer, _ in batch_statistics(model)}
     for name, thing in run.registered.items():
         state = thing.state_dict()
+        _check_whole(run, name, state)  # a dict may have got copies of weights since the loop began
         if shared or is_per_rank(thing):
             rank_state["registered"][name] = state
         elif small := _small(thing, state, shapes):
             rank_state["registered_small"][name] = small
-        if run.world.world_size > 1 and not is_per_rank(thing) and not getattr(thing, "timed", False):
+        if _is_compared(run, thing):
             must_match[name] = _compared(thing, state, shapes)
     return rank_state, must_match
+
+
+def compare(run: RunContext) -> None:
+    """RankupError ``ranks-differ`` if something registered that a loss may depend on differs between ranks: a module,
+    an optimizer, a schedule, a tensor. Lists, dicts, values and objects of the script are compared at a save alone,
+    since most of them only note what happened. A collective.
+    """
+    if run.control is None or run.replicas < 2:
+        return
+    shapes = {_shape(buffer) for model in run.models for buffer, _ in batch_statistics(model)}
+    mine = {}
+    for name, thing in run.registered.items():
+        if _is_compared(run, thing) and isinstance(thing, _USED):
+            state = thing.state_dict()
+            _check_whole(run, name, state)
+            mine[name] = _compared(thing, state, shapes)
+    if not same_on_all(run.control, "the comparison of what is registered", mine):
+        error = registered_differ(run.control.gather("the comparison of what is registered", mine))
+        if error is not None:
+            raise error
+
+
+def _is_compared(run: RunContext, thing: Stateful) -> bool:
+    return run.world.world_size > 1 and not is_per_rank(thing) and not getattr(thing, "timed", False)
 
 
 def restore(

@@ -55,7 +55,10 @@ def _the_model(run: RunContext, model: nn.Module | None) -> nn.Module:
             hint="run.save_model(path, model)" if run.models else "call run.prepare(model, …) first",
             exit_code=1,
         )
-    if not any(model is one for one in run.models):
+    # run.prepare([a, b], …) gives each of them back, and holds both in one container.
+    containers = [one for one in run.models if type(one) in (nn.ModuleList, nn.ModuleDict)]
+    parts = [part for one in containers for part in one.children()]
+    if not any(model is one for one in (*run.models, *parts)):
         raise RankupError(
             "not-prepared",
             f"run.save_model got a {type(model).__name__} that run.prepare did not return",

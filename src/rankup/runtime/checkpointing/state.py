@@ -87,7 +87,7 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
     rank_state |= registered
     return SnapshotState(
         {
-            str(index): _with_buffers(model, by_name.state(run.strategy, model, optimizer))
+            str(index): _with_buffers(run, model, by_name.state(run.strategy, model, optimizer))
             for index, (model, optimizer) in enumerate(run.prepared)
         },
         rank_state,
@@ -112,7 +112,7 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
         frozenset(
             f"{index}/{part}/{name}"
             for index, (model, _) in enumerate(run.prepared)
-            for name, _ in model.named_buffers(remove_duplicate=False)
+            for name in run.strategy.buffers(model)
             for part in ("model", "buffers")
         ),
     )
@@ -143,9 +143,13 @@ def _position(feed: DataFeed) -> dict[str, Any]:
     return {**feed.cut, **position}
 
 
-def _with_buffers(model: nn.Module, saved: dict[str, Any]) -> dict[str, Any]:
+def _with_buffers(run: RunContext, model: nn.Module, saved: dict[str, Any]) -> dict[str, Any]:
     """``saved`` and the buffers that are not in the model's ``state_dict``: the training depends on them as well."""
-    buffers = {name: buffer.detach() for name, buffer in model.named_buffers() if name not in saved["model"]}
+    buffers = {
+        name: buffer.detach()
+        for name, buffer in run.strategy.buffers(model).items()
+        if name not in saved["model"]
+    }
     return {**saved, "buffers": buffers}
 
 
@@ -160,8 +164,13 @@ def target(
     return {**by_name.target(run.strategy, model, optimizer, saved), "buffers": buffers}
 
 
-def _load_buffers(model: nn.Module, saved: Mapping[str, torch.Tensor]) -> None:
+def _load_buffers(run: RunContext, model: nn.Module, saved: Mapping[str, torch.Tensor]) -> None:
     """Restore buffers, also those that the model creates or resizes in its first forward."""
+    if not run.strategy.every_name:  # a stage: its own buffers, which have other names in it
+        for name, held in run.strategy.buffers(model).items():
+            if name in saved and saved[name].shape == held.shape:
+                held.copy_(saved[name])
+        return
     for name, value in saved.items():
         path, _, last = name.rpartition(".")
         owner = model.get_submodule(path)
@@ -238,7 +247,7 @@ def restore(
     for index, (model, optimizer) in enumerate(run.prepared):
         by_name.load_state(run.strategy, model, optimizer, tensors[str(index)])
         with torch.no_grad():
-            _load_buffers(model, tensors[str(index)]["buffers"])
+            _load_buffers(run, model, tensors[str(index)]["buffers"])
     registered_state.restore(run, parts.settings.adjust_registered(first["registered"]), rank_state, others)
     parts.plain.load((first if rank_state is None else rank_state).get("plain", {}))
     parts.carried.load(first.get("carried", {}))

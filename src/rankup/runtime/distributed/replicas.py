@@ -8,6 +8,7 @@ that it writes (``snapshots/writing.py``).
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -50,7 +51,7 @@ class Replicas:
         self._steps += 1
         if self._steps < self._compare_at:
             return
-        taken, self._taken = _on_cpu(self._taken), {}
+        taken, self._taken = on_cpu(self._taken), {}
         # If no rank took a step, as in a window that is accumulated by hand, the next step is compared.
         if _agree(self._control, taken, "the gradient of {name}", f"at step {self._run.global_step}"):
             self._compare_at = 2 * self._steps
@@ -82,16 +83,21 @@ def compare_weights(run: RunContext, when: str) -> None:
     weights = {
         name: pair(parameter) for name, parameter in _named(run.models) if not hasattr(parameter, "to_local")
     }
-    _agree(run.control, _on_cpu(weights), "{name}", when)
+    _agree(run.control, on_cpu(weights), "{name}", when)
+
+
+def same_on_all(control: Control, what: str, mine: Mapping[str, Any]) -> bool:
+    """Whether ``mine`` is the same on all ranks. A collective; ``what`` is for messages."""
+    text = repr(sorted(mine.items())).encode()
+    number = int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "big")
+    (total,) = control.add(what, number)
+    return total == number * control.world_size
 
 
 def _agree(control: Control, mine: Sums, what: str, when: str) -> bool:
     """Whether there was anything to compare. RankupError if ranks differ."""
-    text = repr(sorted(mine.items())).encode()
-    number = int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "big")
-    total, taken = control.add("the comparison of the replicas", number, len(mine))
-    if total == number * control.world_size:
-        return taken > 0
+    if same_on_all(control, "the comparison of the replicas", mine):
+        return bool(mine)
     raise _differ(control.gather("the comparison of the replicas", mine), what, when)
 
 
@@ -112,7 +118,8 @@ def _differ(everyone: list[Sums], what: str, when: str) -> RankupError:
                 "replicas-differ",
                 said,
                 hint="call the model itself for every loss, make data with the same seed on all ranks, "
-                "and change weights or gradients by hand on all ranks alike",
+                "and change weights or gradients by hand on all ranks alike; a forward pass that changes weights by "
+                "its own samples (nn.Embedding(max_norm=…), ActNorm) changes others on each rank",
                 exit_code=1,
             )
     raise AssertionError("ranks differ in nothing")
@@ -127,7 +134,7 @@ def _named(models: list[nn.Module]) -> list[tuple[str, nn.Parameter]]:
     ]
 
 
-def _on_cpu(sums: dict[str, torch.Tensor]) -> Sums:
+def on_cpu(sums: dict[str, torch.Tensor]) -> Sums:
     """In one transfer from each device."""
     found: Sums = {}
     devices = {value.device for value in sums.values()}

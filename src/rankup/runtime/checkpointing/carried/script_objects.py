@@ -74,10 +74,12 @@ def has_state(value: Any) -> bool:
 
 
 def of_library(value: Any) -> bool:
-    """Whether its class is a library's, or has no source file. False for dicts and for plain holders of attributes
-    (``SimpleNamespace``, argparse's ``Namespace``)."""
+    """Whether its class is a library's, or a strategy's, or has no source file. False for dicts and for plain holders
+    of attributes (``SimpleNamespace``, argparse's ``Namespace``)."""
     if isinstance(value, dict) or type(value).__name__ in ("SimpleNamespace", "Namespace"):
         return False
+    if type(value).__module__.startswith("rankup.strategies."):  # a stage of a pipeline
+        return True
     return not (path := file_of(value)) or is_library(path)
 
 

@@ -1,0 +1,68 @@
+"""Sparse gradients: trained under ddp as by one process, and an error that says so where they cannot be."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import rankup
+from programs.program import whole
+from ranks import run_ranks
+from rankup.errors import RankupError
+from rankup.strategies.versions import TORCH
+
+
+class Sparse(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(10, 4, sparse=True)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        output: torch.Tensor = self.head(self.words(words).mean(1))
+        return output
+
+
+def trained(strategy: str) -> tuple[str, torch.Tensor]:
+    words = torch.randint(0, 10, (20, 5), generator=torch.Generator().manual_seed(3))
+    run = rankup.init(
+        precision="fp64",
+        strategy="auto" if strategy == "any-world" else strategy,
+        exact="any-world" if strategy == "any-world" else "same-world",
+    )
+    model = Sparse()
+    try:
+        model, opt, data = run.prepare(
+            model,
+            lambda p: torch.optim.SGD(p, lr=0.1),
+            rankup.ResidentData(words, words[:, 0] % 3),
+            global_batch=6,
+        )
+        for x, y in run.steps(data, epochs=2):
+            run.backward(F.cross_entropy(model(x), y))
+            run.step(opt)
+    except RankupError as error:
+        return error.code, torch.zeros(1)
+    return "", whole(model.words.weight)
+
+
+def test_ddp_trains_what_one_process_trains():
+    ((_, expected),) = run_ranks(trained, 1, "auto")
+    for code, found in run_ranks(trained, 3, "ddp"):
+        assert code == ""
+        assert torch.allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "error"),
+    [
+        pytest.param(
+            "fsdp", "not-with-fsdp", marks=pytest.mark.skipif(TORCH < (2, 8), reason="fsdp on CPUs")
+        ),
+        ("any-world", "not-any-world"),
+    ],
+)
+def test_where_they_cannot_be_it_is_an_error_of_rankup(strategy: str, error: str):
+    assert {code for code, _ in run_ranks(trained, 2, strategy)} == {error}
