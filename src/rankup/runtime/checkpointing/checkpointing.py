@@ -93,7 +93,7 @@ class Checkpointing:
         atexit.register(self._let_go)
         unregister = atexit.unregister
         try:
-            self._begin(feed, unit)
+            self._begin(feed, unit, goal)
             if (trace := Trace.from_environment(self._run, self._saves.wait)) is not None:
                 self._trace = self._listening.enter_context(trace)
             left = self._parts.later.left()
@@ -137,7 +137,7 @@ class Checkpointing:
                 exit_code=1,
             )
 
-    def _begin(self, feed: DataFeed, unit: str) -> None:
+    def _begin(self, feed: DataFeed, unit: str, goal: int) -> None:
         """Everything is prepared and registered by now."""
         self._resumed = None
         self._after_inner_loop = self._finish_first = False  # an earlier loop may have been left there
@@ -151,7 +151,7 @@ class Checkpointing:
         self._replicas.watch(self._listening)
         begins = self._folder.begin_stage()
         later = self._parts.later
-        later.begin(feed, unit, stage=begins)
+        later.begin(feed, unit, goal, stage=begins)
         self._parts.variables.begin()
         self._parts.note_begin(len(self._run.prepared))
         self._parts.settings.note_begin()
@@ -311,6 +311,7 @@ class Checkpointing:
             else:
                 self._saves.save()
             saver.close()
+        self._parts.later.stopped()
         self._run.print(f"stopped as asked after step {self._run.global_step}")
         raise SystemExit(0)
 
