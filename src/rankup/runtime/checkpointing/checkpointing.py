@@ -217,6 +217,7 @@ class Checkpointing:
         """The epoch's last batch is trained, and the code after the inner loop is next. ``alone``: after a break or an
         error, which other ranks may not have: no collective."""
         self._run.nan_watch.ask()
+        self._parts.plain.note_lists()
         if not alone:
             self._restore_variables()  # of a stream, whose end is known now
             self._replicas.compare_weights()
