@@ -21,11 +21,14 @@ import contextlib
 import os
 from collections.abc import Iterator
 
+from torch.optim import Optimizer
+
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state
 from rankup.runtime.checkpointing.carried.messages import warn
 from rankup.runtime.checkpointing.epoch_end import EpochEndState
 from rankup.runtime.checkpointing.loop_saves import LoopSaves
+from rankup.runtime.checkpointing.outside_loops import OutsideLoops
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.resume import resume
 from rankup.runtime.checkpointing.resumed_epoch import ResumedEpoch, warn_of_enumerate
@@ -67,6 +70,7 @@ class Checkpointing:
         self._resumed: ResumedEpoch | None = None
         # Of what a resume loses. ``rankup verify`` reports it in its own way.
         self._warns = run.world.is_main and TRACE_VARIABLE not in os.environ
+        self._outside = OutsideLoops() if wanted and self._warns else None
         self._goes_on = False  # resumed, and no batch yet; on rank 0
         self._open = False  # whether a loop is running
         self._goals: dict[
@@ -81,6 +85,10 @@ class Checkpointing:
         watch.save_due = self._saves.time_is_up
 
     # ------------------------------------------------------- called by the run
+
+    def prepared(self, optimizer: Optimizer | None) -> None:
+        if self._outside is not None:
+            self._outside.watch(optimizer)
 
     @contextlib.contextmanager
     def loop(self, feed: DataFeed, unit: str, goal: int) -> Iterator[bool]:
@@ -139,6 +147,8 @@ class Checkpointing:
 
     def _begin(self, feed: DataFeed, unit: str, goal: int) -> None:
         """Everything is prepared and registered by now."""
+        if self._outside is not None:
+            self._outside.end()
         self._resumed = None
         self._after_inner_loop = self._finish_first = False  # an earlier loop may have been left there
         self._epoch_end = None
