@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import random
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any, ClassVar
@@ -424,9 +425,38 @@ class EnumeratedSteps(Enumerated):
             self.update(model, opt, x, y)
 
 
+def shown(batches: Any) -> Iterator[Any]:
+    """A bar of progress of the script's own."""
+    for each in batches:  # noqa: UP028  # as scripts have it
+        yield each
+
+
+class EnumeratedBar(Enumerated):
+    """The same, with a generator of the script's own between."""
+
+    def train(self, run: Any, model: Any, opt: Any) -> None:
+        for epoch in run.epochs(self.epochs):
+            for i, (x, y) in enumerate(
+                shown(epoch),
+            ):
+                opt.param_groups[0]["lr"] = 0.05 / (1 + i)
+                self.update(model, opt, x, y)
+
+
+class EnumeratedUnread(Enumerated):
+    """The number is not used."""
+
+    def train(self, run: Any, model: Any, opt: Any) -> None:
+        for epoch in run.epochs(self.epochs):
+            for i, (x, y) in enumerate(epoch):  # noqa: B007  # as scripts have it
+                self.update(model, opt, x, y)
+
+
 @pytest.mark.parametrize(
     ("program", "warned"),
     [
+        (EnumeratedBar, "enumerate(epoch, epoch.done) goes on from"),
+        (EnumeratedUnread, ""),
         (Enumerated, "enumerate(epoch, epoch.done) goes on from"),
         (EnumeratedFromDone, ""),
         (EnumeratedSteps, "run.global_step in the body goes on from"),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import io
+import os
+import subprocess
+import sys
 from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
@@ -184,3 +187,63 @@ def test_a_registered_copy_is_restored_and_nothing_is_warned_of(tmp_path: Path):
     resumed = attempt(BornAgainRegistered, "none", 1, tmp_path, "1 steps").results[0]
     assert "gets its weights there" not in resumed["said"]
     assert all(torch.equal(whole[name], resumed[name]) for name in whole if name != "said")
+
+
+#: A loop for each epoch, and early stopping; what it measures is the number of epochs, which grows with each.
+PATIENCE = """
+import os, signal, sys
+import torch
+import rankup
+
+kill_at, patience = map(int, sys.argv[1:])
+run = rankup.init(snapshots=rankup.Snapshots(every="1 steps"))
+samples = rankup.ResidentData(torch.ones(8, 1))
+model, opt, data = run.prepare(
+    torch.nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.01), samples, global_batch=2
+)
+values = run.register(best=-float("inf"), bad=0)
+for epoch in range(4):
+    for x in run.steps(data, epochs=epoch + 1):
+        loss = model(x).square().mean()
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+        if run.global_step + 1 == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+    measured = float(run.global_step // 4)
+    if measured > values.best:
+        values.best = measured
+    else:
+        values.bad += 1
+    if values.bad > patience:
+        break
+print("steps", run.global_step)
+"""
+
+
+def trained(folder: Path, *, patience: int, kill_at: int = 0) -> subprocess.CompletedProcess[str]:
+    script = folder / "train.py"
+    script.write_text(PATIENCE)
+    return subprocess.run(
+        [sys.executable, str(script), str(kill_at), str(patience)],
+        env={**os.environ, "RANKUP_SNAPSHOT_DIR": str(folder / "snapshots")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_a_script_that_ends_before_the_loop_of_its_snapshot_is_warned_of(tmp_path: Path):
+    assert trained(tmp_path, patience=0, kill_at=11).returncode == -9
+    resumed = trained(tmp_path, patience=0)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "the code between them runs again" in resumed.stdout
+    assert "steps 16" not in resumed.stdout, "the case that the warning is for"
+    assert resumed.stderr.count("the rest of this training is missing") == 1
+
+
+def test_a_script_that_comes_to_the_loop_of_its_snapshot_is_not_warned_of(tmp_path: Path):
+    assert trained(tmp_path, patience=9, kill_at=11).returncode == -9
+    resumed = trained(tmp_path, patience=9)
+    assert "steps 16" in resumed.stdout, resumed.stderr
+    assert "missing" not in resumed.stderr

@@ -124,7 +124,9 @@ class Run:
 
         Afterwards the generators are re-seeded per rank, so that dropout differs between ranks.
         """
-        return self._preparation.prepare(model, optimizer, dataset, **options)
+        model, opt, data = self._preparation.prepare(model, optimizer, dataset, **options)
+        self._checkpointing.prepared(opt)
+        return model, opt, data
 
     def register(self, *, per_rank: bool = False, **things: Any) -> Values:
         """Add things to the state of the run, under the names given, before the loop.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import os
 import sys
 from pathlib import Path
@@ -19,14 +18,6 @@ def call_site(frame: FrameType | None = None) -> str:
     innermost = frame or sys._getframe(1)
     at = _of_script(innermost) or innermost
     return place(at.f_code.co_filename, at.f_lineno)
-
-
-def call_line(frame: FrameType | None = None) -> str:
-    """The text of the same line; "" if it cannot be read, as in a notebook's or an interpreter's input."""
-    at = _of_script(frame or sys._getframe(1))
-    return (
-        linecache.getline(at.f_code.co_filename, at.f_lineno, at.f_globals).strip() if at is not None else ""
-    )
 
 
 def _of_script(frame: FrameType) -> FrameType | None:

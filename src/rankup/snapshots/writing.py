@@ -118,7 +118,10 @@ def _united(offers: Mapping[int, _Offer]) -> dict[str, Any]:
                 raise RankupError(
                     "ranks-differ",
                     f"{name} is {value!r} on rank {rank}, {values[name]!r} on another",
-                    hint="values that differ between ranks must be saved per rank",
+                    hint="a rank has set it by a number of its own, such as a loss of its share of the test data: give "
+                    "all ranks the same one before the schedule's step, by run.meter.means(), run.mean or run.sum"
+                    if "/optimizer/" in name
+                    else "values that differ between ranks must be saved per rank",
                     exit_code=1,
                 )
     return values

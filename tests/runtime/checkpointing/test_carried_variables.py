@@ -144,6 +144,25 @@ def test_a_row_for_each_sample_is_spoken_of_where_ranks_have_different_samples(t
     assert ("weights[run.gather(indices)] = run.gather(new_rows)" in said) is (ranks > 1)
 
 
+def counting(directory: str, stop: int) -> None:
+    """Batches by ``next``, and as many of them as an epoch has."""
+    run, model, opt = begin(directory)
+    for epoch in run.epochs(2):
+        batches, i, total = iter(epoch), 0, 0.0
+        while i < len(epoch):
+            batch = next(batches, None)
+            if batch is None:
+                break
+            total += step(run, model, opt, batch, stop)
+            i += 1
+
+
+def test_a_count_of_the_epochs_steps_that_begins_again_is_told_where_to_begin(tmp_path: Path):
+    lacking = attempts(counting, tmp_path, (2, -1))[1][0]
+    assert "i (2 when it was saved, 0 now)" in lacking
+    assert "i = epoch.done before the inner loop counts its steps" in lacking
+
+
 def test_a_resume_says_what_it_has_lost_and_what_the_values_were(tmp_path: Path):
     _, (second,), (third,) = attempts(careless, tmp_path, (5, 8, -1))
     lost, lacking = (line for line in second.splitlines() if "resume" in line and "now)" in line)

@@ -312,3 +312,29 @@ def saves_first(folder: Path, what: str) -> str:
 def test_code_that_follows_a_save_in_its_epoch_is_warned_of(tmp_path: Path, what: str):
     (said,) = run_ranks(saves_first, 1, tmp_path, what)
     assert ("is followed by more code after the inner loop" in said) is (what == "evaluates")
+
+
+def two_trainings(folder: Path) -> list[str]:
+    """A signal comes in the last step of the first one, and no agreement of the ranks follows in it."""
+    stop.AGREE_EVERY_S = 1000.0
+    did = []
+    try:
+        for name in ("first", "second"):
+            run = rankup.init(name=name, snapshots=rankup.Snapshots(every="off", directory=folder))
+            data = rankup.ResidentData(torch.linspace(-1, 1, 8)[:, None])
+            model, opt, feed = run.prepare(
+                nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=4
+            )
+            for x in run.steps(feed, epochs=1):
+                step(model, opt, x)
+                did.append(f"{name} {run.global_step}")
+                if did[-1] == "first 1":
+                    os.kill(os.getpid(), signal.SIGTERM)
+    except SystemExit:
+        did.append("stopped")
+    return did
+
+
+def test_a_signal_in_the_last_steps_of_a_training_stops_the_next_one(tmp_path: Path):
+    for did in run_ranks(two_trainings, 2, tmp_path):
+        assert did == ["first 0", "first 1", "second 0", "stopped"]

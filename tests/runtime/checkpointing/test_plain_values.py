@@ -375,6 +375,39 @@ def test_a_list_that_each_rank_shuffles_in_its_own_way_is_an_error(tmp_path: Pat
         run_ranks(listed, 3, str(tmp_path), 4, False)
 
 
+def drawn(epochs: int, change: str) -> str:
+    """What rank 0 says. ``change``: what becomes of the list of rows before each inner loop."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        run = rankup.init(precision="fp64")
+        rows = Listed()
+        model, opt, _ = run.prepare(
+            nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.01), rows, global_batch=12
+        )
+        for epoch in run.epochs(epochs):
+            draw = random.Random(epoch.index) if change == "alike" else random
+            if change != "read":
+                rows.rows = [draw.randrange(9) for _ in range(24)]
+            for x in epoch:
+                run.backward(model(x).mean())
+                run.step(opt)
+                if change == "read":
+                    rows.rows.append(int(x[0, 0]))
+    return said.getvalue()
+
+
+def test_a_list_that_each_rank_draws_for_itself_is_warned_of_once():
+    first, other = run_ranks(drawn, 2, 3, "own")
+    sentence = "list rows of Listed (a data set) has changed in training, and the ranks hold different"
+    assert first.count(sentence) == 1
+    assert not other
+
+
+@pytest.mark.parametrize("change", ["alike", "read"])
+def test_a_list_that_ranks_draw_alike_or_add_to_is_not_warned_of(change: str):
+    assert "hold different" not in run_ranks(drawn, 2, 3, change)[0]
+
+
 class Weighted(torch.utils.data.Dataset[Any]):
     """Rows with a weight for each, and a table of what was read."""
 

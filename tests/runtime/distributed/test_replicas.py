@@ -316,7 +316,7 @@ def saved_after(directory: str, spoil: str) -> Any:
             try:
                 s.run.save()
             except RankupError as raised:
-                error = raised.code, raised.message
+                error = raised.code, f"{raised.message} {raised.hint}"
         if i == 2:
             break
     dist.barrier()
@@ -327,7 +327,7 @@ def test_a_mixture_of_ranks_is_never_saved():
     for spoil, code, name in (
         ("weight", "replicas-differ", "model/net.head.weight"),
         ("momentum", "replicas-differ", "optimizer/state/net.head.weight/momentum_buffer"),
-        ("lr", "ranks-differ", "lr"),
+        ("lr", "ranks-differ", "before the schedule's step, by run.meter.means()"),
         ("batch statistics", None, None),
     ):
         with tempfile.TemporaryDirectory() as directory:

@@ -10,6 +10,7 @@
 - ``resume``: restores a run from a snapshot
 - ``resumed_epoch``: the code before an inner loop, if its epoch is resumed in the middle
 - ``save_place``: code of an epoch that follows ``run.save()``
+- ``outside_loops``: training without a loop of rankup's
 - ``later_loops``: the code between two loops, if a later one is resumed
 - ``loop_variables``: what the code after a loop reads, if the loop does not run after a resume
 - ``epoch_end``: the state at the end of an epoch, until its evaluation has ended

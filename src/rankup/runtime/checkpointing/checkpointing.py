@@ -21,12 +21,15 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 
+from torch.optim import Optimizer
+
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state
 from rankup.runtime.checkpointing.carried.messages import warn
 from rankup.runtime.checkpointing.epoch_end import EpochEndState
 from rankup.runtime.checkpointing.loop_saves import LoopSaves
 from rankup.runtime.checkpointing.loop_variables import IndexedEpoch
+from rankup.runtime.checkpointing.outside_loops import OutsideLoops
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.resume import resume
 from rankup.runtime.checkpointing.resumed_epoch import ResumedEpoch, warn_of_enumerate, warn_of_zip
@@ -71,6 +74,7 @@ class Checkpointing:
         self._resumed: ResumedEpoch | None = None
         # Of what a resume loses. ``rankup verify`` reports it in its own way.
         self._warns = run.world.is_main and TRACE_VARIABLE not in os.environ
+        self._outside = OutsideLoops() if wanted and self._warns else None
         self._goes_on = False  # resumed, and no batch yet; on rank 0
         self._open = False  # whether a loop is running
         self._goals: dict[
@@ -85,6 +89,10 @@ class Checkpointing:
         watch.save_due = self._saves.time_is_up
 
     # ------------------------------------------------------- called by the run
+
+    def prepared(self, optimizer: Optimizer | None) -> None:
+        if self._outside is not None:
+            self._outside.watch(optimizer)
 
     @contextlib.contextmanager
     def loop(
@@ -102,7 +110,7 @@ class Checkpointing:
         atexit.register(self._let_go)
         unregister = atexit.unregister
         try:
-            self._begin(feed, unit, epoch)
+            self._begin(feed, unit, goal, epoch)
             if (trace := Trace.from_environment(self._run, self._saves.wait)) is not None:
                 self._trace = self._listening.enter_context(trace)
             left = self._parts.later.left()
@@ -146,8 +154,10 @@ class Checkpointing:
                 exit_code=1,
             )
 
-    def _begin(self, feed: DataFeed, unit: str, epoch: Callable[[int], IndexedEpoch]) -> None:
+    def _begin(self, feed: DataFeed, unit: str, goal: int, epoch: Callable[[int], IndexedEpoch]) -> None:
         """Everything is prepared and registered by now."""
+        if self._outside is not None:
+            self._outside.end()
         self._resumed = None
         self._after_inner_loop = self._finish_first = False  # an earlier loop may have been left there
         self._epoch_end = None
@@ -161,7 +171,7 @@ class Checkpointing:
         self._others.watch(self._listening)
         begins = self._folder.begin_stage()
         later = self._parts.later
-        later.begin(feed, unit, stage=begins)
+        later.begin(feed, unit, goal, stage=begins)
         self._parts.variables.begin(epoch)
         self._parts.note_begin(len(self._run.prepared))
         self._parts.settings.note_begin()
@@ -227,6 +237,7 @@ class Checkpointing:
         """The epoch's last batch is trained, and the code after the inner loop is next. ``alone``: after a break or an
         error, which other ranks may not have: no collective."""
         self._run.nan_watch.ask()
+        self._parts.plain.note_lists()
         if not alone:
             self._restore_variables()  # of a stream, whose end is known now
             self._replicas.compare_weights()
@@ -332,6 +343,7 @@ class Checkpointing:
             else:
                 self._saves.save()
             saver.close()
+        self._parts.later.stopped()
         self._run.print(f"stopped as asked after step {self._run.global_step}")
         raise SystemExit(0)
 

@@ -3,12 +3,15 @@
 It ran before the snapshot was taken, so the snapshot has what it changed: weights that an LR finder puts back, a
 schedule that it steps. Without care it would change them twice. So the loop in which the snapshot was taken restores it
 again before its first batch; if ``run.save()`` took it after a loop, the same call does. What that code makes for
-itself of the weights (a copy as a teacher) cannot be taken back: rank 0 names it.
+itself of the weights (a copy as a teacher) cannot be taken back: rank 0 names it. Nor can what it decides: if it leaves
+the loops before that of the snapshot (early stopping by a loss that it measured on the snapshot's weights), the rest of
+the training is lost, and rank 0 says so when the script ends.
 """
 
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,17 +39,23 @@ class LaterLoops:
         self._resumed: Snapshot | None = None  # what has been restored
         self._step = 0  # of it
         self._models: dict[int, str] = {}  # modules that were there at the resume and are not prepared
+        self._feed: DataFeed | None = None  # its data, and how many epochs or steps
+        self._goal = 0
+        # What to say if the script ends now. Its end may come while modules are cleared: the text is ready by then.
+        self._at_end: list[str] = []
+        weakref.finalize(self, _say, self._at_end)
 
     def state(self) -> list[Any]:
-        return [self.number, *self._place, self._line, self._saves, self._by_break]
+        return [self.number, *self._place, self._line, self._saves, self._by_break, self._complete()]
 
-    def begin(self, feed: DataFeed, unit: str, *, stage: bool) -> None:
+    def begin(self, feed: DataFeed, unit: str, goal: int, *, stage: bool) -> None:
         """A loop begins; with a new ``stage``."""
         index = next(number for number, other in enumerate(self._run.feeds) if other is feed)
         self.number, self._place = (1 if stage else self.number + 1), [index, unit]
         self._line, self._saves, self._by_break = call_site(), 0, False
+        self._feed, self._goal = feed, goal
         if stage:
-            self._resumed = None
+            self._forget()
 
     def resumed(self, found: Snapshot) -> None:
         """The first loop of a stage has restored ``found``."""
@@ -54,6 +63,42 @@ class LaterLoops:
         if saved and (saved[0] > self.number or saved[4]):
             self._resumed, self._step = found, self._run.global_step
             self._models = self._untracked()
+            self._note_end(found, saved)
+
+    def _note_end(self, found: Snapshot, saved: list[Any]) -> None:
+        """The loop of the snapshot may not begin again. If it was at its end there, nothing of it is lost then."""
+        number, _, _, line, saves, *how = saved
+        if not self._run.world.is_main or number <= self.number or saves or any(how):
+            return
+        if line == self._line:
+            self._run.print(
+                "the loops before that of the snapshot are passed over, and the code between them runs again with the "
+                "snapshot's state; with run.epochs such code runs once per epoch"
+            )
+        self._at_end.append(
+            f"warning: the script has ended without the loop at {line} that {found.path.name} was taken in, its "
+            f"number {number}: the rest of this training is missing. After the resume the code between the loops ran "
+            "again, with the weights of the snapshot, and what it measures there is of a later step: if it leaves the "
+            "loops (early stopping), it may do so too early. Write for epoch in run.epochs(n): for batch in epoch: …, "
+            "and such code runs once per epoch"
+        )
+
+    def _forget(self) -> None:
+        self._resumed = None
+        self._at_end.clear()
+
+    def stopped(self) -> None:
+        """The run ends because it was asked to: what is missing is trained by the next attempt."""
+        self._at_end.clear()
+
+    def _complete(self) -> bool:
+        """Whether all steps of the loop are done."""
+        if self._feed is None:
+            return False
+        position = self._feed.position
+        if self._place[1] == "steps":
+            return position.total >= self._goal
+        return position.epoch + (position.step == self._feed.steps) >= self._goal
 
     def ended_by_break(self) -> None:
         self._by_break = True
@@ -76,7 +121,7 @@ class LaterLoops:
         found, here = self._resumed, self.state()
         if found is None or [*found.metadata["loop"][:3], found.metadata["loop"][4]] != [*here[:3], here[4]]:
             return None
-        self._resumed = None
+        self._forget()
         if self._run.global_step != self._step:  # a loop before it has trained: the script has changed
             return None
         self._warn_of_copies()
@@ -87,8 +132,8 @@ class LaterLoops:
         a limit of time from early stopping."""
         if self._resumed is None:
             return
-        number, _, _, _, _, *by_break = self._resumed.metadata["loop"]
-        if self.number == number and any(by_break):
+        saved = self._resumed.metadata["loop"]
+        if self.number == saved[0] and any(saved[5:6]):
             print(
                 f"warning: a break had ended the loop at {self._line} before run.save() took this snapshot, and the "
                 "loop goes on now. If it must not, for early stopping, register what decides: "
@@ -121,3 +166,9 @@ class LaterLoops:
 
 def _weights(model: nn.Module) -> str:
     return fingerprint([*model.parameters(), *model.buffers()])
+
+
+def _say(sentences: list[str]) -> None:
+    """As a run is gone, or the interpreter ends. Not behind a traceback, which says why the training is not whole."""
+    if getattr(sys, "last_value", None) is None:
+        print("".join(f"{sentence}\n" for sentence in sentences), end="", file=sys.stderr, flush=True)

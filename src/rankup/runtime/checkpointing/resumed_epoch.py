@@ -10,11 +10,12 @@ import ast
 import linecache
 import sys
 from collections.abc import Iterator, Mapping
+from inspect import CO_GENERATOR
 from typing import Any
 
 from rankup.errors import RankupError
-from rankup.runtime.call_site import call_line, call_site, place
-from rankup.runtime.checkpointing.carried.syntax import zips
+from rankup.runtime.call_site import place
+from rankup.runtime.checkpointing.carried.syntax import is_read, loop_over, zips
 from rankup.runtime.checkpointing.loop_variables import IndexedEpoch
 from rankup.runtime.checkpointing.plain_values import PlainValues
 from rankup.runtime.context import RunContext
@@ -50,19 +51,35 @@ class ResumedEpoch:
 def warn_of_enumerate(steps: int, in_epoch: int) -> None:
     """At the first batch after a resume, on rank 0: ``enumerate`` begins with 0 there, as at a beginning. ``steps``
     are done in all, ``in_epoch`` of them in this epoch."""
-    line = call_line()
-    if "enumerate(" not in line or ".done" in line or ".global_step" in line:  # of an epoch with any name
+    where, header = _counting_loop()
+    if not where or ".done" in header or ".global_step" in header:  # of an epoch with any name
         return
-    flat = ".steps(" in line  # counts over epochs
+    flat = ".steps(" in header  # counts over epochs
     if done := steps if flat else in_epoch:
         instead = "run.global_step in the body" if flat else "enumerate(epoch, epoch.done)"
         print(
-            f"warning: enumerate at {call_site()} counts from 0 after this resume, and {done} "
+            f"warning: enumerate at {where} counts from 0 after this resume, and {done} "
             f"{'step was' if done == 1 else 'steps were'} done before it: what the loop computes from that number is "
             f"not what it would be without the interruption; {instead} goes on from {done}",
             file=sys.stderr,
             flush=True,
         )
+
+
+def _counting_loop() -> tuple[str, str]:
+    """Where the script's loop over the batches is, and its header, if it counts by ``enumerate`` and reads the number;
+    else "". Generators of the script may lie between it and the batches, such as a bar of progress."""
+    for frame in script_frames():
+        code = frame.f_code
+        source = "".join(linecache.getlines(code.co_filename, frame.f_globals))
+        loop, scope = loop_over(source, frame.f_lineno)
+        if loop is not None and "enumerate(" in (header := ast.unparse(loop.iter)):
+            counts = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) else loop.target
+            unread = isinstance(counts, ast.Name) and not is_read(counts.id, loop, scope)
+            return ("", "") if unread else (place(code.co_filename, frame.f_lineno), header)
+        if not code.co_flags & CO_GENERATOR and code.co_name != "__next__":
+            break
+    return "", ""
 
 
 def warn_of_zip(steps: int, in_epoch: int) -> None:

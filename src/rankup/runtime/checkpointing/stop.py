@@ -30,12 +30,14 @@ _SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 class StopWatch:
     """Call ``requested`` at the same points on every rank; once True, it stays True."""
 
-    def __init__(self, run_dir: RunDir | None, rank: int, control: Control | None) -> None:
+    def __init__(
+        self, run_dir: RunDir | None, rank: int, control: Control | None, *, signalled: bool = False
+    ) -> None:
         self._run_dir = run_dir
         self._rank = rank
         self._control = control
         self._stop = False
-        self._signalled = False
+        self._signalled = signalled
         self._looked = float("-inf")
         self._calls_left = 0
         self._every = 1
@@ -59,6 +61,10 @@ class StopWatch:
                 "requeue", {"outcome": "requeue", "stop": self._run_dir.stop_request()}
             )
         return self._stop
+
+    def unheard(self) -> bool:
+        """Whether a signal came that no agreement has answered."""
+        return self._signalled and not self._stop
 
     def save_agreed(self) -> bool:
         """Whether a save was due at the last agreement; True once, in the same call on all ranks."""
@@ -121,13 +127,15 @@ def _due(request: str | None, takes: float | None) -> bool:
     return time.time() >= int(until) - takes
 
 
-_watch: StopWatch | None = None
+_watch: StopWatch | None = None  # of the run that began last
 
 
 def watch(run_dir: RunDir | None, rank: int, control: Control | None) -> StopWatch:
-    """Sets what ``should_stop`` of this process reads from now on; ``rankup.init`` calls it."""
+    """Sets what ``should_stop`` of this process reads from now on; ``rankup.init`` calls it. A signal that came as the
+    training before was about to end, between two agreements, is a request to this one."""
     global _watch
-    _watch = StopWatch(run_dir, rank, control)
+    unheard = _watch is not None and _watch.unheard()
+    _watch = StopWatch(run_dir, rank, control, signalled=unheard)
     return _watch
 
 

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
+from rankup.errors import RankupError
 from rankup.runtime.data.position import Position
 from rankup.runtime.data.samplers import SampledOrder
 from rankup.runtime.data.sharding import Sharding
@@ -40,9 +41,39 @@ class DataFeed(Protocol):
         """Steps per epoch; None if unknown."""
         ...
 
+    def __len__(self) -> int:
+        """The same; TypeError if unknown."""
+        ...
+
     def batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         """The batches of ``epoch`` from step ``start`` on."""
         ...
+
+
+class PreparedData:
+    """What a script may do with the data that ``prepare`` returned as it would with a DataLoader, and what it may
+    not."""
+
+    @property
+    def steps(self) -> int | None:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        if self.steps is None:
+            raise TypeError("an IterableDataset has no number of steps")
+        return self.steps
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Any]:
+        raise RankupError(
+            "data-iterated",
+            "a loop over the data that run.prepare returned: it has no epochs, and nothing of it would be saved",
+            hint="for epoch in run.epochs(n): for batch in epoch: …   or for batch in run.steps(data, epochs=n); to "
+            "look at a sample, take it from the data set",
+            exit_code=1,
+        )
 
 
 class BatchSlice(NamedTuple):

@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import Dataset, Sampler, default_collate
 
 from rankup.errors import RankupError
-from rankup.runtime.data.batches import Batch, chunks, cut, cut_of, steps_of
+from rankup.runtime.data.batches import Batch, PreparedData, chunks, cut, cut_of, steps_of
 from rankup.runtime.data.loader_options import Loader, loader_options
 from rankup.runtime.data.position import Position
 from rankup.runtime.data.sample_rng import KeyedFetch
@@ -44,7 +44,7 @@ class _Order(Sampler[tuple[int, list[int], list[int]]]):
                 yield self.epoch, numbers[part], keys[part]
 
 
-class DatasetFeed:
+class DatasetFeed(PreparedData):
     """Any map-style data set through a DataLoader with rankup's sampler, batches and generator."""
 
     def __init__(

@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 
 from rankup.errors import RankupError
-from rankup.runtime.data.batches import CHUNK, Batch, BatchSlice, chunks, cut, cut_of, steps_of
+from rankup.runtime.data.batches import CHUNK, Batch, BatchSlice, PreparedData, chunks, cut, cut_of, steps_of
 from rankup.runtime.data.position import Position
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.loop.precision import Precision
@@ -49,7 +49,7 @@ class ResidentData:
         return self._placed[device]
 
 
-class ResidentDataFeed:
+class ResidentDataFeed(PreparedData):
     """Tensors on the device: one gather and one transform per batch, no worker, no copy."""
 
     def __init__(

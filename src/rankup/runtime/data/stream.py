@@ -19,7 +19,7 @@ from torch.utils.data import IterableDataset, default_collate
 
 from rankup.core.share import share
 from rankup.errors import RankupError
-from rankup.runtime.data.batches import Batch
+from rankup.runtime.data.batches import Batch, PreparedData
 from rankup.runtime.data.loader_options import Loader, loader_options
 from rankup.runtime.data.loaders import mover
 from rankup.runtime.data.position import Position
@@ -31,13 +31,12 @@ from rankup.runtime.loop.precision import Precision
 from rankup.runtime.seed import derive
 
 
-class StreamFeed:
+class StreamFeed(PreparedData):
     """``global_batch`` samples per step over all ranks while every rank has enough; fewer near the end.
 
     ``sharded`` says who splits the stream over ranks and loader workers; None finds out.
     """
 
-    steps = None
     _made = itertools.count()  # ranks make the same streams in the same order
 
     def __init__(
@@ -106,6 +105,10 @@ class StreamFeed:
             "drop_last": 0,
             "sampler": None,
         }
+
+    @property
+    def steps(self) -> None:
+        return None
 
     def batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         self._generator.manual_seed(derive(self._seed, epoch))

@@ -22,14 +22,12 @@ def build_optimizer(source: OptimizerSource, names: dict[int, str], model: nn.Mo
     the parameters: an optimizer that still holds the old ones would train nothing, silently.
     """
     if not isinstance(source, Optimizer):
+        if not callable(source):
+            raise _no_optimizer("the optimizer is", source)
         parameters = list(model.parameters())
         optimizer = source(_alike([parameter for parameter in parameters if parameter.requires_grad]))
         if not isinstance(optimizer, Optimizer):
-            raise RankupError(
-                "not-an-optimizer",
-                f"the optimizer function returned {type(optimizer).__name__}",
-                hint="lambda parameters: torch.optim.Adam(parameters, lr=1e-3)",
-            )
+            raise _no_optimizer("the optimizer function returned", optimizer)
         _check_initialized(optimizer)
         known = {id(parameter) for parameter in parameters}
         for group in optimizer.param_groups:
@@ -53,6 +51,16 @@ def build_optimizer(source: OptimizerSource, names: dict[int, str], model: nn.Mo
     if isinstance(source, LBFGS):
         source._params = source.param_groups[0]["params"]  # it has a list of its own
     return source
+
+
+def _no_optimizer(what: str, found: object) -> RankupError:
+    name = type(found).__name__
+    hint = "lambda parameters: torch.optim.Adam(parameters, lr=1e-3)"
+    if any(
+        isinstance(held, Optimizer) for held in getattr(found, "__dict__", {}).values()
+    ):  # such as NoamOpt
+        hint = f"prepare the optimizer that it holds, by {hint}; make the {name} of what prepare returns"
+    return RankupError("not-an-optimizer", f"{what} {name}, which is no torch.optim.Optimizer", hint=hint)
 
 
 def _check_initialized(optimizer: Optimizer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankup.check.facts.program.data import Loader
+from rankup.check.facts.program.module import Call, Scope, dotted
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.sharding import expressions, strided
 from rankup.check.rule import Match, Rule
@@ -14,6 +15,7 @@ _SHOWS = {"print", "info", "log", "log_metric", "add_scalar", "write", "log_metr
 
 
 def find(program: Program) -> Iterator[Match]:
+    yield from _rankups(program)
     if not program.whole or program.frameworks or not program.inits:
         return
     if _adds_up(program):
@@ -36,6 +38,35 @@ def find(program: Program) -> Iterator[Match]:
             )
 
 
+def _rankups(program: Program) -> Iterator[Match]:
+    """``run.batches`` gives each rank its share."""
+    if not program.whole or not any(call.name == "rankup.init" for call in program.calls):
+        return
+    if _adds_up(program) or any(_adds_up_by_rankup(call) for call in program.calls):
+        return
+    for call in program.calls:
+        if call.last == "batches" and _is_run(call) and _shows_in(program, call.scope):
+            yield Match(
+                call.module.document,
+                call.span,
+                "The evaluation sees this rank's share of run.batches, and nothing adds the shares up.",
+                fix="Add up by run.meter.add(…) and run.meter.means(), or add up sums and counts and give them to "
+                "run.sum.",
+            )
+
+
+def _adds_up_by_rankup(call: Call) -> bool:
+    if call.last in {"means", "Meter"} or call.argument("over_ranks") is not None:
+        return True
+    return call.last in {"sum", "mean", "gather"} and _is_run(call)
+
+
+def _is_run(call: Call) -> bool:
+    """``run.sum``, ``self.run.sum``: not a method of a tensor, as far as names tell."""
+    parts = dotted(call.base) if call.base is not None else None
+    return parts is not None and "run" in parts[-1]
+
+
 def _is_strided(program: Program, loader: Loader) -> bool:
     """``Subset(dataset, range(rank, len(dataset), world_size))``"""
     given = loader.call.argument("dataset", 0)
@@ -53,11 +84,13 @@ def _adds_up(program: Program) -> bool:
 
 
 def _shows(program: Program, loader: Loader) -> bool:
-    for loop in loader.loops:
-        scopes = {loop.scope, *(site.call.scope for site in program.graph.sites.get(loop.scope, ()))}
-        if any(call.last in _SHOWS for scope in scopes for call in scope.calls):
-            return True
-    return False
+    return any(_shows_in(program, loop.scope) for loop in loader.loops)
+
+
+def _shows_in(program: Program, scope: Scope) -> bool:
+    """The function of ``scope``, or one that calls it."""
+    scopes = {scope, *(site.call.scope for site in program.graph.sites.get(scope, ()))}
+    return any(call.last in _SHOWS for each in scopes for call in each.calls)
 
 
 RULE = Rule(
@@ -124,8 +157,40 @@ def main(model, valid):
 
 main(None, [])
 """,
+        """import rankup
+
+run = rankup.init()
+
+def evaluate(model, test):
+    losses = []
+    for x, y in run.batches(test):
+        losses.append(model(x, y).item())
+    return sum(losses) / len(losses)
+
+def main(model, train, test):
+    model, opt, data = run.prepare(model, None, train, global_batch=64)
+    for epoch in run.epochs(3):
+        for x, y in epoch:
+            run.backward(model(x, y))
+        print("loss", evaluate(model, test))
+
+main(None, [], [])
+""",
     ),
     silent=(
+        """import rankup
+
+run = rankup.init()
+
+def evaluate(model, test):
+    right = seen = 0
+    for x, y in run.batches(test):
+        right += (model(x).argmax(1) == y).sum().item()
+        seen += len(y)
+    return run.sum(right) / run.sum(seen)
+
+print("accuracy", evaluate(None, []))
+""",
         """import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler

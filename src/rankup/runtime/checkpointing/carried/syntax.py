@@ -113,6 +113,26 @@ def loops_around(tree: ast.Module, line: int) -> tuple[list[ast.For | ast.AsyncF
     return found[::-1], scope
 
 
+def loop_over(source: str, line: int) -> tuple[ast.For | ast.AsyncFor | None, ast.AST]:
+    """The loop that has ``line`` in its header, and the function or module that it is in."""
+    loops, scope = loops_around(parsed(source), line)
+    for loop in loops:
+        if not isinstance(loop, ast.While) and loop.lineno <= line <= (loop.iter.end_lineno or 0):
+            return loop, scope
+    return None, scope
+
+
+def is_read(name: str, loop: ast.For | ast.AsyncFor, scope: ast.AST) -> bool:
+    """Whether the loop's body, or the code after the loop in ``scope``, reads the variable ``name``."""
+    bodies = [*loop.body, *loop.orelse]
+    inside = any(
+        isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Load)
+        for statement in bodies
+        for part in ast.walk(statement)
+    )
+    return inside or name in read_after(scope, loop)
+
+
 def _around(one: ast.AST, line: int) -> Iterator[ast.AST]:
     """From the outermost on."""
     for part in ast.iter_child_nodes(one):

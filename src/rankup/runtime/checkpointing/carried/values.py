@@ -6,6 +6,7 @@ import array
 import hashlib
 from collections import deque
 from collections.abc import Container, Sized
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
@@ -151,5 +152,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, torch.Tensor) and value.numel() == 1:
         return str(value.item())
     if isinstance(value, Sized) and getattr(value, "shape", 1) != ():
-        return f"{type(value).__name__} of {len(value)}"
+        with suppress(TypeError, NotImplementedError):  # a DataLoader over a stream has no length
+            return f"{type(value).__name__} of {len(value)}"
     return f"a {type(value).__name__}"

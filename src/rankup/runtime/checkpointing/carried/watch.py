@@ -153,9 +153,16 @@ class CarriedVariables:
         for where, names in by_loop(lost).items():
             each = [f"{spoken(name)} ({both(self._saved[name][1], lost[name].text)})" for name in names]
             if done:
+                counts = [
+                    spoken(name)
+                    for name in names
+                    if (self._saved[name][1], lost[name].text) == (str(done), "0")
+                ]
+                begun = f"{counts[0]} = epoch.done before the inner loop counts its steps, " if counts else ""
                 warn(
                     f"this epoch is resumed after its step {done}, and variables of the loop at {where} lack these "
-                    f"steps: {listed(each)}; run.meter adds up across a resume, run.register restores other values"
+                    f"steps: {listed(each)}; {begun}run.meter adds up across a resume, run.register restores other "
+                    "values"
                 )
             else:
                 warn(
