@@ -127,6 +127,23 @@ def test_attributes_that_a_method_reads_before_it_sets_them():
     assert carried_attributes(textwrap.dedent(source), "Other") == set()
 
 
+def test_of_two_classes_with_one_name_the_one_that_was_made_is_read():
+    source = """
+    if weighted:
+        class Loss:
+            def forward(self, x):
+                self.weight *= 0.9
+    else:
+        class Loss:
+            def forward(self, x):
+                self.calls += 1
+    """
+    plain = textwrap.dedent(source)
+    assert carried_attributes(plain, "Loss", 5) == {"weight"}
+    assert carried_attributes(plain, "Loss", 9, "forward") == {"calls"}
+    assert carried_attributes(plain, "Loss") == {"weight"}
+
+
 @pytest.mark.parametrize("source", ["for", "\0", "(" * 500, ""])
 def test_what_is_no_python_carries_nothing(source: str):
     assert carried_around(source, 1) == () and carried_attributes(source, "A") == set()

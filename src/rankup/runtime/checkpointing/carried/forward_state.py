@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from rankup.runtime.checkpointing.carried.names import carried_attributes
-from rankup.runtime.checkpointing.carried.script_objects import file_of
+from rankup.runtime.checkpointing.carried.script_objects import file_of, line_of
 from rankup.runtime.context import RunContext
 from rankup.runtime.tracing.script_variables import is_library
 
@@ -92,7 +92,8 @@ def _attributes(kind: type) -> frozenset[str]:
             path = file_of(each)
             if not path or is_library(path):
                 break
-            return carried_attributes("".join(linecache.getlines(path)), each.__qualname__, "forward")
+            source = "".join(linecache.getlines(path))
+            return carried_attributes(source, each.__qualname__, line_of(each), "forward")
     return frozenset()
 
 

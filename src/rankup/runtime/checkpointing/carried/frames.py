@@ -11,7 +11,14 @@ from types import FrameType
 from typing import Any
 
 from rankup.runtime.checkpointing.carried.names import Carried, carried_attributes
-from rankup.runtime.checkpointing.carried.script_objects import NOTHING, file_of, has_state, held, of_library
+from rankup.runtime.checkpointing.carried.script_objects import (
+    NOTHING,
+    file_of,
+    has_state,
+    held,
+    line_of,
+    of_library,
+)
 from rankup.runtime.checkpointing.carried.values import ABSENT, SIMPLE
 from rankup.runtime.tracing.script_variables import is_library
 
@@ -86,5 +93,5 @@ def _carried_of(kind: type) -> set[str]:
     found: set[str] = set()
     for each in kind.__mro__:
         if (path := file_of(each)) and not is_library(path):
-            found |= carried_attributes("".join(linecache.getlines(path)), each.__qualname__)
+            found |= carried_attributes("".join(linecache.getlines(path)), each.__qualname__, line_of(each))
     return found

@@ -63,12 +63,13 @@ def carried_around(
 
 
 @lru_cache(maxsize=64)
-def carried_attributes(source: str, name: str, only: str = "") -> frozenset[str]:
+def carried_attributes(source: str, name: str, line: int = 0, only: str = "") -> frozenset[str]:
     """Attributes of the class ``name`` (its qualified name) that a method, or the one named ``only``, may read before
-    it sets them. Not those that only its ``__init__`` or a method that begins anew uses."""
+    it sets them. ``line``: one of its lines, if several classes have this name. Not those that only its ``__init__`` or
+    a method that begins anew uses."""
     found: set[str] = set()
     tree = parsed(source)
-    described = class_of(tree, name.split("."))
+    described = class_of(tree, name.split("."), line)
     clocks = {dotted.rpartition(".")[2] for dotted in clocks_in(source, None)}
     for method in described.body if described is not None else []:
         if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) or not method.args.args:

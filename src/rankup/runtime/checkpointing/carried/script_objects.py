@@ -67,6 +67,12 @@ def file_of(value: Any) -> str:
     return str(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
 
 
+def line_of(kind: type) -> int:
+    """A line of its source: that of its first method. 0 without one."""
+    methods = (each for each in vars(kind).values() if isinstance(each, FunctionType))
+    return next((each.__code__.co_firstlineno for each in methods), 0)
+
+
 def has_state(value: Any) -> bool:
     """Whether the warning about objects that are not registered names it. Not for modules: their ``state_dict`` lacks
     plain attributes."""

@@ -182,20 +182,17 @@ def read_after(scope: ast.AST, loop: ast.stmt) -> set[str]:
     }
 
 
-def class_of(tree: ast.AST, names: Sequence[str]) -> ast.ClassDef | None:
-    """By its qualified name, as in ``Trainer`` or ``main.<locals>.Trainer``."""
-    wanted = [name for name in names if name != "<locals>"]
-    at: ast.AST = tree
-    for name in wanted:
-        found = next(
-            (
-                part
-                for part in ast.walk(at)
-                if isinstance(part, (ast.ClassDef, ast.FunctionDef)) and part.name == name and part is not at
-            ),
-            None,
-        )
-        if found is None:
-            return None
-        at = found
-    return at if isinstance(at, ast.ClassDef) else None
+def class_of(tree: ast.AST, names: Sequence[str], line: int = 0) -> ast.ClassDef | None:
+    """By its qualified name, as in ``Trainer`` or ``main.<locals>.Trainer``. Of several with one name, in the branches
+    of a condition, the one that has ``line``; else the first one."""
+    found = [tree]
+    for name in (name for name in names if name != "<locals>"):
+        found = [
+            part
+            for at in found
+            for part in ast.walk(at)
+            if isinstance(part, (ast.ClassDef, ast.FunctionDef)) and part.name == name and part is not at
+        ]
+    classes = [one for one in found if isinstance(one, ast.ClassDef)]
+    there = [one for one in classes if one.lineno <= line <= (one.end_lineno or 0)]
+    return next(iter(there or classes), None)
