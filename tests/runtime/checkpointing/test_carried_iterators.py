@@ -67,6 +67,18 @@ def test_the_place_of_an_iterator_is_seen_and_looking_does_not_move_it(kind: str
     assert len(set(marks)) == 5
 
 
+def noise(size: int) -> Iterator[torch.Tensor]:
+    while True:
+        yield torch.randn(size)
+
+
+def test_a_generator_that_keeps_nothing_is_at_one_place():
+    values = noise(3)
+    before = iterator_mark(values)
+    next(values)
+    assert iterator_mark(values) == before is not None
+
+
 def test_what_may_pass_on_the_batches_of_the_loop_has_no_place_of_its_own(tmp_path: Path):
     run_ranks(_passed_on, 1, str(tmp_path))
 

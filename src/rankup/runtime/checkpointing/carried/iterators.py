@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dis
 import gc
 import hashlib
 import itertools
 import operator
 from collections.abc import Iterator
-from types import FunctionType, GeneratorType
+from functools import lru_cache
+from types import CodeType, FunctionType, GeneratorType
 from typing import Any
 
 import torch
@@ -93,12 +95,19 @@ def _generator(value: GeneratorType[Any, Any, Any]) -> tuple[str, str] | None:
     places = [_place(each, _DEPTH) for each in inside.values() if isinstance(each, Iterator)]
     if None in marks.values() or None in places:
         return None
-    said = repr((value.gi_frame.f_lasti, sorted(marks.items()), sorted(map(str, places))))
+    # With one ``yield`` its line tells nothing: ``while True: yield torch.randn(…)`` has begun, or has not.
+    line = value.gi_frame.f_lasti if _yields(value.gi_code) > 1 else 0
+    said = repr((line, sorted(marks.items()), sorted(map(str, places))))
     shown = ", ".join(
         f"{name} = {each!r}" for name, each in sorted(variables.items()) if type(each) in _SIMPLE
     )
     text = f"a generator with {shown[:80]}" if shown else "a generator"
     return text, f"generator {hashlib.sha256(said.encode()).hexdigest()}"
+
+
+@lru_cache(maxsize=64)
+def _yields(code: CodeType) -> int:
+    return sum(one.opname in ("YIELD_VALUE", "YIELD_FROM") for one in dis.get_instructions(code))
 
 
 def _mark(value: Any, depth: int = 3) -> str | None:
