@@ -241,7 +241,7 @@ def test_of_many_faults_each_is_named_by_its_host(many: Report, code: str):
 
 
 def test_many_faults_are_found_and_no_others(many: Report):
-    # How much room the machine has is no fault of the directory's.
+    # The machine may have little free space, which is another finding than the directory's.
     found = {code: place for code, place in many.found.items() if code != "little-room"}
     assert found == {code: place for code, (place, _, _) in MANY.items()}
     assert many.code == 1

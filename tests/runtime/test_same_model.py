@@ -206,7 +206,7 @@ def test_an_optimizer_that_would_train_nothing_is_refused():
 
 
 class Around:
-    """A schedule that holds its optimizer, and is none itself."""
+    """A schedule that holds its optimizer and is not an optimizer."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = optimizer
@@ -216,7 +216,9 @@ def test_an_object_around_an_optimizer_is_refused_with_what_to_prepare():
     run = rankup.init()
     net = nn.Linear(1, 1)
     for source in (Around(torch.optim.SGD(net.parameters())), lambda p: Around(torch.optim.SGD(p))):
-        with pytest.raises(rankup.RankupError, match=r"Around, which is no torch\.optim\.Optimizer") as error:
+        with pytest.raises(
+            rankup.RankupError, match=r"Around, which is not a torch\.optim\.Optimizer"
+        ) as error:
             run.prepare(net, source)
         assert "make the Around of what prepare returns" in str(error.value.hint)
 

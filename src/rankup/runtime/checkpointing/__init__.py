@@ -9,6 +9,7 @@
 - ``run_state``: ``run.state``, for scripts that store the state themselves
 - ``resume``: restores a run from a snapshot
 - ``resumed_epoch``: the code before an inner loop, if its epoch is resumed in the middle
+- ``resumed_header``: ``enumerate`` and ``zip`` in the header of a loop that is resumed
 - ``save_place``: code of an epoch that follows ``run.save()``
 - ``outside_loops``: training without a loop of rankup's
 - ``later_loops``: the code between two loops, if a later one is resumed

@@ -32,7 +32,8 @@ from rankup.runtime.checkpointing.loop_variables import IndexedEpoch
 from rankup.runtime.checkpointing.outside_loops import OutsideLoops
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.resume import resume
-from rankup.runtime.checkpointing.resumed_epoch import ResumedEpoch, warn_of_enumerate, warn_of_zip
+from rankup.runtime.checkpointing.resumed_epoch import ResumedEpoch
+from rankup.runtime.checkpointing.resumed_header import warn_of_enumerate, warn_of_zip
 from rankup.runtime.checkpointing.save_place import code_after_save
 from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.checkpointing.stop import StopWatch

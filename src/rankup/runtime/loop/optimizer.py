@@ -60,7 +60,7 @@ def _no_optimizer(what: str, found: object) -> RankupError:
         isinstance(held, Optimizer) for held in getattr(found, "__dict__", {}).values()
     ):  # such as NoamOpt
         hint = f"prepare the optimizer that it holds, by {hint}; make the {name} of what prepare returns"
-    return RankupError("not-an-optimizer", f"{what} {name}, which is no torch.optim.Optimizer", hint=hint)
+    return RankupError("not-an-optimizer", f"{what} {name}, which is not a torch.optim.Optimizer", hint=hint)
 
 
 def _check_initialized(optimizer: Optimizer) -> None:

@@ -20,7 +20,7 @@ import torch
 from rankup.runtime.live_objects import attributes_of
 from rankup.runtime.tracing.digest import digest
 
-_OURS = str(Path(__file__).parents[2]) + os.sep  # all of rankup: its own loops and workloads are no script
+_OURS = str(Path(__file__).parents[2]) + os.sep  # its own loops and workloads are not the user's script
 _LIBRARY = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _MOST_ITEMS, _MOST_NUMBERS, _DEPTH = 2000, 100_000, 3
 _REFERENCES = 3  # to a frame's dict: the frame, a variable, and the call that counts them
