@@ -18,6 +18,7 @@
 - ``registered``, ``adapters``, ``registered_state``: what ``run.register`` got, and its state
 - ``untracked_state``: what has a state and is in no snapshot
 - ``plain_values``, ``attributes``: counters and the like in attributes of models, optimizers and data sets
+- ``data_orders``: lists and arrays of data sets that ranks must hold alike
 - ``data_rows``: tensors and arrays of data sets that a script shuffles or changes
 - ``carried``: variables of the script that a loop carries from pass to pass
 - ``frozen``: which parameters are frozen, and which modules are in evaluation mode

@@ -10,8 +10,6 @@ promise what is not there. The user is warned of these if their values change wi
 
 from __future__ import annotations
 
-import hashlib
-import sys
 from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
@@ -19,9 +17,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from rankup.errors import RankupError
 from rankup.runtime.checkpointing.attributes import (
-    mark,
     others,
     plain,
     put,
@@ -32,7 +28,8 @@ from rankup.runtime.checkpointing.attributes import (
     within,
     written,
 )
-from rankup.runtime.checkpointing.data_rows import DataRows, order_free, rows_of
+from rankup.runtime.checkpointing.data_orders import DataOrders
+from rankup.runtime.checkpointing.data_rows import DataRows
 from rankup.runtime.context import RunContext
 from rankup.strategies.inner_optimizers import inner_optimizers
 
@@ -56,15 +53,14 @@ class PlainValues:
         self._after_first_step: dict[str, dict[str, Any]] | None = None
         self._arrays: dict[str, dict[str, str]] = {}
         self._rows = DataRows(run, self._data_sets)
-        self._said_of_ranks = False
-        self._lists: dict[str, tuple[int, int, Any]] = {}  # of data sets, as the last epoch's training ended
+        self._orders = DataOrders(run, self._data_sets, self._rows)
 
     def begin(self) -> None:
         """A stage of the training begins, or is about to be resumed."""
         self._begun = self._now()
         self._others = self._others_now()
         self._rows.begin()
-        self.note_lists()
+        self._orders.note_lists()
         # Else another object could get the id of one that is gone.
         self._kept = [value for _, thing in self.things() for value in vars(thing).values() if small(value)]
 
@@ -106,85 +102,20 @@ class PlainValues:
         return said
 
     def note_lists(self) -> None:
-        """A loop begins, or an epoch's last batch is trained: what changes from here on is changed by the script, and
-        not by reading samples."""
-        if self._run.control is not None:
-            self._lists = self._lists_now()
-
-    def _lists_now(self) -> dict[str, tuple[int, int, Any]]:
-        """(identity, length, mark) of each plain list of a data set, by what a message calls it."""
-        return {
-            f"list {name} of {type(data).__name__}": (id(value), len(value), mark(value))
-            for _, data in self._data_sets()
-            for name, value in vars(data).items()
-            if isinstance(value, list)
-        }
+        """An epoch's last batch is trained."""
+        self._orders.note_lists()
 
     def check_orders(self) -> None:
-        """RankupError ``data-differ`` if ranks have put a list or an array of their data set into different orders, as
-        a shuffle by a generator of each rank's own does: some samples would be seen twice, and others not at all. Other
-        items on each rank are warned of, as of negative samples that each has drawn. A collective."""
-        control = self._run.control
-        if control is None:
+        """See ``DataOrders.check``."""
+        if self._run.control is None:
             return
-        mine: dict[str, tuple[Any, Any]] = {
-            f"array {where}": (order_free(array), rows_of(array))
-            for where, array in self._rows.changed().items()
-        }
+        lists: dict[str, list[Any]] = {}
         for place, thing in self.things():
             changed = self._changed(place, thing) if place.startswith(_DATA) else None
             for name, (*_, value) in (changed or {}).items():
                 if isinstance(value, list) and value[0] == "list":
-                    items = [repr(item) for item in value[2]]
-                    mine[f"list {name} of {type(thing).__name__}"] = (_digest(sorted(items)), _digest(items))
-        lists = self._lists_now()
-        everyone = control.gather("the order of data sets", mine)
-        for where in sorted({name for one in everyone for name in one}):
-            found = [one.get(where) for one in everyone]
-            if (
-                all(found)
-                and len({items for items, _ in found}) == 1
-                and len({order for _, order in found}) > 1
-            ):
-                raise RankupError(
-                    "data-differ",
-                    f"the {where} (a data set) holds the same items on all ranks in different orders: ranks "
-                    "would train some samples twice, and others not at all",
-                    hint="leave the shuffling to rankup, which shuffles each epoch; or shuffle by a generator of its "
-                    "own, random.Random(epoch.index), on all ranks alike",
-                    exit_code=1,
-                )
-            if where.startswith("array ") and len({*found}) > 1:
-                self._warn_of_ranks(
-                    where,
-                    "numbers in it: each rank changes its own copy, by its own samples. Give all ranks what each one "
-                    "found before they change it: data.weights[run.gather(indices)] = run.gather(losses)",
-                )
-            elif all(found) and len({*found}) > 1 and self._was_drawn(where, lists):
-                self._warn_of_ranks(
-                    where,
-                    "items in it: each rank has drawn its own, and the training depends on the number of ranks. Draw "
-                    "by a generator that is made from epoch.index, on all ranks alike: "
-                    "random.Random(epoch.index), numpy.random.default_rng(epoch.index)",
-                )
-
-    def _was_drawn(self, where: str, lists: Mapping[str, tuple[int, int, Any]]) -> bool:
-        """Whether the script has made the list anew, or has changed its items, since the last batch. What a data set
-        adds to as it is read, for itself, gets longer."""
-        before, now = self._lists.get(where), lists.get(where)
-        if before is None or now is None or before[2] == now[2]:
-            return False
-        return before[0] != now[0] or before[1] == now[1]
-
-    def _warn_of_ranks(self, where: str, why: str) -> None:
-        if self._said_of_ranks or not self._run.world.is_main:
-            return
-        self._said_of_ranks = True
-        print(
-            f"warning: the {where} (a data set) has changed in training, and the ranks hold different {why}",
-            file=sys.stderr,
-            flush=True,
-        )
+                    lists[f"list {name} of {type(thing).__name__}"] = value[2]
+        self._orders.check(lists)
 
     def first_step_done(self) -> None:
         """What a model computes once, in its first forward, does not change with the steps."""
@@ -328,7 +259,3 @@ def _instead(place: str, thing: object, name: str) -> str:
     if place.startswith(_DATA):
         return "set it by epoch.index before the inner loop"
     return f'a buffer is saved: self.register_buffer("{name}", torch.tensor(…))'
-
-
-def _digest(items: list[str]) -> str:
-    return hashlib.sha256("\0".join(items).encode()).hexdigest()
