@@ -6,14 +6,20 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from rankup.runtime.checkpointing.carried.syntax import dotted, parsed
+from rankup.runtime.checkpointing.carried.syntax import dotted, parsed, parts_of
 
 _NUMBERS = frozenset({"round", "float", "int", "str", "abs", "max", "min"})
 _CLOCKS = frozenset({"time", "perf_counter", "monotonic", "process_time", "datetime", "now", "elapsed_time"})
 
 
-def _assigned(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    for part in ast.walk(tree):
+@lru_cache(maxsize=256)
+def _assigned(tree: ast.AST) -> tuple[tuple[str, ast.expr], ...]:
+    """What is assigned to each name in it."""
+    return tuple(_assignments(tree))
+
+
+def _assignments(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    for part in parts_of(tree):
         if isinstance(part, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and part.value is not None:
             for target in part.targets if isinstance(part, ast.Assign) else [part.target]:
                 if name := dotted(target):

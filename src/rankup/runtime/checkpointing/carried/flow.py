@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 from rankup.runtime.checkpointing.carried.clocks import clocks_in
@@ -16,6 +16,7 @@ from rankup.runtime.checkpointing.carried.syntax import (
     cut,
     dotted,
     own_names,
+    parts_of,
     stores,
 )
 
@@ -97,7 +98,7 @@ class Flow:
             self.expression(one.subject)
             for case in one.cases:
                 self.sometimes |= {
-                    name for part in ast.walk(case.pattern) if (name := getattr(part, "name", None))
+                    name for part in parts_of(case.pattern) if (name := getattr(part, "name", None))
                 }
             return self._branches([*(case.body for case in one.cases), []])
         elif isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -227,8 +228,8 @@ class Flow:
         for part in body:
             self._inside(part, own)
 
-    def _inside(self, one: ast.AST, own: set[str]) -> None:
-        for part in ast.walk(one):
+    def _inside(self, one: ast.AST, own: Set[str]) -> None:
+        for part in parts_of(one):
             if isinstance(part, (ast.Name, ast.Attribute)) and isinstance(part.ctx, ast.Load):
                 name = dotted(part)
                 if name and name.split(".")[0] not in own:

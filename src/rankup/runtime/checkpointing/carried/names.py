@@ -24,6 +24,7 @@ from rankup.runtime.checkpointing.carried.syntax import (
     loops_around,
     own_names,
     parsed,
+    parts_of,
     read_after,
 )
 
@@ -89,7 +90,7 @@ def carried_attributes(source: str, name: str, line: int = 0, only: str = "") ->
 def _of_functions(source: str) -> frozenset[str]:
     """What functions of the script may read of the script's own names before they set them: a loop may call them."""
     found: set[str] = set()
-    for part in ast.walk(parsed(source)):
+    for part in parts_of(parsed(source)):
         if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)):
             flow = Flow()
             flow.block(part.body)

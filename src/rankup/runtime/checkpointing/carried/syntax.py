@@ -22,12 +22,18 @@ def parsed(source: str) -> ast.Module:
         return ast.Module(body=[], type_ignores=[])
 
 
+@lru_cache(maxsize=1024)
+def parts_of(one: ast.AST) -> tuple[ast.AST, ...]:
+    """All that ``ast.walk`` finds. One reading of a script asks dozens of times for the parts of one function."""
+    return tuple(ast.walk(one))
+
+
 @lru_cache(maxsize=64)
 def functions(source: str) -> Mapping[int, ast.FunctionDef | ast.AsyncFunctionDef]:
     """By the line that they begin in, with their decorators."""
     return {
         min([one.lineno, *(each.lineno for each in one.decorator_list)]): one
-        for one in ast.walk(parsed(source))
+        for one in parts_of(parsed(source))
         if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
     }
 
@@ -81,23 +87,24 @@ def called_name(call: ast.expr) -> str:
     return name if name.endswith(ends) else ""
 
 
-def own_names(one: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
+@lru_cache(maxsize=1024)
+def own_names(one: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> frozenset[str]:
     """The names of a function's own variables."""
     body = [one.body] if isinstance(one, ast.Lambda) else one.body
-    parameters = {each.arg for each in ast.walk(one.args) if isinstance(each, ast.arg)}
-    return (parameters | {name for part in body for name in stores(part)}) - declared(one)
+    parameters = {each.arg for each in parts_of(one.args) if isinstance(each, ast.arg)}
+    return frozenset((parameters | {name for part in body for name in stores(part)}) - declared(one))
 
 
 def stores(one: ast.AST) -> set[str]:
     return {
-        part.id for part in ast.walk(one) if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)
+        part.id for part in parts_of(one) if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)
     }
 
 
 def declared(one: ast.AST) -> set[str]:
     """Names that a function declares global or nonlocal."""
     return {
-        name for part in ast.walk(one) if isinstance(part, (ast.Global, ast.Nonlocal)) for name in part.names
+        name for part in parts_of(one) if isinstance(part, (ast.Global, ast.Nonlocal)) for name in part.names
     }
 
 
@@ -128,7 +135,7 @@ def is_read(name: str, loop: ast.For | ast.AsyncFor, scope: ast.AST) -> bool:
     inside = any(
         isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Load)
         for statement in bodies
-        for part in ast.walk(statement)
+        for part in parts_of(statement)
     )
     return inside or name in read_after(scope, loop)
 
@@ -149,7 +156,7 @@ def in_comprehension(source: str, line: int) -> bool:
     header of a loop (``for x in map(moved, epoch)``)."""
     tree = parsed(source)
     headers = {
-        id(part) for loop in ast.walk(tree) if isinstance(loop, ast.For) for part in ast.walk(loop.iter)
+        id(part) for loop in parts_of(tree) if isinstance(loop, ast.For) for part in parts_of(loop.iter)
     }
     return any(
         (
@@ -158,7 +165,7 @@ def in_comprehension(source: str, line: int) -> bool:
         )
         and id(part) not in headers
         and part.lineno <= line <= (part.end_lineno or part.lineno)
-        for part in ast.walk(tree)
+        for part in parts_of(tree)
     )
 
 
@@ -166,7 +173,7 @@ def in_comprehension(source: str, line: int) -> bool:
 def zips(source: str, line: int) -> tuple[ast.Call, ...]:
     """The calls of ``zip`` in the outermost loop around ``line``, also in its header."""
     loops, _ = loops_around(parsed(source), line)
-    every = ast.walk(loops[-1]) if loops else ()
+    every = parts_of(loops[-1]) if loops else ()
     return tuple(part for part in every if isinstance(part, ast.Call) and called_name(part) == "zip")
 
 
@@ -174,7 +181,7 @@ def read_after(scope: ast.AST, loop: ast.stmt) -> set[str]:
     last = loop.end_lineno or loop.lineno
     return {
         name
-        for part in ast.walk(scope)
+        for part in parts_of(scope)
         if isinstance(part, (ast.Name, ast.Attribute))
         and isinstance(part.ctx, ast.Load)
         and part.lineno > last
@@ -190,7 +197,7 @@ def class_of(tree: ast.AST, names: Sequence[str], line: int = 0) -> ast.ClassDef
         found = [
             part
             for at in found
-            for part in ast.walk(at)
+            for part in parts_of(at)
             if isinstance(part, (ast.ClassDef, ast.FunctionDef)) and part.name == name and part is not at
         ]
     classes = [one for one in found if isinstance(one, ast.ClassDef)]
