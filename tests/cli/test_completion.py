@@ -82,7 +82,7 @@ def test_bash_leaves_the_arguments_of_a_script_to_files(scripts, project):
     assert output([shutil.which("bash"), "-c", BASH, "bash", *words], scripts / "bash", project) == {""}
 
 
-@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
 @pytest.mark.parametrize(("words", "among", "without"), CASES)
 def test_fish(scripts, project, words, among, without):
     line = " ".join(words)
@@ -92,7 +92,7 @@ def test_fish(scripts, project, words, among, without):
     assert not without & found
 
 
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh")
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 def test_zsh_reads_the_script_and_declares_a_function_for_each_command(scripts, project):
     code = (
         'autoload -Uz compinit; compinit -u -D; source "$SCRIPT"; '

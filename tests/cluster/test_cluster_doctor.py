@@ -156,7 +156,7 @@ LAUNCHERS = {
 def test_any_launcher_can_start_it(lab: Lab, launcher: str):
     words, ranks = LAUNCHERS[launcher]
     if launcher == "mpirun" and shutil.which("mpirun") is None:
-        pytest.skip("no mpirun")
+        pytest.skip("mpirun is not installed")
     warm = {"PATH": f"{Path(lab.python).parent}:{SYSTEM_PATH}"}  # of torchrun
     done = lab.run(HEAD, [*words, lab.python, *DOCTOR, "--out", "out.json"], warm, timeout=90)
     assert done.code == 0, done.err

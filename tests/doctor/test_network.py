@@ -43,7 +43,7 @@ def plan_of(tmp_path: Path, **more: object) -> Plan:
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
 def test_two_nodes_reach_each_other_and_measure_their_link(tmp_path: Path, host: str):
     if host == "::1" and not has_ipv6():
-        pytest.skip("no IPv6 here")
+        pytest.skip("this machine has no IPv6")
     found = both(Plan(hosts=(host, host), folder=str(tmp_path), window=30.0))
     for node, facts in enumerate(found):
         assert (facts["reached"], facts["failed"]) == (1, [])

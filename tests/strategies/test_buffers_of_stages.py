@@ -17,7 +17,7 @@ from ranks import run_ranks
 from rankup.strategies import make_strategy
 from rankup.strategies.versions import TORCH
 
-pytestmark = pytest.mark.skipif(TORCH < (2, 8), reason="pp on CPUs")
+pytestmark = pytest.mark.skipif(TORCH < (2, 8), reason="pp on CPUs needs torch 2.8")
 
 
 class Counted(nn.Module):

@@ -15,7 +15,7 @@ from ranks import run_ranks
 from rankup.errors import RankupError
 from rankup.strategies.versions import TORCH
 
-pytestmark = pytest.mark.skipif(TORCH < (2, 8), reason="fsdp on CPUs")
+pytestmark = pytest.mark.skipif(TORCH < (2, 8), reason="fsdp on CPUs needs torch 2.8")
 
 
 class Lars(torch.optim.Optimizer):

@@ -59,7 +59,9 @@ def test_ddp_trains_what_one_process_trains():
     ("strategy", "error"),
     [
         pytest.param(
-            "fsdp", "not-with-fsdp", marks=pytest.mark.skipif(TORCH < (2, 8), reason="fsdp on CPUs")
+            "fsdp",
+            "not-with-fsdp",
+            marks=pytest.mark.skipif(TORCH < (2, 8), reason="fsdp on CPUs needs torch 2.8"),
         ),
         ("any-world", "not-any-world"),
     ],

@@ -98,7 +98,7 @@ def kept_later() -> tuple[str, str]:
     return "", ""
 
 
-@pytest.mark.skipif(TORCH < (2, 8), reason="fsdp on CPUs")
+@pytest.mark.skipif(TORCH < (2, 8), reason="fsdp on CPUs needs torch 2.8")
 def test_a_registered_optimizer_that_comes_to_hold_shards_is_named_as_such():
     """Its state was empty when the loop began."""
     for code, hint in run_ranks(kept_later, 2):
