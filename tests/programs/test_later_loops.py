@@ -233,6 +233,7 @@ def trained(folder: Path, *, patience: int, kill_at: int = 0) -> subprocess.Comp
     )
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_a_script_that_ends_before_the_loop_of_its_snapshot_is_warned_of(tmp_path: Path):
     assert trained(tmp_path, patience=0, kill_at=11).returncode == -9
     resumed = trained(tmp_path, patience=0)
@@ -242,6 +243,7 @@ def test_a_script_that_ends_before_the_loop_of_its_snapshot_is_warned_of(tmp_pat
     assert resumed.stderr.count("the rest of this training is missing") == 1
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_a_script_that_comes_to_the_loop_of_its_snapshot_is_not_warned_of(tmp_path: Path):
     assert trained(tmp_path, patience=9, kill_at=11).returncode == -9
     resumed = trained(tmp_path, patience=9)
