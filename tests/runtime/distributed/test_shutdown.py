@@ -72,7 +72,7 @@ def test_ranks_that_end_well_leave_no_complaint(tmp_path):
     port = ranks.free_port()
     processes = [start(script, rank, 2, port) for rank in range(2)]
     for process in processes:
-        _, error = process.communicate(timeout=60)
+        _, error = process.communicate(timeout=200)
         assert (process.returncode, error) == (0, "")
 
 
