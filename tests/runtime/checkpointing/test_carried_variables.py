@@ -80,6 +80,20 @@ def careless(directory: str, stop: int) -> None:
     assert best_weights is not None
 
 
+def averaged(directory: str, stop: int) -> None:
+    run, model, opt = begin(directory)
+    lately: list[dict[str, Any]] = []
+    for epoch in run.epochs(2):
+        for batch in epoch:
+            step(run, model, opt, batch, stop)
+        lately.append(copy.deepcopy(model.state_dict()))
+
+
+def test_a_list_of_weights_can_be_registered_as_it_is(tmp_path: Path):
+    (first,) = run_ranks(said, 1, averaged, str(tmp_path))
+    assert "carries lately" in first and "run.register(lately=lately) before the loop" in first
+
+
 def test_the_first_epoch_ends_with_a_warning_of_what_a_resume_would_lose(tmp_path: Path):
     (first,) = run_ranks(said, 1, careless, str(tmp_path))
     steps, epochs = first.splitlines()

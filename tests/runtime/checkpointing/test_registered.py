@@ -257,6 +257,11 @@ def test_values_are_read_and_set_by_registered_names_alone(run: rankup.Run):
     with pytest.raises(rankup.RankupError) as twice:
         run.register(count=1)
     assert twice.value.code == "registered-twice"
+    values = run.register(state={"weight": torch.zeros(2)})
+    with pytest.raises(rankup.RankupError) as another:
+        values.state = {"weight": torch.ones(2)}
+    assert another.value.message.startswith("state is registered as a dict")
+    assert "state.update(…)" in another.value.hint
 
 
 def test_a_list_that_cannot_be_saved_any_more_says_where(run: rankup.Run):

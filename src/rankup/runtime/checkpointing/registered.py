@@ -40,6 +40,7 @@ class Values:
 
     def __init__(self) -> None:
         self.__dict__["_values"] = {}
+        self.__dict__["_objects"] = {}  # what else is registered: names and what they are
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # what copy, pickle and a debugger ask for
@@ -66,6 +67,15 @@ class Values:
         return f"Values({', '.join(f'{name}={value!r}' for name, value in self._values.items())})"
 
     def _check(self, name: str) -> None:
+        if name in self._objects:
+            raise RankupError(
+                "not-registered",
+                f"{name} is registered as {self._objects[name]}, and only numbers, strings, None and tuples are "
+                f"attributes of what run.register returns",
+                hint=f"use the object that was registered, and change it in place: {name}.update(…) for a dict, "
+                f"{name}[:] = … for a list, {name}.copy_(…) for a tensor",
+                exit_code=1,
+            )
         if name not in self._values:
             near = nearest(name, self._values)
             known = ", ".join(sorted(self._values)) or "nothing yet"
@@ -80,6 +90,9 @@ class Values:
 
     def _add(self, name: str, value: Any) -> None:
         self._values[name] = value
+
+    def _add_object(self, name: str, thing: Any) -> None:
+        self._objects[name] = article(thing)
 
 
 def simplify(value: Any) -> tuple[bool, Any]:

@@ -39,6 +39,8 @@ def register(run: RunContext, things: Mapping[str, Any], *, per_rank: bool) -> V
         if name in run.registered:
             raise RankupError("registered-twice", f"run.register({name}=…): the name is taken")
         stateful = as_stateful(name, thing, run.values, run.device)
+        if not isinstance(stateful, Value):
+            run.values._add_object(name, thing)
         if per_rank:
             stateful.per_rank = True  # type: ignore[attr-defined]
         if is_per_rank(stateful) and not getattr(stateful, "timed", False):

@@ -19,6 +19,13 @@ from rankup.runtime.checkpointing.attributes import OTHER, array_digest, content
 from rankup.runtime.checkpointing.carried.iterators import iterator_mark
 from rankup.runtime.checkpointing.carried.script_objects import has_state, of_library
 
+_SAVED = (
+    torch.Tensor,
+    dict,
+    list,
+    set,
+    deque,
+)  # a list of them can be registered; some have attributes as well
 SIMPLE = (bool, int, float, str, type(None))
 _LONGEST = 40  # characters of a value in a message
 ABSENT = object()  # a key that a dict does not have yet
@@ -53,7 +60,7 @@ def value_of(value: Any, where: str, ours: Container[int]) -> Value | None:
         found.kind, found.rows = "container", len(value) if getattr(value, "ndim", 0) else 0
     elif isinstance(value, (list, dict, set, deque)):
         items = [*islice(value.values() if isinstance(value, dict) else value, _MOST_ITEMS)]
-        own = any(hasattr(item, "__dict__") and not isinstance(item, torch.Tensor) for item in items)
+        own = any(hasattr(item, "__dict__") and not isinstance(item, _SAVED) for item in items)
         found.kind = "objects" if own else "container"
     return found
 
