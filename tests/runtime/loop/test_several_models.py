@@ -109,5 +109,6 @@ def test_what_cannot_be_prepared_together_is_an_error_and_names_the_cure():
     for world in (1, 2):
         foreign, none, text, shared = run_ranks(refused, world)[0]
         assert foreign.startswith("foreign-parameter") and "run.prepare([encoder, decoder]" in foreign
+        assert "a parameter alone (weights of losses): model.register_parameter(" in foreign
         assert none.startswith("not-a-model") and text.startswith("not-a-model")
         assert shared.startswith("shared-between-models" if world == 2 else "")

@@ -108,5 +108,5 @@ def _foreign(parameter: torch.Tensor) -> RankupError:
         "foreign-parameter",
         f"the optimizer holds a parameter of shape {tuple(parameter.shape)} that is not the model's",
         hint="one optimizer over several models: run.prepare([encoder, decoder], optimizer, …), with every model that "
-        "it trains",
+        "it trains; a parameter alone (weights of losses): model.register_parameter(name, …) before run.prepare",
     )
