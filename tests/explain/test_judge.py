@@ -48,6 +48,15 @@ def test_a_lost_connection_alone_may_be_a_rank_that_left_without_an_error(tmp_pa
     assert found.code == "unknown" and "sys.exit()" in found.fix
 
 
+def test_a_traceback_that_lines_follow_may_have_been_caught_if_nobody_else_tells_of_a_failure(tmp_path):
+    found = explain(tmp_path, job=traceback("ValueError: a bad sample") + "done\n")
+    assert found.message == "the job may have failed: ValueError: a bad sample"
+    assert found.confidence.value == "likely" and "may also have caught it" in found.why
+    assert explain(tmp_path, job=traceback("ValueError: no")).confidence.value == "sure"
+    lost = traceback("ValueError: no", "[rank1]: ") + "done\n" + traceback(CLOSED, "[rank0]: ")
+    assert explain(tmp_path, job=lost).confidence.value == "sure"
+
+
 def test_over_several_files_time_decides_if_all_tell_it(tmp_path):
     late = "2026-01-01 10:00:05 starting\n" + traceback("ValueError: late", "[rank0]: ")
     early = "2026-01-01 10:00:01 starting\n" + traceback("ValueError: early", "[rank1]: ")

@@ -51,6 +51,18 @@ def test_the_last_match_counts_wherever_it_was_printed(run):
     assert (found.seconds, found.samples, found.processes) == (1234.5, 0, 2)
 
 
+def test_ranks_that_each_trained_alone_are_one_process_each(run):
+    """A program that is timed by its output has no records that tell how many processes met."""
+    (run.logs / "rank-0.out").write_text("took 2.5\n")
+    metric = parse_metric("took (.*)")
+    assert read_run(TRIAL, run, metric).processes == 2
+    for rank in range(2):
+        (run.path / f"trained-alone-{rank}").touch()
+    assert read_run(TRIAL, run, metric).processes == 1
+    leave_records(run, 2, 5.0)  # it met others by the library
+    assert read_run(TRIAL, run, metric).processes == 2
+
+
 @pytest.mark.parametrize(
     ("printed", "seconds"),
     [("12,34", 12.34), ("0,125", 0.125), ("1.234,5", 1234.5), ("1,234,567", 1234567), ("1.5e-3", 0.0015)],

@@ -15,6 +15,10 @@ def apart(largest: float | None, kind: str = "float64[3]", name: str = "0/model/
     return {"name": name, "left": kind, "right": kind, "largest": largest}
 
 
+def option(left: str, right: str) -> dict[str, Any]:
+    return {"name": "0/optimizer/groups/w/lr", "left": left, "right": right, "largest": None}
+
+
 @pytest.mark.parametrize(
     ("differences", "same", "verdict", "proved", "code"),
     [
@@ -24,6 +28,14 @@ def apart(largest: float | None, kind: str = "float64[3]", name: str = "0/model/
         ([apart(1e-7, "float32[3]")], True, "not judged: largest difference 1.0e-07 (0/model/w)", True,
          "rounding-not-judged"),
         ([apart(None, "0.1", "0/optimizer/groups/w/lr")], True, "differs", False, "other-options"),
+        ([option("0.05", "0.15")], True, "differs", False, "other-options"),
+        ([option("0.05", "0.05000000000000001")], True, "within 1e-09: largest difference 6.9e-18 "
+         "(0/optimizer/groups/w/lr)", True, None),
+        ([option("0.05", "0.0500001")], True, "differs", False, "other-options"),
+        ([apart(1e-7, "float32[3]"), option("0.05", "0.0500001")], True,
+         "not judged: largest difference 1.0e-07 (0/model/w)", True, "rounding-not-judged"),
+        ([apart(1e-7, "float32[3]"), option("0.05", "0.051")], True, "differs", False, "other-options"),
+        ([option("1", "2")], True, "differs", False, "other-options"),
         ([], False, "differs", False, "other-samples"),
         ([apart(float("inf"))], True, "differs: largest difference inf (0/model/w)", False, "other-model"),
     ],

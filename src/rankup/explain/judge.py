@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from rankup.explain.cascade import cascade_of
 from rankup.explain.choose import better, death, earliest, explains, first_ending, ordered, rank_that_left
@@ -55,7 +56,23 @@ def own_error(facts: Facts) -> Iterator[Finding]:
         return
     chosen, agreed = earliest(candidates, cause, facts)
     chosen = better(chosen, facts)
-    yield verdict(chosen, facts, cause, sure=agreed and not chosen.survived)
+    if not _may_be_caught(chosen, facts):
+        yield verdict(chosen, facts, cause, sure=agreed and not chosen.survived)
+        return
+    found = verdict(chosen, facts, cause, sure=False)
+    yield replace(
+        found,
+        message=found.message.replace("the job failed:", "the job may have failed:", 1),
+        why=f"{found.why}; lines follow it, and nothing in the log says that the job failed: the script may also have "
+        "caught it and gone on",
+    )
+
+
+def _may_be_caught(event: Event, facts: Facts) -> bool:
+    """Whether the script may have printed a traceback and gone on: ordinary lines follow, and nobody else tells of a
+    failure. They may also be what was still in the buffer of stdout."""
+    told = facts.endings or facts.failed or any(e.level is Level.FALLOUT for e in facts.events)
+    return event.traceback and event.after > 0 and not told
 
 
 def waited(facts: Facts) -> Iterator[Finding]:

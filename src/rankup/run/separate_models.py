@@ -19,9 +19,14 @@ def with_torch_hook(env: Mapping[str, str]) -> dict[str, str]:
     return {"PYTHONPATH": f"{before}{os.pathsep}{_HOOK}" if before else str(_HOOK)}
 
 
+def trained_alone(run: RunDir) -> int:
+    """How many ranks trained a model of their own. Only runs with ``torch_hook`` tell."""
+    return sum(1 for _ in run.path.glob("trained-alone-*"))
+
+
 def count_separate_models(run: RunDir, *, ended: bool) -> str:
     """In a line, how many ranks train alone; "" unless there are several."""
-    count = sum(1 for _ in run.path.glob("trained-alone-*"))
+    count = trained_alone(run)
     if count < 2:
         return ""
     what = "each trained their own model" if ended else "each train their own model"

@@ -11,6 +11,7 @@ from typing import Any
 from rankup.core.records import newest_records, read_records
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
+from rankup.run.separate_models import trained_alone
 from rankup.scale.plan import Trial
 from rankup.scale.results import PARTS, Epoch, Measured
 
@@ -75,6 +76,8 @@ def _read_run(trial: Trial, run: RunDir, metric: re.Pattern[str] | None) -> Meas
     begin, end, epochs, summary, logged = _records(run)
     if metric is not None:
         seconds = _matched(metric, run)
+        if "world_size" not in (facts := begin.get("facts", {})) and trained_alone(run) > 1:
+            begin = {**begin, "facts": {**facts, "world_size": 1}}
         return _measured(
             *(trial, run, begin, summary, epochs, logged),
             *(seconds, end.get("samples", 0), end.get("steps", 0)),

@@ -40,7 +40,7 @@ def compare(left: tuple[Entry, Manifest], right: tuple[Entry, Manifest]) -> list
         a, b = _kind(mine.get(name)), _kind(theirs.get(name))
         if a != b:
             found.append(TensorDifference(name, a, b))
-        elif largest := _largest(load_tensor(*left, name), load_tensor(*right, name)):
+        elif largest := largest_difference(load_tensor(*left, name), load_tensor(*right, name)):
             found.append(TensorDifference(name, a, b, largest))
     values = [load_plain(entry.path / VALUES) for entry, _ in (left, right)]
     for name in sorted(values[0].keys() | values[1].keys()):
@@ -50,7 +50,7 @@ def compare(left: tuple[Entry, Manifest], right: tuple[Entry, Manifest]) -> list
     return found
 
 
-def _largest(a: torch.Tensor, b: torch.Tensor) -> float:
+def largest_difference(a: torch.Tensor, b: torch.Tensor) -> float:
     """0 if both hold the same numbers: a NaN equals a NaN here, and 0 equals -0."""
     if not a.numel() or torch.equal(a, b):
         return 0.0

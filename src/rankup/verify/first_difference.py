@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -106,6 +107,15 @@ def unsteady(reference: AttemptTrace, again: AttemptTrace) -> frozenset[str]:
     both += [(mine, theirs) for mine, theirs, _ in _ends(reference, again)]
     names = {name for mine, theirs in both for name in differing(mine, theirs)}
     return frozenset(name for name in names if name.startswith(ASIDE))
+
+
+def not_finite_from(attempt: AttemptTrace) -> int | None:
+    """The first step after which the weights are NaN or infinite; from there on any two trainings are equal."""
+    for step in sorted(attempt.steps):
+        sizes = [ranks.get("size", 0.0) for ranks in attempt.steps[step].values()]
+        if not all(map(math.isfinite, sizes)):
+            return step
+    return None
 
 
 def pairs(reference: AttemptTrace, attempt: AttemptTrace) -> Iterator[tuple[int, int, Record, Record]]:

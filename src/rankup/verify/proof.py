@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -16,15 +17,16 @@ from rankup.verify.first_difference import (
     UNTRACKED,
     compared,
     first_difference,
+    not_finite_from,
     other_end,
     over_ranks,
     same_samples,
     unsteady,
 )
 from rankup.verify.plan import Course, choose_kills, choose_stops, last_saves
-from rankup.verify.trace_reader import AttemptTrace
+from rankup.verify.trace_reader import FINAL_STATE, AttemptTrace
 from rankup.verify.untracked import never_restored, renewed
-from rankup.verify.values import Distance, distance
+from rankup.verify.values import LOGGED, Distance, distance, distance_at_exit
 from rankup.verify.worlds import judge_any_world, judge_worlds
 
 # How many attempts may follow one that was stopped from outside.
@@ -113,16 +115,32 @@ def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
         seen = crossed(made, to_the_end=plan.steps is None)
     if plan.worlds:
         scenarios.append(_other_worlds(attempts, plan, first, random, python))
+        if scenarios[-1].same:
+            scenarios += _whole_worlds(attempts, plan, first, python)
+    not_crossed = [WORDS[name] for name in wanted if name not in seen]
+    if (lost := not_finite_from(first)) is not None:
+        not_crossed.append(f"steps after step {lost}: the weights are NaN or infinite, and so are all others")
     return Proof(
         tuple(scenarios),
         tuple(WORDS[name] for name in seen),
-        tuple(WORDS[name] for name in wanted if name not in seen),
-        tuple(_notes(course, wanted, resets)),
+        tuple(not_crossed),
+        tuple(_notes(course, wanted, resets, _logged_otherwise(scenarios, ignore))),
     )
 
 
-def _notes(course: Course, wanted: list[str], resets: list[str]) -> list[str]:
+def _logged_otherwise(scenarios: Sequence[Scenario], ignore: frozenset[str]) -> list[str]:
+    """The logged numbers that are others on other numbers of processes, without clocks."""
+    names = {name for scenario in scenarios if scenario.distance for name in scenario.distance.logged}
+    return sorted(name for name in names if LOGGED + name not in ignore)
+
+
+def _notes(course: Course, wanted: list[str], resets: list[str], logged: list[str]) -> list[str]:
     notes = [too_short(course)] if "epoch" not in wanted else []
+    if logged:
+        notes.append(
+            f"on other numbers of processes the script logs other numbers: {', '.join(logged)}. Rank 0 logs what it "
+            "has: for the mean over all ranks' samples use run.mean, run.sum or run.meter"
+        )
     if resets:
         notes.append(
             f"not compared, because it starts again in every epoch: {', '.join(map(held, resets))}. It is not "
@@ -260,8 +278,32 @@ def _other_worlds(
         assert ended.attempt is not None  # it was not killed
         made.append(ended.attempt)
     made += _to_the_end(attempts, plan, plan.worlds[-1], snapshots)
-    same = all(same_samples(reference, attempt) for attempt in made)
-    apart = distance(attempts.folder / "snapshots-of-uninterrupted", snapshots, python)
+    apart = _distance(attempts, reference, made[-1], snapshots, python)
+    return _compared_worlds(
+        reference, made, apart, "stopped, other processes", "→".join(map(str, plan.worlds))
+    )
+
+
+def _whole_worlds(
+    attempts: Attempts, plan: VerifyPlan, reference: AttemptTrace, python: str
+) -> Iterator[Scenario]:
+    """Each other number of processes trains from the beginning: of a training that is stopped after a random step it
+    may have trained the last one alone. Ends with the first that differs."""
+    for processes in dict.fromkeys(plan.worlds):
+        if processes == plan.processes:
+            continue
+        snapshots = attempts.folder / f"snapshots-of-{processes}-processes"
+        made = _to_the_end(attempts, plan, processes, snapshots)
+        apart = _distance(attempts, reference, made[-1], snapshots, python)
+        what = "uninterrupted, other processes"
+        yield (scenario := _compared_worlds(reference, made, apart, what, str(processes)))
+        if not scenario.same:
+            return
+
+
+def _compared_worlds(
+    reference: AttemptTrace, made: list[AttemptTrace], apart: Distance, what: str, processes: str
+) -> Scenario:
     verdict: str
     finding: Finding | None
     if other_end(reference, made) is not None:
@@ -270,10 +312,11 @@ def _other_worlds(
         shards = [over_ranks(attempt) for attempt in made]
         verdict, proved, finding = judge_any_world(apart, first_difference(over_ranks(reference), shards))
     else:
+        same = all(same_samples(reference, attempt) for attempt in made)
         verdict, proved, finding = judge_worlds(apart, same)
     return Scenario(
-        "stopped, other processes",
-        "→".join(map(str, plan.worlds)),
+        what,
+        processes,
         len(made),
         0,
         compared(reference, made),
@@ -283,3 +326,14 @@ def _other_worlds(
         apart,
         tried=tuple(f"stopped after step {attempt.last}" for attempt in made[:-1]),
     )
+
+
+def _distance(
+    attempts: Attempts, reference: AttemptTrace, other: AttemptTrace, snapshots: Path, python: str
+) -> Distance:
+    """What the scripts end with says more than a snapshot: the code after the loop has run, a loop that ``break``
+    leaves saves nothing, and of several trainings each is in it. Sharded models have no such file."""
+    mine, theirs = (attempt.folder / FINAL_STATE for attempt in (reference, other))
+    if not reference.any_world and mine.exists() and theirs.exists():
+        return distance_at_exit(mine, theirs, python)
+    return distance(attempts.folder / "snapshots-of-uninterrupted", snapshots, python)

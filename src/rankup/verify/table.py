@@ -67,7 +67,10 @@ def _wrapped(line: str) -> list[str]:
 def _verdict(proof: Proof) -> str:
     scenarios = proof.scenarios
     if not proof.same:
-        return "differs: this training is not the same when it is interrupted or repeated"
+        how = "interrupted or repeated"
+        if all(s.same for s in scenarios if s.distance is None):
+            how = "continued or repeated on other numbers of processes"
+        return f"differs: this training is not the same when it is {how}"
     if proof.not_crossed:
         steps = max(s.steps_compared for s in scenarios)
         return f"no difference found in {steps} steps; not proved, see what was not crossed"

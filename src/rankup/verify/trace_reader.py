@@ -11,6 +11,7 @@ from rankup.core.records import read_records
 
 Record = dict[str, Any]
 FROZEN = "frozen"  # the file that a rank leaves before it freezes (``runtime/tracing/fault_injection.py``)
+FINAL_STATE = "final-state.pt"  # the numbers with which the script ended (``runtime/tracing/final_state.py``)
 
 
 @dataclass(frozen=True)

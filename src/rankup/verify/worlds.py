@@ -68,7 +68,7 @@ def judge_worlds(apart: Distance, same: bool) -> tuple[str, bool, Finding | None
                 "rounding-not-judged",
                 Severity.NOTE,
                 f"on another number of processes the final weights differ by {apart.largest:.1e}; in this precision "
-                "that may be rounding",
+                "that may be rounding or a fault",
                 why="sums over other parts of a batch are rounded differently, and an optimizer amplifies this",
                 fix="use --precision fp64 without dropout and BatchNorm: there rounding is at most 1e-9",
             ),

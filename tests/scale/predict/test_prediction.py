@@ -170,3 +170,28 @@ def test_a_score_needs_a_rate():
     assert not score(found, 10 * found.rate).within
     with pytest.raises(RankupError):
         score(found, math.nan)
+
+
+def test_rates_that_level_off_are_not_predicted_to_rise_again():
+    flat = [Point(Size(n, 8), rate) for n, rate in ((1, 100.0), (2, 150.0), (4, 170.0), (8, 175.0))]
+    with pytest.raises(RankupError) as caught:
+        predict_next(flat, Size(16, 8))
+    assert caught.value.code == "other-curve"
+    assert (
+        "which misses 8 × 8 by" in caught.value.message and "measured 175 samples/s" in caught.value.message
+    )
+
+
+def test_what_the_curve_misses_makes_the_interval_wider():
+    def width(rate: float) -> float:
+        curve = [Point(Size(n, 8), r) for n, r in ((1, 100.0), (2, 190.0), (4, rate))]
+        found = predict_next(curve, Size(8, 8))
+        return found.high / found.low
+
+    follows = 400 / (1 + 1.5 * (200 / 190 - 1))  # T(1) + e·2(n−1)/n
+    assert width(330.0) > 1.05 * width(follows)
+
+
+def test_nodes_that_gain_nothing_are_predicted_with_a_warning():
+    found = predict_next([Point(Size(1, 8), 100.0), Point(Size(2, 8), 101.0)], Size(4, 8))
+    assert [finding.code for finding in found.findings] == ["nodes-limit"]

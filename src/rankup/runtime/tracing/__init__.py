@@ -3,6 +3,7 @@
 - ``trace``: what each rank records after every step
 - ``digest``, ``fingerprint``: hashes of a value: exact ones, and cheap ones
 - ``run_digests``: the hashes of a run's state, by name
+- ``final_state``: the numbers with which a script ends
 - ``script_variables``: the variables of the user's script
 - ``fault_injection``: an end put to a run at a chosen point
 """

@@ -12,7 +12,7 @@ Off unless ``RANKUP_TRACE`` names a directory. There each rank appends to ``rank
   remain), ``evaluated`` (batches of evaluations within this step)
 - ``behind``: the code after an epoch's steps has run: ``step``, ``evaluated``
 - ``end``: after the last epoch, the same as ``begin``; ``left``: instead of it, after a ``break``
-- ``exit``: the interpreter ends without an error; the same as ``begin``
+- ``exit``: the interpreter ends without an error; the same as ``begin``. ``final_state.py`` writes the numbers then
 
 The names in ``state`` are those of ``run_digests.py``. A second training in the same process continues the first one's
 count of steps.
@@ -34,6 +34,7 @@ from rankup.core.records import RecordWriter
 from rankup.runtime.checkpointing.untracked_state import find_untracked, state_of
 from rankup.runtime.context import RunContext
 from rankup.runtime.seed import rng_state
+from rankup.runtime.tracing import final_state
 from rankup.runtime.tracing.digest import digest, rows
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
 from rankup.runtime.tracing.fault_injection import FaultInjection
@@ -63,6 +64,7 @@ class Trace:
         global _latest
         before = _latest
         self._run = run
+        self._folder = folder
         self._runs: list[RunContext] = before._runs if before is not None else []
         if run not in self._runs:
             self._runs.append(run)
@@ -174,6 +176,8 @@ class Trace:
         self._find_untracked()
         self._records.write("exit", evaluated=self._counted(), **self._where())
         self._records.close()
+        if self._run.world.is_main:
+            final_state.write(self._runs, self._folder)
 
     @property
     def _step(self) -> int:

@@ -1,4 +1,4 @@
-"""How far a prediction may be off: the error of the model, and the noise of the measurements.
+"""How far a prediction may be off: the error of the model, the noise of the measurements, and what the fit misses.
 
 The error of the model is known from few curves: eight of four setups, predicted from 2 nodes to 4, are missed by 3.9 %
 (root mean square of the logarithm). The noise of single measurements, 0.8 % each, explains 1.3 % of it. What is left,
@@ -27,13 +27,23 @@ def relative_error(points: Sequence[Point], form: Form, size: Size) -> float:
     """The standard error of the logarithm of the rate predicted for ``size`` from ``points``."""
     doublings = max(math.log2(size.devices / points[-1].size.devices), INTERPOLATION)
     model = MODEL_ERROR * doublings * (STRONG_FACTOR if form in (FIXED_BATCH, FIXED_BATCH_WITHIN) else 1.0)
-    return math.hypot(model, _noise(points, form, size))
+    return math.hypot(model, _noise(points, form, size), _misfit(points, form))
 
 
 def around(rate: float, error: float) -> tuple[float, float]:
     """The interval of ``LEVEL``, of a rate whose logarithm has this standard error."""
     factor = math.exp(T_QUANTILE * error)
     return rate / factor, rate * factor
+
+
+def _misfit(points: Sequence[Point], form: Form) -> float:
+    """How far the form misses the points, beyond their noise: what it misses there, it misses elsewhere too."""
+    fitted = fit(points, form)
+    if (spare := len(points) - fitted.free) < 1:
+        return 0.0
+    missed = sum(miss**2 for miss in fitted.misses(points)) / spare
+    noise = sum(point.error**2 for point in points) / len(points)
+    return math.sqrt(max(0.0, missed - noise))
 
 
 def _noise(points: Sequence[Point], form: Form, size: Size) -> float:

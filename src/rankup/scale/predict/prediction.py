@@ -19,6 +19,7 @@ from rankup.scale.predict.reduced import (
     STRONG,
     WEAK,
     WITHIN,
+    Fit,
     Form,
     fit,
 )
@@ -26,6 +27,8 @@ from rankup.scale.predict.reduced import (
 FAR = 4  # times the largest measured size: beyond it the interval is a guess
 SUPERLINEAR = 1.05
 FALLS = 0.95
+HARDLY = 1.1  # a size that is not even so much faster gains nothing
+MISFIT = 0.15  # of the time of a measured size: what the form misses by more, it does not describe
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ def predict_next(points: Sequence[Point], size: Size, scaling: str = WEAK) -> Pr
     used = _series(points, size, form)
     _refuse(points, used, size, form)
     fitted = fit(used, form)
+    _refuse_misfit(fitted, used, size)
     rate = fitted.rate(size)
     low, high = around(rate, relative_error(used, form, size))
     last = used[-1]
@@ -143,6 +147,23 @@ def _refuse(points: Sequence[Point], used: Sequence[Point], size: Size, form: Fo
         )
 
 
+def _refuse_misfit(fitted: Fit, used: Sequence[Point], size: Size) -> None:
+    """A curve that levels off is limited by something that the form does not have: it would go on rising in it."""
+    misses = fitted.misses(used)
+    worst = max(range(len(used)), key=lambda index: abs(misses[index]))
+    if len(used) > fitted.free and abs(misses[worst]) > MISFIT:
+        point = used[worst]
+        raise RankupError(
+            "other-curve",
+            f"cannot predict {size}: the measured sizes do not follow the curve of a network's cost, which misses "
+            f"{point.size} by {abs(misses[worst]):.0%} ({point.rate / (1 + misses[worst]):,.0f}, measured "
+            f"{point.rate:,.0f} samples/s)",
+            context=", ".join(str(point.size) for point in used),
+            hint="something else limits them: the reading of data from one file system, a shared link, too few cores; "
+            "compare with synthetic data, or measure the size itself",
+        )
+
+
 def _missing(used: Sequence[Point], size: Size) -> str:
     """The smallest sizes that would do; two nodes are measured, and not predicted."""
     have = {point.size for point in used}
@@ -171,7 +192,7 @@ def _warnings(points: Sequence[Point], used: Sequence[Point], size: Size) -> lis
                     fix="find the cause first: the network, the data, too few cores per process",
                 )
             )
-        elif second.size.nodes == first.size.nodes == 1 and ratio < 1.1:
+        elif second.size.nodes == first.size.nodes == 1 and ratio < HARDLY:
             found.append(
                 Finding(
                     "node-limit",
@@ -180,6 +201,19 @@ def _warnings(points: Sequence[Point], used: Sequence[Point], size: Size) -> lis
                     place=pair,
                     why="something that the node's devices share limits them, usually the reading of data",
                     fix="more cores or workers per node; compare with synthetic data",
+                    confidence=Confidence.LIKELY,
+                )
+            )
+        elif second.size.nodes > first.size.nodes and ratio < HARDLY:
+            found.append(
+                Finding(
+                    "nodes-limit",
+                    Severity.WARNING,
+                    f"{second.size} is hardly faster than {first.size}",
+                    place=pair,
+                    why="the prediction takes the network between two nodes for the cause, which costs more nodes "
+                    "little more; if all nodes share what limits them (a file system), more of them gain nothing",
+                    fix="compare with synthetic data, or measure a third size",
                     confidence=Confidence.LIKELY,
                 )
             )

@@ -62,6 +62,17 @@ class Fit:
             seconds *= self.form.seconds(self.last.size, self.last.rate) / self._fitted(self.last.size)
         return self.form.seconds(size, 1.0) / seconds
 
+    def misses(self, points: Sequence[Point]) -> list[float]:
+        """How far the fit is from each of the points, as a share of its time. Above 0: the fit is slower."""
+        return [
+            self._fitted(point.size) / self.form.seconds(point.size, point.rate) - 1.0 for point in points
+        ]
+
+    @property
+    def free(self) -> int:
+        """How many parameters the fit uses; as many points are always met."""
+        return sum(parameter > 0 for parameter in self.parameters)
+
     def _fitted(self, size: Size) -> float:
         return sum(p * t for p, t in zip(self.parameters, self.form.terms(size), strict=True))
 

@@ -1,4 +1,4 @@
-"""A rank leaves the training at its own signal, or alone."""
+"""A rank leaves the training at its own signal, by its own loss, or alone."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def find(program: Program) -> Iterator[Match]:
     if not program.whole or program.frameworks or not program.inits or not program.wraps:
         return
     yield from _by_one_rank(program)
+    yield from _by_own_loss(program)
     flags = _flags(program)
     if not flags or _agreed(program, flags):
         return
@@ -53,6 +54,71 @@ def _by_one_rank(program: Program) -> Iterator[Match]:
                     "One rank alone leaves the training loop.",
                     why="The others go on, and wait in the next all-reduce until the timeout.",
                 )
+
+
+def _by_own_loss(program: Program) -> Iterator[Match]:
+    """``if loss.item() < 0.1: break``, where the loss is of this rank's batch: it has a backward in the same loop, and
+    goes into nothing that the ranks may share."""
+    for module in program.modules:
+        for node in module.of(ast.If):
+            if not isinstance(node, ast.If) or not isinstance(node.body[-1], ast.Break):
+                continue
+            scope = module.scope_of(node)
+            loop = next((h for h, _ in module.ancestors(node) if isinstance(h, (ast.For, ast.While))), None)
+            if loop is None or program.guards.limited(node, scope):
+                continue
+            for name in sorted(_compared(node.test)):
+                if _is_own_loss(program, module, loop, name):
+                    yield Match(
+                        module.document,
+                        module.span(node.test),
+                        f"Each rank leaves the loop by {name} of its own batch, and not when the others do.",
+                        why="The ranks have other samples, and other losses. One of them leaves first, and the others "
+                        "wait in the next all-reduce until the timeout.",
+                        fix=f"Share it first: value = {name}.detach().clone(); dist.all_reduce(value), and decide by "
+                        "the value.",
+                    )
+                    break
+
+
+def _compared(test: ast.expr) -> set[str]:
+    """The names that a condition compares: ``loss``, ``loss.item()``, ``float(loss)``; or asks of being finite."""
+    if isinstance(test, ast.BoolOp):
+        return set().union(*map(_compared, test.values))
+    if isinstance(test, ast.Compare):
+        return {name for side in (test.left, *test.comparators) if (name := _number(side))}
+    return set()
+
+
+def _number(node: ast.expr) -> str:
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("item", "detach", "cpu"):
+            return _number(node.func.value)
+        if isinstance(node.func, ast.Name) and node.func.id == "float" and len(node.args) == 1:
+            return _number(node.args[0])
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+_OF_ONE_RANK = frozenset({"print", "float", "append", "isnan", "isfinite", "add_scalar", "info", "log"})
+
+
+def _is_own_loss(program: Program, module: Module, loop: ast.AST, name: str) -> bool:
+    inside = set(ast.walk(loop))
+    backward = False
+    for call in program.calls:
+        if call.module is not module:
+            continue
+        node = call.node
+        if isinstance(node.func, ast.Attribute) and _last(node.func.value) == name:
+            if node.func.attr == "backward":
+                backward |= node in inside
+            elif node.func.attr not in ("item", "detach", "cpu"):
+                return False
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        if call.last not in _OF_ONE_RANK and any(name in identifiers(argument) for argument in given):
+            return False  # a function may reduce it
+    bound = [n for n in inside if isinstance(n, ast.Assign) and any(_last(t) == name for t in n.targets)]
+    return backward and len(bound) == 1
 
 
 def _flags(program: Program) -> set[str]:
@@ -144,12 +210,19 @@ _STEP = """for step in range(1000):
     optimizer.zero_grad()
 """
 
+_OWN_LOSS = """for step in range(1000):
+    loss = model(torch.randn(4, 8, device="cuda")).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
 RULE = Rule(
     code="RK219",
     name="own-stop",
     severity=Severity.WARNING,
     confidence=Confidence.LIKELY,
-    what="A rank leaves the training loop at its own signal, or alone, without asking the others.",
+    what="A rank leaves the training loop at its own signal, by its own loss, or alone, without asking the others.",
     why="The signal reaches the ranks at slightly different times: one of them may leave a step earlier, and the "
     "others wait in the next all-reduce until the timeout, in which no snapshot is written.",
     fix="Share the flag in each step or epoch: flag = torch.tensor(int(stop), device=device); dist.all_reduce(flag, "
@@ -159,6 +232,7 @@ RULE = Rule(
         _HEAD
         + _STEP
         + "    if dist.get_rank() == 0 and step > 99:\n        break\ndist.destroy_process_group()\n",
+        _HEAD + _OWN_LOSS + "    if loss.item() < 0.1:\n        break\ndist.destroy_process_group()\n",
         _HEAD + _STEP + "    if stop:\n        break\ndist.destroy_process_group()\n",
         _HEAD
         + _STEP
@@ -194,5 +268,22 @@ dist.destroy_process_group()
         + _STEP
         + "    if agreed():\n        break\ndist.destroy_process_group()\n",
         _HEAD + _STEP + "    if stop:\n        print('will stop soon')\ndist.destroy_process_group()\n",
+        _HEAD
+        + _OWN_LOSS
+        + """    dist.all_reduce(loss.detach())
+    if loss.item() < 0.1:
+        break
+dist.destroy_process_group()
+""",
+        _HEAD
+        + _OWN_LOSS
+        + """    mean = loss.detach().clone()
+    dist.all_reduce(mean)
+    if mean.item() < 0.1:
+        break
+    if loss.item() > 100:
+        print("large")
+dist.destroy_process_group()
+""",
     ),
 )

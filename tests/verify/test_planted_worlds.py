@@ -1,0 +1,129 @@
+"""Faults that show on other numbers of processes alone, and trainings that only look as if they had one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from forked_attempts import prove
+
+from rankup.verify.proof import Proof, VerifyPlan
+from rankup.verify.table import text
+
+# 25 samples: the last batch of each epoch has one sample, so that a fault in the sharing does not show there.
+PROGRAM = """\
+import copy
+import torch
+from torch import nn
+import rankup
+
+run = rankup.init(precision="{precision}")
+world = run.world.world_size
+points = torch.randn(25, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+dataset = rankup.ResidentData(points, points.sum(1, keepdim=True))
+sgd = lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9)
+model, opt, data = run.prepare(nn.Linear(3, 1), sgd, dataset, global_batch=6)
+{before}
+for epoch in run.epochs(3):
+    for x, y in epoch:
+        {step}
+        x, y = x.to(model.weight.dtype), y.to(model.weight.dtype)
+        loss = {loss}
+        run.backward(loss)
+        run.step(opt)
+        {post}
+    {behind}
+{after}
+"""
+MEAN = "(model(x) - y).square().mean()"
+
+
+def program(
+    before: str = "",
+    step: str = "",
+    loss: str = MEAN,
+    post: str = "",
+    behind: str = "pass",
+    after: str = "",
+    precision: str = "fp64",
+) -> str:
+    return PROGRAM.format(
+        before=before, step=step, loss=loss, post=post, behind=behind, after=after, precision=precision
+    )
+
+
+AVERAGE = "average = copy.deepcopy(model)\nrun.register(average=average)"
+LERP = "[a.data.lerp_(b.data, {}) for a, b in zip(average.parameters(), model.parameters())]"
+SECOND = f"""\
+run = rankup.init(name="second", precision="fp64")
+model, opt, data = run.prepare(nn.Linear(3, 1), sgd, dataset, global_batch=6)
+for x, y in run.steps(data, epochs=2):
+    run.backward({MEAN})
+    run.step(opt)
+"""
+FAULTS = {
+    "a_sum_as_if_it_were_a_mean": program(loss="(model(x) - y).square().sum() / 6"),
+    "statistics_of_a_share": program(step="x = x - x.mean(0)"),
+    "a_rate_of_the_first_epoch": program(step="x = x * (world if epoch.index == 0 else 1)"),
+    "weights_changed_after_the_loop": program(after="model.weight.data.div_(world)"),
+    "a_registered_average": program(AVERAGE, post=LERP.format("0.1 * world")),
+    "the_first_of_two_trainings": program(step="x = x * world", after=SECOND),
+    "a_loop_that_break_leaves": program(step="x = x * world", behind="if epoch.index == 1: break"),
+}
+RIGHT = {
+    "a_loop_that_break_leaves": program(behind="if epoch.index == 1: break"),
+    "an_average_taken_at_the_end": program(
+        AVERAGE, post=LERP.format(0.1), after="model.load_state_dict(average.state_dict())"
+    ),
+    "a_rate_and_a_list_from_losses": program(
+        "losses = []\nrun.register(losses=losses)",
+        post="run.meter.add(loss=loss)",
+        behind="losses.append(run.meter.means()['loss']); opt.param_groups[0]['lr'] = 0.01 * losses[-1]",
+    ),
+    "two_trainings": program(after=SECOND),
+}
+
+
+def proved(folder: Path, script: str) -> Proof:
+    (folder / "script.py").write_text(script)
+    return prove(folder / "script.py", VerifyPlan(1, kills=0, worlds=(1, 2)))
+
+
+@pytest.mark.parametrize("script", FAULTS.values(), ids=FAULTS)
+def test_a_fault_that_needs_several_processes_is_found_wherever_it_was_stopped(script: str, tmp_path: Path):
+    proof = proved(tmp_path, script)
+    assert [finding.code for finding in proof.findings] == ["other-model"]
+    assert text(proof).endswith("when it is continued or repeated on other numbers of processes")
+
+
+@pytest.mark.parametrize("script", RIGHT.values(), ids=RIGHT)
+def test_a_right_training_is_the_same_on_other_numbers_of_processes(script: str, tmp_path: Path):
+    proof = proved(tmp_path, script)
+    assert proof.same and not proof.findings
+    assert [scenario.processes for scenario in proof.scenarios] == ["1", "1→2", "2"]
+
+
+def test_an_option_that_follows_from_losses_may_be_rounded_in_fp32(tmp_path: Path):
+    script = program(
+        post="run.meter.add(loss=loss)",
+        behind="opt.param_groups[0]['lr'] = 0.01 * run.meter.means()['loss']",
+        precision="fp32",
+    )
+    proof = proved(tmp_path, script)
+    assert proof.same and {finding.code for finding in proof.findings} <= {"rounding-not-judged"}
+
+
+def test_a_logged_number_that_depends_on_the_number_of_processes_is_named_and_is_no_difference(
+    tmp_path: Path,
+):
+    proof = proved(
+        tmp_path, program(behind="run.log(mse=loss.item() / world, seconds=__import__('time').time())")
+    )
+    assert proof.same and len(proof.notes) == 1
+    assert "logs other numbers: mse." in proof.notes[0]
+
+
+def test_steps_whose_weights_are_no_numbers_prove_nothing(tmp_path: Path):
+    proof = proved(tmp_path, program(step="x = x * float('nan')"))
+    assert proof.same and not proof.proved
+    assert "steps after step 1: the weights are NaN or infinite" in proof.not_crossed[-1]
