@@ -98,12 +98,13 @@ class UntrackedWatch:
         self._plain.first_step_done()
 
     def epoch_begins(self) -> None:
-        for said in set(self._plain.unseen()) - self._said:
+        for said in {*self._plain.unseen(), *self._plain.rows_lost(self._said)} - self._said:
             self._said.add(said)
             print(f"warning: {said}", file=sys.stderr, flush=True)
 
     def warn_of_orders(self) -> None:
-        """Behind the first epoch's last step, before the script's code there."""
+        """Behind an epoch's last step, before the script's code there; the warning behind the first one."""
+        self._plain.rows_trained()
         if not self._ended:
             self._plain.epoch_trained()
             moved = [order.moved() for feed in self._run.feeds if (order := sampled_order(feed)) is not None]
@@ -121,6 +122,7 @@ class UntrackedWatch:
         self._forward.close()
         ours = within(self._run.registered.values())
         said = [*map(_sentence, changed), *self._plain.lost(ours), *self._forward.lost(ours)]
+        self._said |= {*said}
         return "\n".join(f"warning: {each}" for each in said)
 
     def _changed(self, name: str, thing: Any) -> bool:
