@@ -221,11 +221,11 @@ print("steps", run.global_step)
 """
 
 
-def trained(folder: Path, *, patience: int, kill_at: int = 0) -> subprocess.CompletedProcess[str]:
+def trained(folder: Path, text: str, choice: int, *, kill_at: int = 0) -> subprocess.CompletedProcess[str]:
     script = folder / "train.py"
-    script.write_text(PATIENCE)
+    script.write_text(text)
     return subprocess.run(
-        [sys.executable, str(script), str(kill_at), str(patience)],
+        [sys.executable, str(script), str(kill_at), str(choice)],
         env={**os.environ, "RANKUP_SNAPSHOT_DIR": str(folder / "snapshots")},
         capture_output=True,
         text=True,
@@ -235,8 +235,8 @@ def trained(folder: Path, *, patience: int, kill_at: int = 0) -> subprocess.Comp
 
 @pytest.mark.usefixtures("warm_python")
 def test_a_script_that_ends_before_the_loop_of_its_snapshot_is_warned_of(tmp_path: Path):
-    assert trained(tmp_path, patience=0, kill_at=11).returncode == -9
-    resumed = trained(tmp_path, patience=0)
+    assert trained(tmp_path, PATIENCE, 0, kill_at=11).returncode == -9
+    resumed = trained(tmp_path, PATIENCE, 0)
     assert resumed.returncode == 0, resumed.stderr
     assert "the code between them runs again" in resumed.stdout
     assert "steps 16" not in resumed.stdout, "the case that the warning is for"
@@ -245,7 +245,43 @@ def test_a_script_that_ends_before_the_loop_of_its_snapshot_is_warned_of(tmp_pat
 
 @pytest.mark.usefixtures("warm_python")
 def test_a_script_that_comes_to_the_loop_of_its_snapshot_is_not_warned_of(tmp_path: Path):
-    assert trained(tmp_path, patience=9, kill_at=11).returncode == -9
-    resumed = trained(tmp_path, patience=9)
+    assert trained(tmp_path, PATIENCE, 9, kill_at=11).returncode == -9
+    resumed = trained(tmp_path, PATIENCE, 9)
     assert "steps 16" in resumed.stdout, resumed.stderr
     assert "missing" not in resumed.stderr
+
+
+TAKEN_OFF = """
+import os, pathlib, signal, sys
+import torch
+import rankup
+
+kill_at, more = int(sys.argv[1]), int(sys.argv[2])
+run = rankup.init(snapshots=rankup.Snapshots(every="2 steps", asynchronous=False))
+samples = rankup.ResidentData(torch.ones(8, 1))
+model, opt, data = run.prepare(
+    torch.nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.01), samples, global_batch=2
+)
+mine = pathlib.Path(sys.argv[0]).with_name("epoch")  # what the script saved before it used rankup
+start = int(mine.read_text()) if mine.exists() else 0
+for epoch in run.epochs(4 - start + more * start):
+    for x in epoch:
+        model(x).square().mean().backward()
+        opt.step()
+        opt.zero_grad()
+        if run.global_step + 1 == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+    mine.write_text(str(epoch.index + 1))
+print("steps", run.global_step)
+"""
+
+
+@pytest.mark.parametrize(("more", "steps"), [(0, 10), (1, 16), (2, 24)])
+def test_epochs_that_a_script_takes_off_itself_are_warned_of_at_a_resume(
+    more: int, steps: int, tmp_path: Path
+):
+    """``run.epochs(n - start)`` ends early, since it counts from the beginning. As many epochs, or more, are right."""
+    assert trained(tmp_path, TAKEN_OFF, more, kill_at=11).returncode == -9
+    resumed = trained(tmp_path, TAKEN_OFF, more)
+    assert f"steps {steps}" in resumed.stdout, resumed.stderr
+    assert resumed.stderr.count("is over epochs=2 now, and was over epochs=4 when step-") == (more == 0)

@@ -173,7 +173,7 @@ class Preparation:
             if clip is not None:
                 run.gradients.clips[id(opt)] = clip
         run.prepared.append((inner, opt))
-        self._settings.note_prepared(clip=clip, sync_batchnorm=adaptations.sync_batchnorm)
+        self._settings.note_prepared(opt, clip=clip, sync_batchnorm=adaptations.sync_batchnorm)
         return wrapped, opt, inner
 
     def _check(

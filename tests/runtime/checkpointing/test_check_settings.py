@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,16 @@ def train(directory: str, changed: dict[str, Any], stop_at: int, resume_with: st
     if settings["schedule"] != "none":
         schedule = schedule_of(settings["schedule"], opt, settings)
         run.register(schedule=schedule)
+    if settings.get("own") is not None:  # a script that has checkpoints of its own goes on from them
+        own, begun = settings["own"], copy.deepcopy(opt.state_dict())
+        if own:
+            opt.load_state_dict(own["optimizer"])
+            if schedule is not None:
+                schedule.load_state_dict(own["schedule"])
+            opt.param_groups[0]["lr"] = settings.get("after", opt.param_groups[0]["lr"])
+        else:  # an LR finder
+            opt.param_groups[0]["lr"] = 7.0
+            opt.load_state_dict(begun)
     said: dict[str, Any] = {"rates": [], "seen": [], "lines": lines, "groups": [], "state": []}
     try:
         for x in run.steps(feed, epochs=2):
@@ -103,6 +114,9 @@ def train(directory: str, changed: dict[str, Any], stop_at: int, resume_with: st
                 schedule.step(*([1.0] if settings["schedule"] == "plateau" else []))
             if run._context.steps_reached == stop_at:
                 run.save()
+                said["own"] = copy.deepcopy(
+                    {"optimizer": opt.state_dict(), "schedule": schedule and schedule.state_dict()}
+                )
                 break
     except rankup.RankupError as error:
         said["error"] = (error.code, error.message.removeprefix("the settings have changed: "), error.hint)
@@ -312,3 +326,30 @@ def test_a_state_in_memory_asks_as_well():
     run, opt = make(0.2, None)
     run.state.load_state_dict(saved)
     assert opt.param_groups[0]["lr"] == 0.1
+
+
+@pytest.mark.parametrize("kind", ["step", "plateau", "cosine"])
+def test_a_state_that_the_script_loads_itself_is_no_change_of_settings(kind: str, tmp_path: Path):
+    """Its learning rate is what the schedule had made of it. An edit beside it is still noticed."""
+    settings = {"schedule": kind, "lr": 0.02}
+    whole = train(str(tmp_path / "whole"), settings, 0, None)
+    saved = train(str(tmp_path / "own"), settings, 4, None)["own"]
+    resumed = train(str(tmp_path / "own"), settings | {"own": saved}, 6, None)
+    assert "error" not in resumed
+    assert "the script has loaded a state into its optimizer: the snapshot replaces it" in resumed["lines"]
+    assert resumed["rates"] == whole["rates"][4:6]
+    again = train(str(tmp_path / "own"), settings, 0, None)  # without its own checkpoint: nothing has changed
+    assert "error" not in again
+    assert again["rates"] == whole["rates"][6:]
+
+
+def test_a_rate_that_is_set_behind_a_state_that_the_script_loads_itself_is_a_setting(tmp_path: Path):
+    saved = train(str(tmp_path), {"lr": 0.02}, 4, None)["own"]
+    edited = train(str(tmp_path), {"lr": 0.02, "own": saved, "after": 0.5}, 0, None)
+    assert edited["error"][:2] == ("settings-changed", "lr of the optimizer: 0.02 when saved, 0.5 now")
+
+
+def test_a_state_that_an_lr_finder_puts_back_hides_no_change(tmp_path: Path):
+    train(str(tmp_path), {"lr": 0.02}, 4, None)
+    edited = train(str(tmp_path), {"lr": 0.01, "own": {}}, 0, None)
+    assert edited["error"][:2] == ("settings-changed", "lr of the optimizer: 0.02 when saved, 0.01 now")

@@ -467,6 +467,37 @@ def test_rows_that_one_process_shuffles_in_place_are_warned_of(tmp_path: Path):
     assert said.count("rows of Weighted") == 1
 
 
+def rolled_out(directory: str, registered: bool) -> str:
+    """As in PPO: a buffer of zeros, which the code before each inner loop fills."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        run = rankup.init(snapshots=rankup.Snapshots(every="off", directory=directory))
+        data = Weighted()
+        data.rows = torch.zeros(24, 1)
+        model, opt, _ = run.prepare(
+            nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.01), data, global_batch=4
+        )
+        if registered:
+            run.register(rows=data.rows)
+        for epoch in run.epochs(3):
+            if epoch.done == 0:
+                data.rows[:] = torch.arange(24.0)[:, None] + float(model.weight)
+            for x, *_ in epoch:
+                model(x).square().mean().backward()
+                opt.step()
+                opt.zero_grad()
+    return said.getvalue()
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_rollouts_that_fill_a_buffer_of_zeros_before_each_epoch_are_warned_of(
+    registered: bool, tmp_path: Path
+):
+    (said,) = run_ranks(rolled_out, 1, str(tmp_path), registered)
+    sentence = "rows of Weighted (a data set) changes in training, and is in no snapshot"
+    assert said.count(sentence) == (not registered)
+
+
 def test_weights_of_samples_that_each_rank_changes_for_its_own_samples_are_warned_of(tmp_path: Path):
     (_, first), (_, other) = run_ranks(weighted, 2, str(tmp_path), 3, "own samples")
     assert (

@@ -17,6 +17,7 @@ from torch import nn
 import rankup
 from ranks import run_ranks
 from rankup.errors import RankupError
+from rankup.runtime.checkpointing import stop
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.snapshots.layout import entries
 from rankup.strategies import make_strategy
@@ -371,3 +372,40 @@ def experts_by_turns(step_of: int) -> tuple[str, int]:
 @pytest.mark.parametrize("step_of", [0, 2, 3])
 def test_a_step_that_ddp_has_not_reduced_is_not_taken(step_of: int):
     assert run_ranks(experts_by_turns, 2, step_of) == [("gradients-not-reduced", step_of)] * 2
+
+
+# ------------------------------------------------------------------------------------------------ steps left out
+
+
+def left_out(which: str) -> tuple[str, str] | None:
+    """``each``: every rank leaves out one step, another one; ``all``: the same one; ``window``: every second one."""
+    stop.AGREE_EVERY_S = 1e9  # else ranks meet there, in other exchanges
+    run = rankup.init(seed=1, strategy=make_strategy("ddp"))
+    rows = torch.linspace(-2, 2, BATCH * 14 * WIDTH).sin().reshape(-1, WIDTH)
+    model, opt, feed = run.prepare(Net(), sgd, rankup.ResidentData(rows), global_batch=BATCH)
+    try:
+        for step, x in enumerate(run.steps(feed, epochs=1)):
+            loss = model(x).mean()
+            if which == "each" and step == 9 + run.world.rank:
+                continue
+            if which == "all" and run.sum(float(step == 9 + run.world.rank)):
+                continue
+            loss.backward()
+            if which != "window" or step % 2:
+                opt.step()
+                opt.zero_grad()
+    except RankupError as error:
+        return error.code, error.message
+    return None
+
+
+def test_ranks_that_leave_out_a_step_each_are_an_error():
+    """As many on each rank: nobody waits, and the weights are the same on all of them."""
+    for found in run_ranks(left_out, 3, "each"):
+        assert found is not None and found[0] == "skipped-steps"
+        assert "rank 0 took no step of an optimizer in step 10" in found[1]
+
+
+@pytest.mark.parametrize("which", ["all", "window"])
+def test_steps_that_all_ranks_leave_out_are_no_error(which: str):
+    assert run_ranks(left_out, 3, which) == [None] * 3

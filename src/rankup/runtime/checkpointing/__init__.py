@@ -17,6 +17,7 @@
 - ``epoch_end``: the state at the end of an epoch, until its evaluation has ended
 - ``registered``, ``adapters``, ``registered_state``: what ``run.register`` got, and its state
 - ``untracked_state``: what has a state and is in no snapshot
+- ``structure``: parameters that come or go in training
 - ``plain_values``, ``attributes``: counters and the like in attributes of models, optimizers and data sets
 - ``data_orders``: lists and arrays of data sets that ranks must hold alike
 - ``data_rows``: tensors and arrays of data sets that a script shuffles or changes

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,10 +45,20 @@ class ResumeSettings:
         self._groups: list[list[dict[str, Any]]] = []  # of each optimizer, as the script has built them
         self._schedules: dict[str, list[tuple[dict[str, Any], Any]]] = {}  # constants and base_lrs, likewise
         self._changed: list[SettingsChange] = []
+        # Of each optimizer into which the script has loaded a state before its loop: the options that came with it.
+        self._loaded: dict[int, list[dict[str, Any]]] = {}
 
-    def note_prepared(self, **asked: Any) -> None:
-        """The arguments of ``prepare`` besides a model and its optimizer."""
+    def note_prepared(self, optimizer: Optimizer | None, **asked: Any) -> None:
+        """``asked``: the arguments of ``prepare`` besides a model and its optimizer."""
+        if isinstance(optimizer, Optimizer):
+            optimizer.register_load_state_dict_post_hook(partial(self._note_loaded, len(self._asked)))
         self._asked.append(asked)
+
+    def _note_loaded(self, index: int, optimizer: Optimizer) -> None:
+        if index < len(self._settings["optimizers"]):  # its loop has begun
+            return
+        # Without a state it is what an LR finder puts back: the script's own options.
+        self._loaded[index] = describe_optimizer(optimizer, {})["groups"] if optimizer.state else []
 
     def note_data(self, data: Any, loader: Mapping[str, Any], **asked: Any) -> None:
         """A data set that ``prepare`` got, and the arguments besides it."""
@@ -93,7 +104,7 @@ class ResumeSettings:
         self._saved = metadata.get("settings")
         if self._saved is None:
             return False
-        changed = differences(self._saved, self.in_force)
+        changed = self._without_loaded(differences(self._saved, self.in_force))
         if not changed:
             return True
         fixed = [change for change in changed if not change.restorable]
@@ -105,6 +116,25 @@ class ResumeSettings:
         else:  # the snapshot restores them; the next resume compares with these
             self._settings = copy.deepcopy(self._saved)
         return True
+
+    def _without_loaded(self, changed: list[SettingsChange]) -> list[SettingsChange]:
+        """A script that goes on from a checkpoint of its own has in its optimizer what a schedule had made of the
+        learning rate by then. That is no setting of the script: the snapshot's holds."""
+        rest = [change for change in changed if not self._is_loaded(change)]
+        for change in changed:
+            if change not in rest:
+                _, index, _, number, option = change.place
+                self._settings["optimizers"][index]["groups"][number][option] = change.old
+        if len(rest) < len(changed):
+            self._run.print("the script has loaded a state into its optimizer: the snapshot replaces it")
+        return rest
+
+    def _is_loaded(self, change: SettingsChange) -> bool:
+        if change.place[0] != "optimizers" or len(change.place) != 5:
+            return False
+        _, index, _, number, option = change.place
+        groups = self._loaded.get(index, [])
+        return number < len(groups) and option in groups[number] and groups[number][option] == change.new
 
     def _error(
         self, metadata: Mapping[str, Any], changed: list[SettingsChange], fixed: list[SettingsChange]

@@ -42,6 +42,7 @@ class DataRows:
         self._run = run
         self._sets = sets
         self._begun: dict[str, Rows] = {}
+        self._trained: dict[str, Rows] = {}  # as the last batch of an epoch was trained
 
     def begin(self) -> None:
         self._begun = {place: rows_of(array) for place, _, array in self._arrays()}
@@ -49,11 +50,23 @@ class DataRows:
     def changed(self) -> dict[str, Any]:
         """The arrays that are not registered and hold other numbers than at the beginning, by what a message calls
         them."""
+        return self._changed_since(self._begun)
+
+    def epoch_trained(self) -> None:
+        """The epoch's last batch is trained."""
+        self._trained = {place: rows_of(array) for place, _, array in self._arrays()}
+
+    def changed_between_epochs(self) -> dict[str, Any]:
+        """The same of those that the code between two epochs has changed. What begins with zeros and is filled before
+        each epoch (rollouts) is no cache of what was read."""
+        return self._changed_since(self._trained)
+
+    def _changed_since(self, before: dict[str, Rows]) -> dict[str, Any]:
         ours = within(self._run.registered.values())
         return {
             where: array
             for place, where, array in self._arrays()
-            if place in self._begun and id(array) not in ours and self._begun[place].changed(rows_of(array))
+            if place in before and id(array) not in ours and before[place].changed(rows_of(array))
         }
 
     def _arrays(self) -> Iterator[tuple[str, str, Any]]:

@@ -46,7 +46,8 @@ class LaterLoops:
         weakref.finalize(self, _say, self._at_end)
 
     def state(self) -> list[Any]:
-        return [self.number, *self._place, self._line, self._saves, self._by_break, self._complete()]
+        ended = self._by_break, self._complete()
+        return [self.number, *self._place, self._line, self._saves, *ended, self._goal]
 
     def begin(self, feed: DataFeed, unit: str, goal: int, *, stage: bool) -> None:
         """A loop begins; with a new ``stage``."""
@@ -60,15 +61,30 @@ class LaterLoops:
     def resumed(self, found: Snapshot) -> None:
         """The first loop of a stage has restored ``found``."""
         saved = list(found.metadata.get("loop", []))  # an older version has not noted it
+        if saved[:3] == [self.number, *self._place] and saved[7:]:
+            self._warn_of_fewer(found, saved[7])
         if saved and (saved[0] > self.number or saved[4]):
             self._resumed, self._step = found, self._run.global_step
             self._models = self._untracked()
             self._note_end(found, saved)
 
+    def _warn_of_fewer(self, found: Snapshot, goal: int) -> None:
+        """Of a script that takes off what it has done itself, as without rankup: ``run.epochs(n - start_epoch)``."""
+        unit = self._place[1]
+        if self._goal >= goal or not self._run.world.is_main:
+            return
+        print(
+            f"warning: the loop at {self._line} is over {unit}={self._goal} now, and was over {unit}={goal} when "
+            f"{found.path.name} was saved: {unit}= counts from the beginning, also after a resume, so this training "
+            f"ends earlier. If the script takes off what is done ({unit}={goal} - start), leave that out",
+            file=sys.stderr,
+            flush=True,
+        )
+
     def _note_end(self, found: Snapshot, saved: list[Any]) -> None:
         """The loop of the snapshot may not begin again. If it was at its end there, nothing of it is lost then."""
         number, _, _, line, saves, *how = saved
-        if not self._run.world.is_main or number <= self.number or saves or any(how):
+        if not self._run.world.is_main or number <= self.number or saves or any(how[:2]):
             return
         if line == self._line:
             self._run.print(

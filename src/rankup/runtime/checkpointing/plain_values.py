@@ -10,7 +10,7 @@ promise what is not there. The user is warned of these if their values change wi
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -183,13 +183,18 @@ class PlainValues:
                         + _instead(place, thing, name)
                     )
         for where in self._rows.changed():
-            said.setdefault(
-                where,
-                f"{where} (a data set) changes in training, and is in no snapshot: after a resume it begins again with "
-                "its first numbers; run.register it before the loop and change it in place, or make it from "
-                "epoch.index on all ranks alike",
-            )
+            said.setdefault(where, _of_rows(where))
         return list(said.values())
+
+    def rows_trained(self) -> None:
+        """The epoch's last batch is trained."""
+        self._rows.epoch_trained()
+
+    def rows_lost(self, said: Iterable[str]) -> list[str]:
+        """Like ``lost``, of rows that the code between two epochs has changed, and of which nothing was ``said``. To be
+        called when an epoch begins."""
+        found = self._rows.changed_between_epochs()
+        return [_of_rows(where) for where in found if not any(each.startswith(where) for each in said)]
 
     def _now(self) -> dict[str, dict[str, Any]]:
         return {place: plain(thing) for place, thing in self.things()}
@@ -244,6 +249,14 @@ class PlainValues:
                 yield f"{where}/{name}", module
         for index, optimizer in enumerate(self._run.optimizers):
             yield from _with_inner(f"optimizer {index}", optimizer)
+
+
+def _of_rows(where: str) -> str:
+    return (
+        f"{where} (a data set) changes in training, and is in no snapshot: after a resume it begins again with its "
+        "first numbers; run.register it before the loop and change it in place, or make it from epoch.index on all "
+        "ranks alike"
+    )
 
 
 def _with_inner(place: str, optimizer: object) -> Iterator[tuple[str, Any]]:

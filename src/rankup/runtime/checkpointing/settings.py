@@ -24,6 +24,8 @@ Settings = dict[
     str, Any
 ]  # {"run": {…}, "optimizers": [{"class", "groups": […]}], "schedules": {name: …}, "data": […]}
 _MISSING = "not set"
+# Public attributes of torch's schedules that count; a script that loads a state of its own into one begins with others.
+_COUNTS = ("last_epoch", "best", "num_bad_epochs", "cooldown_counter", "T_cur", "T_i")
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def parts(schedule: Any) -> Iterator[Any]:
 def constants(schedule: Any) -> dict[str, Any]:
     """A schedule's public attributes that are plain: ``step_size``, ``gamma``, ``T_max``. Not the rates themselves."""
     named = {k: v for k, v in vars(schedule).items() if not k.startswith("_") or k == "_milestones"}
-    for taken in ("base_lrs", "optimizer", "last_epoch", "verbose"):
+    for taken in ("base_lrs", "optimizer", "verbose", *_COUNTS):
         named.pop(taken, None)
     return {k: v for k, v in named.items() if _normal(v) is not _SKIP}
 

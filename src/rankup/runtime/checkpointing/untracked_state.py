@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader
 from rankup.runtime.checkpointing.attributes import within
 from rankup.runtime.checkpointing.carried.forward_state import ForwardState
 from rankup.runtime.checkpointing.plain_values import PlainValues
+from rankup.runtime.checkpointing.structure import Structure
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import sampled_order
 from rankup.runtime.data.own_generators import generator_kinds, global_generators
@@ -90,6 +91,7 @@ class UntrackedWatch:
         self._things = find_untracked(run, namespaces(), trusting=True)
         self._before = {name: _fingerprint(thing) for name, thing in self._things.items()}
         self._forward = ForwardState(run)
+        self._structure = Structure(run)
         self._ended = False
         self._said: set[str] = set()
 
@@ -98,12 +100,13 @@ class UntrackedWatch:
         self._plain.first_step_done()
 
     def epoch_begins(self) -> None:
-        for said in set(self._plain.unseen()) - self._said:
+        for said in {*self._plain.unseen(), *self._plain.rows_lost(self._said)} - self._said:
             self._said.add(said)
             print(f"warning: {said}", file=sys.stderr, flush=True)
 
     def warn_of_orders(self) -> None:
-        """Behind the first epoch's last step, before the script's code there."""
+        """Behind an epoch's last step, before the script's code there; the warning behind the first one."""
+        self._plain.rows_trained()
         if not self._ended:
             self._plain.epoch_trained()
             moved = [order.moved() for feed in self._run.feeds if (order := sampled_order(feed)) is not None]
@@ -121,6 +124,7 @@ class UntrackedWatch:
         self._forward.close()
         ours = within(self._run.registered.values())
         said = [*map(_sentence, changed), *self._plain.lost(ours), *self._forward.lost(ours)]
+        self._said |= {*said}
         return "\n".join(f"warning: {each}" for each in said)
 
     def _changed(self, name: str, thing: Any) -> bool:
@@ -129,8 +133,8 @@ class UntrackedWatch:
         return now != before and not (isinstance(thing, torch.Generator) and now[0] != before[0])
 
     def warn(self) -> None:
-        if said := self.warning():
-            print(said, file=sys.stderr, flush=True)
+        said = [self.warning(), f"warning: {each}" if (each := self._structure.warning()) else ""]
+        print("".join(f"{each}\n" for each in said if each), end="", file=sys.stderr, flush=True)
 
 
 def _sentence(name: str) -> str:

@@ -21,8 +21,10 @@ from rankup.errors import RankupError
 from rankup.runtime.context import RunContext
 from rankup.runtime.distributed.control import Control
 from rankup.snapshots.checksum import pair
+from rankup.strategies.inner_optimizers import with_inner
 
 Sums = dict[str, tuple[int, int]]  # name of a tensor → its checksum
+_MOST_IDLE = 1000  # steps that are kept for a message
 
 
 class Replicas:
@@ -36,11 +38,16 @@ class Replicas:
         self._taken: dict[
             str, torch.Tensor
         ] = {}  # gradients that an optimizer took in this step: their checksums
+        self._optimizers: set[int] = set()
+        self._took = False  # whether one of them has taken a step in the body at hand
+        self._idle: list[int] = []  # steps without one since the last comparison
+        self._idle_sum = 0  # of all of them, in their order
 
     def watch(self, stack: ExitStack) -> None:
         """Look at each step of an optimizer until ``stack`` closes: a loop begins."""
         self._steps, self._compare_at = 0, 1
         self._taken.clear()
+        self._optimizers = {id(each) for optimizer in self._run.optimizers for each in with_inner(optimizer)}
         if self._control is not None:
             stack.callback(register_optimizer_step_pre_hook(self._before_step).remove)
 
@@ -48,6 +55,7 @@ class Replicas:
         """Between two steps. A collective at some of them."""
         if self._control is None:
             return
+        self._note_idle()
         self._steps += 1
         if self._steps < self._compare_at:
             return
@@ -58,9 +66,37 @@ class Replicas:
 
     def compare_weights(self) -> None:
         """At the end of an epoch. A collective."""
+        self._compare_idle()
         compare_weights(self._run, f"after step {self._run.global_step}")
 
+    def _note_idle(self) -> None:
+        took, self._took = self._took, False
+        if not took:
+            self._idle_sum = (self._idle_sum * 1_000_003 + self._run.global_step) % 2**32
+            self._idle += [self._run.global_step] if len(self._idle) < _MOST_IDLE else []
+
+    def _compare_idle(self) -> None:
+        if self._control is None:
+            return
+        what = "the comparison of the steps"
+        alike = same_on_all(self._control, what, {"idle": self._idle_sum})
+        everyone = [] if alike else self._control.gather(what, self._idle)
+        self._idle, self._idle_sum = [], 0
+        for step in sorted({step for idle in everyone for step in idle}):
+            without = [rank for rank, idle in enumerate(everyone) if step in idle]
+            if len(without) < len(everyone):
+                ranks = f"rank{'s' if without[1:] else ''} {', '.join(map(str, without))}"
+                raise RankupError(
+                    "skipped-steps",
+                    f"{ranks} took no step of an optimizer in step {step}, and the others did: their gradients were "
+                    "averaged with those that it had of another batch",
+                    hint="decide on all ranks alike whether to leave out a batch, before the backward: "
+                    "if run.sum(float(torch.isnan(loss))): continue",
+                    exit_code=1,
+                )
+
     def _before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._took |= id(optimizer) in self._optimizers
         if len(args) > 1 or kwargs.get("closure") is not None:
             return  # gradients are computed in the step itself
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -74,7 +74,9 @@ class PendingGradients:
         """Note what was found at the first backward after a step."""
         if carried and not self.never_cleared:
             warnings.warn(
-                "gradients are never cleared: each step adds to those of the steps before. Is opt.zero_grad() missing?",
+                f"gradients are never cleared: each step of {type(optimizer).__name__} adds to those of the steps "
+                "before. Is opt.zero_grad() missing? run.step(opt) clears what is there at the step, and not what a "
+                "later loss of the body leaves on its model (a GAN's generator loss on the discriminator)",
                 stacklevel=2,
             )
         self._carried[id(optimizer)] = carried

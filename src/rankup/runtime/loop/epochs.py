@@ -9,6 +9,7 @@ from typing import Any
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
 from rankup.runtime.checkpointing.loop_variables import IndexedEpoch
+from rankup.runtime.checkpointing.outside_loops import OwnBatches
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import Batch, DataFeed
 from rankup.runtime.distributed import buffers
@@ -47,13 +48,16 @@ def loop(
     with checkpointing.loop(feed, unit, goal, epoch_of) as trains:
         facts = training_facts(run, feed)
         run.records.begin(feed, unit, goal, run.global_step, facts, run.models)
+        own = OwnBatches(run)
         try:
             while trains and (position.epoch if unit == "epochs" else position.total) < goal:
                 epoch = epoch_of(position.epoch)
+                own.begin()
                 try:
                     yield epoch
                 finally:
                     epoch.close()
+                own.end(iterated=epoch.iterated)
                 if unit == "steps" and position.total >= goal and not position.ended:
                     break  # in the middle of an epoch
                 run.records.epoch_done(epoch.index, run.global_step)
@@ -80,6 +84,7 @@ class Epoch(IndexedEpoch):
         self._evaluations = evaluations
         self._run = run
         self._feed = feed
+        self.iterated = False
         # Weak, so that a break ends the iteration at once.
         self._iterator: weakref.ref[Generator[Any, None, None]] | None = None
 
@@ -142,6 +147,7 @@ class Epoch(IndexedEpoch):
         run.gradients.check_finished()
         reached = False
         self._checkpointing.epoch_begins()
+        self.iterated = True
         try:
             for batch in records.timed_batches(self._feed.batches(self.index, position.step)):
                 if run.evaluating:
