@@ -64,6 +64,23 @@ class LaterLoops:
             self._resumed, self._step = found, self._run.global_step
             self._models = self._untracked()
             self._note_end(found, saved)
+        elif saved:
+            self._warn_of_shorter(found)
+
+    def _warn_of_shorter(self, found: Snapshot) -> None:
+        """The loop has fewer epochs or steps than are done: it is edited, and the weights are of a later step."""
+        assert self._feed is not None
+        position, unit = self._feed.position, self._place[1]
+        done = position.total if unit == "steps" else position.epoch + (position.step > 0)
+        if done > self._goal and self._run.world.is_main:
+            at = f"step {position.total}" if unit == "steps" else f"epoch {position.epoch + 1}"
+            print(
+                f"warning: the loop at {self._line} is over {self._goal} {unit}, and {found.path.name} was taken in "
+                f"{at}: nothing is trained, and the weights are those of the snapshot, not those after {self._goal} "
+                f"{unit}",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def _note_end(self, found: Snapshot, saved: list[Any]) -> None:
         """The loop of the snapshot may not begin again. If it was at its end there, nothing of it is lost then."""
