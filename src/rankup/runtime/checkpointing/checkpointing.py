@@ -25,6 +25,7 @@ from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state
+from rankup.runtime.checkpointing.carried.files import warn_of_files
 from rankup.runtime.checkpointing.carried.messages import warn
 from rankup.runtime.checkpointing.epoch_end import EpochEndState
 from rankup.runtime.checkpointing.loop_saves import LoopSaves
@@ -196,6 +197,8 @@ class Checkpointing:
             if found is not None:
                 self._resume(found)
                 later.resumed(found)
+                if self._warns:
+                    warn_of_files(found.path.name, stopped=found.metadata.get("stopped", False))
         elif (found := later.again()) is not None:
             self._resume(found, again=True)
         self._parts.carried.begin(warn=self._warns, saves=True)
@@ -349,6 +352,7 @@ class Checkpointing:
             elif self._after_inner_loop and self._finish_first:
                 return
             else:
+                self._parts.stopped = True
                 self._saves.save()
             saver.close()
         self._parts.later.stopped()

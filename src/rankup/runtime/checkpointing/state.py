@@ -45,6 +45,7 @@ class StateParts:
     settings: ResumeSettings
     later: LaterLoops
     variables: LoopVariables
+    stopped: bool = False  # the run ends with the state that is taken: nothing is trained after it
     _noted: int = 0  # models
 
     @classmethod
@@ -109,6 +110,7 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
             "frozen": parts.frozen.state(),
             "metrics": {name: float(value) for name, value in run.metrics.items()},
             "step": run.steps_reached,
+            **({"stopped": True} if parts.stopped else {}),
         },
         frozenset(stable),
         must_match,
