@@ -67,6 +67,23 @@ class OwnShuffle(Plain):
         return iter(numbers[: self.still] + rest)
 
 
+class Short(Plain):
+    def order(self):
+        return iter(range(7))
+
+
+class ForgetsItsOrder(Plain):
+    """Shuffles with a generator that goes on from pass to pass."""
+
+    def __init__(self) -> None:
+        self.random = random.Random(3)
+
+    def order(self):
+        numbers = list(range(LENGTH))
+        self.random.shuffle(numbers)
+        return iter(numbers)
+
+
 class ShorterElsewhere(Plain):
     def order(self):
         return iter(range(LENGTH - int(os.environ["RANK"])))

@@ -125,6 +125,62 @@ def test_epochs_differ_also_in_persistent_workers_and_a_resume_skips_what_was_se
             assert resumed == whole[6:]  # two steps of three samples
 
 
+def from_each_step(steps: int) -> list[list[int]]:
+    """This rank's samples of each step, read from each step on. The first rank has one sample more than the others."""
+    run = rankup.init(seed=1)
+    feed = feed_of(run, streams.Short(), None, 0, training=True)
+    return [[batch.samples for batch in feed.batches(0, start)] for start in range(steps)]
+
+
+def test_a_resume_after_the_end_of_one_ranks_part_goes_on():
+    ranks = run_ranks(from_each_step, 3, 2)
+    assert [rank[0] for rank in ranks] == [[2, 1], [2, 0], [2, 0]]
+    assert [rank[1] for rank in ranks] == [[1], [0], [0]]
+
+
+def resumed(dataset, workers_before: int, workers: int, capsys) -> str:
+    """What is said if the second pass over ``dataset`` is resumed in its middle."""
+    run = rankup.init(seed=1)
+    before = feed_of(run, dataset(), False, workers_before, training=True)
+    for _ in before.batches(0, 0):
+        pass
+    for _ in zip(range(2), before.batches(1, 0), strict=False):
+        pass
+    opening = before.opening
+    again = feed_of(run, dataset(), False, workers, training=True)
+    again.resume(opening)
+    for _ in again.batches(1, 2):
+        pass
+    for _ in again.batches(2, 0):
+        pass
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("before", "now"), [(0, 0), (2, 2), (0, 1)])
+def test_a_resume_that_skips_what_was_seen_says_nothing(before, now, capsys):
+    assert resumed(streams.GlobalShuffle, before, now, capsys) == ""
+
+
+def test_a_resume_of_another_order_says_that_samples_are_seen_twice(capsys):
+    said = resumed(streams.ForgetsItsOrder, 0, 0, capsys)
+    assert said.count("warning: this epoch is resumed after its step 2") == 1
+    assert "it begins with other samples than before" in said
+
+
+def test_a_resume_with_other_loader_workers_says_that_samples_are_seen_twice(capsys):
+    said = resumed(streams.Plain, 0, 2, capsys)
+    assert said.count("another number of processes or loader workers") == 1
+
+
+def test_a_resume_on_other_processes_says_that_samples_are_seen_twice(capsys):
+    run = rankup.init(seed=1)
+    feed = feed_of(run, streams.Plain(), None, 0, training=True)
+    feed.resume(None)
+    for _ in feed.batches(0, 1):
+        pass
+    assert "another number of processes or loader workers" in capsys.readouterr().err
+
+
 def model_generators() -> bool:
     run = rankup.init(seed=1)
     np.random.seed(3)

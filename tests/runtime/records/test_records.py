@@ -102,6 +102,50 @@ def test_csv_has_every_number_once_a_step_and_is_appended_to_by_a_resume(tmp_pat
     assert [row["step"] for row in rows if row["name"] == "loss"] == ["1", "2", "3"]
 
 
+def rows_of(path: Path) -> list[tuple[int, str]]:
+    with path.open(newline="") as file:
+        return [(int(row["step"]), row["name"]) for row in csv.DictReader(file)]
+
+
+def test_csv_has_what_is_trained_again_once(tmp_path: Path):
+    run_ranks(training, 1, str(tmp_path), "csv", 5)  # left in the second epoch, saved after the first
+    with (tmp_path / "metrics.csv").open("a") as file:
+        file.write("6,lo")  # a crash cuts a row off
+    run_ranks(training, 1, str(tmp_path), "csv")
+    rows = rows_of(tmp_path / "metrics.csv")
+    assert sorted(rows) == sorted(set(rows))
+    assert [step for step, name in rows if name == "loss"] == list(range(1, 10))
+
+
+def test_csv_of_a_training_that_is_done_stays_as_it_is(tmp_path: Path):
+    run_ranks(training, 1, str(tmp_path), "csv", 0, 2)
+    before = (tmp_path / "metrics.csv").read_bytes()
+    run_ranks(training, 1, str(tmp_path), "csv", 0, 2)
+    assert (tmp_path / "metrics.csv").read_bytes() == before
+
+
+def test_tensorboard_purges_what_is_trained_again(tmp_path: Path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run_ranks(training, 1, str(tmp_path), "tensorboard", 5)
+    run_ranks(training, 1, str(tmp_path), "tensorboard")
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("loss")] == list(range(1, 10))
+
+
+def two_trainings(directory: str) -> None:
+    for _ in range(2):
+        training(directory, "csv", 0, 1)
+
+
+def test_trainings_without_a_name_log_to_files_of_their_own(tmp_path: Path):
+    run_ranks(two_trainings, 1, str(tmp_path))
+    both = [rows_of(tmp_path / name) for name in ("metrics.csv", "metrics-training-2.csv")]
+    assert both[0] == both[1] and len(both[0]) == len(set(both[0]))
+
+
 @pytest.mark.parametrize(
     ("name", "pattern"),
     [

@@ -8,6 +8,7 @@ position in the middle of an epoch is counted in batches of the new size.
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -21,11 +22,13 @@ from rankup.runtime.checkpointing.settings import (
     Settings,
     SettingsChange,
     constants,
+    describe_layers,
     describe_optimizer,
     describe_run,
     describe_schedule,
     differences,
     is_schedule,
+    other_layers,
     parts,
 )
 from rankup.runtime.context import RunContext
@@ -39,7 +42,14 @@ class ResumeSettings:
         self._run = run
         self._choice = choice
         self._saved: Settings | None = None
-        self._settings: Settings = {"run": describe_run(run), "optimizers": [], "schedules": {}, "data": []}
+        self._settings: Settings = {
+            "run": describe_run(run),
+            "optimizers": [],
+            "schedules": {},
+            "data": [],
+            "layers": [],
+        }
+        self._said_layers = False
         self._asked: list[dict[str, Any]] = []  # beside each optimizer
         self._data: list[tuple[Any, Mapping[str, Any], dict[str, Any]]] = []
         self._groups: list[list[dict[str, Any]]] = []  # of each optimizer, as the script has built them
@@ -68,7 +78,8 @@ class ResumeSettings:
         """A loop begins: note options and constants as the script has set them, before a schedule changes them."""
         settings, run = self._settings, self._run
         for index in range(len(settings["optimizers"]), len(run.prepared)):
-            _, optimizer = run.prepared[index]
+            model, optimizer = run.prepared[index]
+            settings["layers"].append(describe_layers(model))
             settings["optimizers"].append(describe_optimizer(optimizer, self._asked[index]))
             groups = optimizer.param_groups if isinstance(optimizer, Optimizer) else []
             self._groups.append([_options(group) for group in groups])
@@ -105,6 +116,7 @@ class ResumeSettings:
         if self._saved is None:
             return False
         changed = self._without_loaded(differences(self._saved, self.in_force))
+        self._warn_of_layers(self._saved)
         if not changed:
             return True
         fixed = [change for change in changed if not change.restorable]
@@ -135,6 +147,20 @@ class ResumeSettings:
         _, index, _, number, option = change.place
         groups = self._loaded.get(index, [])
         return number < len(groups) and option in groups[number] and groups[number][option] == change.new
+
+    def _warn_of_layers(self, saved: Settings) -> None:
+        """No error: the weights fit, and another activation may be meant."""
+        layers = other_layers(saved.get("layers", []), self._settings["layers"])
+        if not layers or self._said_layers or not self._run.world.is_main:
+            return
+        self._said_layers = True
+        more = f" and {len(layers) - 3} more" if len(layers) > 3 else ""
+        print(
+            "warning: the model is not the one of the snapshot, and its weights go on in another one: "
+            f"{'; '.join(layers[:3])}{more}",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def _error(
         self, metadata: Mapping[str, Any], changed: list[SettingsChange], fixed: list[SettingsChange]

@@ -25,10 +25,12 @@ from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state
+from rankup.runtime.checkpointing.carried.files import warn_of_files
 from rankup.runtime.checkpointing.carried.messages import warn
 from rankup.runtime.checkpointing.epoch_end import EpochEndState
 from rankup.runtime.checkpointing.loop_saves import LoopSaves
 from rankup.runtime.checkpointing.loop_variables import IndexedEpoch
+from rankup.runtime.checkpointing.open_loops import OpenLoop
 from rankup.runtime.checkpointing.outside_loops import OutsideLoops
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.resume import resume
@@ -78,6 +80,7 @@ class Checkpointing:
         self._outside = OutsideLoops() if wanted and self._warns else None
         self._goes_on = False  # resumed, and no batch yet; on rank 0
         self._open = False  # whether a loop is running
+        self._loop = OpenLoop(run.name, warns=self._warns)
         self._goals: dict[
             tuple[int, str], int
         ] = {}  # of loops that came to their end: (feed, unit) → how many
@@ -176,10 +179,13 @@ class Checkpointing:
         self._parts.variables.begin(epoch)
         self._parts.note_begin(len(self._run.prepared))
         self._parts.settings.note_begin()
+        first = not self._folder.begun
         saver = self._saves.saver = self._folder.open()
         if saver is None:
             self._parts.carried.begin(warn=self._warns, saves=False)
             return
+        self._loop.begin(first=first)
+        self._listening.callback(self._loop.end)
         # Read now, and not at the first save: it reads samples, and a data set may count these.
         _ = self._parts.settings.in_force
         for optimizer in self._run.optimizers:
@@ -191,6 +197,8 @@ class Checkpointing:
             if found is not None:
                 self._resume(found)
                 later.resumed(found)
+                if self._warns:
+                    warn_of_files(found.path.name, stopped=found.metadata.get("stopped", False))
         elif (found := later.again()) is not None:
             self._resume(found, again=True)
         self._parts.carried.begin(warn=self._warns, saves=True)
@@ -209,6 +217,8 @@ class Checkpointing:
         """Between two steps."""
         self._run.global_step = self._run.steps_reached
         self._parts.variables.step_done()
+        if self._saves.saver is not None:
+            self._loop.step_done()
         self._replicas.step_done()
         if self._untracked is not None:
             self._untracked.step_done()
@@ -342,6 +352,7 @@ class Checkpointing:
             elif self._after_inner_loop and self._finish_first:
                 return
             else:
+                self._parts.stopped = True
                 self._saves.save()
             saver.close()
         self._parts.later.stopped()

@@ -61,22 +61,29 @@ class LaterLoops:
     def resumed(self, found: Snapshot) -> None:
         """The first loop of a stage has restored ``found``."""
         saved = list(found.metadata.get("loop", []))  # an older version has not noted it
-        if saved[:3] == [self.number, *self._place] and saved[7:]:
-            self._warn_of_fewer(found, saved[7])
+        if saved[:2] == [self.number, self._place[0]] and self._run.world.is_main:
+            self._warn_of_fewer(found, saved[7] if saved[7:] and saved[2] == self._place[1] else 0)
         if saved and (saved[0] > self.number or saved[4]):
             self._resumed, self._step = found, self._run.global_step
             self._models = self._untracked()
             self._note_end(found, saved)
 
-    def _warn_of_fewer(self, found: Snapshot, goal: int) -> None:
-        """Of a script that takes off what it has done itself, as without rankup: ``run.epochs(n - start_epoch)``."""
-        unit = self._place[1]
-        if self._goal >= goal or not self._run.world.is_main:
+    def _warn_of_fewer(self, found: Snapshot, before: int) -> None:
+        """The loop is edited, or the script takes off what it has done, as without rankup: ``run.epochs(n - start)``.
+        ``before``: how many epochs or steps it had; 0 if that is not known."""
+        assert self._feed is not None
+        position, unit = self._feed.position, self._place[1]
+        done = position.total if unit == "steps" else position.epoch + (position.step > 0)
+        if done > self._goal:
+            at = f"step {position.total}" if unit == "steps" else f"epoch {position.epoch + 1}"
+            what = f"{found.path.name} was taken in {at}: nothing is trained, and the weights are those of the snapshot"
+        elif before > self._goal:
+            what = f"was over {unit}={before} when {found.path.name} was saved: this training ends earlier"
+        else:
             return
         print(
-            f"warning: the loop at {self._line} is over {unit}={self._goal} now, and was over {unit}={goal} when "
-            f"{found.path.name} was saved: {unit}= counts from the beginning, also after a resume, so this training "
-            f"ends earlier. If the script takes off what is done ({unit}={goal} - start), leave that out",
+            f"warning: the loop at {self._line} is over {unit}={self._goal} now, and {what}. {unit}= counts from the "
+            f"beginning, also after a resume: if the script takes off what is done ({unit}=n - start), leave that out",
             file=sys.stderr,
             flush=True,
         )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
@@ -22,7 +23,7 @@ from rankup.runtime.context import RunContext
 IMPLEMENTATION = ("fused", "foreach", "capturable", "differentiable")
 Settings = dict[
     str, Any
-]  # {"run": {…}, "optimizers": [{"class", "groups": […]}], "schedules": {name: …}, "data": […]}
+]  # {"run": {…}, "optimizers": [{"class", "groups": […]}], "schedules": {name: …}, "data": […], "layers": […]}
 _MISSING = "not set"
 # Public attributes of torch's schedules that count; a script that loads a state of its own into one begins with others.
 _COUNTS = ("last_epoch", "best", "num_bad_epochs", "cooldown_counter", "T_cur", "T_i")
@@ -61,6 +62,27 @@ def describe_optimizer(optimizer: Optimizer | None, asked: Mapping[str, Any]) ->
         ],
         **asked,
     }
+
+
+def describe_layers(model: nn.Module) -> dict[str, str]:
+    """torch's own layers without parameters: activations, dropout, pooling. No shape of a weight tells of them."""
+    return {
+        name: repr(layer)
+        for name, layer in model.named_modules()
+        if type(layer).__module__.startswith("torch.nn.modules.")
+        and next(layer.children(), None) is None
+        and next(layer.parameters(), None) is None
+    }
+
+
+def other_layers(old: list[dict[str, str]], new: list[dict[str, str]]) -> list[str]:
+    """Layers with one name that differ between two versions of the models."""
+    return [
+        f"{name}: {was[name]} when saved, {layer} now"
+        for was, now in zip(old, new, strict=False)
+        for name, layer in now.items()
+        if was.get(name, layer) != layer
+    ]
 
 
 def is_schedule(thing: object) -> bool:

@@ -26,6 +26,7 @@ from rankup.runtime.checkpointing.loop_variables import LoopVariables
 from rankup.runtime.checkpointing.plain_values import PlainValues
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import DataFeed, sampled_order
+from rankup.runtime.data.stream import StreamFeed
 from rankup.runtime.distributed.buffers import averaged_buffers
 from rankup.runtime.loop.accumulation import PendingGradients
 from rankup.runtime.seed import derive, rng_state, seed_everything, set_rng_state
@@ -44,6 +45,7 @@ class StateParts:
     settings: ResumeSettings
     later: LaterLoops
     variables: LoopVariables
+    stopped: bool = False  # the run ends with the state that is taken: nothing is trained after it
     _noted: int = 0  # models
 
     @classmethod
@@ -66,6 +68,8 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
     """The live state of this rank. ``shared``: whether to include what was registered without ``per_rank``;
     ``gradients``: whether to include gradients that wait for a step."""
     rank_state: dict[str, Any] = {"rng": rng_state(), "plain": parts.plain.state()}
+    if openings := [feed.opening for feed in run.feeds if isinstance(feed, StreamFeed)]:
+        rank_state["streams"] = openings
     if run.world.is_main:
         rank_state["carried"] = parts.carried.state()
     if run.world.is_main and (layout := run.strategy.layout()) is not None:
@@ -106,6 +110,7 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
             "frozen": parts.frozen.state(),
             "metrics": {name: float(value) for name, value in run.metrics.items()},
             "step": run.steps_reached,
+            **({"stopped": True} if parts.stopped else {}),
         },
         frozenset(stable),
         must_match,
@@ -262,6 +267,11 @@ def restore(
             and not parts.settings.changed
         ):
             sampled.check_repeated(feed.position.epoch, position["order"])
+    if "streams" in first:
+        streams = [feed for feed in run.feeds if isinstance(feed, StreamFeed)]
+        openings = [None] * len(streams) if rank_state is None else rank_state["streams"]
+        for feed, opening in zip(streams, openings, strict=True):
+            feed.resume(opening)
     parts.settings.finish(metadata)
     run.global_step = run.steps_reached = metadata["step"]
     run.metrics = dict(metadata["metrics"])

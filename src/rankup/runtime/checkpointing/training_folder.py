@@ -81,6 +81,11 @@ class TrainingFolder:
         self._stage, self._stage_prepared = self._stage + 1, len(self._run.prepared)
         return True
 
+    @property
+    def begun(self) -> bool:
+        """Whether the training has a directory by now."""
+        return self._path is not None
+
     def open(self) -> Saver | None:
         """A saver for the directory of this stage; None if there is no directory."""
         run = self._run

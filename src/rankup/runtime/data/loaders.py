@@ -71,7 +71,7 @@ class DatasetFeed(PreparedData):
         self._generator = torch.Generator()
         self.dataset = dataset
         self._loader = Loader(
-            KeyedFetch(dataset, collate, sharding.seed, sample_rng),
+            KeyedFetch(dataset, collate, sharding.seed, sample_rng, warns=sharding.rank == 0),
             batch_size=None,
             sampler=self._order,
             collate_fn=_as_is,

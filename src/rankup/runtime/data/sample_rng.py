@@ -4,11 +4,14 @@ A data set that draws from torch's, Python's or NumPy's global generator (random
 images with another number of ranks or workers, and after a resume. So would one that draws from a generator in one of
 its attributes. So before each sample these generators are seeded from (seed, epoch, sample); what ``collate_fn`` draws
 (mixup, masking) follows from the last sample. That costs 10 to 30 µs a sample. A data set that draws nothing should not
-pay: unless ``sample_rng`` is given, each process finds out at its first batch whether anything was drawn.
+pay: unless ``sample_rng`` is given, each process finds out at its first batch whether anything was drawn. If so, it
+fetches this batch again. A data set that draws nothing then keeps what it has drawn (a cache of augmented samples):
+that depends on the process and the epoch in which a sample was first fetched, and a resume does not have it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -32,13 +35,16 @@ class KeyedFetch(Dataset[Any]):
         sample_rng: bool | None,
         *,
         reseed_held: bool = True,
+        warns: bool = False,
     ) -> None:
-        """``reseed_held``: whether to seed the data set's own generators as well."""
+        """``reseed_held``: whether to seed the data set's own generators as well. ``warns``: on the rank that does."""
         self._dataset = dataset
         self._collate = collate
         self._seed = seed
         self._keyed = sample_rng
         self._reseed_held = reseed_held
+        self._warns = warns
+        self._suspected = False  # the first batch drew nothing when it was fetched again
         self._held: list[Any] | None = None  # in this process: a worker_init_fn may replace them
         self._batched = callable(getattr(dataset, "__getitems__", None))
 
@@ -50,9 +56,12 @@ class KeyedFetch(Dataset[Any]):
         if self._held is None:
             self._held = held_generators(self._dataset)
         before, own = states(), [state_of(each) for each in self._held]
+        first = drew = False  # whether this batch is fetched twice; whether its samples draw then
         try:
             if self._keyed is None:
-                batch = self._collate(self._fetch(samples))
+                fetched = self._fetch(samples)
+                first = not same(before, states())
+                batch = self._collate(fetched)
                 drawn = any(state_of(each) != state for each, state in zip(self._held, own, strict=True))
                 self._keyed = drawn or not same(before, states())
                 if not self._keyed:
@@ -62,13 +71,30 @@ class KeyedFetch(Dataset[Any]):
                 reseed(number := derive(self._seed, "sample", epoch, key))
                 for each in self._held if self._reseed_held else ():
                     reseed_own(each, number)
+                seeded = states() if first or self._suspected else None
                 values += self._sample(sample)
+                drew = drew or (seeded is not None and not same(seeded, states()))
+            if self._suspected and drew:  # other samples: so it was not one draw for all, such as a split
+                self._warn_of_kept()
+            self._suspected = first and not drew
             return self._collate(values)  # goes on from the last sample's seed
         finally:
             if get_worker_info() is None:
                 restore(before)
                 for each, state in zip(self._held, own, strict=True):
                     set_state(each, state)
+
+    def _warn_of_kept(self) -> None:
+        info = get_worker_info()
+        if self._warns and (info is None or info.id == 0):
+            print(
+                f"warning: {type(self._dataset).__name__} draws random numbers when a sample is fetched for the first "
+                "time, and keeps what it made of them: that depends on the process and the epoch of this first time, "
+                "so a resume, other loader workers or another number of processes give other samples. Draw in "
+                "__init__, with a seed, or from torch.Generator().manual_seed(index)",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def _sample(self, sample: int) -> list[Any]:
         fetched = self._fetch([sample])

@@ -4,12 +4,16 @@ Before the first step of a stream the ranks find out who splits it (``stream_spl
 numbers of their samples: the sum weights their gradients, and zero ends the epoch. So a rank whose part ends early goes
 on with dummy batches, and the others do not wait for it in a collective. The sum for the next step is exchanged while
 this one computes. After a complete pass the ranks compare what was read and handed out.
+
+A resume skips as many steps as were done. These are the samples that were seen only if as many readers read the stream
+as before, and if it begins with the same samples: rank 0 warns where they are others.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
 import warnings
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -23,7 +27,13 @@ from rankup.runtime.data.batches import Batch, PreparedData
 from rankup.runtime.data.loader_options import Loader, loader_options
 from rankup.runtime.data.loaders import mover
 from rankup.runtime.data.position import Position
-from rankup.runtime.data.stream_pass import StreamEnd, check_pass, length_warning
+from rankup.runtime.data.stream_pass import (
+    StreamEnd,
+    StreamOpening,
+    check_pass,
+    length_warning,
+    other_opening,
+)
 from rankup.runtime.data.stream_reader import StreamNotes, StreamReader, set_epoch
 from rankup.runtime.data.stream_split import StreamStart, check_sharded, decide, known
 from rankup.runtime.distributed.control import Control, Exchange
@@ -96,7 +106,10 @@ class StreamFeed(PreparedData):
         self._move = mover(device, precision)
         self._fill = fill
         self._rank = rank
+        self._world_size = world_size
         self._ends: list[StreamEnd] = []
+        self._begins: dict[int, list[str]] = {}  # worker → digests of the first samples of this pass
+        self._saved: StreamOpening | None = None  # of the pass that a resume continues
         self._handed = 0  # samples of this pass that this rank has got, also those that a resume skips
         self.cut: dict[str, int | None] = {
             "length": None,
@@ -114,14 +127,18 @@ class StreamFeed(PreparedData):
         self._generator.manual_seed(derive(self._seed, epoch))
         if self._fill:
             set_epoch(self._dataset, epoch)
-        self._ends, self._handed = [], 0
+        self._ends, self._handed, self._begins = [], 0, {}
         self._notes.begin(epoch)
+        saved, self._saved = self._saved if start else None, None
         try:
             local = self._local(iter(self._loader))
+            last: Any = None
             for _ in range(start):
-                next(local, None)
+                last = next(local, None) or last
+            if saved is not None and self._rank == 0 and (other := other_opening(saved, self.opening, start)):
+                print(f"warning: {other}", file=sys.stderr, flush=True)
             in_step = self._fill and self._control is not None
-            yield from self._in_step(local) if in_step else self._alone(local)
+            yield from self._in_step(local, last) if in_step else self._alone(local)
         except GeneratorExit:
             # The other ranks may have finished their evaluation, and wait in the comparison below.
             if not self._fill:
@@ -132,15 +149,30 @@ class StreamFeed(PreparedData):
             self._notes.end()
         self._check_pass()
 
+    @property
+    def opening(self) -> StreamOpening:
+        """How the pass in progress began for this rank: a state has it."""
+        return {
+            "readers": [self._world_size, self._workers],
+            "first": [self._begins.get(worker, []) for worker in range(self._workers)],
+        }
+
+    def resume(self, saved: StreamOpening | None) -> None:
+        """``opening`` of the pass that goes on; None if another number of ranks saved it."""
+        self._saved = saved or {"readers": [], "first": []}
+
     def _local(self, items: Iterator[Any]) -> Iterator[Any]:
         """This rank's steps, in lists of (value, samples)."""
         if self._notes.read()[2] is None:
             looks: list[StreamStart] = [next(items) for _ in range(self._workers)]
+            self._begins = {look.reader.worker: list(look.first) for look in looks}
             everyone = [look for rank in self._gather(looks) for look in rank]
             self._notes.tell(decide(everyone, self._sharded))
         for item in items:
             if isinstance(item, StreamEnd):
                 self._ends.append(item)
+            elif isinstance(item, StreamStart):
+                self._begins[item.reader.worker] = list(item.first)
             else:
                 self._handed += sum(count for _, count in item)
                 yield item
@@ -152,8 +184,8 @@ class StreamFeed(PreparedData):
                 if count or self._fill:
                     yield Batch(self._place(value), count, total, number == len(pieces) - 1)
 
-    def _in_step(self, local: Iterator[Any]) -> Iterator[Batch]:
-        dummy: Any = None
+    def _in_step(self, local: Iterator[Any], dummy: Any) -> Iterator[Batch]:
+        """``dummy``: a step that a resume has skipped, for a rank whose part had ended before it."""
         pieces, total = self._announce(local)
         while True:
             held, held_total = pieces, int(total.wait()[0])

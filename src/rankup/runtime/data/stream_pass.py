@@ -1,13 +1,14 @@
-"""After a pass over a stream: was each sample handed out once?
+"""Was each sample of a stream handed out once?
 
-Each reader reports how much it read (``StreamEnd``), and ``check_pass`` compares all reports. Pure functions: no torch.
+After a pass each reader reports how much it read (``StreamEnd``), and ``check_pass`` compares all reports. A pass that
+a resume continues is compared with its beginning (``other_opening``). Pure functions: no torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from rankup.errors import RankupError
 from rankup.runtime.data.stream_split import WAYS_OUT, Reader, Split
@@ -22,6 +23,30 @@ class StreamEnd:
     read: int
     digest: str
     asked_late: bool
+
+
+class StreamOpening(TypedDict):
+    """Of one rank: ``readers`` are the number of processes and of loader workers of each; empty if another number of
+    processes saved it. ``first``: digests of the first samples of each worker."""
+
+    readers: list[int]
+    first: list[list[str]]
+
+
+def other_opening(saved: StreamOpening, now: StreamOpening, done: int) -> str | None:
+    """A warning if the ``done`` steps that a resume skips do not consist of the samples that were trained on."""
+    if saved["readers"] != now["readers"]:
+        why = "it was read by another number of processes or loader workers, which get its samples in another order"
+        way = "a map-style Dataset has one order on any number of them"
+    elif saved["first"] != now["first"]:
+        why = "it begins with other samples than before"
+        way = "shuffle it with the global generators, or by its set_epoch(epoch)"
+    else:
+        return None
+    return (
+        f"this epoch is resumed after its step {done}, and the samples of the stream that are skipped are not those "
+        f"that were trained on: {why}. Some samples of this epoch are seen twice, and some not at all; {way}"
+    )
 
 
 def check_pass(split: Split, ends: Sequence[StreamEnd], handed: int, sharded: Any) -> None:

@@ -1,8 +1,8 @@
 """The reader of a stream: runs in a loader's worker, or without workers in the rank's own process.
 
-It gives ``StreamStart`` (how the stream begins; only if it is unknown who splits), then one list of micro-batches per
-step, then ``StreamEnd``. The data set draws from generators that have the same seed on all ranks and workers: if it
-shuffles with the global generators, its order is the same everywhere."""
+It gives ``StreamStart`` (how the stream begins), then one list of micro-batches per step, then ``StreamEnd``. The
+data set draws from generators that have the same seed on all ranks and workers: if it shuffles with the global
+generators, its order is the same everywhere."""
 
 from __future__ import annotations
 
@@ -169,6 +169,8 @@ class StreamReader(IterableDataset[Any]):
             if split is Split.OVER_RANKS and look.asked:
                 source.close()
                 source = StreamSource(self._dataset, key, reader.shown(self._sharded, split))
+        else:
+            yield StreamStart(reader, source.asked, source.first, failed=source.failed)
         drawn = Generators(derive(self._seed, "stream", "collate", epoch, reader.number))
         for samples in source.stripe(*reader.stripe(split), self._size):
             pieces = []

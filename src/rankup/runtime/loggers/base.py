@@ -25,6 +25,9 @@ class Logger(Protocol):
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """``metrics`` after ``step`` steps."""
 
+    def drop_after(self, step: int) -> None:
+        """This attempt trains on from ``step``: what earlier attempts told of later steps comes again."""
+
     def close(self) -> None:
         """The training is over, or its process ends."""
 

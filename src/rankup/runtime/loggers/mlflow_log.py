@@ -28,5 +28,8 @@ class MlflowLog:
         for name, value in metrics.items():
             self._client.log_metric(self._run, re.sub(r"[^\w\-. /]", "_", name), value, step=step)
 
+    def drop_after(self, step: int) -> None:
+        """Each attempt is a run of its own there."""
+
     def close(self) -> None:
         self._client.set_terminated(self._run)

@@ -20,5 +20,8 @@ class WandbLog:
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         self._run.log(dict(metrics), step=step)
 
+    def drop_after(self, step: int) -> None:
+        """Each attempt is a run of its own there."""
+
     def close(self) -> None:
         self._run.finish()

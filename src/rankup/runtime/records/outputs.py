@@ -28,6 +28,8 @@ class Outputs:
         self._logger_names = loggers
         self._facts: dict[str, Any] = {}
         self._loggers: list[Logger] = []
+        self._begun_at = 0  # the step at which the loop began
+        self._trains = False  # whether this attempt has told of a step
         self._files = contextlib.ExitStack()
         self._steps_file: RecordWriter | None = None
         self._epochs_file: RecordWriter | None = None
@@ -35,7 +37,7 @@ class Outputs:
 
     def begin(self, unit: str, goal: int, global_step: int, facts: Mapping[str, Any]) -> None:
         """A loop begins."""
-        self._facts = dict(facts)
+        self._facts, self._begun_at = dict(facts), global_step
         if self._directory is not None:
             records = self._directory.records
             self.attempt = _attempt_of_this_process(records / "steps.jsonl")
@@ -92,6 +94,11 @@ class Outputs:
         return {"attempt": self.attempt, "training": self._name}
 
     def _send(self, step: int, numbers: Mapping[str, float | None]) -> None:
+        if self._directory is not None and not self._trains and step > self._begun_at:
+            # Not before: a loop that was done in an earlier attempt trains nothing, and takes nothing back.
+            self._trains = True
+            for logger in self._loggers:
+                logger.drop_after(self._begun_at)
         known = {name: math.nan if value is None else value for name, value in numbers.items()}
         for logger in self._loggers if known else ():
             logger.log(step, known)
@@ -101,9 +108,20 @@ class Outputs:
         if self._loggers or not self._logger_names:
             return
         folder = self._directory.path if self._directory is not None else Path.cwd()
-        self._loggers = open_loggers(self._logger_names, folder, {**self._facts, "training": self._name})
+        facts = {**self._facts, "training": self._name or _order_of_this_process(folder)}
+        self._loggers = open_loggers(self._logger_names, folder, facts)
         for logger in self._loggers:
             atexit.register(logger.close)
+
+
+# Of the folders of loggers: how many trainings without a name log there. As their snapshots, order tells them apart.
+_UNNAMED: dict[Path, int] = {}
+
+
+def _order_of_this_process(folder: Path) -> str:
+    """ "" for the first training without a name, then ``training-2`` and so on."""
+    number = _UNNAMED[folder] = _UNNAMED.get(folder, 0) + 1
+    return "" if number == 1 else f"training-{number}"
 
 
 # Of the run directories that this process writes to: several loops and trainings are one attempt.

@@ -6,6 +6,7 @@
 - ``flow``: what a pass reads before it has set it
 - ``forward_state``: tensors that a module carries from one forward pass to the next
 - ``clocks``: times, which are not looked at
+- ``files``: files that the loop writes
 - ``syntax``: parts of the source
 - ``script_objects``: objects of the script, read without running its code
 - ``iterators``: how far one is
