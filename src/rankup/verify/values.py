@@ -61,15 +61,23 @@ def _rounded(one: Mapping[str, Any]) -> bool:
 
 def _differences(words: list[str], left: Path, right: Path) -> list[dict[str, Any]]:
     done = shell.run([*words, str(left), str(right)], timeout=600)
-    if done.code not in (0, 1) or not done.out:
+    found = json.loads(done.out) if done.code in (0, 1) and done.out else None
+    if isinstance(found, list):
+        return found
+    if isinstance(found, dict) and found.get("error") == "no-snapshot":
         raise RankupError(
-            "snapshots-not-compared",
-            f"the final states could not be compared: {(done.out + done.err).strip()}",
-            context=f"{left}, {right}",
+            "no-snapshot",
+            "a training ended without a snapshot, so that its final state cannot be compared",
+            context=str(found.get("context") or f"{left}, {right}"),
+            hint="a loop that `break` leaves saves nothing: call run.save() after it, on all ranks",
             exit_code=1,
         )
-    found: list[dict[str, Any]] = json.loads(done.out)
-    return found
+    raise RankupError(
+        "snapshots-not-compared",
+        f"the final states could not be compared: {(done.out + done.err).strip()}",
+        context=f"{left}, {right}",
+        exit_code=1,
+    )
 
 
 def judge(differences: Sequence[Mapping[str, Any]]) -> Distance:
