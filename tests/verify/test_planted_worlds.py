@@ -82,6 +82,10 @@ RIGHT = {
         behind="losses.append(run.meter.means()['loss']); opt.param_groups[0]['lr'] = 0.01 * losses[-1]",
     ),
     "two_trainings": program(after=SECOND),
+    "a_registered_clock": program(
+        "values = run.register(seconds=0.0)\nimport time",
+        behind="values.seconds = run.sum(time.perf_counter() if run.world.is_main else 0.0)",
+    ),
 }
 
 

@@ -4,7 +4,7 @@ own, because that needs torch."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -44,9 +44,11 @@ def distance(left: Path, right: Path, python: str) -> Distance:
     return judge(_differences([python, "-m", "rankup", "snapshots", "diff", "--json"], left, right))
 
 
-def distance_at_exit(left: Path, right: Path, python: str) -> Distance:
-    """Between the numbers with which two scripts ended, in the files ``left`` and ``right``."""
+def distance_at_exit(left: Path, right: Path, python: str, ignore: Iterable[str] = ()) -> Distance:
+    """Between the numbers with which two scripts ended, in the files ``left`` and ``right``. ``ignore``: names that are
+    never twice the same, such as ``registered/clock``."""
     found = _differences([python, "-m", "rankup.runtime.tracing.final_state"], left, right)
+    found = [one for one in found if not any(f"/{name}/" in f"/{one['name']}/" for name in ignore)]
     logged = [one for one in found if LOGGED in one["name"]]
     apart = judge([one for one in found if one not in logged])
     others = [one["name"].rpartition(LOGGED)[2] for one in logged if not _rounded(one)]
