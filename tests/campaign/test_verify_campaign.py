@@ -52,6 +52,6 @@ def test_twenty_kills_and_other_numbers_of_processes_leave_the_same_model(tmp_pa
         assert [row["verdict"] for row in answer["scenarios"]] == ["identical", "identical"]
         assert answer["scenarios"][1]["kills"] == KILLS
         assert answer["proved"], answer["not_crossed"]
-    assert [row["verdict"] for row in any_world["scenarios"]] == ["identical"] * 3
+    assert [row["verdict"] for row in any_world["scenarios"]] == ["identical"] * 5
     assert worlds["same"]
-    assert worlds["scenarios"][1]["distance"]["largest"] <= 1e-9
+    assert all(row["distance"]["largest"] <= 1e-9 for row in worlds["scenarios"][1:])

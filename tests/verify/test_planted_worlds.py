@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from forked_attempts import prove
 
+from rankup.errors import RankupError
 from rankup.verify.proof import Proof, VerifyPlan
 from rankup.verify.table import text
 
@@ -81,6 +82,10 @@ RIGHT = {
         behind="losses.append(run.meter.means()['loss']); opt.param_groups[0]['lr'] = 0.01 * losses[-1]",
     ),
     "two_trainings": program(after=SECOND),
+    "a_registered_clock": program(
+        "values = run.register(seconds=0.0)\nimport time",
+        behind="values.seconds = run.sum(time.perf_counter() if run.world.is_main else 0.0)",
+    ),
 }
 
 
@@ -101,6 +106,20 @@ def test_a_right_training_is_the_same_on_other_numbers_of_processes(script: str,
     proof = proved(tmp_path, script)
     assert proof.same and not proof.findings
     assert [scenario.processes for scenario in proof.scenarios] == ["1", "1→2", "2"]
+
+
+BREAK = program(behind="if epoch.index == 1: break")
+
+
+def test_a_loop_that_break_leaves_under_any_world_has_no_snapshot_and_every_step_compared(tmp_path: Path):
+    proof = proved(tmp_path, BREAK.replace('"fp64"', '"fp64", exact="any-world"'))
+    assert [scenario.verdict for scenario in proof.scenarios] == ["identical"] * 3
+
+
+def test_a_sharded_loop_that_break_leaves_is_one_error_that_says_what_to_call(tmp_path: Path):
+    with pytest.raises(RankupError) as caught:
+        proved(tmp_path, BREAK.replace('"fp64"', '"fp64", strategy="fsdp"'))
+    assert caught.value.code == "no-snapshot" and "run.save()" in caught.value.hint
 
 
 def test_an_option_that_follows_from_losses_may_be_rounded_in_fp32(tmp_path: Path):

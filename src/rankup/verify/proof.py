@@ -9,6 +9,7 @@ from random import Random
 
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding, in_order
+from rankup.snapshots.layout import entries, trainings
 from rankup.verify.attempts import Attempts, AttemptSpec
 from rankup.verify.causes import held
 from rankup.verify.crossings import WORDS, crossed, offered, too_short
@@ -26,7 +27,7 @@ from rankup.verify.first_difference import (
 from rankup.verify.plan import Course, choose_kills, choose_stops, last_saves
 from rankup.verify.trace_reader import FINAL_STATE, AttemptTrace
 from rankup.verify.untracked import never_restored, renewed
-from rankup.verify.values import LOGGED, Distance, distance, distance_at_exit
+from rankup.verify.values import Distance, distance, distance_at_exit
 from rankup.verify.worlds import judge_any_world, judge_worlds
 
 # How many attempts may follow one that was stopped from outside.
@@ -114,9 +115,9 @@ def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
         scenarios.append(scenario)
         seen = crossed(made, to_the_end=plan.steps is None)
     if plan.worlds:
-        scenarios.append(_other_worlds(attempts, plan, first, random, python))
+        scenarios.append(_other_worlds(attempts, plan, first, random, python, ignore))
         if scenarios[-1].same:
-            scenarios += _whole_worlds(attempts, plan, first, python)
+            scenarios += _whole_worlds(attempts, plan, first, python, ignore)
     not_crossed = [WORDS[name] for name in wanted if name not in seen]
     if (lost := not_finite_from(first)) is not None:
         not_crossed.append(f"steps after step {lost}: the weights are NaN or infinite, and so are all others")
@@ -124,14 +125,13 @@ def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
         tuple(scenarios),
         tuple(WORDS[name] for name in seen),
         tuple(not_crossed),
-        tuple(_notes(course, wanted, resets, _logged_otherwise(scenarios, ignore))),
+        tuple(_notes(course, wanted, resets, _logged_otherwise(scenarios))),
     )
 
 
-def _logged_otherwise(scenarios: Sequence[Scenario], ignore: frozenset[str]) -> list[str]:
-    """The logged numbers that are others on other numbers of processes, without clocks."""
-    names = {name for scenario in scenarios if scenario.distance for name in scenario.distance.logged}
-    return sorted(name for name in names if LOGGED + name not in ignore)
+def _logged_otherwise(scenarios: Sequence[Scenario]) -> list[str]:
+    """The logged numbers that are others on other numbers of processes."""
+    return sorted({name for s in scenarios if s.distance is not None for name in s.distance.logged})
 
 
 def _notes(course: Course, wanted: list[str], resets: list[str], logged: list[str]) -> list[str]:
@@ -260,7 +260,12 @@ def _what_differs(
 
 
 def _other_worlds(
-    attempts: Attempts, plan: VerifyPlan, reference: AttemptTrace, random: Random, python: str
+    attempts: Attempts,
+    plan: VerifyPlan,
+    reference: AttemptTrace,
+    random: Random,
+    python: str,
+    ignore: frozenset[str],
 ) -> Scenario:
     """Stop after a random step, continue with the next number of processes, and compare the final states."""
     if reference.last < len(plan.worlds):
@@ -278,14 +283,14 @@ def _other_worlds(
         assert ended.attempt is not None  # it was not killed
         made.append(ended.attempt)
     made += _to_the_end(attempts, plan, plan.worlds[-1], snapshots)
-    apart = _distance(attempts, reference, made[-1], snapshots, python)
+    apart = _distance(attempts, reference, made[-1], snapshots, python, ignore)
     return _compared_worlds(
         reference, made, apart, "stopped, other processes", "→".join(map(str, plan.worlds))
     )
 
 
 def _whole_worlds(
-    attempts: Attempts, plan: VerifyPlan, reference: AttemptTrace, python: str
+    attempts: Attempts, plan: VerifyPlan, reference: AttemptTrace, python: str, ignore: frozenset[str]
 ) -> Iterator[Scenario]:
     """Each other number of processes trains from the beginning: of a training that is stopped after a random step it
     may have trained the last one alone. Ends with the first that differs."""
@@ -294,7 +299,7 @@ def _whole_worlds(
             continue
         snapshots = attempts.folder / f"snapshots-of-{processes}-processes"
         made = _to_the_end(attempts, plan, processes, snapshots)
-        apart = _distance(attempts, reference, made[-1], snapshots, python)
+        apart = _distance(attempts, reference, made[-1], snapshots, python, ignore)
         what = "uninterrupted, other processes"
         yield (scenario := _compared_worlds(reference, made, apart, what, str(processes)))
         if not scenario.same:
@@ -329,11 +334,19 @@ def _compared_worlds(
 
 
 def _distance(
-    attempts: Attempts, reference: AttemptTrace, other: AttemptTrace, snapshots: Path, python: str
+    attempts: Attempts,
+    reference: AttemptTrace,
+    other: AttemptTrace,
+    snapshots: Path,
+    python: str,
+    ignore: frozenset[str],
 ) -> Distance:
     """What the scripts end with says more than a snapshot: the code after the loop has run, a loop that ``break``
     leaves saves nothing, and of several trainings each is in it. Sharded models have no such file."""
     mine, theirs = (attempt.folder / FINAL_STATE for attempt in (reference, other))
     if not reference.any_world and mine.exists() and theirs.exists():
-        return distance_at_exit(mine, theirs, python)
-    return distance(attempts.folder / "snapshots-of-uninterrupted", snapshots, python)
+        return distance_at_exit(mine, theirs, python, ignore)
+    saved = attempts.folder / "snapshots-of-uninterrupted"
+    if reference.any_world and not any(entries(folder) for folder in trainings(saved)):
+        return Distance()  # a ``break`` left it: every step is compared there, and so is the end
+    return distance(saved, snapshots, python)

@@ -4,7 +4,7 @@ own, because that needs torch."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -44,9 +44,11 @@ def distance(left: Path, right: Path, python: str) -> Distance:
     return judge(_differences([python, "-m", "rankup", "snapshots", "diff", "--json"], left, right))
 
 
-def distance_at_exit(left: Path, right: Path, python: str) -> Distance:
-    """Between the numbers with which two scripts ended, in the files ``left`` and ``right``."""
+def distance_at_exit(left: Path, right: Path, python: str, ignore: Iterable[str] = ()) -> Distance:
+    """Between the numbers with which two scripts ended, in the files ``left`` and ``right``. ``ignore``: names that are
+    never twice the same, such as ``registered/clock``."""
     found = _differences([python, "-m", "rankup.runtime.tracing.final_state"], left, right)
+    found = [one for one in found if not any(f"/{name}/" in f"/{one['name']}/" for name in ignore)]
     logged = [one for one in found if LOGGED in one["name"]]
     apart = judge([one for one in found if one not in logged])
     others = [one["name"].rpartition(LOGGED)[2] for one in logged if not _rounded(one)]
@@ -61,15 +63,23 @@ def _rounded(one: Mapping[str, Any]) -> bool:
 
 def _differences(words: list[str], left: Path, right: Path) -> list[dict[str, Any]]:
     done = shell.run([*words, str(left), str(right)], timeout=600)
-    if done.code not in (0, 1) or not done.out:
+    found = json.loads(done.out) if done.code in (0, 1) and done.out else None
+    if isinstance(found, list):
+        return found
+    if isinstance(found, dict) and found.get("error") == "no-snapshot":
         raise RankupError(
-            "snapshots-not-compared",
-            f"the final states could not be compared: {(done.out + done.err).strip()}",
-            context=f"{left}, {right}",
+            "no-snapshot",
+            "a training ended without a snapshot, so that its final state cannot be compared",
+            context=str(found.get("context") or f"{left}, {right}"),
+            hint="a loop that `break` leaves saves nothing: call run.save() after it, on all ranks",
             exit_code=1,
         )
-    found: list[dict[str, Any]] = json.loads(done.out)
-    return found
+    raise RankupError(
+        "snapshots-not-compared",
+        f"the final states could not be compared: {(done.out + done.err).strip()}",
+        context=f"{left}, {right}",
+        exit_code=1,
+    )
 
 
 def judge(differences: Sequence[Mapping[str, Any]]) -> Distance:
