@@ -11,7 +11,7 @@ import pytest
 from rankup.runtime.checkpointing.carried.files import written_files
 from runtime.checkpointing.carrying import attempts, begin, step
 
-TWICE, COUNTED, EMPTIED = "is appended at", "is read and written again at", "is emptied by that"
+TWICE, COUNTED, EMPTIED = "was appended at", "is read and written again at", "is emptied by that"
 
 
 def appends(directory: str, stop: int) -> None:

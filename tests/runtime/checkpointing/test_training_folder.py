@@ -406,3 +406,40 @@ def test_a_buffer_that_each_rank_updates_from_its_own_samples_is_an_error():
     for code, ends in run_ranks(codebook, 3, True):  # the last step has two samples: one rank has none
         assert code == "nothing"
         assert ends == pytest.approx(one, abs=1e-12)
+
+
+def ensemble(folder: Path, done: int, name: str = "") -> list[list[float]]:
+    """Members that begin with other weights; the first ``done`` are left out."""
+    ends = []
+    for member in range(done, 2):
+        run = rankup.init(name=name and f"{name}-{member}", snapshots=often(folder, "1 epoch"))
+        torch.manual_seed(member)
+        model, opt, data = run.prepare(
+            nn.Linear(1, 1),
+            lambda p: torch.optim.SGD(p, lr=0.1),
+            rankup.ResidentData(X.float()),
+            global_batch=4,
+        )
+        for x in run.steps(data, epochs=1):
+            run.backward(model(x).square().mean())
+            run.step(opt)
+        ends.append(weights(model))
+    return ends
+
+
+def said_of_ensemble(folder: str, done: int, name: str) -> tuple[list[list[float]], str]:
+    import contextlib
+    import io
+
+    stream = io.StringIO()
+    with contextlib.redirect_stderr(stream):
+        ends = ensemble(Path(folder), done, name)
+    return ends, stream.getvalue()
+
+
+@pytest.mark.parametrize(("name", "done"), [("", 0), ("", 1), ("member", 1)])
+def test_a_training_that_takes_the_end_of_another_one_is_warned_of(tmp_path: Path, name: str, done: int):
+    [(whole, first)] = run_ranks(said_of_ensemble, 1, str(tmp_path), 0, name)
+    [(again, second)] = run_ranks(said_of_ensemble, 1, str(tmp_path), done, name)
+    assert "began with other weights" not in first
+    assert (again == whole[done:]) == ("began with other weights" not in second) == (not done or bool(name))

@@ -177,7 +177,7 @@ class Checkpointing:
         later = self._parts.later
         later.begin(feed, unit, goal, stage=begins)
         self._parts.variables.begin(epoch)
-        self._parts.note_begin(len(self._run.prepared))
+        self._parts.note_begin(self._run)
         self._parts.settings.note_begin()
         first = not self._folder.begun
         saver = self._saves.saver = self._folder.open()
@@ -197,6 +197,8 @@ class Checkpointing:
             if found is not None:
                 self._resume(found)
                 later.resumed(found)
+                if later.complete():
+                    self._warn_of_another(found)
                 if self._warns:
                     warn_of_files(found.path.name, stopped=found.metadata.get("stopped", False))
         elif (found := later.again()) is not None:
@@ -364,6 +366,17 @@ class Checkpointing:
             self._run.print(
                 f"the snapshot cannot hold the value of {', '.join(lacking)}: after this resume the loop does not run, "
                 "and the code after it finds no value, or the one from before the loop"
+            )
+
+    def _warn_of_another(self, found: Snapshot) -> None:
+        """Trainings without a name are found by their order. A script that leaves out those that are done finds the
+        first one where it begins the second."""
+        begun, saved = self._parts.begun, self._parts.begun_saved
+        if self._warns and not self._run.name and saved and begun != saved:
+            warn(
+                f"nothing is trained, since {found.path.name} is the end of a training without a name; but that one "
+                "began with other weights, and may be another one: if the script leaves out trainings that are done, "
+                'their order has changed, and rankup.init(name=f"member-{k}") tells them apart'
             )
 
     def _warn_of_code_after_save(self) -> None:

@@ -46,7 +46,7 @@ class LaterLoops:
         weakref.finalize(self, _say, self._at_end)
 
     def state(self) -> list[Any]:
-        ended = self._by_break, self._complete()
+        ended = self._by_break, self.complete()
         return [self.number, *self._place, self._line, self._saves, *ended, self._goal]
 
     def begin(self, feed: DataFeed, unit: str, goal: int, *, stage: bool) -> None:
@@ -114,7 +114,7 @@ class LaterLoops:
         """The run ends because it was asked to: what is missing is trained by the next attempt."""
         self._at_end.clear()
 
-    def _complete(self) -> bool:
+    def complete(self) -> bool:
         """Whether all steps of the loop are done."""
         if self._feed is None:
             return False

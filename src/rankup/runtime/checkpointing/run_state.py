@@ -29,7 +29,7 @@ class RunState:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Put back what ``state_dict`` gave, after ``prepare`` and ``register`` and before the first step."""
         tensors, mine, metadata = (state_dict[key] for key in ("tensors", "rank_state", "metadata"))
-        self._parts.note_begin(len(self._run.prepared))
+        self._parts.note_begin(self._run)
         state.check(self._run, self._parts, metadata)
         state.restore(self._run, self._parts, tensors, mine, mine, metadata)
 

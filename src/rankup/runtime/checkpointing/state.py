@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
@@ -30,8 +31,11 @@ from rankup.runtime.data.stream import StreamFeed
 from rankup.runtime.distributed.buffers import averaged_buffers
 from rankup.runtime.loop.accumulation import PendingGradients
 from rankup.runtime.seed import derive, rng_state, seed_everything, set_rng_state
+from rankup.runtime.tracing.fingerprint import fingerprint
 from rankup.snapshots.state import SnapshotState
 from rankup.strategies import state as by_name
+
+_SOME = 8  # values of each parameter
 
 
 @dataclass
@@ -46,6 +50,8 @@ class StateParts:
     later: LaterLoops
     variables: LoopVariables
     stopped: bool = False  # the run ends with the state that is taken: nothing is trained after it
+    begun: str = ""  # a digest of some of the weights that this attempt began with
+    begun_saved: str = ""  # likewise, of the training that is resumed
     _noted: int = 0  # models
 
     @classmethod
@@ -55,13 +61,25 @@ class StateParts:
         variables = LoopVariables(plain.owned)
         return cls(PendingGradients(run), Frozen(run), plain, carried, settings, later, variables)
 
-    def note_begin(self, prepared: int) -> None:
+    def note_begin(self, run: RunContext) -> None:
         """Note what the script begins with, once for each stage, which has more prepared models than the one before.
         Called before anything is restored: by a loop, or by ``run.state`` before it."""
-        if prepared > self._noted:
-            self._noted = prepared
+        if len(run.prepared) > self._noted:
+            self._noted = len(run.prepared)
+            self.begun = self.begun or _some_weights(run)
             self.frozen.begin()
             self.plain.begin()
+
+
+def _some_weights(run: RunContext) -> str:
+    """Of each parameter that this rank holds as a whole."""
+    held = [
+        each
+        for model in run.models
+        for each in model.parameters()
+        if not (hasattr(each, "to_local") or is_lazy(each) or each.is_meta)
+    ]
+    return fingerprint([each.detach().reshape(-1)[:_SOME].clone() for each in held])
 
 
 def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool) -> SnapshotState:
@@ -72,6 +90,7 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
         rank_state["streams"] = openings
     if run.world.is_main:
         rank_state["carried"] = parts.carried.state()
+        rank_state["begun"] = parts.begun
     if run.world.is_main and (layout := run.strategy.layout()) is not None:
         rank_state["layout"] = layout
     if gradients:
@@ -256,6 +275,7 @@ def restore(
     registered_state.restore(run, parts.settings.adjust_registered(first["registered"]), rank_state, others)
     parts.plain.load((first if rank_state is None else rank_state).get("plain", {}))
     parts.carried.load(first.get("carried", {}))
+    parts.begun_saved = first.get("begun", "")
     parts.variables.load(
         (first if rank_state is None else rank_state).get("loop_variables", {}), own=rank_state is not None
     )

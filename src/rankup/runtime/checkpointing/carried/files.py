@@ -43,7 +43,7 @@ def warn_of_files(snapshot: str, *, stopped: bool) -> None:
             continue
         said = []
         if found.appended and not stopped:
-            said.append(f"what is appended at {_at(path, found.appended)} comes twice then")
+            said.append(f"what was appended at {_at(path, found.appended)} since then comes twice")
         if found.counted and not stopped:
             said.append(
                 f"what is read and written again at {_at(path, found.counted)} has counted these steps already"
