@@ -12,6 +12,7 @@
 - ``resumed_header``: ``enumerate`` and ``zip`` in the header of a loop that is resumed
 - ``save_place``: code of an epoch that follows ``run.save()``
 - ``outside_loops``: training without a loop of rankup's
+- ``ahead``: batches that a script takes before it trains on them
 - ``later_loops``: the code between two loops, if a later one is resumed
 - ``loop_variables``: what the code after a loop reads, if the loop does not run after a resume
 - ``epoch_end``: the state at the end of an epoch, until its evaluation has ended
