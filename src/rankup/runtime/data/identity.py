@@ -17,6 +17,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from rankup.errors import RankupError
+from rankup.runtime.checkpointing.attributes import others, plain
 from rankup.runtime.data.loader_options import loader_options
 from rankup.runtime.data.resident import ResidentData
 from rankup.runtime.data.sample_rng import KeyedFetch
@@ -25,6 +26,7 @@ from rankup.runtime.tracing.digest import digest
 
 # So many data sets of one type are compared: a script may make a new one for each evaluation.
 LOOKED_AT = 8
+_DEPTH = 4  # of data sets in each other
 
 
 class DataIdentity(NamedTuple):
@@ -61,8 +63,33 @@ def identify(data: Any, seed: int, loader: Mapping[str, Any]) -> DataIdentity:
             )
         )
     else:
+        counted = [(thing, _values(thing), _rest(thing)) for thing in _in_each_other(data)]
         found = [fetch[number] for number in numbers]
+        for thing, values, rest in counted:
+            if _rest(thing) == rest:  # else the data set keeps what it has read, and a flag says so
+                vars(thing).update(values)
     return DataIdentity(length, {n: text for n, text in zip(numbers, found, strict=True) if text is not None})
+
+
+def _in_each_other(data: Any) -> list[Any]:
+    """A data set and those in it, as in a Subset."""
+    found: list[Any] = []
+    while hasattr(data, "__dict__") and len(found) < _DEPTH:
+        found.append(data)
+        data = vars(data).get("dataset")
+    return found
+
+
+def _values(thing: object) -> dict[str, Any]:
+    """Its numbers and texts: a place in a table, which moves with each sample that is read."""
+    return {name: value for name, value in vars(thing).items() if type(value) in (bool, int, float, str)}
+
+
+def _rest(thing: object) -> Any:
+    """What tells whether anything else of it has changed."""
+    simple = _values(thing)
+    marks = {name: mark for name, mark in plain(thing).items() if name not in simple}
+    return list(vars(thing)), marks, others(thing, ())
 
 
 class _Digests(Dataset[Any]):
