@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import torch
@@ -38,9 +39,27 @@ class Prepared(Ring):
         return super().__getitem__(number)
 
 
+class Counting(Ring):
+    """A count, and noise of its own; the one is not made from the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rng = random.Random(0)
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        super().__getitem__(number)
+        return torch.tensor([number, self.rng.random()])
+
+
 def test_what_a_data_set_counts_is_where_it_was():
     data = Ring()
-    identify(Subset(data, range(4)), 0, {})
+    assert identify(Subset(data, range(4)), 0, {}).counted == ("place",)
+    assert data.place == 0
+
+
+def test_a_count_that_samples_are_not_made_of_is_not_named():
+    data = Counting()
+    assert identify(data, 0, {}).counted == ()
     assert data.place == 0
 
 
