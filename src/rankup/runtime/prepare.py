@@ -83,7 +83,7 @@ class Preparation:
     def __init__(self, run: RunContext, settings: ResumeSettings) -> None:
         self._run = run
         self._settings = settings
-        self._same_data = SameDataCheck(run.seed, run.control)
+        self._same_data = SameDataCheck(run.seed, run.control, warns=run.world.is_main)
 
     def prepare(
         self,

@@ -80,3 +80,19 @@ def test_gradients_of_the_micro_batches_before_are_of_the_same_step(accumulate: 
         for x in run.steps(feed, epochs=2):
             run.backward(model(x).square().mean())
             run.step(opt)
+
+
+def test_the_optimizer_of_an_earlier_stage_has_no_gradients_that_wait():
+    """Each round of an active learning prepares the model again: its snapshots are for any number of processes."""
+    run = rankup.init()
+    model = nn.Linear(1, 1)
+    waiting = []
+    for _ in range(3):
+        rows = rankup.ResidentData(torch.ones(8, 1))
+        model, opt, data = run.prepare(model, lambda p: torch.optim.SGD(p, lr=0.1), rows, global_batch=4)
+        for x in run.steps(data, epochs=2):
+            opt.zero_grad()
+            model(x).square().mean().backward()
+            opt.step()
+            waiting.append(run.state._parts.pending.any_here())
+    assert waiting == [False] * 12

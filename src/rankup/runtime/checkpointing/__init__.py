@@ -13,6 +13,7 @@
 - ``save_place``: code of an epoch that follows ``run.save()``
 - ``outside_loops``: training without a loop of rankup's
 - ``open_loops``: loops of several trainings at the same time
+- ``ahead``: batches that a script takes before it trains on them
 - ``later_loops``: the code between two loops, if a later one is resumed
 - ``loop_variables``: what the code after a loop reads, if the loop does not run after a resume
 - ``epoch_end``: the state at the end of an epoch, until its evaluation has ended

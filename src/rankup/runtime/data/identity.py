@@ -17,6 +17,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from rankup.errors import RankupError
+from rankup.runtime.checkpointing.attributes import others, plain
+from rankup.runtime.checkpointing.carried.messages import warn
 from rankup.runtime.data.loader_options import loader_options
 from rankup.runtime.data.resident import ResidentData
 from rankup.runtime.data.sample_rng import KeyedFetch
@@ -25,14 +27,17 @@ from rankup.runtime.tracing.digest import digest
 
 # So many data sets of one type are compared: a script may make a new one for each evaluation.
 LOOKED_AT = 8
+_DEPTH = 4  # of data sets in each other
 
 
 class DataIdentity(NamedTuple):
     """``length`` is None for a stream, which has no sample numbers; ``samples``: number → digest, without samples that
-    are not reproducible."""
+    are not reproducible. ``counted``: attributes of the data set on which its samples depend, and which move
+    as it is read."""
 
     length: int | None
     samples: dict[int, str]
+    counted: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """A short digest of all of it."""
@@ -48,6 +53,7 @@ def identify(data: Any, seed: int, loader: Mapping[str, Any]) -> DataIdentity:
     if isinstance(data, ResidentData):
         return DataIdentity(length, {n: digest([column[n] for column in data.columns]) for n in numbers})
     fetch = _Digests(data, seed)
+    places: tuple[str, ...] = ()
     if loader.get("num_workers", 0):
         found = list(
             DataLoader(
@@ -61,8 +67,45 @@ def identify(data: Any, seed: int, loader: Mapping[str, Any]) -> DataIdentity:
             )
         )
     else:
+        counted = [(thing, _values(thing), _rest(thing)) for thing in _in_each_other(data)]
         found = [fetch[number] for number in numbers]
-    return DataIdentity(length, {n: text for n, text in zip(numbers, found, strict=True) if text is not None})
+        # If more of it has changed, the data set keeps what it has read, and a flag says so.
+        counted = [(thing, values, _values(thing)) for thing, values, rest in counted if _rest(thing) == rest]
+        moved = tuple(name for _, was, now in counted for name in was if was[name] != now.get(name))
+        again = set()
+        for _ in range(2 if moved and None in found else 0):
+            _put_back(counted)
+            again.add(fetch.digest_of(numbers[-1]))
+        _put_back(counted)
+        places = moved if len(again) == 1 else ()
+    samples = {n: text for n, text in zip(numbers, found, strict=True) if text is not None}
+    return DataIdentity(length, samples, places)
+
+
+def _in_each_other(data: Any) -> list[Any]:
+    """A data set and those in it, as in a Subset."""
+    found: list[Any] = []
+    while hasattr(data, "__dict__") and len(found) < _DEPTH:
+        found.append(data)
+        data = vars(data).get("dataset")
+    return found
+
+
+def _values(thing: object) -> dict[str, Any]:
+    """Its numbers and texts: a place in a table, which moves with each sample that is read."""
+    return {name: value for name, value in vars(thing).items() if type(value) in (bool, int, float, str)}
+
+
+def _put_back(counted: list[Any]) -> None:
+    for thing, values, _ in counted:
+        vars(thing).update(values)
+
+
+def _rest(thing: object) -> Any:
+    """What tells whether anything else of it has changed."""
+    simple = _values(thing)
+    marks = {name: mark for name, mark in plain(thing).items() if name not in simple}
+    return list(vars(thing)), marks, others(thing, ())
 
 
 class _Digests(Dataset[Any]):
@@ -73,10 +116,10 @@ class _Digests(Dataset[Any]):
         self._fetch = _FetchOne(data, _one, seed, sample_rng=True, reseed_held=False)
 
     def __getitem__(self, number: int) -> str | None:
-        once, again = self._digest(number), self._digest(number)
+        once, again = self.digest_of(number), self.digest_of(number)
         return once if once == again else None
 
-    def _digest(self, number: int) -> str:
+    def digest_of(self, number: int) -> str:
         try:
             return digest(_readable(self._fetch[0, [number], [number]]))
         except (
@@ -111,9 +154,10 @@ def _readable(value: Any) -> Any:
 class SameDataCheck:
     """Of one run: compares each data set over ranks, once."""
 
-    def __init__(self, seed: int, control: Control | None) -> None:
+    def __init__(self, seed: int, control: Control | None, *, warns: bool) -> None:
         self._seed = seed
         self._control = control
+        self._warns = warns
         self._known: WeakSet[Any] = WeakSet()
         self._looked: Counter[type] = Counter()
 
@@ -126,6 +170,12 @@ class SameDataCheck:
             return
         everyone = self._control.gather("the comparison of the data", identify(data, self._seed, loader))
         first = everyone[0]
+        if first.counted and self._warns:
+            warn(
+                f"samples of {type(data).__name__} depend on how many were read before ({', '.join(first.counted)}): "
+                "each rank reads its own share, so they are other samples than in one process; make a sample from its "
+                "number"
+            )
         others = [rank for rank, other in enumerate(everyone) if other.length != first.length]
         if others:
             raise _differ(

@@ -29,9 +29,11 @@ class PendingGradients:
         self._carried: dict[
             int, bool
         ] = {}  # whether its next backward adds to gradients that it has stepped with
+        self._begun = 0  # steps that were done as the loop began
 
     def watch(self, stack: ExitStack) -> None:
         """Note each step of the run's optimizers until ``stack`` closes."""
+        self._begun = self._run.steps_reached
         for optimizer in self._run.optimizers:
             if not hasattr(optimizer, "register_step_post_hook"):
                 continue
@@ -91,10 +93,17 @@ class PendingGradients:
 
     def any_here(self) -> bool:
         """Whether this rank has gradients that wait."""
-        for optimizer in self._run.optimizers:
+        later: set[int] = set()  # parameters of optimizers that were prepared after this one
+        for optimizer in reversed(self._run.optimizers):
             if not hasattr(optimizer, "register_step_post_hook"):
                 continue
+            own = {id(p) for group in optimizer.param_groups for p in group["params"]}
             stepped = self._stepped.get(id(optimizer))
+            # That of an earlier stage, whose model has another one now: these gradients are for the other one.
+            retired = own <= later and (stepped is None or stepped <= self._begun)
+            later |= own
+            if retired:
+                continue
             if stepped is not None and not self._carries(optimizer, stepped):
                 continue
             parameters = (p for group in optimizer.param_groups for p in group["params"])
