@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -82,8 +84,8 @@ def start(
         stdout=stdout,
         stderr=stderr,
         start_new_session=new_session,
-        # One system call: safe where there are threads, which the linter warns of.
-        preexec_fn=_die_with_parent if die_with_parent and _LIBC is not None else None,  # noqa: PLW1509
+        # Two system calls: safe where there are threads, which the linter warns of.
+        preexec_fn=partial(_die_with_parent, os.getpid()) if die_with_parent and _LIBC is not None else None,  # noqa: PLW1509
     )
 
 
@@ -92,6 +94,11 @@ _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(parent: int) -> None:
     assert _LIBC is not None
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() not in (
+        parent,
+        0,
+    ):  # it has ended before the kernel was told; 0: it is of another namespace
+        os._exit(128 + signal.SIGKILL)

@@ -82,7 +82,7 @@ def run_node(
         events = run.logs / f"events{suffix}.jsonl"
         alone = spec.world_size == 1
         output = Output(run.logs, events, view, spare=spare, alone=alone, chatter=log if debug else None)
-        guard = (sys.executable, "-I", "-S", *map(str, (_GUARD, run.logs, events, spare)))
+        guard = (sys.executable, "-I", "-S", *map(str, (_GUARD, run.logs, events, spare, os.getpid())))
         with _opened(log) as chatter:
             process = shell.start(
                 launcher_named(spec.launcher)(spec, run.path.name, guard),

@@ -1,11 +1,12 @@
 """What stands between the launcher and one rank's command; run by path, with nothing but the standard library.
 
-    python -I -S rank.py LOGS EVENTS SPARE COMMAND…
+    python -I -S rank.py LOGS EVENTS SPARE STARTER COMMAND…
 
 It copies the command's output to ``LOGS/rank-R.out`` and ``LOGS/rank-R.err``, appends a line to ``EVENTS`` when the
 command starts and when it ends, and ends as the command ended. Why it exists: only a parent knows when and how
 exactly a rank died, and "who failed first" is what the user wants to know; torchrun looks ten times a second and
-keeps whole seconds. It also has the kernel kill the command when the launcher dies.
+keeps whole seconds. It also has the kernel kill the command when the launcher dies. The kernel does so for those who
+have asked before: if the process ``STARTER``, which started the launcher, has ended already, the command is not started.
 
 The command writes to pipes, and not to the files: a disk that is full, or a run directory that is deleted, must not
 end a training. What cannot be written goes to files of the same names in the directory ``SPARE``.
@@ -61,7 +62,7 @@ class RankLog:
                 self._open()
 
 
-def main(logs: str, events: str, spare: str, command: list[str]) -> None:
+def main(logs: str, events: str, spare: str, starter: int, command: list[str]) -> None:
     rank = int(os.environ.get("RANK", "0"))
     noted = RankLog(events, spare)
 
@@ -71,6 +72,8 @@ def main(logs: str, events: str, spare: str, command: list[str]) -> None:
         noted.write(json.dumps(line).encode() + b"\n", whole=True)
 
     die_with_parent()
+    if not lives(starter):
+        end_by_signal(signal.SIGKILL)
     # Signals come to the whole process group, so the command has them too; here they only must not end the wait.
     # A handler, since SIG_IGN would be inherited across exec.
     ended, wake = os.pipe()
@@ -82,8 +85,12 @@ def main(logs: str, events: str, spare: str, command: list[str]) -> None:
     os.environ.update(srun_names(dict(os.environ)))
     logs_of = [RankLog(f"{logs}/rank-{rank}.{ending}", spare) for ending in ("out", "err")]
     pipes = [os.pipe() for _ in logs_of]
+    me = os.getpid()
     pid = os.fork()
     if pid == 0:
+        die_with_parent()
+        if not lives(me):
+            os._exit(128 + signal.SIGKILL)
         for fd, (_, sink) in enumerate(pipes, start=1):
             os.dup2(sink, fd)
         execute(command)
@@ -148,7 +155,6 @@ def srun_names(env: dict[str, str]) -> dict[str, str]:
 
 
 def execute(command: list[str]) -> None:
-    die_with_parent()
     try:
         os.execvp(command[0], command)
     except OSError as error:
@@ -161,6 +167,17 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
+def lives(pid: int) -> bool:
+    """A zombie does not: nobody has asked yet how it ended."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return not os.path.exists("/proc/self/stat")  # noqa: PTH110  # no Linux: not known
+    except OSError:
+        return True
+
+
 def end_by_signal(signum: int) -> None:
     import resource
 
@@ -171,4 +188,4 @@ def end_by_signal(signum: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:])
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5:])
