@@ -6,7 +6,7 @@ It copies the command's output to ``LOGS/rank-R.out`` and ``LOGS/rank-R.err``, a
 command starts and when it ends, and ends as the command ended. Why it exists: only a parent knows when and how
 exactly a rank died, and "who failed first" is what the user wants to know; torchrun looks ten times a second and
 keeps whole seconds. It also has the kernel kill the command when the launcher dies. The kernel does so for those who
-have asked before: if the process ``STARTER``, which started the launcher, has ended already, the command is not started.
+have asked before: if the process ``STARTER``, which started the launcher, has ended, the command is not started.
 
 The command writes to pipes, and not to the files: a disk that is full, or a run directory that is deleted, must not
 end a training. What cannot be written goes to files of the same names in the directory ``SPARE``.
