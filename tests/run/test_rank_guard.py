@@ -27,7 +27,7 @@ def test_a_rank_is_started_while_its_starter_lives(tmp_path: Path):
 @pytest.mark.parametrize("waited_for", [True, False], ids=["gone", "a zombie"])
 def test_a_rank_whose_starter_was_killed_before_is_not_started(waited_for: bool, tmp_path: Path):
     """Else it would train alone: the kernel tells of a parent's death only who has asked before it."""
-    starter = subprocess.Popen(["sleep", "600"])
+    starter = subprocess.Popen(["tail", "-f", "/dev/null"])
     starter.kill()
     if waited_for:
         starter.wait()

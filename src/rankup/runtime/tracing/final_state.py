@@ -23,8 +23,6 @@ from rankup.snapshots.diff import largest_difference
 from rankup.strategies import state as by_name
 
 FINAL_STATE = "final-state.pt"
-# Under these rank 0 has the whole state of the models without the other ranks, which may have ended.
-_WHOLE = ("none", "ddp", "dp")
 _OWN = "run."  # what a run registers by itself: sums of this rank alone, times
 _OPTIONS = "/optimizer/groups/"
 _PLAIN = (bool, int, float, str, type(None))
@@ -32,7 +30,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 def write(runs: Sequence[RunContext], folder: Path) -> None:
     """All trainings of this process, the later ones under ``2/``, ``3/``."""
-    if not all(run.strategy.name in _WHOLE for run in runs):
+    if not all(map(_has_all, runs)):
         return
     values: dict[str, Any] = {}
     for number, run in enumerate(runs, start=1):
@@ -42,6 +40,13 @@ def write(runs: Sequence[RunContext], folder: Path) -> None:
     part = path.with_suffix(".tmp")
     torch.save({"double": all(run.precision.name == "fp64" for run in runs), "values": values}, part)
     part.rename(path)
+
+
+def _has_all(run: RunContext) -> bool:
+    """Whether this rank has the whole state of the models without the other ranks, which may have ended."""
+    tensors = [tensor for model in run.models for tensor in run.strategy.tensors(model).values()]
+    whole = not any(hasattr(tensor, "to_local") for tensor in tensors)
+    return whole and run.strategy.every_name and run.strategy.snapshots
 
 
 def _of_run(run: RunContext) -> Iterator[tuple[str, Any]]:
