@@ -260,7 +260,8 @@ def test_the_cause_is_named_and_not_the_rank_that_lost_its_connection_to_it(tmp_
 
 
 def test_the_last_words_of_a_rank_are_in_the_log_although_its_whole_group_is_told_to_end(tmp_path: Path):
-    text = 'trap "" TERM; kill -TERM 0; sleep 0.5; echo "last words of $RANK"; exit 3'
+    both = ': >"up-$RANK"; until [ -e up-0 ] && [ -e up-1 ]; do sleep 0.05; done'  # else one is told before its trap
+    text = f'trap "" TERM; {both}; kill -TERM 0; sleep 0.5; echo "last words of $RANK"; exit 3'
     job = Job(tmp_path, command=bash(text), launcher="mpirun", nproc_per_node=2)
     assert job.execute() == 3, job.log
     assert sorted(re.findall("last words of (.)", job.log)) == ["0", "1"], job.log
