@@ -290,6 +290,7 @@ print("steps", run.global_step)
         (2, 11, 24, ""),
     ],
 )
+@pytest.mark.usefixtures("warm_python")
 def test_epochs_that_a_script_takes_off_itself_are_warned_of_at_a_resume(
     more: int, kill_at: int, steps: int, says: str, tmp_path: Path
 ):

@@ -11,6 +11,8 @@ from planted import FAULTS, RIGHT, Planted
 from rankup.errors import RankupError
 from rankup.verify.proof import VerifyPlan
 
+pytestmark = pytest.mark.usefixtures("warm_python")  # for the comparisons of snapshots
+
 # The others run in a campaign (tests/campaign/test_planted_campaign.py).
 FEW_FAULTS = (
     "schedule_that_changes_nothing_yet",

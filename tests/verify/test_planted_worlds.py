@@ -11,6 +11,8 @@ from rankup.errors import RankupError
 from rankup.verify.proof import Proof, VerifyPlan
 from rankup.verify.table import text
 
+pytestmark = pytest.mark.usefixtures("warm_python")  # for the comparisons of what two scripts end with
+
 # 25 samples: the last batch of each epoch has one sample, so that a fault in the sharing does not show there.
 PROGRAM = """\
 import copy
