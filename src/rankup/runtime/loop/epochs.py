@@ -90,7 +90,8 @@ class Epoch(IndexedEpoch):
 
     @property
     def done(self) -> int:
-        """Steps of this epoch that are done: more than 0 at the beginning of a resumed epoch."""
+        """Steps of this epoch that are done: more than 0 at the beginning of a resumed epoch. In the body of the loop
+        with the step at hand."""
         return self._feed.position.step
 
     @property
