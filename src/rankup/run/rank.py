@@ -173,7 +173,7 @@ def lives(pid: int) -> bool:
         with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
             return file.read().rpartition(")")[2].split()[0] not in "ZX"
     except FileNotFoundError:
-        return not os.path.exists("/proc/self/stat")  # noqa: PTH110  # no Linux: not known
+        return not os.path.exists("/proc/self/stat")  # noqa: PTH110  # not Linux: unknown
     except OSError:
         return True
 

@@ -131,7 +131,7 @@ class ResumeSettings:
 
     def _without_loaded(self, changed: list[SettingsChange]) -> list[SettingsChange]:
         """A script that goes on from a checkpoint of its own has in its optimizer what a schedule had made of the
-        learning rate by then. That is no setting of the script: the snapshot's holds."""
+        learning rate by then. It is not a setting of the script: the snapshot's value is used."""
         rest = [change for change in changed if not self._is_loaded(change)]
         for change in changed:
             if change not in rest:

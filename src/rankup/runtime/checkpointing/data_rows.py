@@ -57,8 +57,8 @@ class DataRows:
         self._trained = {place: rows_of(array) for place, _, array in self._arrays()}
 
     def changed_between_epochs(self) -> dict[str, Any]:
-        """The same of those that the code between two epochs has changed. What begins with zeros and is filled before
-        each epoch (rollouts) is no cache of what was read."""
+        """The same of those that the code between two epochs has changed. An array that begins with zeros and is
+        filled before each epoch (rollouts) is not a cache of samples."""
         return self._changed_since(self._trained)
 
     def _changed_since(self, before: dict[str, Rows]) -> dict[str, Any]:

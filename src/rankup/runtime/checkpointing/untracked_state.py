@@ -105,7 +105,7 @@ class UntrackedWatch:
             print(f"warning: {said}", file=sys.stderr, flush=True)
 
     def warn_of_orders(self) -> None:
-        """Behind an epoch's last step, before the script's code there; the warning behind the first one."""
+        """After the last step of an epoch, before the script's code that follows. It warns after the first epoch."""
         self._plain.rows_trained()
         if not self._ended:
             self._plain.epoch_trained()

@@ -77,8 +77,8 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def compare(left: Path, right: Path) -> list[dict[str, Any]]:
-    """Records like those of ``rankup snapshots diff``. ``largest`` is None where rounding is no explanation: another
-    shape, another whole number."""
+    """Records like those of ``rankup snapshots diff``. ``largest`` is None if rounding cannot explain the
+    difference: another shape, another integer."""
     mine, theirs = (torch.load(path, weights_only=True) for path in (left, right))
     double = mine["double"] and theirs["double"]
     found = []

@@ -1,7 +1,7 @@
 """Files that the loop of a script writes by itself: a log of losses, a counter, the best loss in JSON, rows of SQLite.
 
-No snapshot has them. After a kill the steps behind the snapshot are trained again: what is appended comes twice, a file
-that is read and written again has counted these steps already, and a file that the script opens anew before the loop
+No snapshot has them. After a kill, the steps that follow the snapshot are trained again: appended lines come twice, and
+a file that is read and written again has counted these steps already. A file that the script opens anew before the loop
 loses what was in it. Rank 0 says so in the resume, from the script's source.
 """
 
