@@ -13,13 +13,13 @@
 - ``save_place``: code of an epoch that follows ``run.save()``
 - ``outside_loops``: training without a loop of rankup's
 - ``open_loops``: loops of several trainings at the same time
-- ``ahead``: batches that a script takes before it trains on them
+- ``prefetched_batches``: batches that a script takes before it trains on them
 - ``later_loops``: the code between two loops, if a later one is resumed
 - ``loop_variables``: what the code after a loop reads, if the loop does not run after a resume
 - ``epoch_end``: the state at the end of an epoch, until its evaluation has ended
 - ``registered``, ``adapters``, ``registered_state``: what ``run.register`` got, and its state
 - ``untracked_state``: what has a state and is in no snapshot
-- ``structure``: parameters that come or go in training
+- ``changed_parameters``: parameters that come or go in training
 - ``plain_values``, ``attributes``: counters and the like in attributes of models, optimizers and data sets
 - ``data_orders``: lists and arrays of data sets that ranks must hold alike
 - ``data_rows``: tensors and arrays of data sets that a script shuffles or changes

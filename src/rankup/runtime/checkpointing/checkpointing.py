@@ -25,7 +25,6 @@ from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state
-from rankup.runtime.checkpointing.ahead import BatchesAhead
 from rankup.runtime.checkpointing.carried.files import warn_of_files
 from rankup.runtime.checkpointing.carried.messages import warn
 from rankup.runtime.checkpointing.epoch_end import EpochEndState
@@ -34,6 +33,7 @@ from rankup.runtime.checkpointing.loop_variables import IndexedEpoch
 from rankup.runtime.checkpointing.open_loops import OpenLoop
 from rankup.runtime.checkpointing.outside_loops import OutsideLoops
 from rankup.runtime.checkpointing.policy import Snapshots
+from rankup.runtime.checkpointing.prefetched_batches import PrefetchedBatches
 from rankup.runtime.checkpointing.resume import resume
 from rankup.runtime.checkpointing.resumed_epoch import ResumedEpoch
 from rankup.runtime.checkpointing.resumed_header import warn_of_enumerate, warn_of_zip
@@ -66,7 +66,7 @@ class Checkpointing:
         self._parts = parts
         self._replicas = replicas
         self._others = OtherOptimizers(run)
-        self._ahead = BatchesAhead(run)
+        self._prefetched = PrefetchedBatches(run)
         self._compared = 0  # at which step what is registered was compared last
         in_force = (options or Snapshots()).in_force()
         # Whether the script asks for snapshots; with "off" it asks only for one at a request to stop.
@@ -175,7 +175,7 @@ class Checkpointing:
         registered_state.check_whole(self._run)
         self._replicas.watch(self._listening)
         self._others.watch(self._listening)
-        self._ahead.watch(self._listening)
+        self._prefetched.watch(self._listening)
         begins = self._folder.begin_stage()
         later = self._parts.later
         later.begin(feed, unit, goal, stage=begins)
@@ -225,7 +225,7 @@ class Checkpointing:
         if self._saves.saver is not None:
             self._loop.step_done()
         self._replicas.step_done()
-        self._ahead.step_done()
+        self._prefetched.step_done()
         if self._untracked is not None:
             self._untracked.step_done()
             self._parts.carried.step_done()
@@ -254,7 +254,7 @@ class Checkpointing:
         """The epoch's last batch is trained, and the code after the inner loop is next. ``alone``: after a break or an
         error, which other ranks may not have: no collective."""
         self._run.nan_watch.ask()
-        self._ahead.epoch_trained()
+        self._prefetched.epoch_trained()
         self._parts.plain.note_lists()
         if not alone:
             self._restore_variables()  # of a stream, whose end is known now
@@ -292,7 +292,7 @@ class Checkpointing:
         """The code after the inner loop has run; the position is that of the next epoch."""
         if self._trace is not None:
             self._trace.behind()
-        self._ahead.epoch_done()
+        self._prefetched.epoch_done()
         if self._untracked is not None:
             self._untracked.warn()
             self._parts.carried.warn_of_changed()

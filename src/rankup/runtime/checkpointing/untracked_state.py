@@ -18,8 +18,8 @@ from torch.utils.data import DataLoader
 
 from rankup.runtime.checkpointing.attributes import within
 from rankup.runtime.checkpointing.carried.forward_state import ForwardState
+from rankup.runtime.checkpointing.changed_parameters import ChangedParameters
 from rankup.runtime.checkpointing.plain_values import PlainValues
-from rankup.runtime.checkpointing.structure import Structure
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import sampled_order
 from rankup.runtime.data.own_generators import generator_kinds, global_generators
@@ -91,7 +91,7 @@ class UntrackedWatch:
         self._things = find_untracked(run, namespaces(), trusting=True)
         self._before = {name: _fingerprint(thing) for name, thing in self._things.items()}
         self._forward = ForwardState(run)
-        self._structure = Structure(run)
+        self._parameters = ChangedParameters(run)
         self._ended = False
         self._said: set[str] = set()
 
@@ -133,7 +133,7 @@ class UntrackedWatch:
         return now != before and not (isinstance(thing, torch.Generator) and now[0] != before[0])
 
     def warn(self) -> None:
-        said = [self.warning(), f"warning: {each}" if (each := self._structure.warning()) else ""]
+        said = [self.warning(), f"warning: {each}" if (each := self._parameters.warning()) else ""]
         print("".join(f"{each}\n" for each in said if each), end="", file=sys.stderr, flush=True)
 
 

@@ -19,7 +19,7 @@ from rankup.runtime.context import RunContext
 from rankup.strategies.inner_optimizers import with_inner
 
 
-class BatchesAhead:
+class PrefetchedBatches:
     """Of one run, on rank 0: one warning at the end of an epoch of ``run.epochs``."""
 
     def __init__(self, run: RunContext) -> None:

@@ -10,7 +10,7 @@ from rankup.runtime.context import RunContext
 _NAMED = 2  # of each kind
 
 
-class Structure:
+class ChangedParameters:
     """Of one stage: the names of the parameters of its models as its loop begins."""
 
     def __init__(self, run: RunContext) -> None:
