@@ -26,18 +26,17 @@ from torch.optim import Optimizer
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state
 from rankup.runtime.checkpointing.carried.files import warn_of_files
-from rankup.runtime.checkpointing.carried.messages import warn
 from rankup.runtime.checkpointing.epoch_end import EpochEndState
 from rankup.runtime.checkpointing.loop_saves import LoopSaves
 from rankup.runtime.checkpointing.loop_variables import IndexedEpoch
-from rankup.runtime.checkpointing.open_loops import OpenLoop
+from rankup.runtime.checkpointing.open_loops import OpenLoop, warn_of_another_training
 from rankup.runtime.checkpointing.outside_loops import OutsideLoops
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.prefetched_batches import PrefetchedBatches
 from rankup.runtime.checkpointing.resume import resume
 from rankup.runtime.checkpointing.resumed_epoch import ResumedEpoch
 from rankup.runtime.checkpointing.resumed_header import warn_of_enumerate, warn_of_zip
-from rankup.runtime.checkpointing.save_place import code_after_save
+from rankup.runtime.checkpointing.save_place import warn_of_code_after_save
 from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.checkpointing.stop import StopWatch
 from rankup.runtime.checkpointing.training_folder import TrainingFolder
@@ -200,9 +199,9 @@ class Checkpointing:
             if found is not None:
                 self._resume(found)
                 later.resumed(found)
-                if later.complete():
-                    self._warn_of_another(found)
                 if self._warns:
+                    if later.complete() and not self._run.name and self._parts.of_another_training():
+                        warn_of_another_training(found.path.name)
                     warn_of_files(found.path.name, stopped=found.metadata.get("stopped", False))
         elif (found := later.again()) is not None:
             self._resume(found, again=True)
@@ -330,7 +329,8 @@ class Checkpointing:
                 self._epoch_end = None
                 if self._open and self._after_inner_loop:
                     self._finish_first = True
-                    self._warn_of_code_after_save()
+                    if self._warns and not self._said_of_save:
+                        self._said_of_save = warn_of_code_after_save()
             saver.wait()
         finally:
             if opened is not None:
@@ -373,26 +373,6 @@ class Checkpointing:
                 f"the snapshot cannot hold the value of {', '.join(lacking)}: after this resume the loop does not run, "
                 "and the code after it finds no value, or the one from before the loop"
             )
-
-    def _warn_of_another(self, found: Snapshot) -> None:
-        """Trainings without a name are found by their order. A script that leaves out those that are done finds the
-        first one where it begins the second."""
-        begun, saved = self._parts.begun, self._parts.begun_saved
-        if self._warns and not self._run.name and saved and begun != saved:
-            warn(
-                f"nothing is trained, since {found.path.name} is the end of a training without a name; but that one "
-                "began with other weights, and may be another one: if the script leaves out trainings that are done, "
-                'their order has changed, and rankup.init(name=f"member-{k}") tells them apart'
-            )
-
-    def _warn_of_code_after_save(self) -> None:
-        if not self._warns or self._said_of_save or not (line := code_after_save()):
-            return
-        self._said_of_save = True
-        warn(
-            f"run.save() at {line} is followed by more code after the inner loop: a resume from this snapshot begins "
-            "with the next epoch, and does not run that code for this one; call run.save() after it"
-        )
 
     def _all(self, mine: bool) -> bool:
         """Whether ``mine`` is True on all ranks. A collective."""

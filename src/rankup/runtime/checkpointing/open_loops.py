@@ -47,3 +47,13 @@ class OpenLoop:
     def end(self) -> None:
         if self in _open:
             _open.remove(self)
+
+
+def warn_of_another_training(snapshot: str) -> None:
+    """Trainings without a name are found by their order. A script that leaves out those that are done finds the first
+    one where it begins the second."""
+    warn(
+        f"nothing is trained, since {snapshot} is the end of a training without a name; but that one began with other "
+        "weights, and may be another one: if the script leaves out trainings that are done, their order has changed, "
+        'and rankup.init(name=f"member-{k}") tells them apart'
+    )

@@ -7,13 +7,24 @@ import linecache
 from collections.abc import Iterator
 
 from rankup.runtime.call_site import place
+from rankup.runtime.checkpointing.carried.messages import warn
 from rankup.runtime.checkpointing.carried.syntax import loops_around, parsed
 from rankup.runtime.tracing.script_variables import script_frames
 
 _SAID = ("print", "log", "debug", "info", "warning", "write", "flush", "set_postfix", "update")
 
 
-def code_after_save() -> str:
+def warn_of_code_after_save() -> bool:
+    """Whether there is such code."""
+    if line := _code_after_save():
+        warn(
+            f"run.save() at {line} is followed by more code after the inner loop: a resume from this snapshot begins "
+            "with the next epoch, and does not run that code for this one; call run.save() after it"
+        )
+    return bool(line)
+
+
+def _code_after_save() -> str:
     """The line of the call, if code that does more than report follows it in its loop; else "". Also "" if the call is
     in a function outside of the loop, or if the source cannot be read."""
     frame = next(script_frames(), None)

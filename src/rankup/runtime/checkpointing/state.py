@@ -70,6 +70,10 @@ class StateParts:
             self.frozen.begin()
             self.plain.begin()
 
+    def of_another_training(self) -> bool:
+        """Whether the training that is resumed began with other weights than this attempt."""
+        return bool(self.begun_saved) and self.begun != self.begun_saved
+
 
 def _some_weights(run: RunContext) -> str:
     """Of each parameter that this rank holds as a whole."""
