@@ -24,7 +24,8 @@ from rankup.resolve.here import resolve_here
 from rankup.resolve.resolved import Resolved
 from rankup.run.execute import Result, View
 from rankup.verify.attempts import Attempts
-from rankup.verify.proof import Proof, VerifyPlan, verify
+from rankup.verify.proof import Proof, verify
+from rankup.verify.scenario import VerifyPlan
 
 TIMEOUT_S = 240
 STOPPED = 75

@@ -9,7 +9,7 @@ from forked_attempts import prove
 from planted import FAULTS, RIGHT, Planted
 
 from rankup.errors import RankupError
-from rankup.verify.proof import VerifyPlan
+from rankup.verify.scenario import VerifyPlan
 
 pytestmark = pytest.mark.usefixtures("warm_python")  # for the comparisons of snapshots
 

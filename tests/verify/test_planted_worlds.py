@@ -8,7 +8,8 @@ import pytest
 from forked_attempts import prove
 
 from rankup.errors import RankupError
-from rankup.verify.proof import Proof, VerifyPlan
+from rankup.verify.proof import Proof
+from rankup.verify.scenario import VerifyPlan
 from rankup.verify.table import text
 
 pytestmark = pytest.mark.usefixtures("warm_python")  # for the comparisons of what two scripts end with

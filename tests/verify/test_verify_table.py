@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rankup.findings.finding import Finding, Severity
-from rankup.verify.proof import Proof, Scenario
+from rankup.verify.proof import Proof
+from rankup.verify.scenario import Scenario
 from rankup.verify.table import as_dict, text
 
 ONCE = Scenario("uninterrupted, twice", "2", 2, 0, 20, "identical", True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rankup.verify.first_difference import Difference
-from rankup.verify.proof import judge_any_world, judge_worlds
+from rankup.verify.other_worlds import judge_any_world, judge_worlds
 from rankup.verify.values import judge
 
 

@@ -2,7 +2,9 @@
 
 | module | what |
 |---|---|
-| ``proof`` | the scenarios, and the runs that each one needs |
+| ``proof`` | the scenarios on one number of processes, and the proof of all |
+| ``other_worlds`` | the scenarios on other numbers of processes, and how they are judged |
+| ``scenario`` | one scenario: what it is asked to do, and the row that it gives |
 | ``plan`` | where a run is interrupted, and where it saves |
 | ``attempts`` | starts, interrupts and kills one attempt |
 | ``trace_reader`` | reads what each rank has traced |
@@ -13,7 +15,6 @@
 | ``diagnosis`` | the most likely cause of a difference |
 | ``untracked`` | state that no snapshot holds |
 | ``values`` | how far two final snapshots are apart |
-| ``worlds`` | compares trainings on different numbers of processes |
 | ``table`` | what ``rankup verify`` prints |
 
 Only ``attempts`` and ``values`` start processes, and nothing here imports torch.

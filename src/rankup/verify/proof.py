@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from random import Random
 
-from rankup.errors import RankupError
 from rankup.findings.finding import Finding, in_order
-from rankup.snapshots.layout import entries, trainings
 from rankup.verify.attempts import Attempts, AttemptSpec
 from rankup.verify.causes import held
 from rankup.verify.crossings import WORDS, crossed, offered, too_short
@@ -20,47 +17,13 @@ from rankup.verify.first_difference import (
     first_difference,
     not_finite_from,
     other_end,
-    over_ranks,
-    same_samples,
     unsteady,
 )
-from rankup.verify.plan import Course, choose_kills, choose_stops, last_saves
-from rankup.verify.trace_reader import FINAL_STATE, AttemptTrace
+from rankup.verify.other_worlds import other_worlds, whole_worlds
+from rankup.verify.plan import Course, choose_kills, last_saves
+from rankup.verify.scenario import Scenario, VerifyPlan, not_ended, to_the_end
+from rankup.verify.trace_reader import AttemptTrace
 from rankup.verify.untracked import never_restored, renewed
-from rankup.verify.values import Distance, distance, distance_at_exit
-from rankup.verify.worlds import judge_any_world, judge_worlds
-
-# How many attempts may follow one that was stopped from outside.
-FURTHER_ATTEMPTS = 3
-
-
-@dataclass(frozen=True)
-class VerifyPlan:
-    """``steps`` None: to the training's end. ``kills`` None: one of each possible kind. ``worlds``: the numbers of
-    processes, one after another; empty: leave this scenario out. ``seed`` chooses where to interrupt."""
-
-    processes: int
-    kills: int | None = None
-    worlds: tuple[int, ...] = ()
-    steps: int | None = None
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """One row: what was done, and the result of the comparison with the uninterrupted training."""
-
-    what: str
-    processes: str
-    attempts: int
-    kills: int
-    steps_compared: int
-    verdict: str
-    same: bool  # no difference was found
-    finding: Finding | None = None
-    distance: Distance | None = None
-    not_compared: tuple[str, ...] = ()  # state that differs without an interruption, such as a clock
-    tried: tuple[str, ...] = ()  # the interruptions, as text
 
 
 @dataclass(frozen=True)
@@ -115,9 +78,9 @@ def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
         scenarios.append(scenario)
         seen = crossed(made, to_the_end=plan.steps is None)
     if plan.worlds:
-        scenarios.append(_other_worlds(attempts, plan, first, random, python, ignore))
+        scenarios.append(other_worlds(attempts, plan, first, random, python, ignore))
         if scenarios[-1].same:
-            scenarios += _whole_worlds(attempts, plan, first, python, ignore)
+            scenarios += whole_worlds(attempts, plan, first, python, ignore)
     not_crossed = [WORDS[name] for name in wanted if name not in seen]
     if (lost := not_finite_from(first)) is not None:
         not_crossed.append(f"steps after step {lost}: the weights are NaN or infinite, and so are all others")
@@ -153,18 +116,9 @@ def _uninterrupted(attempts: Attempts, plan: VerifyPlan, what: str) -> AttemptTr
     snapshots = attempts.folder / f"snapshots-of-{what.replace(', ', '-').replace(' ', '-')}"
     ended = attempts.run(AttemptSpec(what, plan.processes, snapshots, plan.steps))
     if ended.stopped:
-        raise _not_ended(f"the uninterrupted training was stopped ({ended.stopped})")
+        raise not_ended(f"the uninterrupted training was stopped ({ended.stopped})")
     assert ended.attempt is not None  # only a killed attempt may have no trace
     return ended.attempt
-
-
-def _not_ended(message: str) -> RankupError:
-    return RankupError(
-        "not-ended",
-        message,
-        hint="a training that does not reach its end proves nothing: run verify where nothing stops it",
-        exit_code=1,
-    )
 
 
 def _reference(
@@ -216,7 +170,7 @@ def _killed(
             ended = True
             break
     if not ended:
-        made += _to_the_end(attempts, plan, plan.processes, snapshots, last_saves(random, course, kills))
+        made += to_the_end(attempts, plan, plan.processes, snapshots, last_saves(random, course, kills))
     finding = _what_differs(reference, again, made, ignore)
     scenario = Scenario(
         "killed and resumed",
@@ -232,20 +186,6 @@ def _killed(
     return scenario, made
 
 
-def _to_the_end(
-    attempts: Attempts, plan: VerifyPlan, processes: int, snapshots: Path, saves: tuple[int, ...] = ()
-) -> list[AttemptTrace]:
-    """One attempt, or several if they are stopped from outside."""
-    made: list[AttemptTrace] = []
-    for _ in range(1 + FURTHER_ATTEMPTS):
-        end = attempts.run(AttemptSpec("to its end", processes, snapshots, plan.steps, saves))
-        assert end.attempt is not None  # it was not killed
-        made.append(end.attempt)
-        if not end.stopped:
-            return made
-    raise _not_ended(f"{len(made)} attempts to train to the end were stopped ({end.stopped})")
-
-
 def _what_differs(
     reference: AttemptTrace, again: AttemptTrace, made: list[AttemptTrace], ignore: frozenset[str]
 ) -> Finding | None:
@@ -257,96 +197,3 @@ def _what_differs(
     if names := never_restored(reference, made, ignore):
         return of_untracked(reference, names)
     return None
-
-
-def _other_worlds(
-    attempts: Attempts,
-    plan: VerifyPlan,
-    reference: AttemptTrace,
-    random: Random,
-    python: str,
-    ignore: frozenset[str],
-) -> Scenario:
-    """Stop after a random step, continue with the next number of processes, and compare the final states."""
-    if reference.last < len(plan.worlds):
-        raise RankupError(
-            "too-few-steps",
-            f"{reference.last} steps are too few for {len(plan.worlds)} numbers of processes",
-            hint="use more --steps, or a shorter --world",
-        )
-    snapshots = attempts.folder / "snapshots-of-other-worlds"
-    made = []
-    for processes, step in zip(
-        plan.worlds, choose_stops(random, reference.last, len(plan.worlds)), strict=False
-    ):
-        ended = attempts.run(AttemptSpec(f"to be stopped after step {step}", processes, snapshots, step))
-        assert ended.attempt is not None  # it was not killed
-        made.append(ended.attempt)
-    made += _to_the_end(attempts, plan, plan.worlds[-1], snapshots)
-    apart = _distance(attempts, reference, made[-1], snapshots, python, ignore)
-    return _compared_worlds(
-        reference, made, apart, "stopped, other processes", "→".join(map(str, plan.worlds))
-    )
-
-
-def _whole_worlds(
-    attempts: Attempts, plan: VerifyPlan, reference: AttemptTrace, python: str, ignore: frozenset[str]
-) -> Iterator[Scenario]:
-    """Each other number of processes trains from the beginning: of a training that is stopped after a random step it
-    may have trained the last one alone. Ends with the first that differs."""
-    for processes in dict.fromkeys(plan.worlds):
-        if processes == plan.processes:
-            continue
-        snapshots = attempts.folder / f"snapshots-of-{processes}-processes"
-        made = _to_the_end(attempts, plan, processes, snapshots)
-        apart = _distance(attempts, reference, made[-1], snapshots, python, ignore)
-        what = "uninterrupted, other processes"
-        yield (scenario := _compared_worlds(reference, made, apart, what, str(processes)))
-        if not scenario.same:
-            return
-
-
-def _compared_worlds(
-    reference: AttemptTrace, made: list[AttemptTrace], apart: Distance, what: str, processes: str
-) -> Scenario:
-    verdict: str
-    finding: Finding | None
-    if other_end(reference, made) is not None:
-        verdict, proved, finding = "differs", False, of_end(reference, made[-1])
-    elif reference.any_world:
-        shards = [over_ranks(attempt) for attempt in made]
-        verdict, proved, finding = judge_any_world(apart, first_difference(over_ranks(reference), shards))
-    else:
-        same = all(same_samples(reference, attempt) for attempt in made)
-        verdict, proved, finding = judge_worlds(apart, same)
-    return Scenario(
-        what,
-        processes,
-        len(made),
-        0,
-        compared(reference, made),
-        verdict,
-        proved,
-        finding,
-        apart,
-        tried=tuple(f"stopped after step {attempt.last}" for attempt in made[:-1]),
-    )
-
-
-def _distance(
-    attempts: Attempts,
-    reference: AttemptTrace,
-    other: AttemptTrace,
-    snapshots: Path,
-    python: str,
-    ignore: frozenset[str],
-) -> Distance:
-    """What the scripts end with says more than a snapshot: the code after the loop has run, a loop that ``break``
-    leaves saves nothing, and of several trainings each is in it. Sharded models have no such file."""
-    mine, theirs = (attempt.folder / FINAL_STATE for attempt in (reference, other))
-    if not reference.any_world and mine.exists() and theirs.exists():
-        return distance_at_exit(mine, theirs, python, ignore)
-    saved = attempts.folder / "snapshots-of-uninterrupted"
-    if reference.any_world and not any(entries(folder) for folder in trainings(saved)):
-        return Distance()  # a ``break`` left it: every step is compared there, and so is the end
-    return distance(saved, snapshots, python)

@@ -18,7 +18,8 @@ from rankup.core.arrays import parse_numbers
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.verify.attempts import Attempts
-from rankup.verify.proof import VerifyPlan, verify
+from rankup.verify.proof import verify
+from rankup.verify.scenario import VerifyPlan
 from rankup.verify.table import as_dict, text
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -1,0 +1,198 @@
+"""The scenarios on other numbers of processes: a training that each of them continues, and a whole one of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+from rankup.errors import RankupError
+from rankup.findings.finding import Finding, Severity
+from rankup.snapshots.layout import entries, trainings
+from rankup.verify.attempts import Attempts, AttemptSpec
+from rankup.verify.causes import what
+from rankup.verify.diagnosis import of_end
+from rankup.verify.first_difference import (
+    Difference,
+    compared,
+    first_difference,
+    other_end,
+    over_ranks,
+    same_samples,
+)
+from rankup.verify.plan import choose_stops
+from rankup.verify.scenario import Scenario, VerifyPlan, to_the_end
+from rankup.verify.trace_reader import FINAL_STATE, AttemptTrace
+from rankup.verify.values import FP64_TOLERANCE, Distance, distance, distance_at_exit
+
+
+def other_worlds(
+    attempts: Attempts,
+    plan: VerifyPlan,
+    reference: AttemptTrace,
+    random: Random,
+    python: str,
+    ignore: frozenset[str],
+) -> Scenario:
+    """Stop after a random step, continue with the next number of processes, and compare the final states."""
+    if reference.last < len(plan.worlds):
+        raise RankupError(
+            "too-few-steps",
+            f"{reference.last} steps are too few for {len(plan.worlds)} numbers of processes",
+            hint="use more --steps, or a shorter --world",
+        )
+    snapshots = attempts.folder / "snapshots-of-other-worlds"
+    made = []
+    for processes, step in zip(
+        plan.worlds, choose_stops(random, reference.last, len(plan.worlds)), strict=False
+    ):
+        ended = attempts.run(AttemptSpec(f"to be stopped after step {step}", processes, snapshots, step))
+        assert ended.attempt is not None  # it was not killed
+        made.append(ended.attempt)
+    made += to_the_end(attempts, plan, plan.worlds[-1], snapshots)
+    apart = _distance(attempts, reference, made[-1], snapshots, python, ignore)
+    return _compared_worlds(
+        reference, made, apart, "stopped, other processes", "→".join(map(str, plan.worlds))
+    )
+
+
+def whole_worlds(
+    attempts: Attempts, plan: VerifyPlan, reference: AttemptTrace, python: str, ignore: frozenset[str]
+) -> Iterator[Scenario]:
+    """Each other number of processes trains from the beginning: of a training that is stopped after a random step it
+    may have trained the last one alone. Ends with the first that differs."""
+    for processes in dict.fromkeys(plan.worlds):
+        if processes == plan.processes:
+            continue
+        snapshots = attempts.folder / f"snapshots-of-{processes}-processes"
+        made = to_the_end(attempts, plan, processes, snapshots)
+        apart = _distance(attempts, reference, made[-1], snapshots, python, ignore)
+        scenario = _compared_worlds(reference, made, apart, "uninterrupted, other processes", str(processes))
+        yield scenario
+        if not scenario.same:
+            return
+
+
+def _compared_worlds(
+    reference: AttemptTrace, made: list[AttemptTrace], apart: Distance, name: str, processes: str
+) -> Scenario:
+    verdict: str
+    finding: Finding | None
+    if other_end(reference, made) is not None:
+        verdict, proved, finding = "differs", False, of_end(reference, made[-1])
+    elif reference.any_world:
+        shards = [over_ranks(attempt) for attempt in made]
+        verdict, proved, finding = judge_any_world(apart, first_difference(over_ranks(reference), shards))
+    else:
+        same = all(same_samples(reference, attempt) for attempt in made)
+        verdict, proved, finding = judge_worlds(apart, same)
+    return Scenario(
+        name,
+        processes,
+        len(made),
+        0,
+        compared(reference, made),
+        verdict,
+        proved,
+        finding,
+        apart,
+        tried=tuple(f"stopped after step {attempt.last}" for attempt in made[:-1]),
+    )
+
+
+def _distance(
+    attempts: Attempts,
+    reference: AttemptTrace,
+    other: AttemptTrace,
+    snapshots: Path,
+    python: str,
+    ignore: frozenset[str],
+) -> Distance:
+    """What the scripts end with says more than a snapshot: the code after the loop has run, a loop that ``break``
+    leaves saves nothing, and of several trainings each is in it. Sharded models have no such file."""
+    mine, theirs = (attempt.folder / FINAL_STATE for attempt in (reference, other))
+    if not reference.any_world and mine.exists() and theirs.exists():
+        return distance_at_exit(mine, theirs, python, ignore)
+    saved = attempts.folder / "snapshots-of-uninterrupted"
+    if reference.any_world and not any(entries(folder) for folder in trainings(saved)):
+        return Distance()  # a ``break`` left it: every step is compared there, and so is the end
+    return distance(saved, snapshots, python)
+
+
+def judge_any_world(apart: Distance, difference: Difference | None) -> tuple[str, bool, Finding | None]:
+    """(verdict, proved?, finding) for any-world, which promises the same bits: there is no tolerance."""
+    if difference is None and apart == Distance():
+        return "identical", True, None
+    first = f"first {apart.tensor or apart.unequal} at the end"
+    if difference is not None:
+        first = f"first {what(difference)} at step {difference.step}"
+    return (
+        f"differs: {first}",
+        False,
+        Finding(
+            "other-model",
+            Severity.ERROR,
+            f"another number of processes trains another model, {first}",
+            why='with exact="any-world" every step must be the same, bit for bit',
+            fix="the script must not use the rank or the number of processes in its computation, and must not draw "
+            "random numbers outside of the steps; all devices must be of one kind",
+        ),
+    )
+
+
+def judge_worlds(apart: Distance, same: bool) -> tuple[str, bool, Finding | None]:
+    """(verdict, proved?, finding): equal, or within fp64's tolerance; other precisions are not judged."""
+    if not same:
+        return (
+            "differs",
+            False,
+            Finding(
+                "other-samples",
+                Severity.ERROR,
+                "another number of processes trains on other samples",
+                why="at some step the samples of all ranks together are not those of the uninterrupted training",
+                fix="the data set must not depend on the rank or the number of processes: rankup shards it",
+            ),
+        )
+    if apart.unequal:
+        return (
+            "differs",
+            False,
+            Finding(
+                "other-options",
+                Severity.ERROR,
+                f"another number of processes ends with another {apart.unequal}",
+                why="rounding does not change this value",
+                fix="no option of the optimizer may depend on the number of processes",
+            ),
+        )
+    if apart.largest == 0:
+        return "identical", True, None
+    largest = f"largest difference {apart.largest:.1e} ({apart.tensor})"
+    if apart.within:
+        return f"within {FP64_TOLERANCE:g}: {largest}", True, None
+    if not apart.double:
+        return (
+            f"not judged: {largest}",
+            True,
+            Finding(
+                "rounding-not-judged",
+                Severity.NOTE,
+                f"on another number of processes the final weights differ by {apart.largest:.1e}; in this precision "
+                "that may be rounding or a fault",
+                why="sums over other parts of a batch are rounded differently, and an optimizer amplifies this",
+                fix="use --precision fp64 without dropout and BatchNorm: there rounding is at most 1e-9",
+            ),
+        )
+    return (
+        f"differs: {largest}",
+        False,
+        Finding(
+            "other-model",
+            Severity.ERROR,
+            f"another number of processes trains another model: {apart.tensor} differs by {apart.largest:.1e}",
+            why="the samples of each step are the same, and in fp64 rounding is at most 1e-9",
+            fix="turn off dropout and BatchNorm, which depend on how a batch is divided; do not use the rank or the "
+            "number of processes in the computation",
+        ),
+    )

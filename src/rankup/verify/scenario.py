@@ -1,0 +1,67 @@
+"""One scenario of the proof: what it is asked to do, the row that it gives, and training to the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankup.errors import RankupError
+from rankup.findings.finding import Finding
+from rankup.verify.attempts import Attempts, AttemptSpec
+from rankup.verify.trace_reader import AttemptTrace
+from rankup.verify.values import Distance
+
+# How many attempts may follow one that was stopped from outside.
+FURTHER_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class VerifyPlan:
+    """``steps`` None: to the training's end. ``kills`` None: one of each possible kind. ``worlds``: the numbers of
+    processes, one after another; empty: leave this scenario out. ``seed`` chooses where to interrupt."""
+
+    processes: int
+    kills: int | None = None
+    worlds: tuple[int, ...] = ()
+    steps: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One row: what was done, and the result of the comparison with the uninterrupted training."""
+
+    what: str
+    processes: str
+    attempts: int
+    kills: int
+    steps_compared: int
+    verdict: str
+    same: bool  # no difference was found
+    finding: Finding | None = None
+    distance: Distance | None = None
+    not_compared: tuple[str, ...] = ()  # state that differs without an interruption, such as a clock
+    tried: tuple[str, ...] = ()  # the interruptions, as text
+
+
+def to_the_end(
+    attempts: Attempts, plan: VerifyPlan, processes: int, snapshots: Path, saves: tuple[int, ...] = ()
+) -> list[AttemptTrace]:
+    """One attempt, or several if they are stopped from outside."""
+    made: list[AttemptTrace] = []
+    for _ in range(1 + FURTHER_ATTEMPTS):
+        end = attempts.run(AttemptSpec("to its end", processes, snapshots, plan.steps, saves))
+        assert end.attempt is not None  # it was not killed
+        made.append(end.attempt)
+        if not end.stopped:
+            return made
+    raise not_ended(f"{len(made)} attempts to train to the end were stopped ({end.stopped})")
+
+
+def not_ended(message: str) -> RankupError:
+    return RankupError(
+        "not-ended",
+        message,
+        hint="a training that does not reach its end proves nothing: run verify where nothing stops it",
+        exit_code=1,
+    )
