@@ -17,7 +17,8 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 """
-TAIL = "\ndist.destroy_process_group()\n"
+# Without the barrier a rank may leave before the other one has connected to it, which gloo takes for a crash.
+TAIL = "\ndist.barrier()\ndist.destroy_process_group()\n"
 
 
 def repaired(text, code):

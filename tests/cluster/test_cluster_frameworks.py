@@ -65,7 +65,7 @@ PAIRS = (
     ("frameworks/accelerate_loop.py", "submit-mpirun", 2),
     ("frameworks/hf_trainer.py", "rankup-run", 1),
     ("frameworks/lightning_trainer.py", "submit-srun", 2),
-    ("frameworks/lightning_trainer.py", "submit-mpirun", 2),
+    pytest.param("frameworks/lightning_trainer.py", "submit-mpirun", 2, marks=pytest.mark.campaign),
 )
 
 

@@ -114,7 +114,8 @@ def test_a_healthy_hour_has_no_alert(every: int, gpus: bool):
     assert alerts_of(every=every, gpus=gpus) == {}
 
 
-@pytest.mark.parametrize("every", [1, 10])  # seconds between records, which come more seldom after an hour
+# Seconds between records, which come more seldom after an hour.
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.campaign), 10])
 @pytest.mark.parametrize(
     ("plant", "code", "ranks", "words"),
     [

@@ -129,7 +129,7 @@ class SavePerLoop(RateFinder):
         return weights(model)
 
 
-@pytest.mark.parametrize("every", ["off", "1 steps", "3 steps"])
+@pytest.mark.parametrize("every", ["off", pytest.param("1 steps", marks=pytest.mark.campaign), "3 steps"])
 def test_a_save_between_two_loops_is_where_it_is_restored(every: str, tmp_path: Path):
     trial = Trial(SavePerLoop, "ddp", 2, tmp_path)
     trial.uninterrupted()
@@ -137,7 +137,9 @@ def test_a_save_between_two_loops_is_where_it_is_restored(every: str, tmp_path: 
     assert not trial.problems, "\n".join(trial.problems)
 
 
-@pytest.mark.parametrize("program", [RateFinder, RateFinderLeft, StepPerLoop])
+@pytest.mark.parametrize(
+    "program", [pytest.param(RateFinder, marks=pytest.mark.campaign), RateFinderLeft, StepPerLoop]
+)
 def test_the_code_between_two_loops_does_not_change_the_state_again(program: type[Program], tmp_path: Path):
     trial = Trial(program, "ddp", 2, tmp_path)
     trial.uninterrupted()

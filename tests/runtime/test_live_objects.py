@@ -37,7 +37,7 @@ def test_a_tuple_that_another_thread_is_making_stays_its_own():
     threads = [threading.Thread(target=makes) for _ in range(3)]
     for thread in threads:
         thread.start()
-    for _ in range(30):
+    for _ in range(8):
         objects_of(lambda kind: kind is Wanted)
     over.set()
     for thread in threads:

@@ -52,7 +52,7 @@ def one_process() -> dict:
     return run_ranks(train_digits, 1, 182, "fp64", 2)[0]
 
 
-@pytest.mark.parametrize("world_size", [2, 3, 4])
+@pytest.mark.parametrize("world_size", [pytest.param(2, marks=pytest.mark.campaign), 3, 4])
 def test_weights_in_fp64_agree_to_1e_9_where_nothing_divides_and_ranks_run_empty(one_process, world_size):
     # 182 = 3 × 60 + 2: the last batch leaves ranks 2 and 3 with nothing.
     ranks = run_ranks(train_digits, world_size, 182, "fp64", 2)

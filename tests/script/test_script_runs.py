@@ -592,7 +592,7 @@ launcher=$(ps -o ppid= -p $PPID); touch gone; kill -KILL $(ps -o ppid= -p $launc
 
 
 @pytest.mark.own_python
-@pytest.mark.parametrize("requeues", [1, 0])
+@pytest.mark.parametrize("requeues", [1, pytest.param(0, marks=pytest.mark.campaign)])
 def test_a_job_that_loses_a_node_goes_on_as_often_as_it_may_and_names_it(tmp_path: Path, requeues: int):
     job = Job(tmp_path, command=bash(LOSES), nodes=2, nproc_per_node=1, max_requeues=requeues)
     (job.fakes / "pbsdsh").write_text(PBSDSH.replace("code=$?", 'code=$?; [ "$line" = 0 ] || sleep 100')

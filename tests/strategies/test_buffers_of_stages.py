@@ -69,8 +69,8 @@ def trained(folder: Path, epochs: int, widths: tuple[int, ...]) -> dict[str, Any
     return everywhere({name: buffer.clone() for name, buffer in found.items()}, "pp")
 
 
-@pytest.mark.parametrize("widths", [(3, 3, 3, 3), (2, 3, 4, 5)])
-@pytest.mark.parametrize("worlds", [(2, 2), (4, 2), (2, 4)])
+@pytest.mark.parametrize("widths", [pytest.param((3, 3, 3, 3), marks=pytest.mark.campaign), (2, 3, 4, 5)])
+@pytest.mark.parametrize("worlds", [pytest.param((2, 2), marks=pytest.mark.campaign), (4, 2), (2, 4)])
 def test_buffers_of_stages_are_those_of_the_whole_model(
     tmp_path: Path, worlds: tuple[int, int], widths: tuple[int, ...]
 ):

@@ -45,12 +45,12 @@ def wanted() -> dict[str, dict[str, torch.Tensor]]:
     ("strategy", "ranks"),
     [
         ("none", 1),
-        ("ddp", 2),
+        pytest.param("ddp", 2, marks=pytest.mark.campaign),
         ("ddp", 3),
-        ("fsdp", 2),
+        pytest.param("fsdp", 2, marks=pytest.mark.campaign),
         ("fsdp", 3),
         pytest.param("fsdp", 4, marks=pytest.mark.campaign),  # as on three, where shards are uneven as well
-        ("any-world", 2),
+        pytest.param("any-world", 2, marks=pytest.mark.campaign),
         ("any-world", 3),
     ],
 )

@@ -16,15 +16,13 @@ pytestmark = pytest.mark.usefixtures("warm_python")  # for the comparisons of sn
 # The others run in a campaign (tests/campaign/test_planted_campaign.py).
 FEW_FAULTS = (
     "schedule_that_changes_nothing_yet",
-    "average",
     "rate_by_counter",
     "break_by_enumerate",
-    "patience_in_a_variable",
     "changed_after_the_loop",
     "data_with_a_counter",
     "no_end_of_the_interpreter",
 )
-FEW_RIGHT = ("evaluation", "chained_schedules_registered", "generator_seeded_by_the_step", "two_trainings")
+FEW_RIGHT = ("evaluation", "chained_schedules_registered", "two_trainings")
 
 
 def verdict(planted: Planted, folder: Path, seed: int = 0) -> str:

@@ -165,7 +165,9 @@ def stages(folder: Path, killed: tuple[str, int] | None, reuse: bool) -> tuple[l
     return did, weights(whole)
 
 
-@pytest.mark.parametrize(("world_size", "reuse"), [(1, False), (3, True), (2, False)])
+@pytest.mark.parametrize(
+    ("world_size", "reuse"), [(1, False), (3, True), pytest.param(2, False, marks=pytest.mark.campaign)]
+)
 def test_a_training_in_stages_resumes_in_its_second_stage(tmp_path: Path, world_size: int, reuse: bool):
     whole = run_ranks(stages, world_size, tmp_path / "whole", None, reuse)
     run_ranks(stages, world_size, tmp_path / "killed", ("one", 2), reuse)
@@ -200,7 +202,7 @@ def hand_accumulated(folder: Path, killed: int | None, exact: bool) -> tuple[lis
     return weights(model), [entry.step for entry in entries(folder)]
 
 
-@pytest.mark.parametrize("world_size", [1, 3])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.campaign), 3])
 @pytest.mark.parametrize("in_a_window", [False, True])
 def test_gradients_accumulated_by_hand_survive(tmp_path: Path, world_size: int, in_a_window: bool):
     whole = run_ranks(hand_accumulated, world_size, tmp_path / "whole", None, False)
@@ -305,7 +307,7 @@ def averaging(folder: Path, killed: int | None) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("world_size", [1, 3])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.campaign), 3])
 def test_buffers_outside_of_the_state_dict_survive(tmp_path: Path, world_size: int):
     whole = run_ranks(averaging, world_size, tmp_path / "whole", None)
     run_ranks(averaging, world_size, tmp_path / "killed", 5)

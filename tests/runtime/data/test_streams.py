@@ -62,7 +62,10 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("world_size", "workers"), [(1, 0), (1, 2), (2, 0), (3, 0), (3, 2)])
+@pytest.mark.parametrize(
+    ("world_size", "workers"),
+    [(1, 0), (1, 2), pytest.param(2, 0, marks=pytest.mark.campaign), (3, 0), (3, 2)],
+)
 def test_each_sample_once_in_training_and_evaluation(world_size, workers):
     ranks = run_ranks(passes, world_size, ONCE, workers, 1, EVALUATED)
     for name in ONCE:

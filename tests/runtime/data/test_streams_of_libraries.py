@@ -65,7 +65,9 @@ class Numbers(torch.utils.data.IterableDataset):
 
 
 @needs("datasets")
-@pytest.mark.parametrize(("world_size", "workers"), [(1, 2), (2, 0), (3, 2)])
+@pytest.mark.parametrize(
+    ("world_size", "workers"), [pytest.param(1, 2, marks=pytest.mark.campaign), (2, 0), (3, 2)]
+)
 def test_hugging_face_streams(world_size, workers):
     cases = {
         "plain": (hugging_face, None),
@@ -109,7 +111,9 @@ def web_dataset(
 
 
 @needs("webdataset")
-@pytest.mark.parametrize(("world_size", "workers"), [(1, 2), (2, 0), (3, 2)])
+@pytest.mark.parametrize(
+    ("world_size", "workers"), [pytest.param(1, 2, marks=pytest.mark.campaign), (2, 0), (3, 2)]
+)
 def test_web_datasets(tmp_path, world_size, workers):
     paths = shards_in(tmp_path)
     cases = {

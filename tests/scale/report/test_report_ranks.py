@@ -84,7 +84,7 @@ def test_a_file_that_says_nothing_is_left_out(folder, text):
     assert "rank-step" not in pictures(folder)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
 @given(
     edits=st.lists(
         st.tuples(st.floats(0, 1), st.integers(0, 60), st.text(alphabet='0129.-e,:{}"\n ', max_size=12))
