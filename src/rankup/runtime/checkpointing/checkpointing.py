@@ -270,6 +270,7 @@ class Checkpointing:
             self._resumed.check()
             self._resumed = None
         self._parts.plain.check_orders()
+        self._prefetched.epoch_begins()
         if self._untracked is not None:
             self._untracked.epoch_begins()
         feed = self._saves.feed
