@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -125,8 +126,9 @@ class Epoch(IndexedEpoch):
     def close(self) -> None:
         """End an iteration that a variable holds and that was left unfinished, as a ``break`` does."""
         iterator = self._iterator() if self._iterator is not None else None
-        if iterator is not None:
-            iterator.close()
+        if iterator is None or inspect.getgeneratorstate(iterator) == inspect.GEN_RUNNING:  # in another thread
+            return
+        iterator.close()
 
     def _batches_of_all(self) -> Generator[Any, None, None]:
         try:
