@@ -124,11 +124,11 @@ class Epoch(IndexedEpoch):
         return iterator
 
     def close(self) -> None:
-        """End an iteration that a variable holds and that was left unfinished, as a ``break`` does."""
+        """End an iteration that a variable holds and that was left unfinished, as a ``break`` does; not one that
+        another thread runs."""
         iterator = self._iterator() if self._iterator is not None else None
-        if iterator is None or inspect.getgeneratorstate(iterator) == inspect.GEN_RUNNING:  # in another thread
-            return
-        iterator.close()
+        if iterator is not None and inspect.getgeneratorstate(iterator) != inspect.GEN_RUNNING:
+            iterator.close()
 
     def _batches_of_all(self) -> Generator[Any, None, None]:
         try:
