@@ -51,7 +51,7 @@ ENDS = {  # how → (exit code, what is said)
     "interrupt": (-2, "KeyboardInterrupt"),
     "raises": (1, "ValueError: bad sample"),
     "stops": (1, "Data raised StopIteration for one of the samples"),
-    "killed": (1, "is killed by signal"),
+    "killed": (1, "DataLoader worker (pid"),  # … is killed by signal, or exited: which torch sees first
     "drops": (1, "a batch of 4 samples has 3 rows after collate_fn"),
 }
 
