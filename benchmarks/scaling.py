@@ -49,7 +49,7 @@ def training_seconds(data: Path, runs: Path, processes: int, epochs: int) -> Cal
             raise SystemExit(f"{shell.quote(command)} failed with {done.code}:\n{done.err}")
         records = Path(json.loads(done.out)["run"]) / "records" / "epochs.jsonl"
         warm = read_records(records, "epoch")[1:]
-        return statistics.median(float(epoch["train_seconds"]) for epoch in warm)
+        return statistics.median(float(epoch["seconds"]) for epoch in warm)
 
     return measure
 
