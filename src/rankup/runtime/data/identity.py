@@ -55,6 +55,7 @@ def identify(data: Any, seed: int, loader: Mapping[str, Any]) -> DataIdentity:
     fetch = _Digests(data, seed)
     places: tuple[str, ...] = ()
     if loader.get("num_workers", 0):
+        options = loader_options(dict(loader), torch.device("cpu"))
         found = list(
             DataLoader(
                 fetch,
@@ -62,8 +63,8 @@ def identify(data: Any, seed: int, loader: Mapping[str, Any]) -> DataIdentity:
                 sampler=numbers,
                 num_workers=1,
                 generator=torch.Generator(),
-                worker_init_fn=loader_options(dict(loader), torch.device("cpu"))["worker_init_fn"],
-                multiprocessing_context=loader.get("multiprocessing_context"),
+                worker_init_fn=options["worker_init_fn"],
+                multiprocessing_context=options["multiprocessing_context"],
             )
         )
     else:

@@ -19,6 +19,7 @@ from torch.utils.data._utils import signal_handling
 
 from rankup.core.nearest import nearest
 from rankup.errors import RankupError
+from rankup.runtime.data.checked_fork import checked
 
 TAKEN = {
     "batch_size": "global_batch= is the batch of all processes together",
@@ -53,8 +54,11 @@ def loader_options(options: dict[str, Any], device: torch.device) -> dict[str, A
                 f"{name}= is not for the loader here: rankup cuts the batches",
                 hint=hint,
             )
-    shielded = Shielded(options.get("worker_init_fn"))
-    return {"pin_memory": device.type == "cuda", **options, "worker_init_fn": shielded}
+    merged = {"pin_memory": device.type == "cuda", **options}
+    merged["worker_init_fn"] = Shielded(options.get("worker_init_fn"))
+    if options.get("num_workers"):
+        merged["multiprocessing_context"] = checked(options.get("multiprocessing_context"))
+    return merged
 
 
 class Shielded:
