@@ -4,7 +4,7 @@
 - ``rendezvous``: how ranks meet without a launcher's agent
 - ``open_files``: enough file descriptors for the connections
 - ``control``: the small numbers that ranks exchange, with a name for each exchange
-- ``waiting``: which rank waits for which
+- ``waiting``, ``stalls``: which rank waits for which, and whether a loop has stopped making steps
 - ``reduce``: sums and means over ranks
 - ``gather``: all ranks' rows, with gradients
 - ``sections``: ``rankup.first``: downloads that one process does first

@@ -1,7 +1,8 @@
 """Which rank waits where: a rank that has waited long for the others reports it, and where each of them is.
 
-A thread of each process checks every few seconds. Ranks ask and answer through the store of the process group, which
-works also while all of them wait in collectives.
+So does a rank whose loop has finished no step for long: the gradients are reduced by torch, out of rankup's sight, and
+another rank may wait for its data. A thread of each process checks every few seconds. Ranks ask and answer through the
+store of the process group, which works also while all of them wait in collectives.
 """
 
 from __future__ import annotations
@@ -10,19 +11,23 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
 
 from rankup.runtime.call_site import call_site
+from rankup.runtime.distributed.stalls import Stalls
 from rankup.world import World
 
 WAIT_S = 30.0  # before anything is said
 POLL_S = 2.0
 ANSWER_S = 2 * POLL_S + 2.0
 _PREFIX = "rankup-waiting"
+
+# The finished steps of the loop that is running, None between its epochs; whether it waits for a batch.
+Progress = tuple[int | None, bool]
 
 
 class Waiting:
@@ -33,6 +38,7 @@ class Waiting:
         self._world_size = world.world_size
         self._main = threading.get_ident()
         self._now: tuple[str, float] | None = None  # what the main thread waits in, and since when
+        self._progress: Callable[[], Progress] = _no_loop
         self._store = _store()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="rankup-waiting", daemon=True)
@@ -47,6 +53,10 @@ class Waiting:
             yield
         finally:
             self._now = before
+
+    def watch(self, progress: Callable[[], Progress] | None) -> None:
+        """A loop begins; None: it is over."""
+        self._progress = progress or _no_loop
 
     def end(self) -> None:
         """The process leaves its group. The store tells the others."""
@@ -93,30 +103,33 @@ class Waiting:
 
     def _watch(self) -> None:
         answered, said = 0, None
+        stalls = Stalls(WAIT_S, time.monotonic())
         try:
             while not self._over.wait(POLL_S):
-                waits = self._now
-                if waits is not None and waits is not said and time.monotonic() - waits[1] >= WAIT_S:
+                waits, now = self._now, time.monotonic()
+                stalled = stalls.seconds(self._progress()[0], now)
+                if waits is not None and waits is not said and now - waits[1] >= WAIT_S:
                     said = waits
-                    self._say(waits, answered)
+                    self._say(
+                        f"rank {self._rank} has waited {now - waits[1]:.0f} s in {self._where()}", answered
+                    )
+                elif stalled is not None and waits is None:
+                    self._say(
+                        f"no step for {stalled:.0f} s: rank {self._rank} is at {self._where()}", answered
+                    )
                 asked = self._store.add("asked", 0)
                 if asked > answered:
                     answered = asked
+                    stalls.told()
                     self._store.set(f"where/{asked}/{self._rank}", self._where())
         except RuntimeError:
             return  # the store is gone, with the rank that had it
 
-    def _say(self, waits: tuple[str, float], answered: int) -> None:
+    def _say(self, what: str, answered: int) -> None:
         """Only one rank reports, even if several wait."""
         if self._store.add("asked", 0) > answered:
             return
-        others = self._ask()
-        print(
-            f"rankup: rank {self._rank} has waited {time.monotonic() - waits[1]:.0f} s in {self._where()}; "
-            + "; ".join(others),
-            file=sys.stderr,
-            flush=True,
-        )
+        print("; ".join([f"rankup: {what}", *self._ask()]), file=sys.stderr, flush=True)
 
     def _ask(self) -> list[str]:
         number = self._store.add("asked", 1)
@@ -152,7 +165,13 @@ class Waiting:
         frame = sys._current_frames().get(self._main)
         place = call_site(frame) if frame is not None else "its end"
         waits = self._now
-        return f"{waits[0]} at {place}" if waits is not None else place
+        if waits is not None:
+            return f"{waits[0]} at {place}"
+        return f"{place}, waiting for a batch" if self._progress()[1] else place
+
+
+def _no_loop() -> Progress:
+    return None, False
 
 
 def _store() -> Any:

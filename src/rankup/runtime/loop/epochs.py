@@ -49,6 +49,8 @@ def loop(
     with checkpointing.loop(feed, unit, goal, epoch_of) as trains:
         facts = training_facts(run, feed)
         run.records.begin(feed, unit, goal, run.global_step, facts, run.models)
+        if run.control is not None:
+            run.control.waiting.watch(run.records.progress)
         own = OwnBatches(run)
         try:
             while trains and (position.epoch if unit == "epochs" else position.total) < goal:
@@ -66,6 +68,8 @@ def loop(
                 checkpointing.epoch_done()
             complete = True
         finally:
+            if run.control is not None:
+                run.control.waiting.watch(None)
             run.records.end(run.global_step, complete=complete)
 
 

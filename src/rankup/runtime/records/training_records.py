@@ -61,6 +61,7 @@ class TrainingRecords:
         self._epoch, self._step_before = 0, 0  # the epoch, and its step when this loop had done none
         self._behind, self._behinds = 0.0, 0  # seconds of the code after the inner loop, and how often it ran
         self._trained_at: float | None = None
+        self._in_steps = False  # not between the steps of two epochs
 
     def state_dict(self) -> dict[str, Any]:
         return self._totals.state_dict()
@@ -77,6 +78,11 @@ class TrainingRecords:
     def epoch_samples(self) -> int:
         """Samples of the epoch in progress, over all ranks and attempts."""
         return self._totals.epoch_samples
+
+    def progress(self) -> tuple[int | None, bool]:
+        """The finished steps of the loop that is running, None between its epochs; whether it waits for a batch."""
+        counts = self._totals.counts
+        return (counts.steps, counts.asked > counts.got) if self._in_steps else (None, False)
 
     # -------------------------------------------------------- called by a loop
 
@@ -108,6 +114,7 @@ class TrainingRecords:
         """``batches``, and how long the loop waited for each."""
         position = self._feed.position if self._feed is not None else Position()
         self._epoch, self._step_before = position.epoch + 1, position.step - self._totals.counts.steps
+        self._in_steps = True
         return self._totals.timed(batches)
 
     def step_done(self, batch: Batch, global_step: int) -> None:
@@ -128,11 +135,13 @@ class TrainingRecords:
 
     def stopped(self) -> None:
         """The loop stops after this step, before the end of the epoch: what the device still has to do counts."""
+        self._in_steps = False
         self._wait_for_device()
         self._totals.stop()
 
     def epoch_trained(self) -> None:
         """The epoch's last step is done. The clock has stopped for the code after the inner loop."""
+        self._in_steps = False
         self._totals.stop()
         self._trained_at = time.perf_counter()
         if self._own is not None:
@@ -163,6 +172,7 @@ class TrainingRecords:
 
     def end(self, global_step: int, *, complete: bool) -> None:
         """The loop is over, or was left (not ``complete``)."""
+        self._in_steps = False
         self._totals.stop()
         if self._own is not None:
             self._own.end()
