@@ -7,6 +7,7 @@ They are forked from a server that has imported torch and run nothing, so that e
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import fcntl
 import itertools
 import multiprocessing
@@ -55,6 +56,8 @@ def _claim() -> tuple[Iterator[int], int]:
 
 def _rank(pipe: Connection, env: dict[str, str], function: Callable[..., Any], args: tuple[Any, ...]) -> None:
     os.environ.update(env)
+    # A rank that hangs says where, just before it is killed.
+    faulthandler.dump_traceback_later(TIMEOUT_S - 10, file=2)
     import torch
 
     torch.set_num_threads(1)
