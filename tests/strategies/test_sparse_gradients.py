@@ -26,7 +26,7 @@ class Sparse(nn.Module):
 
 
 class Factors(nn.Module):
-    """Matrix factorisation with a bias for each user: the gradient of the sum is the bias's and, later, the factors'."""
+    """Matrix factorisation with a bias for each user: the factors need the gradient that the bias gets."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -78,7 +78,8 @@ class SparseGradients:
 
 def _copied(gradients: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor | None, ...]:
     return tuple(
-        gradient.clone() if gradient is not None and gradient.is_sparse else gradient for gradient in gradients
+        gradient.clone() if gradient is not None and gradient.is_sparse else gradient
+        for gradient in gradients
     )
 
 
