@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def again(folder: Path, resolved: Resolved, **changes: object) -> Resolved:
 @given(
     arguments=st.lists(texts),
     env=st.dictionaries(names, texts, max_size=3),
-    pre=st.lists(lines, max_size=3),
+    pre=st.lists(lines.map(lambda text: f": {shlex.quote(text)}"), max_size=3),  # bash reads any of them
     time=st.integers(1, 10**7),
     mem=st.integers(1, 768 * 1024),
 )

@@ -246,3 +246,12 @@ def test_the_longest_time_of_a_queue_has_a_unit(tmp_path):
     (tmp_path / "lab.toml").write_text('scheduler = "slurm"\n[queue_time]\ngpu = "24"\n')
     with pytest.raises(RankupError, match="'24' is not a duration"):
         ask(tmp_path, site="lab", environ={"RANKUP_SITES": str(tmp_path)})
+
+
+@pytest.mark.parametrize("key", ["pre", "pre_modules"])
+def test_lines_that_bash_cannot_read_are_an_error_before_the_queue(tmp_path, key):
+    with pytest.raises(RankupError, match="is not valid bash") as caught:
+        ask(tmp_path, site="slurm", **{key: ("export A='b",)})
+    assert caught.value.code == "bad-bash"
+    several = ('if [ -n "$A" ]; then', "  echo 'it is'", "fi")
+    assert getattr(ask(tmp_path, site="slurm", **{key: several}).spec, key) == several

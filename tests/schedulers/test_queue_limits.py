@@ -92,6 +92,7 @@ def test_a_partition_is_not_asked_where_it_does_not_decide():
         found("slurm", SINFO, **job, directives=("--qos=long",)) is None
     )  # which may exceed the partition's limit
     assert found("slurm", SINFO, **job, directives=("-A x -N2",)) is None
+    assert found("slurm", SINFO, **job, directives=("--comment='x",)) is None
     assert found("slurm", SINFO, **job, env={"SBATCH_QOS": "long"}) is None
     assert found("slurm", SINFO, **job, directives=("--comment=x",))
     assert found("slurm", SINFO, time="900h", env={"SBATCH_PARTITION": "short"})

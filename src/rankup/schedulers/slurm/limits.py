@@ -32,7 +32,10 @@ _OTHER_REQUESTS = (
 
 
 def limits_command(spec: JobSpec, env: Mapping[str, str]) -> list[str]:
-    options = [word for line in spec.directives for word in shlex.split(line, comments=True)]
+    try:
+        options = [word for line in spec.directives for word in shlex.split(line, comments=True)]
+    except ValueError:  # a quote without its end: sbatch says what is wrong with it
+        return []
     if any(env.get(name) for name in _ELSEWHERE) or any(o.startswith(_OTHER_REQUESTS) for o in options):
         return []
     queue = spec.queue or env.get("SBATCH_PARTITION", "")
