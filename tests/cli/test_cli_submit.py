@@ -215,3 +215,8 @@ def test_a_job_that_its_partition_never_starts_is_an_error_before_the_queue(slur
     assert run(capfd, command[0], "--ignore", "over-queue-limit", *command[1:])[0] == 0
     assert run(capfd, command[0], "--force", *command[1:])[0] == 0
     assert len(slurm.calls("sbatch")) == 2
+
+
+def test_blanks_around_a_number_change_nothing(slurm, capfd):
+    code, out, _ = run(capfd, "render", "--site", "slurm", "--nodes", " 2 ", "train.py")
+    assert code == 0 and "#SBATCH --nodes=2\n" in out
