@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -17,9 +17,9 @@ class Node(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    gpus: int = 0
+    gpus: Annotated[int, Field(ge=0)] = 0
     gpu: str = ""  # "V100 32GB"
-    cpus: int | None = None
+    cpus: Annotated[int | None, Field(ge=1)] = None
     memory: str = ""  # "768G"
     mem_per_gpu: str = ""  # "110G": what a job gets with each GPU where it asks for no memory itself
     arch: str = ""  # uname -m
@@ -98,7 +98,11 @@ class Site(BaseModel):
     source: str = ""  # who documents it
     notes: tuple[str, ...] = ()
     scheduler: Literal["local", "slurm", "pbs"]
-    launchers: tuple[Literal["torchrun", "srun", "mpirun"], ...] = ("torchrun", "srun", "mpirun")
+    launchers: Annotated[tuple[Literal["torchrun", "srun", "mpirun"], ...], Field(min_length=1)] = (
+        "torchrun",
+        "srun",
+        "mpirun",
+    )
     required: tuple[str, ...] = ()
     python: str = ""
     fill_node: bool = False
@@ -112,7 +116,7 @@ class Site(BaseModel):
     env: dict[str, str] = Field(default_factory=dict)
     paths: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     defaults: dict[str, Any] = Field(default_factory=dict)
-    queue_nodes: dict[str, int] = Field(default_factory=dict)
+    queue_nodes: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     queue_time: dict[str, str] = Field(default_factory=dict)
     when: dict[Literal["cpu", "gpu", "one_node", "many_nodes"], dict[str, Any]] = Field(default_factory=dict)
 
