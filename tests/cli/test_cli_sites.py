@@ -92,7 +92,7 @@ def test_check_of_a_wrong_file_says_why_and_ends_with_1(capsys, folder):
 
 
 def test_new_writes_what_sinfo_says_and_never_over_another(capsys, folder):
-    program(folder, "sinfo", "gpu*|2|64|512000|gpu:a100:4|1-00:00:00\n")
+    program(folder, "sinfo", "gpu*|2|64|512000|gpu:a100:4|1-00:00:00|1-infinite\n")
     code, out, _ = call(capsys, "new", "mine")
     assert code == 0
     assert ".rankup/sites/mine.toml" in out

@@ -201,3 +201,22 @@ def test_render_says_what_may_go_wrong_on_stderr(slurm, capfd):
     assert "[no-time]" in err and "[no-time]" not in out
     findings = json.loads(run(capfd, "render", "--json", "train.py")[1])["findings"]
     assert "no-time" in [finding["code"] for finding in findings]
+
+
+def test_a_job_that_its_partition_never_starts_is_an_error_before_the_queue(slurm, capfd, tmp_path):
+    path = slurm.folder / "sinfo"
+    path.write_text("#!/bin/bash\necho 'main*|2|4|1|(null)|1:00:00|1-infinite'\n")
+    path.chmod(0o755)
+    command = ("submit", "--site", "slurm", "--time", "2h", "train.py")
+    code, _, err = run(capfd, *command)
+    assert code == 1
+    assert "error: the job has --time 02:00:00, and partition main allows 01:00:00 [over-queue-limit]" in err
+    assert not slurm.calls("sbatch") and not (tmp_path / "work" / "runs").exists()
+    assert run(capfd, command[0], "--ignore", "over-queue-limit", *command[1:])[0] == 0
+    assert run(capfd, command[0], "--force", *command[1:])[0] == 0
+    assert len(slurm.calls("sbatch")) == 2
+
+
+def test_blanks_around_a_number_change_nothing(slurm, capfd):
+    code, out, _ = run(capfd, "render", "--site", "slurm", "--nodes", " 2 ", "train.py")
+    assert code == 0 and "#SBATCH --nodes=2\n" in out

@@ -170,3 +170,15 @@ def test_paths_that_each_node_has_for_itself_are_found(tmp_path):
     assert "node-local-path" not in codes(tmp_path)
     here = ask(tmp_path, site="local")
     assert "node-local-path" not in [f.code for f in advise(_with(here, **local))]
+
+
+def test_a_type_of_gpus_without_gpus_is_no_silent_job_without_gpus(tmp_path):
+    assert codes(tmp_path, site="slurm", gpu_type="a100")["gpu-type-without-gpus"] is Severity.WARNING
+    assert "gpu-type-without-gpus" not in codes(tmp_path, site="slurm", gpu_type="a100", gpus_per_node=1)
+    (tmp_path / "lab.toml").write_text('scheduler = "slurm"\n[defaults]\ngpu_type = "a100"\n')
+    lab = {"site": "lab", "environ": {"RANKUP_SITES": str(tmp_path)}}
+    assert "gpu-type-without-gpus" not in codes(tmp_path, **lab)
+
+
+def test_a_path_that_no_file_system_takes_is_missing(tmp_path):
+    assert codes(tmp_path, site="slurm", venv="x" * 5000)["missing-venv"] is Severity.ERROR

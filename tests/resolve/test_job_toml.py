@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def again(folder: Path, resolved: Resolved, **changes: object) -> Resolved:
 @given(
     arguments=st.lists(texts),
     env=st.dictionaries(names, texts, max_size=3),
-    pre=st.lists(lines, max_size=3),
+    pre=st.lists(lines.map(lambda text: f": {shlex.quote(text)}"), max_size=3),  # bash reads any of them
     time=st.integers(1, 10**7),
     mem=st.integers(1, 768 * 1024),
 )
@@ -122,3 +123,21 @@ def test_a_wrong_command_is_refused(tmp_path, wrong):
     with pytest.raises(RankupError, match="command") as caught:
         ask(tmp_path, file=file)
     assert caught.value.code == "bad-command"
+
+
+@pytest.mark.parametrize(
+    "lines", ['script = "a.py"\ncommand = ["b.py"]', 'args = [1]\ncommand = ["b.py"]', "args = [1]"]
+)
+def test_a_file_that_says_twice_what_runs_is_refused(tmp_path, lines):
+    (tmp_path / "job.toml").write_text(f"[job]\n{lines}\n")
+    with pytest.raises(RankupError) as caught:
+        ask(tmp_path, file=tmp_path / "job.toml")
+    assert "two-commands" in [finding.code for finding in caught.value.findings]
+
+
+@pytest.mark.parametrize("lines", ["launchers = []", "[queue_nodes]\ngpu = -1", "[node]\ngpus = -2"])
+def test_a_profile_with_impossible_sizes_is_refused(tmp_path, lines):
+    (tmp_path / "lab.toml").write_text(f'scheduler = "slurm"\n{lines}\n')
+    with pytest.raises(RankupError) as caught:
+        ask(tmp_path, "train.py", site="lab", environ={"RANKUP_SITES": str(tmp_path)})
+    assert "bad-profile" in [finding.code for finding in caught.value.findings]

@@ -229,3 +229,29 @@ def test_more_nodes_than_a_queue_has_are_an_error_before_the_queue(tmp_path):
     assert ask(tmp_path, **lab, nodes=16, queue="gpu").spec.nodes == 16
     for elsewhere in ({}, {"queue": "other"}, {"queue": "gpu,other"}):  # nobody knows how many are there
         assert ask(tmp_path, **lab, nodes=99, **elsewhere).spec.nodes == 99
+
+
+def test_a_time_longer_than_a_queue_allows_is_an_error_before_the_queue(tmp_path):
+    (tmp_path / "lab.toml").write_text('scheduler = "slurm"\n[queue_time]\ngpu = "1d"\n')
+    lab = {"site": "lab", "environ": {"RANKUP_SITES": str(tmp_path)}}
+    with pytest.raises(RankupError, match="--time 900:00:00, and gpu of lab allows 1d") as caught:
+        ask(tmp_path, **lab, time="900h", queue="gpu")
+    assert caught.value.code == "impossible-time"
+    assert ask(tmp_path, **lab, time="24h", queue="gpu").spec.time == 24 * 3600
+    for elsewhere in ({}, {"queue": "other"}):
+        assert ask(tmp_path, **lab, time="900h", **elsewhere).spec.time == 900 * 3600
+
+
+def test_the_longest_time_of_a_queue_has_a_unit(tmp_path):
+    (tmp_path / "lab.toml").write_text('scheduler = "slurm"\n[queue_time]\ngpu = "24"\n')
+    with pytest.raises(RankupError, match="'24' is not a duration"):
+        ask(tmp_path, site="lab", environ={"RANKUP_SITES": str(tmp_path)})
+
+
+@pytest.mark.parametrize("key", ["pre", "pre_modules"])
+def test_lines_that_bash_cannot_read_are_an_error_before_the_queue(tmp_path, key):
+    with pytest.raises(RankupError, match="is not valid bash") as caught:
+        ask(tmp_path, site="slurm", **{key: ("export A='b",)})
+    assert caught.value.code == "bad-bash"
+    several = ('if [ -n "$A" ]; then', "  echo 'it is'", "fi")
+    assert getattr(ask(tmp_path, site="slurm", **{key: several}).spec, key) == several

@@ -14,12 +14,12 @@ from rankup.sites.discovery import (
 )
 from rankup.sites.lookup import load_site
 
-LAB = "main*|2|4|1|gpu:2|infinite\n"
+LAB = "main*|2|4|1|gpu:2|infinite|1-infinite\n"
 CENTRE = """\
-cpu*|100|64+|256000+|(null)|2-00:00:00
-gpu|16|40|190000|gpu:a100:4(S:0-1)|1-00:00:00
-gpu|2|40|190000|gpu:v100:2|1-00:00:00
-debug|1|8|16000|(null)|30:00
+cpu*|100|64|256000|(null)|2-00:00:00|1-20
+gpu|16|40|190000|gpu:a100:3(S:0-1),gpu:a100_mig:1|1-00:00:00|1-infinite
+gpu|2|40|190000|gpu:v100:2|1-00:00:00|1-infinite
+debug|1|8|16000|(null)|30:00|1
 """
 QUEUES = """\
 Queue: route
@@ -61,9 +61,9 @@ SEEN = ClusterFacts("sinfo", "x86_64", mpirun=True, modules=True)
 def test_sinfo_says_partitions_nodes_and_gpus():
     assert read_sinfo(LAB) == [Queue("main", 2, 4, 0, 2, "", "", True)]  # memory 1: nobody configured it
     cpu, gpu, old, debug = read_sinfo(CENTRE)
-    assert cpu == Queue("cpu", 100, 64, 256000, 0, "", "2-00:00:00", True)
+    assert cpu == Queue("cpu", 100, 64, 256000, 0, "", "2-00:00:00", True, 20)
     assert (gpu.gpus, gpu.gpu, gpu.memory) == (4, "a100", 190000)
-    assert (old.gpus, debug.time) == (2, "30:00")
+    assert (old.gpus, old.most, debug.time, debug.most) == (2, 0, "30:00", 1)
     assert largest([cpu, gpu, old, debug]) is gpu
 
 
@@ -88,7 +88,8 @@ def written(tmp_path, text):
 def test_the_profile_of_a_slurm_chooses_partitions_by_gpus(tmp_path):
     queues = read_sinfo(CENTRE)
     site = written(tmp_path, profile("new", "slurm", queues, largest(queues), SEEN))
-    assert site.queue_nodes == {"cpu": 100, "gpu": 18, "debug": 1}
+    assert site.queue_nodes == {"cpu": 20, "gpu": 18, "debug": 1}  # cpu grants at most 20 of its 100 to a job
+    assert site.queue_time == {"cpu": "48:00:00", "gpu": "24:00:00", "debug": "00:30:00"}
     assert (site.when["gpu"], site.when["cpu"]) == ({"queue": "gpu"}, {"queue": "cpu"})
     assert (site.node.gpus, site.node.gpu, site.node.cpus, site.node.login_arch) == (4, "a100", 40, "x86_64")
     assert site.launchers == ("torchrun", "srun", "mpirun")

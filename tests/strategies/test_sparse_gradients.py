@@ -25,6 +25,40 @@ class Sparse(nn.Module):
         return output
 
 
+class Factors(nn.Module):
+    """Matrix factorisation with a bias for each user: the factors need the gradient that the bias gets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.users = nn.Embedding(6, 3, sparse=True)
+        self.items = nn.Embedding(5, 3, sparse=True)
+        self.bias = nn.Embedding(6, 1, sparse=True)
+
+    def forward(self, users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
+        dot: torch.Tensor = (self.users(users) * self.items(items)).sum(1)
+        return dot + self.bias(users).squeeze(1)
+
+
+def factorised() -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    users, items = (torch.randint(0, n, (20,), generator=generator) for n in (6, 5))
+    run = rankup.init(precision="fp64")
+    model = Factors()
+    model, opt, data = run.prepare(
+        model,
+        lambda p: torch.optim.SparseAdam(p, lr=0.1),
+        rankup.ResidentData(users, items, (users + items).double()),
+        global_batch=6,
+    )
+    model.users.weight.requires_grad_(False)
+    for epoch in run.epochs(3, data):
+        model.users.weight.requires_grad_(epoch.index > 0)  # DDP's reducer is another one from then on
+        for u, i, rating in epoch:
+            run.backward(F.mse_loss(model(u, i), rating))
+            run.step(opt)
+    return [whole(parameter) for parameter in model.parameters()]
+
+
 def trained(strategy: str) -> tuple[str, torch.Tensor]:
     words = torch.randint(0, 10, (20, 5), generator=torch.Generator().manual_seed(3))
     run = rankup.init(
@@ -53,6 +87,14 @@ def test_ddp_trains_what_one_process_trains():
     for code, found in run_ranks(trained, 3, "ddp"):
         assert code == ""
         assert torch.allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_gradient_that_other_layers_still_need_is_not_divided_in_place(ranks: int):
+    (expected,) = run_ranks(factorised, 1)
+    for found in run_ranks(factorised, ranks):
+        for theirs, ours in zip(expected, found, strict=True):
+            assert torch.allclose(ours, theirs, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from rankup.batch.store import SubmittedRun, find
@@ -15,13 +15,16 @@ from rankup.core.arrays import indices, task_folder
 from rankup.core.files import make_folder, write_atomic, writing_to
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
+from rankup.findings.finding import Finding
 from rankup.resolve.job_toml import job_toml
 from rankup.resolve.resolved import Resolved
 from rankup.schedulers.base import Scheduler, scheduler_named
+from rankup.schedulers.queue_limits import CODE
 from rankup.script.render import MOST_SUCCESSORS, render
 from rankup.spec.jobspec import JobSpec
 
 _SUBMIT_TIMEOUT_S = 120
+_LIMITS_TIMEOUT_S = 10
 
 
 def submit(
@@ -136,6 +139,18 @@ def successors(job: Resolved) -> int:
     if site.scheduler != "pbs" or site.pbs.nodes_may_submit or spec.array:
         return 0
     return min(spec.max_requeues, MOST_SUCCESSORS)
+
+
+def over_queue_limits(
+    job: Resolved, *, env: Mapping[str, str], ignore: Collection[str] = ()
+) -> list[Finding]:
+    """What the scheduler itself says that no queue ever grants; nothing if it does not say, or not soon."""
+    scheduler = scheduler_named(job.site.scheduler)
+    command = scheduler.limits_command(job.spec, job.site, env) if CODE not in ignore else []
+    if not command:
+        return []
+    done = shell.run(command, env=scheduler.clean(env), timeout=_LIMITS_TIMEOUT_S)
+    return scheduler.read_limits(done, job.spec, job.site, env)
 
 
 def _newest(ident: str, runs_root: Path) -> str:

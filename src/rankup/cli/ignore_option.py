@@ -8,6 +8,7 @@ import typer
 
 from rankup.core.registry import target_of
 from rankup.resolve.advice import ADVICE
+from rankup.schedulers.queue_limits import CODE
 
 IgnoreOption = Annotated[
     list[str] | None,
@@ -23,5 +24,5 @@ def ignored_codes(codes: list[str] | None) -> tuple[str, ...]:
 
             check_codes([code], where="--ignore")
         else:
-            target_of("finding", code, dict.fromkeys(ADVICE, ""))
+            target_of("finding", code, dict.fromkeys([*ADVICE, CODE], ""))
     return tuple(codes or ())

@@ -109,7 +109,7 @@ def flags_from(asked: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in asked.items():
         if key in JobSpec.model_fields and key != "command" and value not in (None, [], ()):
             flags[key] = tuple(v for v in value if v != "") if isinstance(value, (list, tuple)) else value
-            if key in COUNTS and str(value).isdecimal():
+            if key in COUNTS and str(value).strip().isdecimal():  # blanks: from "$N "
                 flags[key] = int(value)
     if flags.get("nproc_per_node") == "auto":
         del flags["nproc_per_node"]

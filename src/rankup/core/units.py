@@ -8,6 +8,7 @@ _UNIT_SECONDS = {"d": 86400, "h": 3600, "m": 60, "min": 60, "s": 1}
 _WORDED = re.compile(r"(?:\d+(?:d|h|min|m|s)\s*)+", re.IGNORECASE)
 _PART = re.compile(r"(\d+)(d|h|min|m|s)", re.IGNORECASE)
 _CLOCK = re.compile(r"(?:(?P<days>\d+)-)?(?P<h>\d+):(?P<m>[0-5]?\d)(?::(?P<s>[0-5]?\d))?")
+_PRINTED = re.compile(r"(?:(\d{1,9})-)?(?:(\d{1,6}):)?(\d{1,4}):(\d{1,4})")
 _SIZE = re.compile(r"(\d+)\s*([KMGT])(?:i?B)?", re.IGNORECASE)
 _SIZE_MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 
@@ -47,6 +48,18 @@ def parse_duration(text: str) -> int:
     if seconds == 0:
         raise ValueError(f"{text!r} must be longer than zero")
     return seconds
+
+
+def parse_clock(text: str) -> int | None:
+    """Seconds of what schedulers print: ``1-02:03:04``, ``24:00:00`` or ``30:00``, which is minutes and seconds.
+
+    None for anything else, such as ``infinite``, or ``INVALID`` while a job is being started.
+    """
+    found = _PRINTED.fullmatch(text.strip())
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def clock(seconds: int, *, days: bool = False) -> str:

@@ -67,7 +67,7 @@ def _missing_container(job: Resolved) -> Iterator[Finding]:
 def _missing(key: str, text: str, *parts: str) -> Iterator[Finding]:
     """A path that does not exist here; one with a variable, and an address, are for the job to resolve."""
     path = Path(text, *parts)
-    if "$" not in text and "://" not in text and not path.exists():
+    if "$" not in text and "://" not in text and not _exists(path):
         yield Finding(
             f"missing-{key}",
             Severity.ERROR,
@@ -76,6 +76,13 @@ def _missing(key: str, text: str, *parts: str) -> Iterator[Finding]:
             why="the job would fail at its first line, unless the path exists on the compute nodes only",
             fix=f"create it or correct the path; --ignore missing-{key} if only the compute nodes have it",
         )
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long
+        return False
 
 
 def _other_architecture(job: Resolved) -> Iterator[Finding]:
@@ -123,6 +130,19 @@ def _half_filled_nodes(job: Resolved) -> Iterator[Finding]:
         )
 
 
+def _gpu_type_alone(job: Resolved) -> Iterator[Finding]:
+    """A profile may name the type for all its jobs; somebody who names it for one job expects GPUs."""
+    spec, origin = job.spec, job.origin
+    if spec.gpu_type and not spec.gpus_per_node and not origin["gpu_type"].startswith("site "):
+        yield Finding(
+            "gpu-type-without-gpus",
+            Severity.WARNING,
+            f"--gpu-type {spec.gpu_type} has no effect: the job requests no GPUs",
+            place=f"gpus_per_node: {origin['gpus_per_node']}",
+            fix="--gpus-per-node G",
+        )
+
+
 def _few_cores(job: Resolved) -> Iterator[Finding]:
     spec, node = job.spec, job.site.node
     if spec.gpus_per_node and spec.cpus_per_task is None and node.cpus and not spec.exclusive:
@@ -158,6 +178,7 @@ ADVICE: Mapping[str, Source[Resolved]] = {
     "other-architecture": _other_architecture,
     "node-local-path": _node_local,
     "half-filled-nodes": _half_filled_nodes,
+    "gpu-type-without-gpus": _gpu_type_alone,
     "few-cores": _few_cores,
     "no-time": _no_time,
 }

@@ -58,6 +58,16 @@ def check_job_file(path: Path) -> tuple[Tables, list[Finding], set[str]]:
     found += wrong.values()
     job = {key: value for key, value in job.items() if key in known and key not in wrong}
     variables_as_text(job)
+    args_of = "command" if "command" in job else "" if "script" in job else "nothing"
+    if args_of and (other := job.keys() & ({"script", "args"} if args_of == "command" else {"args"})):
+        names = " and ".join(sorted(other))
+        message = (
+            f"command and {names} both say what runs" if args_of == "command" else "args belong to no script"
+        )
+        found.append(
+            Finding("two-commands", Severity.ERROR, message, where, fix="script and args, or command alone")
+        )
+        job = {key: value for key, value in job.items() if key not in other}
     if "script" in job:
         job["command"] = [job.pop("script"), *map(as_text, job.pop("args", []))]
     return {"job": job, "site": site, "origin": origin}, found, {*wrong}

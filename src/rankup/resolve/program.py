@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from rankup.core import shell
 from rankup.core.nearest import nearest
 from rankup.findings.engine import Source
 from rankup.findings.finding import Finding, Severity
@@ -80,10 +81,27 @@ def _text(job: Resolved) -> Iterator[Finding]:
             )
 
 
+def _bash(job: Resolved) -> Iterator[Finding]:
+    """Lines of bash that the job's bash cannot read: a quote without its end hides all that follows in the script."""
+    for key, name in (("pre_modules", "--pre-modules"), ("pre", "--pre")):
+        if lines := getattr(job.spec, key):
+            done = shell.run(["bash", "-n"], stdin="\n".join(lines) + "\n", timeout=10)
+            if done.code == 2:
+                yield Finding(
+                    "bad-bash",
+                    Severity.ERROR,
+                    f"{name} is not valid bash",
+                    place=f"{key}: {job.origin[key]}",
+                    why=done.err.strip().rpartition("\n")[2].removeprefix("bash: "),
+                    fix="all lines together must be complete: quotes, if … fi",
+                )
+
+
 PROGRAM: Mapping[str, Source[Resolved]] = {
     "script-not-found": _script,
     "module-not-found": _module,
     "bad-text": _text,
+    "bad-bash": _bash,
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from rankup.core.arrays import parse_array
-from rankup.core.units import parse_size, size
+from rankup.core.units import clock, parse_duration, parse_size, size
 from rankup.findings.engine import Source
 from rankup.findings.finding import Finding, Severity
 from rankup.resolve.resolved import Resolved
@@ -90,6 +90,20 @@ def _nodes(job: Resolved) -> Iterator[Finding]:
         )
 
 
+def _time(job: Resolved) -> Iterator[Finding]:
+    time, queue, site = job.spec.time, job.spec.queue, job.site
+    longest = site.queue_time.get(queue) if queue else None
+    if time and longest and time > parse_duration(longest):
+        yield Finding(
+            "impossible-time",
+            Severity.ERROR,
+            f"the job has --time {clock(time)}, and {queue} of {site.name} allows {longest}",
+            place="--time",
+            fix="a shorter --time: after it, a run that saves continues in another job (--max-requeues); or another "
+            "--queue; or correct [queue_time] of the profile",
+        )
+
+
 def _gpus(job: Resolved) -> Iterator[Finding]:
     gpus, there = job.spec.gpus_per_node, job.site.node.gpus
     if gpus and there and gpus > there:
@@ -116,6 +130,7 @@ SITE_LIMITS: Mapping[str, Source[Resolved]] = {
     "several-nodes": _scheduler,
     "array-size": _array,
     "nodes": _nodes,
+    "time": _time,
     "gpus": _gpus,
     "cores": _cores,
     "memory": _memory,

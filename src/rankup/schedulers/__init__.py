@@ -7,6 +7,7 @@
 | ``pbs`` | OpenPBS, PBS Pro and Torque |
 | ``local`` | this machine, without a scheduler |
 | ``submit_environment`` | the environment of a submit from inside a job |
+| ``queue_limits`` | requests that no queue ever grants |
 | ``error_table`` | from a scheduler's error to one sentence that names the flag to change |
 """
 

@@ -12,6 +12,7 @@ from typing import cast
 from rankup.core.registry import lookup
 from rankup.core.shell import Completed
 from rankup.errors import RankupError
+from rankup.findings.finding import Finding
 from rankup.schedulers import SCHEDULERS
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
@@ -104,6 +105,16 @@ class Scheduler(ABC):
     @abstractmethod
     def read_cancel(self, done: Completed) -> None:
         """Returns where the jobs are cancelled or had ended already; raises ``RankupError`` otherwise."""
+
+    def limits_command(self, spec: JobSpec, site: Site, env: Mapping[str, str]) -> list[str]:
+        """Ask what the job's queue grants at most; [] if that would not tell for this job. ``env`` is the caller's."""
+        return []
+
+    def read_limits(
+        self, done: Completed, spec: JobSpec, site: Site, env: Mapping[str, str]
+    ) -> list[Finding]:
+        """What the job requests and no node or queue ever grants; nothing if the answer does not tell."""
+        return []
 
     def start_command(self, spec: JobSpec, site: Site) -> list[str]:
         """Ask when a job like ``spec`` would start. Nothing is submitted. Raises ``RankupError`` if it cannot tell."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankup.core.toml_file import toml_text
-from rankup.core.units import size
+from rankup.core.units import clock, parse_clock, size
 
-SINFO = ("sinfo", "--noheader", "--format=%P|%D|%c|%m|%G|%l")
+SINFO = ("sinfo", "--noheader", "--exact", "--format=%P|%D|%c|%m|%G|%l|%s")
 QSTAT = ("qstat", "-Q", "-f")
 PBSNODES = ("pbsnodes", "-a")
 
@@ -26,7 +26,10 @@ _PBS_MIB = {"b": 1 / 1024**2, "kb": 1 / 1024, "mb": 1, "gb": 1024, "tb": 1024**2
 
 @dataclass(frozen=True)
 class Queue:
-    """A queue or partition, and one kind of node in it. Numbers are per node, ``memory`` in MiB; 0 or "" if unknown."""
+    """A queue or partition, and one kind of node in it. Numbers are per node, ``memory`` in MiB; 0 or "" if unknown.
+
+    ``time`` is the longest time of a job, and ``most`` the largest number of its nodes, 0 if all.
+    """
 
     name: str
     nodes: int = 0
@@ -36,6 +39,7 @@ class Queue:
     gpu: str = ""
     time: str = ""
     default: bool = False
+    most: int = 0
 
 
 @dataclass(frozen=True)
@@ -52,14 +56,15 @@ def read_sinfo(text: str) -> list[Queue]:
     """The partitions in what ``SINFO`` printed; a line for each kind of node in each."""
     queues = []
     for line in text.splitlines():
-        name, nodes, cpus, memory, gres, limit = line.strip().split("|")
-        gpu = re.search(r"\bgpu:(?:([^:,()]+):)?(\d+)", gres)
+        name, nodes, cpus, memory, gres, limit, sizes = line.strip().split("|")
+        gpus = re.findall(r"\bgpu:(?:([^:,()]+):)?(\d+)", gres)
+        most = re.fullmatch(r"(?:\d+-)?(\d+)", sizes)  # 1-infinite where there is no limit
         queues.append(
             Queue(
                 name.rstrip("*"), int(nodes), _leading(cpus),
                 _leading(memory) if memory != "1" else 0,  # 1 is what SLURM says where nobody configured it
-                int(gpu[2]) if gpu else 0, (gpu[1] or "") if gpu else "",
-                "" if limit in ("infinite", "n/a") else limit, name.endswith("*"),
+                sum(int(number) for _, number in gpus), gpus[0][0] if gpus else "",
+                "" if limit in ("infinite", "n/a") else limit, name.endswith("*"), int(most[1]) if most else 0,
             )
         )  # fmt: skip
     return queues
@@ -88,6 +93,23 @@ def read_pbsnodes(text: str) -> tuple[Queue, str]:
         return Queue(""), dialect
     gpus, cpus, memory = max(kinds)
     return Queue("", kinds.count((gpus, cpus, memory)), cpus, memory, gpus), dialect
+
+
+def read_hosts(text: str) -> list[Queue]:
+    """The hosts in what ``PBSNODES`` printed, one each. A host may consist of several vnodes, which share a chunk."""
+    hosts: dict[str, list[dict[str, str]]] = {}
+    for name, said in _blocks(text, r"^(\S+)$"):
+        if said:  # else it is no vnode, but another line
+            hosts.setdefault(said.get("resources_available.host", name), []).append(said)
+    sums = []
+    for vnodes in hosts.values():
+        cpus, gpus = (
+            sum(_leading(said.get(f"resources_available.{key}", "0")) for said in vnodes)
+            for key in ("ncpus", "ngpus")
+        )
+        memory = sum(_mib(said.get("resources_available.mem", "0b")) for said in vnodes)
+        sums.append(Queue("", 1, cpus, memory, gpus))
+    return sums
 
 
 def largest(queues: Sequence[Queue]) -> Queue:
@@ -128,8 +150,12 @@ def profile(
     for queue in queues:
         if queue.name and queue.nodes:
             nodes[queue.name] += queue.nodes
+    most = {queue.name: queue.most for queue in queues if queue.most}
     if nodes:
-        tables["queue_nodes"] = dict(nodes)
+        tables["queue_nodes"] = {name: min(number, most.get(name, number)) for name, number in nodes.items()}
+    times = {queue.name: queue.time for queue in queues if parse_clock(queue.time)}
+    if times:
+        tables["queue_time"] = {name: clock(parse_clock(time) or 0) for name, time in times.items()}
     if node.gpus and node.name:
         without = [queue for queue in queues if not queue.gpus]
         if without:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from rankup.core.units import parse_size
+from rankup.core.units import parse_duration, parse_size
 
 # The tables of conditional defaults: a job's own tables win over [defaults], later ones over earlier ones.
 WHEN = ("cpu", "gpu", "one_node", "many_nodes")
@@ -17,9 +17,9 @@ class Node(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    gpus: int = 0
+    gpus: Annotated[int, Field(ge=0)] = 0
     gpu: str = ""  # "V100 32GB"
-    cpus: int | None = None
+    cpus: Annotated[int | None, Field(ge=1)] = None
     memory: str = ""  # "768G"
     mem_per_gpu: str = ""  # "110G": what a job gets with each GPU where it asks for no memory itself
     arch: str = ""  # uname -m
@@ -81,7 +81,8 @@ class Site(BaseModel):
     """A cluster: its scheduler, its nodes, and defaults for every job.
 
     ``defaults`` are keys of ``JobSpec``; below ``when``, those of jobs without GPUs (``cpu``), with GPUs (``gpu``), on
-    one node and on many. ``queue_nodes`` are the nodes of each queue, where known.
+    one node and on many. ``queue_nodes`` are the nodes of each queue, and ``queue_time`` the longest time of a
+    job in it, where known.
     ``launchers`` are the allowed ones, ``required`` the keys that a user has to give
     (``account``). ``python`` is the version of the Python that the site's modules bring. ``env`` is exported in every
     job; ``paths`` are put before a variable's value (LD_LIBRARY_PATH), and the job's shell expands ``$HOME`` and its
@@ -97,7 +98,11 @@ class Site(BaseModel):
     source: str = ""  # who documents it
     notes: tuple[str, ...] = ()
     scheduler: Literal["local", "slurm", "pbs"]
-    launchers: tuple[Literal["torchrun", "srun", "mpirun"], ...] = ("torchrun", "srun", "mpirun")
+    launchers: Annotated[tuple[Literal["torchrun", "srun", "mpirun"], ...], Field(min_length=1)] = (
+        "torchrun",
+        "srun",
+        "mpirun",
+    )
     required: tuple[str, ...] = ()
     python: str = ""
     fill_node: bool = False
@@ -111,8 +116,16 @@ class Site(BaseModel):
     env: dict[str, str] = Field(default_factory=dict)
     paths: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     defaults: dict[str, Any] = Field(default_factory=dict)
-    queue_nodes: dict[str, int] = Field(default_factory=dict)
+    queue_nodes: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    queue_time: dict[str, str] = Field(default_factory=dict)
     when: dict[Literal["cpu", "gpu", "one_node", "many_nodes"], dict[str, Any]] = Field(default_factory=dict)
+
+    @field_validator("queue_time")
+    @classmethod
+    def _times(cls, times: dict[str, str]) -> dict[str, str]:
+        for text in times.values():
+            parse_duration(text)
+        return times
 
     @field_validator("output", "error")
     @classmethod

@@ -33,7 +33,7 @@ from rankup.strategies.call_through import call_through
 from rankup.strategies.gradient_hooks import GradientHooks
 from rankup.strategies.replicas import start_equal, trainable
 from rankup.strategies.unused import DummyGradients
-from rankup.strategies.weights import GradientWeights
+from rankup.strategies.weights import GradientWeights, SparseGradients
 
 # Named forward_sync_buffers since torch 2.13, broadcast_buffers before.
 _SIGNATURE = inspect.signature(DistributedDataParallel.__init__).parameters
@@ -48,6 +48,7 @@ class DDP(Strategy):
         """``static_graph``: every step uses the same parameters in the same way, which DDP then learns once."""
         self._static_graph = static_graph
         self._weighed = GradientWeights()
+        self._sparse = SparseGradients()
         self._models: list[DistributedDataParallel] = []
         self._buckets: list[Buckets] = []  # of each model
         self._dummies = DummyGradients(counts=lambda: self._weighed.weight != 0.0)
@@ -76,6 +77,7 @@ class DDP(Strategy):
             **no_buffers_in_forward,
         )
         divide_alike(wrapped)
+        self._sparse.add(model)
         if find_unused_parameters:
             self._dummies.watch(model.parameters())
         self._models.append(wrapped)
@@ -117,6 +119,7 @@ class DDP(Strategy):
         if self._weighed:
             self._weigh_all()
         for model in self._models:
+            self._sparse.add(model.module)
             if model.find_unused_parameters:
                 self._dummies.watch(model.parameters())
 

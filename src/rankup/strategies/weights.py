@@ -1,10 +1,14 @@
-"""Gradients are weighted before they are added to ``.grad``, from which a strategy reduces them."""
+"""Gradients before they are reduced.
+
+They are weighted before they are added to ``.grad``, from which a strategy reduces them.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
 from rankup.errors import RankupError
@@ -47,6 +51,36 @@ class GradientWeights:
         if self.weight == 0.0:
             return torch.zeros_like(gradient)  # not a product: 0 × inf is NaN
         return gradient * self.weight
+
+
+class SparseGradients:
+    """Gives each sparse gradient memory of its own, before DDP divides it by the number of ranks in place.
+
+    The values of an embedding's sparse gradient are the gradient of its output, which the backward pass of other layers
+    may still need: with `(users(u) * items(i)).sum(1) + bias(u).squeeze(1)` the embeddings before the sum would get
+    that gradient divided already, and be trained with a part of theirs.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: dict[int, tuple[torch.Tensor, Any]] = {}  # parameter, its node (kept alive)
+
+    def add(self, model: nn.Module) -> None:
+        """For what ``model`` trains by sparse gradients; calling it again adds what is new."""
+        for module in model.modules():
+            if not isinstance(module, nn.Embedding | nn.EmbeddingBag) or not module.sparse:
+                continue
+            parameter = module.weight
+            if parameter.requires_grad and id(parameter) not in self._nodes:
+                node = get_gradient_edge(parameter).node
+                node.register_prehook(_copied)
+                self._nodes[id(parameter)] = (parameter, node)
+
+
+def _copied(gradients: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor | None, ...]:
+    return tuple(
+        gradient.clone() if gradient is not None and gradient.is_sparse else gradient
+        for gradient in gradients
+    )
 
 
 def nothing_counted() -> RankupError:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from rankup.batch.store import SubmittedRun
-from rankup.batch.submit import plan, submit
+from rankup.batch.submit import over_queue_limits, plan, submit
 from rankup.cli.ignore_option import IgnoreOption, ignored_codes
 from rankup.cli.job_options import SCRIPT_LAST, job_options
 from rankup.cli.options import JsonOption
@@ -49,7 +49,8 @@ def submit_command(
     if asked["explain_config"]:
         print(explain(job))
         return
-    findings = in_order([*advise(job, ignore=codes), *found_in_program(job, codes)])
+    asked_queue = over_queue_limits(job, env=os.environ, ignore=codes)
+    findings = in_order([*advise(job, ignore=codes), *asked_queue, *found_in_program(job, codes)])
     if not force and fails(findings):
         raise FindingsError(
             findings, exit_code=1, conclusion="not submitted; --force submits the job all the same"

@@ -4,6 +4,7 @@
 |---|---|
 | ``commands`` | qsub, qstat, qdel: the command lines |
 | ``directives`` | what a job requests, as options of qsub: ``select``, or Torque's ``nodes:ppn`` |
+| ``limits`` | what the hosts have |
 | ``start_estimate`` | when a job would start |
 | ``qstat`` | the output of ``qstat -f``, as JSON or as text |
 | ``states`` | PBS's states and reasons in our words |

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from rankup.core.shell import Completed
 from rankup.errors import RankupError
+from rankup.findings.finding import Finding
 from rankup.schedulers.base import JobStatus, Scheduler
 from rankup.schedulers.error_table import explain_error, own_words
-from rankup.schedulers.pbs import start_estimate
+from rankup.schedulers.pbs import limits, start_estimate
 from rankup.schedulers.pbs.directives import resources
 from rankup.schedulers.pbs.errors import CANCEL, ENDED, SUBMIT, UNREACHABLE
 from rankup.schedulers.pbs.qstat import read_qstat
@@ -112,6 +113,14 @@ class Pbs(Scheduler):
         complaints = [line for line in done.err.splitlines() if line.strip() and not re.search(ENDED, line)]
         if complaints or not done.err.strip():
             raise explain_error(Completed(done.code, "", "\n".join(complaints)), CANCEL, "qdel")
+
+    def limits_command(self, spec: JobSpec, site: Site, env: Mapping[str, str]) -> list[str]:
+        return limits.limits_command(spec, site, env)
+
+    def read_limits(
+        self, done: Completed, spec: JobSpec, site: Site, env: Mapping[str, str]
+    ) -> list[Finding]:
+        return limits.read_limits(done, spec, site)
 
     def start_command(self, spec: JobSpec, site: Site) -> list[str]:
         return start_estimate.start_command(spec, site)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from rankup.core.shell import Completed
+from rankup.core.units import parse_clock
 from rankup.schedulers.base import JobState, JobStatus
 from rankup.schedulers.slurm.states import SUSPENDED, reason_of, state_of
 
@@ -43,7 +44,7 @@ def _squeue(text: str) -> Iterator[JobStatus]:
             continue
         job, native, reason, queue, nodes, elapsed, name = fields
         state = state_of(native)
-        seconds = None if state is JobState.PENDING else _seconds(elapsed)
+        seconds = None if state is JobState.PENDING else parse_clock(elapsed)
         reason, name = reason_of(native, reason), name.removesuffix("\n")
         stopped = native in SUSPENDED
         yield from _each_task(
@@ -80,7 +81,7 @@ def _scontrol(text: str) -> Iterator[JobStatus]:
         state = state_of(native)
         nodes = values.get("NodeList", "").replace("(null)", "")
         # Of a job that never started, the controller says that it ran since 1970.
-        seconds = _seconds(values.get("RunTime", "")) if nodes else None
+        seconds = parse_clock(values.get("RunTime", "")) if nodes else None
         code = _exit_code(values.get("ExitCode", ""), state)
         reason = reason_of(native, found["reason"].replace("_", " "))
         yield from _each_task(
@@ -152,12 +153,3 @@ def _exit_code(text: str, state: JobState) -> int | None:
     if code == 0 and signal == 0 and state is not JobState.DONE:
         return None
     return 128 + signal if signal else code
-
-
-def _seconds(text: str) -> int | None:
-    """``1-02:03:04``, ``2:03`` or ``INVALID`` (while a job is being started)."""
-    found = re.fullmatch(r"(?:(\d{1,9})-)?(?:(\d{1,4}):)?(\d{1,4}):(\d{1,4})", text)
-    if found is None:
-        return None
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from rankup.core.shell import Completed
 from rankup.errors import RankupError
+from rankup.findings.finding import Finding
 from rankup.schedulers.base import JobStatus, Scheduler
 from rankup.schedulers.error_table import explain_error, own_words
-from rankup.schedulers.slurm import start_estimate
+from rankup.schedulers.slurm import limits, start_estimate
 from rankup.schedulers.slurm.answers import (
     FIELD,
     RECORD,
@@ -124,6 +125,14 @@ class Slurm(Scheduler):
             raise explain_error(
                 Completed(done.code or 1, "", "\n".join(complaints) or done.err), CANCEL, "scancel"
             )
+
+    def limits_command(self, spec: JobSpec, site: Site, env: Mapping[str, str]) -> list[str]:
+        return limits.limits_command(spec, env)
+
+    def read_limits(
+        self, done: Completed, spec: JobSpec, site: Site, env: Mapping[str, str]
+    ) -> list[Finding]:
+        return limits.read_limits(done, spec, env)
 
     def start_command(self, spec: JobSpec, site: Site) -> list[str]:
         return start_estimate.start_command(spec, site)

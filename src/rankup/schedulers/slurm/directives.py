@@ -12,7 +12,7 @@ from rankup.spec.jobspec import JobSpec
 
 def resources(spec: JobSpec, site: Site) -> list[str]:
     """Nodes, tasks, GPUs, time and whose account: what sbatch and salloc both take."""
-    tasks, cpus = _tasks(spec)
+    tasks, cpus = tasks_and_cpus(spec)
     options = [f"--job-name={spec.name}"]
     options += [f"--account={spec.account}"] if spec.account else []
     options += [f"--partition={spec.queue}"] if spec.queue else []
@@ -63,7 +63,7 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '\\"') + '"'
 
 
-def _tasks(spec: JobSpec) -> tuple[int, int | None]:
+def tasks_and_cpus(spec: JobSpec) -> tuple[int, int | None]:
     """(tasks per node, cores per task). torchrun's agent is one task, which needs the cores of all its ranks."""
     if spec.launcher in ("srun", "mpirun"):
         return spec.nproc_per_node, spec.cpus_per_task
