@@ -87,6 +87,7 @@ def nothing_counted() -> RankupError:
     return RankupError(
         "nothing-counted",
         "count= is 0 on all ranks in this step: the mean over nothing is NaN",
-        hint="leave out samples whose targets are all ignored, or pass a count of at least 1",
+        hint="leave out samples whose targets are all ignored; or divide the sum yourself, with at least 1: "
+        'run.backward(losses.sum() / max(1, run.sum(n)), reduction="sum")',
         exit_code=1,
     )
