@@ -173,3 +173,4 @@ def test_generators_in_dicts_lists_and_closures_are_named(tmp_path: Path):
     ((first,),) = attempts(with_held_generators, tmp_path, (-1,))
     for name in ("state['noise']", "several[0]", "draw.generator"):
         assert f"Generator ({name}) has a state and is not registered" in first, first
+    assert "run.register(noise=state['noise']) before the loop" in first, first

@@ -7,6 +7,7 @@ generators that the script's variables hold.
 from __future__ import annotations
 
 import random
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -138,7 +139,7 @@ class UntrackedWatch:
 
 def _sentence(name: str) -> str:
     kind, _, variable = name.partition(" ")
-    short = (variable or kind.lower()).rpartition(".")[2]
+    short = re.findall(r"[^\W\d]\w*", variable or kind.lower())[-1]  # also of draws["noise"]
     held = f"{kind} ({variable})" if variable else kind
     return (
         f"{held} has a state and is not registered: it is lost at a resume; run.register({short}="
