@@ -7,9 +7,9 @@ generators that the script's variables hold.
 from __future__ import annotations
 
 import random
+import re
 import sys
 from collections.abc import Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -23,8 +23,8 @@ from rankup.runtime.checkpointing.plain_values import PlainValues
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import sampled_order
 from rankup.runtime.data.own_generators import generator_kinds, global_generators
-from rankup.runtime.live_objects import attributes_of, objects_of
-from rankup.runtime.tracing.script_variables import name_of, namespaces
+from rankup.runtime.live_objects import objects_of
+from rankup.runtime.tracing.script_variables import inside, name_of, namespaces
 from rankup.strategies.inner_optimizers import with_inner
 
 _SMALL = 1024
@@ -139,7 +139,7 @@ class UntrackedWatch:
 
 def _sentence(name: str) -> str:
     kind, _, variable = name.partition(" ")
-    short = (variable or kind.lower()).rpartition(".")[2]
+    short = re.findall(r"[^\W\d]\w*", variable or kind.lower())[-1]  # also of draws["noise"]
     held = f"{kind} ({variable})" if variable else kind
     return (
         f"{held} has a state and is not registered: it is lost at a resume; run.register({short}="
@@ -189,20 +189,16 @@ def _named(things: Sequence[Any], spaces: list[Mapping[str, Any]]) -> dict[str, 
 
 
 def _generators(spaces: Sequence[Mapping[str, Any]], loaders: Sequence[Any], ours: set[int]) -> list[Any]:
-    """The script's own random generators: held by a variable, or by an attribute of an object that a variable holds.
-    Not the global ones of torch, Python and NumPy, which are in every snapshot, nor those of loaders, nor ``ours``."""
+    """The script's own random generators: held by a variable, or by what one holds (an attribute of an object, an item
+    of a list or a dict, a variable of a closure). Not the global ones of torch, Python and NumPy, which are in
+    every snapshot, nor those of loaders, nor ``ours``."""
     kinds, known = generator_kinds(), global_generators() | ours
     for loader in loaders:
         known |= {id(loader.generator), id(getattr(loader.sampler, "generator", None))}
     found: dict[int, Any] = {}
     for space in spaces:
         for value in list(space.values()):
-            held = [value]
-            module = str(type(value).__module__)
-            own = not issubclass(type(value), (type, ModuleType))
-            if own and not module.startswith(("rankup.", "torch.")):
-                held += list(attributes_of(value).values())
-            for thing in held:
+            for thing in (value, *inside(value).values()):
                 if issubclass(type(thing), kinds) and id(thing) not in known:
                     found.setdefault(id(thing), thing)
     return list(found.values())

@@ -10,9 +10,10 @@ import sys
 import sysconfig
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from inspect import CO_OPTIMIZED
 from pathlib import Path
-from types import FrameType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -38,17 +39,35 @@ def namespaces() -> list[Mapping[str, Any]]:
 
 
 def name_of(thing: object, spaces: list[Mapping[str, Any]]) -> str:
-    """``"schedule"``, or ``"trainer.schedule"``, if a variable or an attribute of one holds it; else ``""``."""
+    """``"schedule"``, or ``"trainer.schedule"``, if a variable or what it holds is it; else ``""``."""
     for space in spaces:
         for name, value in list(space.items()):
             if value is thing and not name.startswith("__"):
                 return name
     for space in spaces:
         for name, value in list(space.items()):
-            for attribute, held in list(_attributes(value).items()):
+            for part, held in [*_attributes(value).items(), *inside(value).items()]:
                 if held is thing:
-                    return f"{name}.{attribute}"
+                    return f"{name}{part}" if part[0] == "[" else f"{name}.{part}"
     return ""
+
+
+def inside(value: object) -> dict[str, Any]:
+    """What a variable holds, by the text behind its name: attributes of an object, items of a short list or dict,
+    variables of a closure. Nothing of torch's and rankup's own objects, of classes and of modules."""
+    kind = type(value)
+    if isinstance(value, FunctionType):
+        found = dict[str, Any]()
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=False):
+            with suppress(ValueError):  # not set yet
+                found[name] = cell.cell_contents
+        return found
+    if kind in (dict, list, tuple) and len(value) <= _MOST_ITEMS:  # type: ignore[arg-type]
+        items = value.items() if isinstance(value, dict) else enumerate(value)  # type: ignore[arg-type]
+        return {f"[{key!r}]": item for key, item in list(items) if isinstance(key, (str, int))}
+    if issubclass(kind, (type, ModuleType)) or str(kind.__module__).startswith(("rankup.", "torch.")):
+        return {}
+    return attributes_of(value)
 
 
 def plain_variables() -> dict[str, str]:

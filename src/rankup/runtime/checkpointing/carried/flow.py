@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from rankup.runtime.checkpointing.carried.clocks import clocks_in
@@ -31,13 +31,18 @@ class Called:
     """A function of the script. ``bound``: how many parts of its dotted name are the name of its first argument, less
     than all for a method; None for a plain function. ``look``: the functions that it calls, by their dotted names in
     it. ``outside``: the caller's name of a variable that is not the function's own, after a dot if it belongs to the
-    function, after two if it belongs to what holds the function."""
+    function, after two if it belongs to what holds the function. ``held``: of parameters that a call may leave out,
+    what the function has for them, as parts behind its dotted name: a default value, an argument of a ``partial``.
+    ``taken``: how many of them come before the call's own arguments. ``around``: a decorator's function around it."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef
     source: str
     bound: int | None
     look: Callable[[str], Called | None]
     outside: Callable[[str], str]
+    held: Mapping[str, str] = field(default_factory=dict)
+    taken: int = 0
+    around: Called | None = None
 
 
 @dataclass
@@ -52,6 +57,7 @@ class Flow:
     returned: list[set[str]] = field(default_factory=list)
     look: Callable[[str], Called | None] = lambda _: None
     entered: tuple[ast.AST, ...] = ()
+    also: dict[str, str] = field(default_factory=dict)  # other names: ``mean = meters.loss``
 
     def block(self, statements: Sequence[ast.stmt]) -> bool:
         """Whether the code behind ``statements`` can be reached."""
@@ -63,6 +69,8 @@ class Flow:
                 self.expression(one.value)
                 for target in one.targets if isinstance(one, ast.Assign) else [one.target]:
                     self.store(target)
+                    if isinstance(target, ast.Name) and (there := dotted(one.value)):
+                        self.also[target.id] = there
         elif isinstance(one, ast.AugAssign):
             self.expression(one.value)
             self.expression(one.target)
@@ -146,6 +154,8 @@ class Flow:
                 elif isinstance(part, ast.keyword):
                     self.expression(part.value)
             if isinstance(one, ast.Call):
+                if variable := _environment(one):
+                    self._get(variable)
                 self._call(one)
 
     def store(self, target: ast.expr) -> None:
@@ -162,6 +172,11 @@ class Flow:
 
     def _get(self, name: str) -> None:
         """Also of the object that an attribute belongs to; not of all of a dict."""
+        root, dot, rest = name.partition(".")
+        if rest and root in self.also and not covered(name, self.stored - {root}):
+            there = self.also.pop(root)  # which may be named by another name, but not by itself
+            self._get(cut(there + dot + rest))
+            self.also[root] = there
         whole = True
         while name and not covered(name, self.stored):
             if whole:
@@ -170,6 +185,7 @@ class Flow:
             whole = not last.startswith("[")
 
     def _put(self, name: str) -> None:
+        self.also.pop(name, None)
         self.stored.add(name)
         self.sometimes.add(name)
 
@@ -187,7 +203,12 @@ class Flow:
     def _call(self, call: ast.Call) -> None:
         """What a function of the script does with its parameters and with names of its surroundings."""
         found = self.look(called_name(call))
-        if found is None or found.node in self.entered or len(self.entered) == _CALLS:
+        while found is not None:
+            self._called(found, call)
+            found = found.around
+
+    def _called(self, found: Called, call: ast.Call) -> None:
+        if found.node in self.entered or len(self.entered) == _CALLS:
             return
         name = called_name(call)
         names = _arguments(found, call)
@@ -207,11 +228,12 @@ class Flow:
             for name_there in sorted(several):
                 root, dot, rest = name_there.partition(".")
                 if root in names:
-                    if rest and root not in inner.sometimes:
+                    # A whole argument is in the call itself.
+                    if (rest or root in found.held) and root not in inner.sometimes:
                         yield cut(names[root] + dot + rest)
                 elif root not in own and (outside := found.outside(root)):
                     at = name.rpartition(".")[0] if outside.startswith("..") else name
-                    where = f"{at}.{root}" if outside.startswith(".") else outside
+                    where = f"{at}.{outside.lstrip('.')}" if outside.startswith(".") else outside
                     yield cut(where + dot + rest)
 
         for each in here(inner.exposed - clocks_in(found.source, found.node)):
@@ -238,10 +260,10 @@ class Flow:
 
 def _arguments(found: Called, call: ast.Call) -> dict[str, str]:
     """The caller's dotted name of each parameter that is given one."""
-    every = [each.arg for each in (*found.node.args.posonlyargs, *found.node.args.args)]
-    given: dict[str, str] = {}
+    every = [each.arg for each in (*found.node.args.posonlyargs, *found.node.args.args)][found.taken :]
+    name = called_name(call)
+    given = {parameter: f"{name}.{part}" for parameter, part in found.held.items()}
     if found.bound is not None and every:
-        name = called_name(call)
         given[every.pop(0)] = "self" if name.startswith(SUPER) else ".".join(name.split(".")[: found.bound])
     for name, value in zip(every, call.args, strict=False):
         if isinstance(value, ast.Starred):
@@ -249,6 +271,18 @@ def _arguments(found: Called, call: ast.Call) -> dict[str, str]:
         given[name] = dotted(value)
     given |= {each.arg: dotted(each.value) for each in call.keywords if each.arg}
     return {name: there for name, there in given.items() if there}
+
+
+def _environment(call: ast.Call) -> str:
+    """``os.environ.[STEP]`` of ``os.environ.get("STEP")`` and ``os.getenv("STEP")``; else ""."""
+    key = call.args[0] if call.args else None
+    name = key.value if isinstance(key, ast.Constant) else None
+    if not isinstance(name, str) or not name.isidentifier():
+        return ""
+    module, _, function = dotted(call.func).rpartition(".")
+    if function == "getenv" and module:
+        return f"{module}.environ.[{name}]"
+    return f"{module}.[{name}]" if module.endswith("environ") and function in ("get", "setdefault") else ""
 
 
 def _began_anew(call: ast.expr) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator, Mapping
 from enum import Enum
@@ -55,6 +56,9 @@ def _variable(
 ) -> Iterator[tuple[str, Any, Any]]:
     first, *rest = name.split(".")
     value, holder = variables.get(first, NOTHING), None
+    if name.endswith("]") and (value is os.environ or (value is os and rest[0] == "environ")):
+        yield name, os.environ.get(rest[-1][1:-1], ABSENT), os.environ
+        return
     for attribute in rest:
         # Of a run's and of prepared objects other parts of the state take care.
         hidden = known(value, ours) or of_library(value)

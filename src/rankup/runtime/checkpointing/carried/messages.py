@@ -23,14 +23,17 @@ def listed(names: list[str]) -> str:
 
 
 def spoken(key: str) -> str:
-    """``self.metrics["loss"]``."""
-    name = key.partition(":")[2]
-    return "".join(f'["{part[1:-1]}"]' if part[0] == "[" else f".{part}" for part in name.split("."))[1:]
+    """``self.metrics["loss"]``; of a parameter ``smooth(seen=…)``."""
+    said = ""
+    for part in key.partition(":")[2].split("."):
+        inside = {"[": f'["{part[1:-1]}"]', "(": f"({part[1:-1]}=…)"}
+        said += inside.get(part[0], f".{part}")
+    return said[1:]
 
 
 def _short(key: str) -> str:
     """For an argument: of ``history["loss"]`` the dict."""
-    return next(part for part in reversed(key.partition(":")[2].split(".")) if part[0] != "[")
+    return next(part for part in reversed(key.partition(":")[2].split(".")) if part[0] != "[").strip("()")
 
 
 def advice(
@@ -53,6 +56,11 @@ def advice(
             said.append(
                 f"values = run.register({short}=…) before the loop, and values.{short} in place of {spoken(name)}"
             )
+        elif "(" in name:
+            function = spoken(name).partition("(")[0]
+            said.append(f"run.register({short}=…) before the loop, and pass that to {function} in each call")
+        elif spoken(name).partition("[")[0].endswith("environ"):
+            said.append(f"a number of values = run.register(…) before the loop in place of {spoken(name)}")
         elif kind == "container":
             whole = spoken(name).partition("[")[0]
             none = begun[name].text == "None"  # a registered None cannot become a dict

@@ -5,6 +5,8 @@ from __future__ import annotations
 import linecache
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from inspect import CO_GENERATOR
 from types import (
     FrameType,
@@ -26,10 +28,17 @@ _SIMPLE = (bool, int, float, str, type(None))
 
 
 def held(value: Any, name: str) -> Any:
-    """An attribute, also one in ``__slots__`` or a class's default value; ``"[key]"`` of a dict; of a function, an
-    attribute or a variable that it uses of its surroundings. ``NOTHING`` for a property."""
+    """An attribute, also one in ``__slots__`` or a class's own value; ``"[key]"`` of a dict; of a function, an
+    attribute or a variable that it uses of its surroundings; ``"(name)"`` of a function and of a ``partial``, what it
+    has for a parameter; of a method its ``__self__``. ``NOTHING`` for a property."""
     if name.startswith("["):
         return dict.get(value, name[1:-1], NOTHING) if isinstance(value, dict) else NOTHING
+    if name.startswith("("):
+        return _parameters(value).get(name[1:-1], NOTHING)
+    if isinstance(value, MethodType):
+        return {"__self__": value.__self__, "__func__": value.__func__}.get(name, NOTHING)
+    if isinstance(value, partial):
+        return value.func if name == "func" else NOTHING
     if isinstance(value, FunctionType):
         return vars(value)[name] if name in vars(value) else _surroundings(value).get(name, NOTHING)
     own = _own(value)
@@ -43,16 +52,38 @@ def held(value: Any, name: str) -> Any:
                     return thing.__get__(value)
                 except AttributeError:  # not set yet
                     return NOTHING
-            plain = isinstance(thing, (*_SIMPLE, list, dict, FunctionType, staticmethod, classmethod))
-            return thing if plain else NOTHING
+            of_class = isinstance(thing, (FunctionType, staticmethod, classmethod))
+            return thing if of_class or not hasattr(type(thing), "__get__") else NOTHING
     return NOTHING
+
+
+def _parameters(value: Any) -> dict[str, Any]:
+    """What a function or a ``partial`` has for parameters that a call leaves out."""
+    if isinstance(value, partial):
+        first = _positional(value.func)[: len(value.args)]
+        return {**dict(zip(first, value.args, strict=False)), **value.keywords}
+    if not isinstance(value, FunctionType):
+        return {}
+    defaults = value.__defaults__ or ()
+    last = _positional(value)[-len(defaults) :] if defaults else []
+    return {**dict(zip(last, defaults, strict=True)), **(value.__kwdefaults__ or {})}
+
+
+def _positional(function: Any) -> list[str]:
+    """The names of its positional parameters, without those that a method has already."""
+    if isinstance(function, MethodType):
+        return _positional(function.__func__)[1:]
+    if not isinstance(function, FunctionType):
+        return []
+    return [*function.__code__.co_varnames[: function.__code__.co_argcount]]
 
 
 def home(holder: Any, name: str) -> int:
     """The same for an attribute of a module and a global variable of one of its functions."""
     if isinstance(holder, ModuleType):
         return id(vars(holder))
-    if isinstance(holder, FunctionType) and name not in (*vars(holder), *holder.__code__.co_freevars):
+    of_globals = isinstance(holder, FunctionType) and name[0] != "("
+    if of_globals and name not in (*vars(holder), *holder.__code__.co_freevars):
         return id(holder.__globals__)
     return id(holder)
 
@@ -84,6 +115,12 @@ def of_library(value: Any) -> bool:
     of attributes (``SimpleNamespace``, argparse's ``Namespace``)."""
     if isinstance(value, dict) or type(value).__name__ in ("SimpleNamespace", "Namespace"):
         return False
+    if isinstance(value, ModuleType) and value.__spec__ is None and not hasattr(value, "__file__"):
+        return False  # made by hand
+    if isinstance(value, partial):
+        return of_library(value.func)
+    if isinstance(value, MethodType):
+        return of_library(value.__func__)
     if type(value).__module__.startswith("rankup.strategies."):  # a stage of a pipeline
         return True
     return not (path := file_of(value)) or is_library(path)
@@ -111,11 +148,23 @@ class Space:
         else:
             for attribute in rest:
                 value, holder = held(value, attribute), value
-        bound = None
-        if isinstance(value, (staticmethod, classmethod)):
+        bound, taken, inside = None, 0, ""
+        held_by: dict[str, str] = {}
+        while isinstance(value, (partial, MethodType)):
+            if isinstance(value, partial):
+                held_by |= {each: f"{inside}({each})" for each in _parameters(value)}
+                taken += len(value.args)
+                value, inside = value.func, f"{inside}func."
+            else:
+                if me := _positional(value.__func__)[:1]:
+                    held_by[me[0]] = f"{inside}__self__"
+                    taken += 1
+                value, inside = value.__func__, f"{inside}__func__."
+        if inside:
+            pass
+        elif isinstance(value, (staticmethod, classmethod)):
+            bound = len(rest) if isinstance(value, classmethod) and rest else None
             value = value.__func__
-        elif isinstance(value, MethodType):
-            return None
         elif isinstance(value, FunctionType):
             of_class = first == SUPER or (
                 not isinstance(holder, (type, ModuleType, FunctionType)) and holder is not NOTHING
@@ -123,31 +172,53 @@ class Space:
             bound = len(rest) if of_class and rest and rest[-1] not in _own(holder) else None
         elif not isinstance(value, type):
             value, bound = held(type(value), "__call__"), len(rest) + 1
+        around = self._described(value, holder, bound, taken, held_by, inside)
         while isinstance(value, FunctionType) and "__wrapped__" in vars(value):  # of a decorator
-            value = vars(value)["__wrapped__"]
+            value, inside = vars(value)["__wrapped__"], f"{inside}__wrapped__."
+            found = self._described(value, holder, bound, taken, held_by, inside)
+            around = replace(found, around=around) if found is not None else around
+        return around
+
+    def _described(
+        self, value: Any, holder: Any, bound: int | None, taken: int, held_by: Mapping[str, str], inside: str
+    ) -> Called | None:
+        """``inside``: the parts behind its dotted name by which ``held`` finds it. ``held_by``: of parameters."""
         if not isinstance(value, FunctionType) or is_library(value.__code__.co_filename):
             return None
         if value.__code__.co_flags & CO_GENERATOR:  # which runs later
             return None
         source = "".join(linecache.getlines(value.__code__.co_filename, value.__globals__))
         node = functions(source).get(value.__code__.co_firstlineno)
-        if node is None or node.name != value.__name__:
+        if node is None or node.name != value.__code__.co_name:
             return None
+        defaults = {
+            name: f"{inside}({name})"
+            for name, default in _parameters(value).items()
+            if not isinstance(default, (*_SIMPLE, tuple, type, FunctionType))
+        }
         space = Space(_surroundings(value), value)
-        return Called(node, source, bound, space.called, lambda root: self._outside(value, holder, root))
+        return Called(
+            node,
+            source,
+            bound,
+            space.called,
+            lambda root: self._outside(value, holder, root, inside),
+            held={**defaults, **held_by},
+            taken=taken,
+        )
 
-    def _outside(self, function: FunctionType, holder: Any, root: str) -> str:
+    def _outside(self, function: FunctionType, holder: Any, root: str, inside: str) -> str:
         """The name, here, of a variable that ``function`` uses and that is not its own."""
         if root in function.__code__.co_freevars:
             code = self._at.f_code if isinstance(self._at, FrameType) else self._at.__code__
             shared = root in code.co_cellvars or root in code.co_freevars
-            return root if shared else f".{root}"
+            return root if shared else f".{inside}{root}"
         if root not in function.__globals__:
             return ""
         mine = self._at.f_globals if isinstance(self._at, FrameType) else self._at.__globals__
         if function.__globals__ is mine:
             return root
-        return f"..{root}" if _own(holder) is function.__globals__ else f".{root}"
+        return f"..{root}" if _own(holder) is function.__globals__ else f".{inside}{root}"
 
 
 def _of_parents(kind: type, name: str) -> Any:

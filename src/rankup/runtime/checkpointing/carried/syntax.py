@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 
@@ -30,12 +31,21 @@ def parts_of(one: ast.AST) -> tuple[ast.AST, ...]:
 
 @lru_cache(maxsize=64)
 def functions(source: str) -> Mapping[int, ast.FunctionDef | ast.AsyncFunctionDef]:
-    """By the line that they begin in, with their decorators."""
-    return {
+    """By the line that they begin in, with their decorators; also a lambda that is alone in its line."""
+    every = parts_of(parsed(source))
+    lambdas = [one for one in every if isinstance(one, ast.Lambda)]
+    lines = Counter(one.lineno for one in lambdas)
+    return {one.lineno: _as_function(one) for one in lambdas if lines[one.lineno] == 1} | {
         min([one.lineno, *(each.lineno for each in one.decorator_list)]): one
-        for one in parts_of(parsed(source))
+        for one in every
         if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
     }
+
+
+def _as_function(one: ast.Lambda) -> ast.FunctionDef:
+    result = ast.copy_location(ast.Return(value=one.body), one)
+    function = ast.FunctionDef(name="<lambda>", args=one.args, body=[result], decorator_list=[])
+    return ast.copy_location(function, one)
 
 
 def covered(name: str, stored: Set[str]) -> bool:
