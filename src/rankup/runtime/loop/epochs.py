@@ -50,6 +50,8 @@ def loop(
         facts = training_facts(run, feed)
         run.records.begin(feed, unit, goal, run.global_step, facts, run.models)
         own = OwnBatches(run)
+        scaler = run.gradients.scaler
+        overflows = scaler.skipped if scaler is not None else 0
         try:
             while trains and (position.epoch if unit == "epochs" else position.total) < goal:
                 epoch = epoch_of(position.epoch)
@@ -66,7 +68,8 @@ def loop(
                 checkpointing.epoch_done()
             complete = True
         finally:
-            run.records.end(run.global_step, complete=complete)
+            overflows = scaler.skipped - overflows if scaler is not None else 0
+            run.records.end(run.global_step, complete=complete, overflowed=overflows)
 
 
 class Epoch(IndexedEpoch):
