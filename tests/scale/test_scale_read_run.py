@@ -70,10 +70,10 @@ def test_optimizer_steps_are_those_of_all_loops_or_of_the_watched_rank(run):
     (run.path / "optimizer-steps").write_text("17")
     assert read_run(TRIAL, run, metric).facts["optimizer_steps"] == 17
     with RecordWriter(run.records / "steps.jsonl") as records:
-        for taken in (5, 6):
-            records.write("begin", attempt=1, global_step=0, facts={})
+        for first, taken in ((0, 5), (6, 6)):
+            records.write("begin", attempt=1, global_step=first, facts={})
             counted = {"seconds": 1, "samples": 30, "steps": 6, "warm_seconds": 1, "warm_samples": 15}
-            records.write("end", attempt=1, global_step=6, optimizer_steps=taken, **counted)
+            records.write("end", attempt=1, global_step=first + 6, optimizer_steps=taken, **counted)
     assert read_run(TRIAL, run).facts["optimizer_steps"] == 11
 
 

@@ -4,7 +4,8 @@ steps does it take, if a study compares it with other runs?
 torch (2.5 and later) calls ``watch`` at the end of its own import, since this directory is on PYTHONPATH and says so
 in its entry points. A script that does not import torch never gets here. After an optimizer's step of a process that
 is in no process group, there is the file ``trained-alone-RANK`` in the run directory; a group that is formed later
-takes it away again. At the end of rank 0 there is the file ``optimizer-steps`` if the variable asks for it. Nothing here may raise, nor cost a step more than a few comparisons.
+takes it away again. At the end of rank 0 there is the file ``optimizer-steps`` if a variable asks for it. Nothing here
+may raise, nor cost a step more than a few comparisons.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class _Hook:
 
 
 class _Count:
-    """Steps of all optimizers. One that another takes inside of its own, as ZeroRedundancyOptimizer does, is the same."""
+    """Steps of all optimizers. One that another takes inside of its own is the same step."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
