@@ -8,7 +8,7 @@ import os
 import pytest
 
 from rankup.core.rundir import RunDir
-from rankup.run.separate_models import count_separate_models
+from rankup.run.separate_models import count_separate_models, optimizer_steps
 from rankup_process import Started, script
 
 pytestmark = pytest.mark.usefixtures("warm_python")
@@ -46,6 +46,14 @@ def test_who_trains_alone_is_told_from_who_joins_a_group(tmp_path):
     assert found == [[str(r), str(r), "2", str(r), str(r), "2", "0"] for r in range(2)]
     (said,) = [line for line in run.own if "own model" in line]
     assert said.startswith("rankup: 2 processes each trained their own model: they are in no process group.")
+
+
+def test_a_study_learns_how_many_optimizer_steps_a_script_takes(tmp_path):
+    steps = TRAINS.partition("step()\nassert")[0].replace('"SLURM_NTASKS", ', "") + "step(); step(); step()\n"
+    one = Started(tmp_path, script(tmp_path, steps), env={"RANKUP_COUNT_OPTIMIZER_STEPS": "1"}).end()
+    assert (one.code, optimizer_steps(RunDir(one.run_dir))) == (0, 3)
+    other = Started(tmp_path, "--name", "other", script(tmp_path, steps)).end()
+    assert (other.code, optimizer_steps(RunDir(other.run_dir))) == (0, None)
 
 
 @pytest.mark.own_python

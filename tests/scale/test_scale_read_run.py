@@ -63,6 +63,20 @@ def test_ranks_that_each_trained_alone_are_one_process_each(run):
     assert read_run(TRIAL, run, metric).processes == 2
 
 
+def test_optimizer_steps_are_those_of_all_loops_or_of_the_watched_rank(run):
+    (run.logs / "rank-0.out").write_text("took 2.5\n")
+    metric = parse_metric("took (.*)")
+    assert "optimizer_steps" not in read_run(TRIAL, run, metric).facts
+    (run.path / "optimizer-steps").write_text("17")
+    assert read_run(TRIAL, run, metric).facts["optimizer_steps"] == 17
+    with RecordWriter(run.records / "steps.jsonl") as records:
+        for first, taken in ((0, 5), (6, 6)):
+            records.write("begin", attempt=1, global_step=first, facts={})
+            counted = {"seconds": 1, "samples": 30, "steps": 6, "warm_seconds": 1, "warm_samples": 15}
+            records.write("end", attempt=1, global_step=first + 6, optimizer_steps=taken, **counted)
+    assert read_run(TRIAL, run).facts["optimizer_steps"] == 11
+
+
 @pytest.mark.parametrize(
     ("printed", "seconds"),
     [("12,34", 12.34), ("0,125", 0.125), ("1.234,5", 1234.5), ("1,234,567", 1234567), ("1.5e-3", 0.0015)],

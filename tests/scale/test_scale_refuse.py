@@ -59,6 +59,17 @@ UNFAIR = {
     "optimizer": ((one(), two(optimizer="sgd")), "unequal-optimizer"),
     "learning rate": ((one(), two(lr=0.002)), "unequal-lr"),
     "steps rounded down per rank": ((one(), two(steps=24)), "unequal-steps"),
+    "a body that leaves out batches": (
+        (one(optimizer_steps=23), two(optimizer_steps=12)),
+        "unequal-optimizer-steps",
+    ),
+    "a program with the same batch on each rank": (
+        (
+            one(untold=True, samples=0, steps=0, optimizer_steps=46),
+            two(untold=True, samples=0, steps=0, optimizer_steps=23),
+        ),
+        "unequal-optimizer-steps",
+    ),
     "ranks that never met": ((one(), configuration(1, 5, 5, 5, asked={"nproc": 2})), "other-process-count"),
     "threads per process": ((one(threads=2), two(threads=1)), "unequal-threads"),
     "a worse model": ((one(accuracy=0.97), two(accuracy=0.88)), "accuracy-differs"),
@@ -119,6 +130,38 @@ def test_whatever_differs_is_named_with_both_values(name):
 @pytest.mark.parametrize("name", sorted(EQUAL.keys() - {"device_type", "samples", "steps", "test_samples"}))
 def test_what_only_one_side_tells_is_no_evidence(name):
     assert judged(one(untold=True, **{name: 1}), two(untold=True)) == []
+
+
+def test_updates_that_all_configurations_accumulate_alike_are_equal_work():
+    assert judged(one(optimizer_steps=6), two(optimizer_steps=6)) == []
+    weak = [configuration(n, 10, 10, 10, samples=640 * n, steps=10, global_batch=64 * n) for n in (1, 2)]
+    for cells, taken in zip(weak, (5, 5), strict=True):
+        for run in cells.runs:
+            run.facts["optimizer_steps"] = taken
+    assert judged(*weak, scaling="weak") == []
+    for run in weak[1].runs:
+        run.facts["optimizer_steps"] = 3
+    assert codes(judged(*weak, scaling="weak")) == ["unequal-optimizer-steps"]
+
+
+def test_a_few_overflows_are_named_and_a_ratio_is_printed():
+    made = report(study(one(steps=1000, optimizer_steps=998), two(steps=1000, optimizer_steps=1000)))
+    assert [(f.code, f.severity) for f in made.findings] == [("unequal-optimizer-steps", Severity.WARNING)]
+    assert made.ratios
+
+
+def test_batches_that_all_leave_out_are_in_the_heading():
+    made = report(study(one(optimizer_steps=12), two(optimizer_steps=12)))
+    assert "1,437 samples in 23 steps, 12 optimizer steps" in made.text
+
+
+def test_a_program_whose_work_nobody_knows_is_doubted():
+    silent = [configuration(n, 10 / n, 10 / n, 10 / n, untold=True, samples=0, steps=0) for n in (1, 2)]
+    assert "work-unknown" in codes(judged(*silent, metric="took (.*)"), Severity.WARNING)
+    for cells in silent:
+        for run in cells.runs:
+            run.facts["optimizer_steps"] = 23
+    assert "work-unknown" not in codes(judged(*silent, metric="took (.*)"))
 
 
 def test_one_repeat_that_differs_is_enough():

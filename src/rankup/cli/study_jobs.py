@@ -14,6 +14,7 @@ from rankup.errors import RankupError
 from rankup.resolve.here import resolve_here
 from rankup.resolve.resolve import resolve
 from rankup.resolve.resolved import Resolved
+from rankup.run.separate_models import COUNT_STEPS
 from rankup.scale.journal import StudyPlan
 from rankup.scale.plan import JOB_KEYS, TRAINING_KEYS, Trial, fill_in, placeholders_in
 from rankup.strategies import STRATEGIES
@@ -52,6 +53,9 @@ def job_of(plan: StudyPlan, trial: Trial, folder: Path) -> Resolved:
             context="--grid nodes",
             hint="--site NAME submits the runs as jobs; or run it inside an allocation",
         ) from error
+    if plan.metric:  # its work is known to nobody else
+        counting = job.spec.model_copy(update={"env": {**job.spec.env, COUNT_STEPS: "1"}})
+        job = replace(job, spec=counting)
     # Of an allocation so many nodes, and not, as --nnodes 1 says, this machine.
     return replace(job, origin={**job.origin, "nodes": "grid"}) if "nodes" in asked else job
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rankup.core.rundir import RUN_DIR_VARIABLE, RunDir
 from rankup.launchers.torchrun import OWN_STORE
 from rankup.run.process_cleanup import MARK, new_process_mark
-from rankup.run.separate_models import with_torch_hook
+from rankup.run.separate_models import COUNT_STEPS, with_torch_hook
 from rankup.spec.jobspec import JobSpec
 from rankup.spec.variables import WORLD_OF_ONE, variables
 from rankup.world.devices import count_gpus, cpu_affinity
@@ -51,7 +51,7 @@ def for_processes(base: Mapping[str, str], spec: JobSpec, run: RunDir) -> dict[s
         interface = interface_of(route_to(spec.endpoint.host)) or ""
     for name, value in variables(spec, gpus=gpus, interface={"GLOO_SOCKET_IFNAME": interface}).items():
         env.setdefault(name, value)
-    if spec.world_size > 1:
+    if spec.world_size > 1 or COUNT_STEPS in env:
         env |= with_torch_hook(env)
     if spec.max_restarts:
         env |= OWN_STORE

@@ -10,6 +10,8 @@ from rankup.core.rundir import RunDir
 
 # Seconds after which it is said for the first time; again when the run ends.
 EARLY = 60.0
+# Its presence asks ``torch_hook`` for the number of optimizer steps.
+COUNT_STEPS = "RANKUP_COUNT_OPTIMIZER_STEPS"
 _HOOK = Path(__file__).parent / "torch_hook"
 
 
@@ -22,6 +24,15 @@ def with_torch_hook(env: Mapping[str, str]) -> dict[str, str]:
 def trained_alone(run: RunDir) -> int:
     """How many ranks trained a model of their own. Only runs with ``torch_hook`` tell."""
     return sum(1 for _ in run.path.glob("trained-alone-*"))
+
+
+def optimizer_steps(run: RunDir) -> int | None:
+    """Steps that the optimizers of rank 0 took, in a run that had ``COUNT_STEPS`` in its environment; None if nobody
+    knows."""
+    try:
+        return int((run.path / "optimizer-steps").read_text())
+    except (OSError, ValueError):
+        return None
 
 
 def count_separate_models(run: RunDir, *, ended: bool) -> str:

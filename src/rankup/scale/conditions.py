@@ -115,11 +115,33 @@ def _warm_up_unknown(family: Family) -> Iterable[Finding]:
         )
 
 
+def _work_unknown(family: Family) -> Iterable[Finding]:
+    """A pattern finds a time. Weak scaling is refused then, see ``samples-unknown``."""
+    silent = [
+        one
+        for one in family.configurations
+        if not all(run.samples or run.facts.get("optimizer_steps") for run in one.runs)
+    ]
+    if silent and family.study.metric and family.study.scaling == "strong":
+        yield Finding(
+            "work-unknown",
+            Severity.WARNING,
+            "neither samples nor optimizer steps are known of "
+            + "; ".join(family.label(one) for one in silent),
+            place="metric",
+            why="a program that trains less is faster, and nobody sees that it does",
+            fix="compare the samples that each configuration trains, or train in a loop over run.steps or "
+            "run.epochs, which count them",
+            confidence=Confidence.LIKELY,
+        )
+
+
 CONDITIONS: Mapping[str, Source[Family]] = {
     "superlinear": _superlinear,
     "oversubscribed": _oversubscribed,
     "busy-machine": _busy,
     "warm-up-unknown": _warm_up_unknown,
+    "work-unknown": _work_unknown,
 }
 
 

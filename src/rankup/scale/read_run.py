@@ -11,7 +11,7 @@ from typing import Any
 from rankup.core.records import newest_records, read_records
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.run.separate_models import trained_alone
+from rankup.run.separate_models import optimizer_steps, trained_alone
 from rankup.scale.plan import Trial
 from rankup.scale.results import PARTS, Epoch, Measured
 
@@ -74,6 +74,8 @@ def read_run(trial: Trial, run: RunDir, metric: re.Pattern[str] | None = None) -
 
 def _read_run(trial: Trial, run: RunDir, metric: re.Pattern[str] | None) -> Measured:
     begin, end, epochs, summary, logged = _records(run)
+    if (taken := end.get("optimizer_steps", optimizer_steps(run))) is not None:
+        begin = {**begin, "facts": {**begin.get("facts", {}), "optimizer_steps": int(taken)}}
     if metric is not None:
         seconds = _matched(metric, run)
         if "world_size" not in (facts := begin.get("facts", {})) and trained_alone(run) > 1:
@@ -155,6 +157,8 @@ def _whole_end(steps: Sequence[Mapping[str, Any]], training: str) -> dict[str, A
         return {}
     first, *later = ends
     whole = {name: sum(one[name] for one in ends) for name in ("seconds", "samples", "steps")}
+    if all("optimizer_steps" in one for one in ends):
+        whole["optimizer_steps"] = sum(one["optimizer_steps"] for one in ends)
     warm = bool(first["warm_samples"] and first["warm_seconds"] > 0)
     for name in ("seconds", "samples"):
         whole[f"warm_{name}"] = first[f"warm_{name}"] + sum(one[name] for one in later) if warm else 0

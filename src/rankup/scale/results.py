@@ -17,7 +17,7 @@ from rankup.errors import RankupError
 from rankup.findings.finding import Finding
 
 VERSION = 2
-_NUMERIC_FACTS = ("test_samples", "global_batch", "length")
+_NUMERIC_FACTS = ("test_samples", "global_batch", "length", "optimizer_steps")
 PARTS = ("data", "compute", "communication", "optimizer")
 
 

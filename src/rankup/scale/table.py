@@ -26,6 +26,9 @@ def heading(study: StudyResults) -> str:
     work = [f"{said.get('name', study.target)}" + (f" on {said['data']}" if "data" in said else "")]
     if len(samples) == 1 and (trained := samples.pop()):
         work.append(f"{trained:,} samples in {runs[0].steps:,} steps")
+        # Updates that are accumulated by hand, or batches that the body leaves out.
+        if said.get("optimizer_steps", runs[0].steps) != runs[0].steps:
+            work.append(f"{said['optimizer_steps']:,} optimizer steps")
     work += [
         f"{words} {said[key]}"
         for key, words in (("global_batch", "global batch"), ("epochs", "epochs"))

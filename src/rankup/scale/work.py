@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from rankup.findings.engine import Source
-from rankup.findings.finding import Finding, Severity
+from rankup.findings.finding import Confidence, Finding, Severity
 from rankup.scale.families import Family
 from rankup.scale.plan import count_of
 from rankup.scale.results import Configuration, Measured
@@ -21,7 +21,7 @@ EQUAL = {
         "the number of samples trained",
         "count samples where they are trained, not batches × batch size",
     ),
-    "steps": ("the number of optimizer steps", "the same global batch, with the last batch treated alike"),
+    "steps": ("the number of steps", "the same global batch, with the last batch treated alike"),
     "epochs": ("the number of epochs", "the same --epochs"),
     "global_batch": ("the global batch", "the same --global-batch; or a weak-scaling study: --weak"),
     "precision": ("the precision", "the same --precision, also for the baseline"),
@@ -54,6 +54,9 @@ WHY = {
     "samples": "a run that trains fewer samples is not faster, and counts of batches × batch size are not samples",
 }
 
+# Optimizer steps that a script's own gradient scaler may leave out without a doubt of equal work.
+FEW_OVERFLOWS = 0.005
+
 
 def _unequal_work(family: Family) -> Iterable[Finding]:
     weak = family.study.scaling == "weak"
@@ -70,6 +73,38 @@ def _unequal_work(family: Family) -> Iterable[Finding]:
                 why=WHY.get(name, "a speed-up compares runs that did the same work"),
                 fix=fix,
             )
+
+
+def _unequal_optimizer_steps(family: Family) -> Iterable[Finding]:
+    """A loop counts the samples of each batch that its body got, also of those that the body has left out."""
+    weak = family.study.scaling == "weak"
+    runs = [run for one in family.configurations for run in one.runs]
+    told = [run for run in runs if _taken(run) is not None and (run.steps or not weak)]
+    if not told or (not weak and len({run.steps for run in told}) > 1):
+        return  # refused as unequal-steps
+    shares = [(_taken(run) or 0) / run.steps for run in told] if weak else [_taken(run) or 0 for run in told]
+    least, most = min(shares), max(shares)
+    # Weak scaling: a window that is accumulated by hand may be cut off at the end of each epoch.
+    rounding = (
+        max(run.facts.get("epochs") or 1 for run in told) / min(run.steps for run in told) if weak else 0
+    )
+    if most - least <= rounding:
+        return
+    few = (most - least) <= FEW_OVERFLOWS * most
+    said = _who_says(family, _taken_in_words)
+    yield Finding(
+        "unequal-optimizer-steps",
+        Severity.WARNING if few else Severity.ERROR,
+        "the number of optimizer steps differs: " + ", ".join(f"{value} with {who}" for value, who in said),
+        place="optimizer_steps",
+        why="a gradient scaler leaves out a few steps after all of their work but the optimizer's; a batch that the "
+        "body leaves out is no work"
+        if few
+        else "a batch that the body leaves out is counted, and takes no time; a step that updates more rarely is "
+        "cheaper",
+        fix="leave out the same batches, and update as often, in all configurations",
+        confidence=Confidence.LIKELY if few else Confidence.SURE,
+    )
 
 
 def _unequal_local_batch(family: Family) -> Iterable[Finding]:
@@ -156,6 +191,7 @@ def _unequal_threads(family: Family) -> Iterable[Finding]:
 
 WORK: Mapping[str, Source[Family]] = {
     "unequal-work": _unequal_work,
+    "unequal-optimizer-steps": _unequal_optimizer_steps,
     "unequal-local-batch": _unequal_local_batch,
     "miscounted-samples": _miscounted,
     "other-process-count": _not_as_asked,
@@ -168,6 +204,16 @@ def _fact(name: str, run: Measured) -> Any:
     """What the run says of its work under ``name``; None if it does not tell."""
     counted = {"samples": run.samples, "steps": run.steps, "device_type": run.device_type}
     return (counted[name] or None) if name in counted else run.facts.get(name)
+
+
+def _taken(run: Measured) -> int | None:
+    """Steps of the optimizers; None if the run does not tell."""
+    return run.facts.get("optimizer_steps")
+
+
+def _taken_in_words(run: Measured) -> str | None:
+    taken = _taken(run)
+    return None if taken is None else f"{taken:,}" + (f" in {run.steps:,} steps" if run.steps else "")
 
 
 def _local_batch(run: Measured) -> float | None:

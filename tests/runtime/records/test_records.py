@@ -51,6 +51,30 @@ def training(directory: str, log: str = "", stop_at: int = 0, epochs: int = 3) -
     return read_records(Path(directory) / "records" / "steps.jsonl") if directory else []
 
 
+def test_optimizer_steps_are_told_apart_from_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A body that leaves out its batch takes none; one that another optimizer takes inside of its own is the same."""
+    monkeypatch.setenv(RUN_DIR_VARIABLE, str(tmp_path))
+    (tmp_path / "records").mkdir()
+
+    class Outer(torch.optim.SGD):
+        def step(self, closure: Any = None) -> None:
+            inner = torch.optim.SGD(self.param_groups[0]["params"], lr=0.1)
+            inner.step()
+
+    run = rankup.init()
+    x = torch.arange(12.0)[:, None]
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1), lambda p: Outer(p, lr=1e-4), rankup.ResidentData(x), global_batch=3
+    )
+    for number, a in enumerate(run.steps(data, steps=4)):
+        if number == 2:
+            continue
+        model(a).square().mean().backward()
+        opt.step()
+    end = read_records(tmp_path / "records" / "steps.jsonl", "end")[0]
+    assert (end["steps"], end["optimizer_steps"]) == (4, 3)
+
+
 @pytest.mark.parametrize("world_size", [1, 3])
 def test_records_tell_each_step_of_all_ranks(tmp_path: Path, world_size: int):
     records = run_ranks(training, world_size, str(tmp_path))[0]
@@ -70,6 +94,7 @@ def test_records_tell_each_step_of_all_ranks(tmp_path: Path, world_size: int):
     expected = [0.8, 0.8, 0.5] if world_size == 3 else [0.0] * 3
     assert [step["metrics"]["everywhere"] for step in steps[:3]] == pytest.approx(expected)
     assert (end["samples"], end["steps"], end["warm_samples"]) == (36, 9, 24)
+    assert end["optimizer_steps"] == 9
     epochs = read_records(tmp_path / "records" / "epochs.jsonl", "epoch")
     assert [(one["samples"], one["metrics"]["reached"]) for one in epochs] == [
         (12, 0.5),

@@ -1,13 +1,16 @@
-"""In a rank of ``rankup run``, whatever its script is: does it train a model that no other rank trains?
+"""In a rank of ``rankup run``, whatever its script is: does it train a model that no other rank trains? And how many
+steps does it take, if a study compares it with other runs?
 
 torch (2.5 and later) calls ``watch`` at the end of its own import, since this directory is on PYTHONPATH and says so
 in its entry points. A script that does not import torch never gets here. After an optimizer's step of a process that
 is in no process group, there is the file ``trained-alone-RANK`` in the run directory; a group that is formed later
-takes it away again. Nothing here may raise, nor cost a step more than a few comparisons.
+takes it away again. At the end of rank 0 there is the file ``optimizer-steps`` if a variable asks for it. Nothing here
+may raise, nor cost a step more than a few comparisons.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
@@ -19,10 +22,18 @@ def watch() -> None:
     """The entry point."""
     with contextlib.suppress(Exception):  # it would end the import of torch
         run, rank = os.environ.get("RANKUP_RUN_DIR", ""), os.environ.get("RANK", "")
-        if run and rank.isdecimal() and os.environ.get("WORLD_SIZE", "1") != "1":
-            hook = _Hook(sys.modules["torch"], Path(run, f"trained-alone-{rank}"))
-            optimizers: Any = sys.modules["torch.optim.optimizer"]
-            optimizers.register_optimizer_step_post_hook(hook)
+        if not (run and rank.isdecimal()):
+            return
+        torch, optimizers = sys.modules["torch"], sys.modules["torch.optim.optimizer"]
+        register: Any = optimizers
+        if os.environ.get("WORLD_SIZE", "1") != "1":
+            hook = _Hook(torch, Path(run, f"trained-alone-{rank}"))
+            register.register_optimizer_step_post_hook(hook)
+        if rank == "0" and os.environ.get("RANKUP_COUNT_OPTIMIZER_STEPS"):
+            count = _Count(torch)
+            register.register_optimizer_step_pre_hook(count.before)
+            register.register_optimizer_step_post_hook(count.after)
+            atexit.register(count.write, Path(run, "optimizer-steps"))
 
 
 class _Hook:
@@ -46,3 +57,27 @@ class _Hook:
                 self._mark.touch(mode=0o600)
         except OSError:
             self._through = True  # there is no telling any more
+
+
+class _Count:
+    """Steps of all optimizers. One that another takes inside of its own is the same step."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._steps = self._depth = 0
+        self._pid = os.getpid()
+
+    def before(self, *_: object) -> None:
+        if not self._torch.compiler.is_compiling():
+            self._depth += 1
+
+    def after(self, *_: object) -> None:
+        if not self._torch.compiler.is_compiling():
+            self._depth -= 1
+            self._steps += self._depth == 0
+
+    def write(self, path: Path) -> None:
+        # Of a compiled step nothing is counted: none is no number of steps.
+        if self._steps and os.getpid() == self._pid:
+            with contextlib.suppress(OSError):
+                path.write_text(str(self._steps))

@@ -52,6 +52,8 @@ def loop(
         if run.control is not None:
             run.control.waiting.watch(run.records.progress)
         own = OwnBatches(run)
+        scaler = run.gradients.scaler
+        overflows = scaler.skipped if scaler is not None else 0
         try:
             while trains and (position.epoch if unit == "epochs" else position.total) < goal:
                 epoch = epoch_of(position.epoch)
@@ -70,7 +72,8 @@ def loop(
         finally:
             if run.control is not None:
                 run.control.waiting.watch(None)
-            run.records.end(run.global_step, complete=complete)
+            overflows = scaler.skipped - overflows if scaler is not None else 0
+            run.records.end(run.global_step, complete=complete, overflowed=overflows)
 
 
 class Epoch(IndexedEpoch):

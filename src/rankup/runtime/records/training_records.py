@@ -17,6 +17,7 @@ from rankup.runtime.data.batches import Batch, DataFeed
 from rankup.runtime.data.position import Position
 from rankup.runtime.records.arrival import arrival_of
 from rankup.runtime.records.logged_numbers import LoggedNumbers
+from rankup.runtime.records.optimizer_steps import OptimizerSteps
 from rankup.runtime.records.outputs import Outputs
 from rankup.runtime.records.rank_records import RankRecords
 from rankup.runtime.records.step_counts import NEVER, StepCounts
@@ -50,6 +51,7 @@ class TrainingRecords:
         self._rank, self._world_size = rank, world_size
         self._totals = TrainingTotals(self._wait_for_device)
         self._own: RankRecords | None = None  # of the loop that is running
+        self._optimizer_steps = OptimizerSteps()
         self._device = device
         self._directory = directory
         self._name = name
@@ -109,6 +111,8 @@ class TrainingRecords:
             self._own.begin()
         if self._outputs is not None:
             self._outputs.begin(unit, goal, global_step, facts)
+            if recorded:
+                self._optimizer_steps.begin()
 
     def timed_batches(self, batches: Generator[Batch, None, None]) -> Generator[Batch, None, None]:
         """``batches``, and how long the loop waited for each."""
@@ -170,10 +174,12 @@ class TrainingRecords:
         self._logged.end_epoch()
         self._totals.end_epoch()
 
-    def end(self, global_step: int, *, complete: bool) -> None:
-        """The loop is over, or was left (not ``complete``)."""
+    def end(self, global_step: int, *, complete: bool, overflowed: int = 0) -> None:
+        """The loop is over, or was left (not ``complete``). ``overflowed``: its steps that the loss scaling left out,
+        after all of their work but the optimizer's."""
         self._in_steps = False
         self._totals.stop()
+        self._optimizer_steps.end()
         if self._own is not None:
             self._own.end()
             self._own = None
@@ -182,7 +188,9 @@ class TrainingRecords:
         if self._outputs is not None:
             self._say_last_step(global_step)
             self._tell_logged(self._outputs)
-            self._outputs.end(self._timed(global_step) if complete and self._totals.counts.steps else None)
+            self._outputs.end(
+                self._timed(global_step, overflowed) if complete and self._totals.counts.steps else None
+            )
         self._feed = None
 
     # --------------------------------------------------------- called by users
@@ -232,7 +240,7 @@ class TrainingRecords:
         for step, numbers in self._logged.take().items():
             outputs.log(step, numbers)
 
-    def _timed(self, global_step: int) -> dict[str, Any]:
+    def _timed(self, global_step: int, overflowed: int) -> dict[str, Any]:
         """What the loop's end tells."""
         seconds, counts = self._totals.loop_seconds, self._totals.counts
         warm_seconds, warm_samples = self._warm or (0.0, 0)
@@ -242,6 +250,7 @@ class TrainingRecords:
                 "seconds": seconds,
                 "samples": counts.total,
                 "steps": counts.steps,
+                "optimizer_steps": self._optimizer_steps.count + overflowed,
             },
             **{"warm_seconds": seconds - warm_seconds, "warm_samples": counts.total - warm_samples},
             "data_s": counts.waited,
