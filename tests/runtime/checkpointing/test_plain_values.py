@@ -543,3 +543,41 @@ def test_attributes_of_rare_kinds_disturb_neither_a_save_nor_a_resume():
     _, saved = trained(Curious())
     model, _ = trained(Curious(), saved)
     assert model.warmth == 0.5**4
+
+
+class Momentum(torch.optim.Optimizer):
+    """Keeps its momentum in an attribute, or what it needs within one step."""
+
+    def __init__(self, parameters: Any, kept: str) -> None:
+        super().__init__(parameters, {"lr": 0.01})
+        self.kept, self.momentum, self.gradients = kept, {}, []
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        parameters = self.param_groups[0]["params"]
+        self.gradients = [p.grad.clone() for p in parameters]
+        for p, gradient in zip(parameters, self.gradients, strict=True):
+            if self.kept == "in the state":
+                momentum = self.state[p].setdefault("momentum", torch.zeros_like(p))
+            elif self.kept == "in place":
+                momentum = self.momentum.setdefault(p, torch.zeros_like(p))
+            else:
+                momentum = self.momentum[p] = self.momentum.get(p, torch.zeros_like(p)).clone()
+            p.sub_(momentum.mul_(0.9).add_(gradient), alpha=0.01)
+
+
+@pytest.mark.parametrize("kept", ["in the state", "in place", "replaced"])
+def test_tensors_that_an_optimizer_keeps_in_a_dict_of_its_own_are_warned_of(
+    kept: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
+):
+    run = rankup.init(precision="fp64", snapshots=rankup.Snapshots(directory=tmp_path, every="off"))
+    rows = rankup.ResidentData(torch.ones(12, 2, dtype=torch.float64))
+    model, opt, data = run.prepare(nn.Linear(2, 1), lambda p: Momentum(p, kept), rows, global_batch=2)
+    for epoch in run.epochs(2):
+        for x in epoch:
+            run.backward(model(x).mean())
+            run.step(opt)
+    said = capfd.readouterr().err
+    expected = "warning: momentum of Momentum (an optimizer) is filled or changed in each step"
+    assert said.count(expected) == (kept != "in the state"), said
+    assert "gradients of Momentum" not in said

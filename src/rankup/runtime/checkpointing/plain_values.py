@@ -10,6 +10,7 @@ promise what is not there. The user is warned of these if their values change wi
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -34,6 +35,7 @@ from rankup.runtime.context import RunContext
 from rankup.strategies.inner_optimizers import inner_optimizers
 
 _DATA = "data "
+_OPTIMIZER = "optimizer "
 _DEPTH = 4  # of data sets in each other; one may hold itself
 
 # Of each object, by attribute: [the value now, ``written``], after the mark when the loop began if there was one.
@@ -52,6 +54,7 @@ class PlainValues:
         self._kept: list[Any] = []
         self._after_first_step: dict[str, dict[str, Any]] | None = None
         self._arrays: dict[str, dict[str, str]] = {}
+        self._containers: dict[str, dict[str, Any]] = {}
         self._rows = DataRows(run, self._data_sets)
         self._orders = DataOrders(run, self._data_sets, self._rows)
 
@@ -129,6 +132,9 @@ class PlainValues:
                 }
                 for place, thing in self.things()
             }
+            self._containers = {
+                place: found for place, found in self._others_now().items() if place.startswith(_OPTIMIZER)
+            }
 
     def epoch_trained(self) -> None:
         """The epoch's last batch is trained. What a data set has not changed until now is no cache of what it read."""
@@ -175,6 +181,15 @@ class PlainValues:
                             "same"
                         )
                 continue
+            for name, current in others_now[place].items():
+                before_code = self._containers.get(place, {}).get(name, current)
+                kept = current[0] == before_code[0] and isinstance(vars(thing)[name], (list, dict, deque))
+                if kept and current != before_code and current[0] not in registered:
+                    where = f"{name} of {type(thing).__name__} (an optimizer)"
+                    said[where] = (
+                        f"{where} is filled or changed in each step, and is in no snapshot: after a resume it begins "
+                        f"again; what belongs to a parameter p goes into self.state[p]"
+                    )
             for name, text in small_arrays(thing).items():
                 if self._arrays.get(place, {}).get(name, text) != text:
                     where = f"{name} of {type(thing).__name__} ({type(vars(thing)[name]).__name__})"
@@ -248,7 +263,7 @@ class PlainValues:
             for name, module in model.named_modules():
                 yield f"{where}/{name}", module
         for index, optimizer in enumerate(self._run.optimizers):
-            yield from _with_inner(f"optimizer {index}", optimizer)
+            yield from _with_inner(f"{_OPTIMIZER}{index}", optimizer)
 
 
 def _of_rows(where: str) -> str:
