@@ -52,7 +52,9 @@ def test_a_study_learns_how_many_optimizer_steps_a_script_takes(tmp_path):
     steps = TRAINS.partition("step()\nassert")[0].replace('"SLURM_NTASKS", ', "") + "step(); step(); step()\n"
     one = Started(tmp_path, script(tmp_path, steps), env={"RANKUP_COUNT_OPTIMIZER_STEPS": "1"}).end()
     assert (one.code, optimizer_steps(RunDir(one.run_dir))) == (0, 3)
-    other = Started(tmp_path, "--name", "other", script(tmp_path, steps)).end()
+    folder = tmp_path / "other"
+    folder.mkdir()
+    other = Started(folder, script(folder, steps)).end()
     assert (other.code, optimizer_steps(RunDir(other.run_dir))) == (0, None)
 
 

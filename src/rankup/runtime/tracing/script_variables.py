@@ -56,9 +56,10 @@ def inside(value: object) -> dict[str, Any]:
     """What a variable holds, by the text behind its name: attributes of an object, items of a short list or dict,
     variables of a closure. Nothing of torch's and rankup's own objects, of classes and of modules."""
     kind = type(value)
-    if isinstance(value, FunctionType):
+    if kind is FunctionType:  # an odd object may not tell its class
         found = dict[str, Any]()
-        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=False):
+        function: Any = value
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
             with suppress(ValueError):  # not set yet
                 found[name] = cell.cell_contents
         return found
