@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import CO_GENERATOR
@@ -148,30 +148,10 @@ class Space:
         else:
             for attribute in rest:
                 value, holder = held(value, attribute), value
-        bound, taken, inside = None, 0, ""
-        held_by: dict[str, str] = {}
-        while isinstance(value, (partial, MethodType)):
-            if isinstance(value, partial):
-                held_by |= {each: f"{inside}({each})" for each in _parameters(value)}
-                taken += len(value.args)
-                value, inside = value.func, f"{inside}func."
-            else:
-                if me := _positional(value.__func__)[:1]:
-                    held_by[me[0]] = f"{inside}__self__"
-                    taken += 1
-                value, inside = value.__func__, f"{inside}__func__."
-        if inside:
-            pass
-        elif isinstance(value, (staticmethod, classmethod)):
-            bound = len(rest) if isinstance(value, classmethod) and rest else None
-            value = value.__func__
-        elif isinstance(value, FunctionType):
-            of_class = first == SUPER or (
-                not isinstance(holder, (type, ModuleType, FunctionType)) and holder is not NOTHING
-            )
-            bound = len(rest) if of_class and rest and rest[-1] not in _own(holder) else None
-        elif not isinstance(value, type):
-            value, bound = held(type(value), "__call__"), len(rest) + 1
+        value, inside, taken, held_by = _without_arguments(value)
+        bound = None
+        if not inside:
+            value, bound = _bound(value, holder, first, rest)
         around = self._described(value, holder, bound, taken, held_by, inside)
         while isinstance(value, FunctionType) and "__wrapped__" in vars(value):  # of a decorator
             value, inside = vars(value)["__wrapped__"], f"{inside}__wrapped__."
@@ -219,6 +199,38 @@ class Space:
         if function.__globals__ is mine:
             return root
         return f"..{root}" if _own(holder) is function.__globals__ else f".{inside}{root}"
+
+
+def _without_arguments(value: Any) -> tuple[Any, str, int, dict[str, str]]:
+    """The function in a ``partial`` or a bound method; the parts by which ``held`` finds it in there; how many
+    positional arguments it has already; and the parts of the arguments, by parameter."""
+    inside, taken = "", 0
+    arguments: dict[str, str] = {}
+    while isinstance(value, (partial, MethodType)):
+        if isinstance(value, partial):
+            arguments |= {each: f"{inside}({each})" for each in _parameters(value)}
+            taken += len(value.args)
+            value, inside = value.func, f"{inside}func."
+        else:
+            if me := _positional(value.__func__)[:1]:
+                arguments[me[0]] = f"{inside}__self__"
+                taken += 1
+            value, inside = value.__func__, f"{inside}__func__."
+    return value, inside, taken, arguments
+
+
+def _bound(value: Any, holder: Any, first: str, rest: Sequence[str]) -> tuple[Any, int | None]:
+    """The function that a call of ``first.rest`` runs, and ``Called.bound``; ``holder`` has it as an attribute."""
+    if isinstance(value, (staticmethod, classmethod)):
+        return value.__func__, len(rest) if isinstance(value, classmethod) and rest else None
+    if isinstance(value, FunctionType):
+        of_class = first == SUPER or (
+            not isinstance(holder, (type, ModuleType, FunctionType)) and holder is not NOTHING
+        )
+        return value, len(rest) if of_class and rest and rest[-1] not in _own(holder) else None
+    if isinstance(value, type):
+        return value, None
+    return held(type(value), "__call__"), len(rest) + 1
 
 
 def _of_parents(kind: type, name: str) -> Any:
