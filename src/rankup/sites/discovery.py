@@ -99,7 +99,7 @@ def read_hosts(text: str) -> list[Queue]:
     """The hosts in what ``PBSNODES`` printed, one each. A host may consist of several vnodes, which share a chunk."""
     hosts: dict[str, list[dict[str, str]]] = {}
     for name, said in _blocks(text, r"^(\S+)$"):
-        if said:  # else it is no vnode, but another line
+        if said:  # else it is another line, not a vnode
             hosts.setdefault(said.get("resources_available.host", name), []).append(said)
     sums = []
     for vnodes in hosts.values():

@@ -77,7 +77,7 @@ class _Count:
             self._steps += self._depth == 0
 
     def write(self, path: Path) -> None:
-        # Of a compiled step nothing is counted: none is no number of steps.
+        # Compiled steps are not counted: 0 would be a wrong number.
         if self._steps and os.getpid() == self._pid:
             with contextlib.suppress(OSError):
                 path.write_text(str(self._steps))

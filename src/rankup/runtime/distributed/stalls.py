@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-FACTOR = 10.0  # times the longest step until then: a body that evaluates now and then is no stall
+FACTOR = 10.0  # times the longest step until then: a body may evaluate now and then
 FIRST = 4.0  # times the wait for any other step: the first one may compile
 
 
