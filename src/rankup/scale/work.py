@@ -98,7 +98,7 @@ def _unequal_optimizer_steps(family: Family) -> Iterable[Finding]:
         "the number of optimizer steps differs: " + ", ".join(f"{value} with {who}" for value, who in said),
         place="optimizer_steps",
         why="a gradient scaler leaves out a few steps after all of their work but the optimizer's; a batch that the "
-        "body leaves out is no work"
+        "body leaves out is not trained on"
         if few
         else "a batch that the body leaves out is counted, and takes no time; a step that updates more rarely is "
         "cheaper",

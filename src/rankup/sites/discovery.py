@@ -58,7 +58,7 @@ def read_sinfo(text: str) -> list[Queue]:
     for line in text.splitlines():
         name, nodes, cpus, memory, gres, limit, sizes = line.strip().split("|")
         gpus = re.findall(r"\bgpu:(?:([^:,()]+):)?(\d+)", gres)
-        most = re.fullmatch(r"(?:\d+-)?(\d+)", sizes)  # 1-infinite where there is no limit
+        most = re.fullmatch(r"(?:\d+-)?(\d+)", sizes)  # 1-infinite if there is no limit
         queues.append(
             Queue(
                 name.rstrip("*"), int(nodes), _leading(cpus),
