@@ -82,4 +82,5 @@ def test_ranks_that_wait_for_gradients_say_which_rank_still_waits_for_its_data()
     assert lines[0].startswith("rankup: no step for ")
     places = lines[0].removeprefix("rankup: ").split("; ")
     slow = [place for place in places if place.endswith("waiting for a batch")]
+    assert not any("does not answer" in line for line in lines), lines  # also if two ask at the same moment
     assert len(slow) == 1 and "rank 0 is at " in slow[0], lines

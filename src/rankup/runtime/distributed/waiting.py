@@ -70,7 +70,7 @@ class Waiting:
     def others(self) -> list[str]:
         """Where the other ranks are, if they answer: ``rank 1 is at train.py:40``."""
         try:
-            return self._ask() if self._store is not None else []
+            return self._ask(self._store.add("asked", 1)) if self._store is not None else []
         except RuntimeError:  # the store was a rank's that has ended
             return []
 
@@ -118,10 +118,10 @@ class Waiting:
                         f"no step for {stalled:.0f} s: rank {self._rank} is at {self._where()}", answered
                     )
                 asked = self._store.add("asked", 0)
-                if asked > answered:
-                    answered = asked
+                for number in range(answered + 1, asked + 1):
+                    self._store.set(f"where/{number}/{self._rank}", self._where())
                     stalls.told()
-                    self._store.set(f"where/{asked}/{self._rank}", self._where())
+                answered = asked
         except RuntimeError:
             return  # the store is gone, with the rank that had it
 
@@ -129,10 +129,14 @@ class Waiting:
         """Only one rank reports, even if several wait."""
         if self._store.add("asked", 0) > answered:
             return
-        print("; ".join([f"rankup: {what}", *self._ask()]), file=sys.stderr, flush=True)
-
-    def _ask(self) -> list[str]:
         number = self._store.add("asked", 1)
+        if (
+            number > answered + 1
+        ):  # another rank has asked at the same moment, and waits for this one's answer
+            return
+        print("; ".join([f"rankup: {what}", *self._ask(number)]), file=sys.stderr, flush=True)
+
+    def _ask(self, number: int) -> list[str]:
         self._store.set(f"where/{number}/{self._rank}", self._where())
         said = dict(self._answers(self._store, f"where/{number}"))
         found = []
