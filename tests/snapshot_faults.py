@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ranks import context
-from rankup.snapshots import disk
+from rankup.snapshots import disk, plan
 from rankup.snapshots.prune import Retention
 from rankup.snapshots.saver import Saver
 from rankup.snapshots.snapshot import Snapshot
@@ -97,6 +97,7 @@ def operations(root: Path, step: int, keep: int) -> list[tuple[str, Path]]:
 
 def save_with(root: Path, step: int, keep: int, hook: At) -> None:
     """A save with ``hook`` in it; for a process of its own, or a rank."""
+    plan.SHARE = 1  # every rank writes, however little there is
     world = World.detect()
     if world.world_size > 1 and not torch.distributed.is_initialized():
         torch.distributed.init_process_group("gloo")

@@ -42,7 +42,7 @@ from snapshot_faults import (
 )
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "snapshot-faults.json"
-FILES = ["tensors-0.bin", "rank-0.pt", "values.pt", "manifest.json", "SHA256SUMS"]
+FILES = ["tensors-0.bin", "states-0.bin", "values.pt", "manifest.json", "SHA256SUMS"]
 Cases = Iterator[tuple[str, bool]]  # how it ended, and whether that is right
 
 

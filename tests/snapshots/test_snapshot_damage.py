@@ -20,7 +20,7 @@ from rankup.snapshots.manifest import read_sums, sums_text
 from rankup.snapshots.saver import Saver
 from snapshot_faults import ALONE, flip, loaded, resumed, saved, tensors
 
-FILES = ["tensors-0.bin", "rank-0.pt", VALUES, MANIFEST, SUMS]
+FILES = ["tensors-0.bin", "states-0.bin", VALUES, MANIFEST, SUMS]
 
 
 @pytest.fixture
@@ -127,9 +127,10 @@ def test_a_file_beside_those_of_the_snapshot_is_no_damage(root):
 
 
 def test_another_format_version_is_an_error_and_not_a_damage(root):
-    edited(root / "step-2", format=2)
-    with pytest.raises(RankupError, match="has format 2, but this version of rankup reads format 1"):
+    edited(root / "step-2", format=1)
+    with pytest.raises(RankupError, match="has format 1, but this version of rankup reads format 2") as error:
         resumed(root)
+    assert error.value.code == "other-format"
     assert [entry.step for entry in entries(root)] == [1, 2]
 
 
@@ -143,7 +144,7 @@ class Harm:
         return (os.mkdir, ("harm",))
 
 
-@pytest.mark.parametrize("file", [VALUES, "rank-0.pt"])
+@pytest.mark.parametrize("file", [VALUES, "states-0.bin"])
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_pickle_with_code_in_it_is_refused_and_not_run(root, file, whole, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
@@ -167,7 +168,7 @@ def test_no_file_of_a_snapshot_is_read_by_a_plain_unpickler(root):
     for file in FILES:
         content = (root / "step-2" / file).read_bytes()
         assert not content.startswith(b"\x80")
-        assert zipfile.is_zipfile(root / "step-2" / file) == file.endswith(".pt")
+        assert zipfile.is_zipfile(root / "step-2" / file) == (file in (VALUES, "states-0.bin"))
 
 
 def test_a_file_that_shrinks_after_it_was_verified_is_an_error(root):

@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 
 from ranks import run_ranks
 from rankup.errors import RankupError
+from rankup.snapshots import plan
 from rankup.snapshots.layout import damaged, entries
 from rankup.snapshots.manifest import read_manifest
 from rankup.snapshots.saver import Saver
@@ -21,6 +22,7 @@ from snapshot_faults import ALONE, flip, resumed, saved, state, tensors
 
 
 def join() -> World:
+    plan.SHARE = 1  # every rank writes, however little there is
     dist.init_process_group("gloo")
     return World.detect()
 
@@ -189,7 +191,7 @@ def one_node_each(roots: list[Path], swapped: bool = False) -> tuple:
             saver.save(step, SnapshotState(spread(LAYOUTS, filled=True), {"rank": rank}, {"step": step}))
         saver.wait()
         if rank == 1:
-            flip(roots[1] / "step-2" / "rank-1.pt", 100)
+            flip(roots[1] / "step-2" / "states-1.bin", 100)
         dist.barrier()
         found = saver.newest()
         assert found is not None
@@ -207,7 +209,7 @@ def test_nodes_with_directories_of_their_own_agree_on_the_newest_that_is_whole_o
     for root in roots:
         assert [entry.name for entry in entries(root)] == ["step-1", "step-2"]
         assert [path.name for path in damaged(root)] == ["step-2.damaged"]
-    assert "rank-0.pt" not in read_manifest(roots[1] / "step-1").files
+    assert set(read_manifest(roots[1] / "step-1").states) == {1}
     assert run_ranks(one_node_each, 2, roots[::-1], True) == [("scattered-snapshot",)] * 2
     with pytest.raises(RankupError, match="each to its own directory"), Saver(roots[0], ALONE) as saver:
         saver.newest()
@@ -227,7 +229,9 @@ def test_whether_nodes_share_a_directory_is_found_out(tmp_path):
     one, other = tmp_path / "one", tmp_path / "other"
     assert run_ranks(probe, 2, [one, one]) == [True, True]
     assert run_ranks(probe, 3, [one, one, other]) == ["partly-shared"] * 3
-    assert [path.name for path in one.iterdir()] == [".lock"]
+    assert run_ranks(probe, 3, [other, one, one]) == ["partly-shared"] * 3  # which the first node cannot see
+    assert run_ranks(probe, 2, [other, one]) == [False, False]
+    assert [path.name for path in (*one.iterdir(), *other.iterdir())] == [".lock"] * 2
 
 
 def test_a_complete_snapshot_of_one_node_serves_another_number_of_processes(tmp_path):

@@ -137,6 +137,23 @@ def test_what_is_kept(tmp_path, keep, stays):
     assert [entry.step for entry in entries(tmp_path)] == stays
 
 
+def test_a_snapshot_marked_to_be_kept_is_never_deleted_and_takes_no_other_ones_place(tmp_path):
+    kept = {"keep": True, "metrics": {"loss": 0.0}}
+    with Saver(tmp_path, ALONE, keep=Retention(last=2, best=1, metric="loss")) as saver:
+        for step in range(1, 8):
+            metadata = kept if step in (2, 6) else {"keep": False, "metrics": {"loss": float(step)}}
+            saver.save(step, SnapshotState({"x": torch.tensor(step)}, metadata=metadata))
+        assert saver.newest().step == 7
+    assert [entry.step for entry in entries(tmp_path)] == [1, 2, 5, 6, 7]
+
+
+def test_what_cannot_be_read_is_not_deleted(tmp_path):
+    saved(tmp_path, 1, 2)
+    (tmp_path / "step-1" / "manifest.json").write_text("{")
+    saved(tmp_path, 3, 4, 5)
+    assert names(tmp_path) == ["step-1", "step-4", "step-5"]
+
+
 @pytest.mark.parametrize("wrong", [{"last": 0}, {"best": -1}, {"best": 1}, {"mode": "largest"}])
 def test_a_rule_that_cannot_be_is_refused(wrong):
     with pytest.raises(RankupError, match="is invalid"):
@@ -147,7 +164,7 @@ def test_every_file_and_name_is_durable_before_the_next_thing_relies_on_it(tmp_p
     saved(tmp_path, 1)
     seen = [(what, path.name) for what, path in operations(tmp_path, 2, keep=1)]
     files = [name for what, name in seen if what == "create"]
-    assert set(files) == {"tensors-0.bin", "rank-0.pt", "values.pt", "manifest.json", "SHA256SUMS"}
+    assert set(files) == {"tensors-0.bin", "states-0.bin", "values.pt", "manifest.json", "SHA256SUMS"}
     order = [("rename", "step-2.tmp"), ("fsync", tmp_path.name), ("point", "latest"), ("rename", "step-1")]
     published = [seen.index(each) for each in order]
     assert published == sorted(published)

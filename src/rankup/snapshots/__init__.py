@@ -9,11 +9,13 @@
 | ``manifest`` | ``manifest.json`` and ``SHA256SUMS``; no torch |
 | ``integrity`` | verifies sizes and hashes; no torch, so that a login node can do it |
 | ``checksum`` | fast checksums of tensors |
-| ``shards`` | which part of a tensor each rank holds and writes; read with any other sharding |
+| ``shards`` | which part of a tensor each rank holds; read with any other sharding |
+| ``plan`` | which rank writes what, and where; made once per layout |
 | ``staging`` | copies a state into buffers, so that the training goes on |
 | ``writing`` | from the copies to a durable directory |
 | ``disk`` | every write, rename and fsync of a save; tests make each of them fail |
-| ``peers`` | ranks that save together agree over a gloo group of their own |
+| ``peers`` | ranks that save together agree over gloo groups of their own |
+| ``alike`` | what several ranks hold must be the same on all of them |
 | ``newest`` | which snapshot to resume from |
 | ``prune`` | which snapshots to keep: ``Retention`` |
 | ``diff`` | where two snapshots differ, for the command line |

@@ -31,12 +31,22 @@ _DAMAGED = re.compile(r"(step-\d+(?:-\d+)?)\.damaged(?:-\d+)?")
 _LEFTOVER = re.compile(r"step-.*\.tmp|latest\.tmp|\.node-.*")
 
 
-def rank_file(rank: int) -> str:
-    return f"rank-{rank}.pt"
-
-
 def tensor_file(rank: int) -> str:
     return f"tensors-{rank}.bin"
+
+
+def states_file(node: int) -> str:
+    return f"states-{node}.bin"
+
+
+def state_file(rank: int) -> str:
+    """Only of a rank whose state is large."""
+    return f"state-{rank}.pt"
+
+
+def node_token(root: Path, number: int, node: int | str) -> Path:
+    """The file by which a node finds out whether others see its directory."""
+    return root / f".node-{number}-{node}"
 
 
 @dataclass(frozen=True, order=True)

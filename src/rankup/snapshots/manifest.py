@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rankup.errors import RankupError
 from rankup.snapshots.layout import MANIFEST, SUMS
 
-FORMAT = 1
+FORMAT = 2
 _SUM = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9._-]+)")
 
 
@@ -23,8 +23,7 @@ class Damaged(Exception):
     """The snapshot is not what was written; the message says what is wrong."""
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """A box of a tensor: ``sizes`` elements from ``offsets`` on, stored row by row from byte ``at`` of ``file``."""
 
     file: str
@@ -41,11 +40,24 @@ class SavedTensor:
     shape: tuple[int, ...]
     chunks: tuple[Chunk, ...]
 
+    @property
+    def held(self) -> int:
+        """How many elements the chunks have."""
+        return sum(math.prod(chunk.sizes) for chunk in self.chunks)
+
+
+class SavedState(NamedTuple):
+    """The state of one rank: ``size`` bytes from byte ``at`` of ``file``, as ``torch.save`` writes it."""
+
+    file: str
+    at: int
+    size: int
+
 
 @dataclass(frozen=True)
 class Manifest:
     """``node`` and ``nodes`` say whose part this is where the directory was not ``shared``; ``saved`` is in epoch
-    seconds; ``files`` holds sizes in bytes; ``metadata`` is ``SnapshotState.metadata``."""
+    seconds; ``files`` holds sizes in bytes; ``metadata`` is ``SnapshotState.metadata``; ``states`` is by rank."""
 
     format: int
     step: int
@@ -57,13 +69,13 @@ class Manifest:
     versions: dict[str, str]
     metadata: dict[str, Any]
     tensors: dict[str, SavedTensor]
+    states: dict[int, SavedState]
     files: dict[str, int]
 
     @property
     def complete(self) -> bool:
         """Whether every tensor can be read from here alone."""
-        held = {name: sum(math.prod(c.sizes) for c in tensor.chunks) for name, tensor in self.tensors.items()}
-        return all(held[name] == math.prod(tensor.shape) for name, tensor in self.tensors.items())
+        return all(tensor.held == math.prod(tensor.shape) for tensor in self.tensors.values())
 
     @property
     def size(self) -> int:
@@ -71,7 +83,27 @@ class Manifest:
         return sum(self.files.values())
 
     def text(self) -> str:
-        return json.dumps(asdict(self), indent=1) + "\n"
+        """JSON with a line for each field, and for each file, tensor and state."""
+        tensors = {name: vars(saved) for name, saved in self.tensors.items()}
+        rows = {
+            **vars(self),
+            "tensors": _Rows(tensors),
+            "states": _Rows(self.states),
+            "files": _Rows(self.files),
+        }
+        return _lines(rows) + "\n"
+
+
+class _Rows(dict[Any, Any]):
+    """A dict that is written with a line for each of its items."""
+
+
+def _lines(rows: dict[Any, Any]) -> str:
+    lines = (
+        f"{json.dumps(str(key))}: {_lines(v) if isinstance(v, _Rows) else json.dumps(v)}"
+        for key, v in rows.items()
+    )
+    return "{\n" + ",\n".join(lines) + "\n}"
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -86,7 +118,8 @@ def read_manifest(folder: Path) -> Manifest:
                 hint="use the version of rankup that wrote it",
             )
         tensors = {name: _tensor(saved) for name, saved in found["tensors"].items()}
-        return Manifest(**{**found, "tensors": tensors})
+        states = {int(rank): SavedState(*saved) for rank, saved in found["states"].items()}
+        return Manifest(**{**found, "tensors": tensors, "states": states})
     except FileNotFoundError:
         raise Damaged(f"{MANIFEST} is missing") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -95,8 +128,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 def _tensor(saved: dict[str, Any]) -> SavedTensor:
     chunks = tuple(
-        Chunk(chunk["file"], chunk["at"], tuple(chunk["offsets"]), tuple(chunk["sizes"]))
-        for chunk in saved["chunks"]
+        Chunk(file, at, tuple(offsets), tuple(sizes)) for file, at, offsets, sizes in saved["chunks"]
     )
     return SavedTensor(saved["dtype"], tuple(saved["shape"]), chunks)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from rankup.errors import RankupError
 from rankup.snapshots.integrity import verify
 from rankup.snapshots.layout import Entry, entries, set_aside
-from rankup.snapshots.manifest import Damaged, Manifest
+from rankup.snapshots.manifest import Damaged, Manifest, read_manifest
 from rankup.snapshots.peers import Peers
 from rankup.snapshots.snapshot import Snapshot
 from rankup.world import World
@@ -17,20 +18,26 @@ from rankup.world import World
 _NAMED = 3
 
 
-def newest(root: Path, peers: Peers, shared: bool) -> Snapshot | None:
-    """The newest good snapshot. A collective. ``latest`` is not read, since it may be out of date."""
-    leads = peers.leads(shared)
-    listings = peers.gather_or_raise(lambda: entries(root) if leads else [])
-    candidates = sorted({entry for listing in listings for entry in listing}, reverse=True)
+def newest(
+    root: Path, peers: Peers, shared: bool, wanted: Callable[[dict[str, Any]], bool] = lambda metadata: True
+) -> Snapshot | None:
+    """The newest good snapshot whose metadata is ``wanted``. A collective. ``latest`` is not read, since it may be out
+    of date."""
+    leads = peers.around(shared).leads
+    candidates = sorted(peers.union(lambda: entries(root) if leads else []), reverse=True)
     wrong: list[str] = []
-    for number, entry in enumerate(candidates):
+    damaged: list[Entry] = []
+    for entry in candidates:
         path = root / entry.name
+        if peers.union(lambda path=path: ["another"] if leads and not _is_wanted(path, wanted) else []):  # type: ignore[misc]
+            continue
         manifest, problems = _examined(path, peers, shared)
         if manifest is not None:
-            _set_aside(root, candidates[:number], peers, leads)
+            _set_aside(root, damaged, peers, leads)
             return Snapshot(path, manifest, peers.world)
+        damaged.append(entry)
         wrong += [f"{entry.name}: {problem}" for problem in problems]
-    if not candidates:
+    if not damaged:
         return None
     more = f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
     raise RankupError(
@@ -42,23 +49,29 @@ def newest(root: Path, peers: Peers, shared: bool) -> Snapshot | None:
     )
 
 
+def _is_wanted(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> bool:
+    """Also one that cannot be read: it is examined, and named."""
+    try:
+        return wanted(read_manifest(path).metadata)
+    except (Damaged, OSError):
+        return True
+
+
 def _examined(path: Path, peers: Peers, shared: bool) -> tuple[Manifest | None, list[str]]:
     """The manifest, None if some rank found damage; and what the ranks found. A collective."""
-    world = peers.world
-    part, parts = (world.rank, world.world_size) if shared else (world.local_rank, world.local_world_size)
+    group = peers.around(shared)
     found: list[Manifest] = []
 
-    def look() -> str:
+    def look() -> list[str]:
         try:
-            found.append(verify(path, part=part, parts=parts))
+            found.append(verify(path, part=group.ranks.index(group.rank), parts=len(group.ranks)))
         except Damaged as damage:
-            return str(damage) if shared else f"{damage} (node {world.node_rank})"
-        return ""
+            return [str(damage) if shared else f"{damage} (node {peers.world.node_rank})"]
+        return []
 
-    problems = sorted({said for said in peers.gather_or_raise(look) if said})
-    if problems:
-        return None, problems
-    peers.gather_or_raise(lambda: _check_node(path, found[0], peers.world))
+    if problems := peers.union(look):
+        return None, sorted(problems)
+    peers.agree(lambda: _check_node(path, found[0], peers.world))
     return found[0], []
 
 
@@ -92,4 +105,4 @@ def _set_aside(root: Path, refused: Sequence[Entry], peers: Peers, leads: bool) 
                 if (root / entry.name).exists():
                     set_aside(Entry(entry.step, entry.attempt, root / entry.name))
 
-    peers.gather_or_raise(rename)
+    peers.agree(rename)

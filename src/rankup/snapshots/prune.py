@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rankup.errors import RankupError
 from rankup.snapshots import disk
@@ -17,7 +17,7 @@ from rankup.snapshots.manifest import Damaged, read_manifest
 class Retention:
     """Which snapshots to keep: the ``last`` ones; the ``best`` ones by ``metric``, of which the smallest value
     (``mode="min"``) or the largest ("max") is best; and each whose step is a multiple of ``every``. 0 turns a rule off.
-    A snapshot that no rule keeps is deleted."""
+    A snapshot that no rule keeps is deleted. One whose metadata has ``"keep": true`` is kept, and no rule counts it."""
 
     last: int = 2
     best: int = 0
@@ -41,15 +41,20 @@ class Retention:
 KEEP = Retention()
 
 
-def prune(root: Path, keep: Retention) -> None:
-    """Delete what ``keep`` does not keep, oldest first. A damaged one that was renamed is never deleted."""
-    found = entries(root)
+def prune(root: Path, keep: Retention, known: dict[str, dict[str, Any]]) -> None:
+    """Delete what ``keep`` does not keep, oldest first. A damaged one that was renamed is never deleted. ``known``: the
+    metadata of snapshots by name. What is missing there is read and added: a manifest may be large."""
+    for entry in (found := entries(root)):
+        if entry.name not in known:
+            known[entry.name] = _metadata(entry)
+    saved = {entry: known[entry.name] for entry in found}
+    found = [entry for entry, metadata in saved.items() if metadata.get("keep") is not True]
     latest = {entry.step: entry for entry in found}  # a step that was saved twice counts once
     kept = set(list(latest.values())[-keep.last :])
     if keep.every:
         kept |= {entry for entry in found if entry.step % keep.every == 0}
     if keep.best:
-        valued = [(value, entry) for entry in found if (value := _value(entry, keep)) is not None]
+        valued = [(value, entry) for entry in found if (value := _value(saved[entry], keep)) is not None]
         kept |= {entry for _, entry in sorted(valued)[: keep.best]}
     for entry in found:
         if entry not in kept:
@@ -59,12 +64,17 @@ def prune(root: Path, keep: Retention) -> None:
             disk.remove(doomed)
 
 
-def _value(entry: Entry, keep: Retention) -> float | None:
-    """The metric of a snapshot, negated if the largest is best; None if it has none."""
+def _metadata(entry: Entry) -> dict[str, Any]:
+    """What the run noted with a snapshot. One that cannot be read is kept: it may be a snapshot to keep."""
     try:
-        value = read_manifest(entry.path).metadata.get("metrics", {}).get(keep.metric)
-    except (Damaged, RankupError):
-        return None
+        return read_manifest(entry.path).metadata
+    except (Damaged, RankupError, OSError):
+        return {"keep": True}
+
+
+def _value(metadata: dict[str, Any], keep: Retention) -> float | None:
+    """The metric of a snapshot, negated if the largest is best; None if it has none."""
+    value = metadata.get("metrics", {}).get(keep.metric)
     if not isinstance(value, (int, float)) or math.isnan(value):
         return None
     return -float(value) if keep.mode == "max" else float(value)

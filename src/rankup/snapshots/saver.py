@@ -15,9 +15,11 @@ from __future__ import annotations
 import atexit
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from rankup.core.locks import Lock
 from rankup.snapshots import disk, newest
@@ -25,9 +27,9 @@ from rankup.snapshots.layout import LOCK, clear_leftovers
 from rankup.snapshots.peers import Peers
 from rankup.snapshots.prune import KEEP, Retention
 from rankup.snapshots.snapshot import Snapshot
-from rankup.snapshots.staging import Staging
+from rankup.snapshots.staging import Staged, Staging
 from rankup.snapshots.state import SnapshotState
-from rankup.snapshots.writing import write
+from rankup.snapshots.writing import Writer
 from rankup.world import World
 
 
@@ -72,7 +74,6 @@ class Saver:
         """
         self._peers = peers or Peers(world)
         self._root = root
-        self._keep = keep
         self._asynchronous = asynchronous
         self._staging = Staging()
         self._thread: threading.Thread | None = None
@@ -85,13 +86,10 @@ class Saver:
         self._ending = threading.Lock()
         self._writing = False
         self._leaving = False  # release the directory as soon as nothing is in flight
-        self._peers.gather_or_raise(lambda: self._take_lock(patience) if self._leads else None)
-        self._peers.gather_or_raise(lambda: clear_leftovers(root) if self._leads else None)
-
-    @property
-    def _leads(self) -> bool:
-        """Whether this rank makes and renames directories: rank 0, or one per node."""
-        return self._peers.leads(self.shared)
+        leads = self._peers.around(self.shared).leads
+        self._peers.agree(lambda: self._take_lock(patience) if leads else None)
+        self._peers.agree(lambda: clear_leftovers(root) if leads else None)
+        self._writer = Writer(root, self._peers, shared=self.shared, keep=keep)
 
     def _take_lock(self, patience: float) -> None:
         """One run at a time: two would delete each other's snapshots."""
@@ -103,17 +101,27 @@ class Saver:
                 patience=patience,
             )
 
-    def newest(self) -> Snapshot | None:
-        """The newest snapshot that is good on all nodes; None if there is no snapshot.
+    def newest(self, wanted: Callable[[dict[str, Any]], bool] = lambda metadata: True) -> Snapshot | None:
+        """The newest snapshot that is good on all nodes, and whose metadata is ``wanted``; None if there is none.
 
         Every file's size and SHA-256 is compared; the ranks share the work. A damaged snapshot is renamed to
         ``step-N.damaged`` and never deleted. Raises RankupError: ``other-format``; ``no-good-snapshot`` if there are
         snapshots and all are damaged.
         """
         self.wait()
-        return newest.newest(self._root, self._peers, self.shared)
+        return newest.newest(self._root, self._peers, self.shared, wanted)
 
-    def save(self, step: int, state: SnapshotState) -> None:
+    @property
+    def idle(self) -> bool:
+        """Whether no save is in flight on this rank, so that the buffers are free."""
+        return not self._writing
+
+    def stage(self, state: SnapshotState) -> Staged:
+        """Copy ``state``, to ``save`` it later or not at all. It is valid until the next ``save`` or ``stage``."""
+        self.wait()
+        return self._staging.copy(state)
+
+    def save(self, step: int, state: SnapshotState | Staged) -> None:
         """Save ``state`` as of ``step``, and return when it is copied, except ``SnapshotState.stable``: see
         ``wait_staged``. With ``asynchronous=False`` return when it is durable.
 
@@ -121,12 +129,12 @@ class Saver:
         """
         began = time.perf_counter()
         self.wait()
-        staged = self._staging.copy(state, lazily=self._asynchronous)
+        staged = state if isinstance(state, Staged) else self._staging.copy(state, lazily=self._asynchronous)
         self._copied = staged.copied
 
         def work() -> None:
             try:
-                write(self._root, step, staged, self._peers, shared=self.shared, keep=self._keep)
+                self._writer.write(step, staged)
                 self._wholes = [*self._wholes, time.perf_counter() - began][-_REMEMBERED:]
             except Exception as error:  # raised by the next call of the training
                 self._error = error

@@ -1,4 +1,4 @@
-"""Tensors in parts: which part this rank holds, which rank writes it, and how a part is read with any other sharding.
+"""Tensors in parts: which part this rank holds, which ranks hold the same, and how it is read with any other sharding.
 
 A part is a box of the whole tensor: sizes, and offsets of its first element. A plain tensor is one part. The file holds
 these boxes as raw bytes, row by row, in the machine's byte order.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,12 +24,16 @@ ALIGNMENT = 64  # bytes; so that a file can be mapped and viewed as any dtype
 
 @dataclass(frozen=True)
 class Part:
-    """What a rank holds of a tensor, without its values. All ranks exchange these."""
+    """What a rank holds of a tensor, without its values."""
 
     dtype: str
     shape: tuple[int, ...]
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.sizes) * dtype_of(self.dtype).itemsize
 
 
 def part_of(tensor: torch.Tensor) -> Part:
@@ -46,73 +52,34 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     return piece
 
 
+def replicas(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The ranks that hold the same part of a sharded tensor, by its mesh: no rank has to ask another one."""
+    return _replicas(tensor.device_mesh, tuple(tensor.placements))  # type: ignore[attr-defined]
+
+
+@cache
+def _replicas(mesh: Any, placements: tuple[Any, ...]) -> tuple[int, ...]:
+    if (here := mesh.get_coordinate()) is None:  # this rank holds nothing of it
+        return ()
+    index = (slice(None) if each.is_replicate() else at for each, at in zip(placements, here, strict=True))
+    return tuple(sorted(mesh.mesh[tuple(index)].reshape(-1).tolist()))
+
+
 def is_sharded(tensor: torch.Tensor) -> bool:
     """Whether it is a DTensor. Found by its method, since importing the class takes most of a second."""
     return hasattr(tensor, "__create_chunk_list__")
 
 
-def divide(offers: Mapping[int, Mapping[str, Part]], *, whole: bool) -> dict[int, list[str]]:
-    """Who writes what: rank → names, given what each rank holds. If several ranks hold the same part, the one with the
-    least to write writes it. A pure function, so that every rank gets the same answer.
-
-    Raises RankupError if ranks disagree about a tensor, or (``whole``) do not hold all of it together.
-    """
-    holders: dict[tuple[str, Part], list[int]] = {}
-    for rank, parts in sorted(offers.items()):
-        for name, part in parts.items():
-            if math.prod(part.sizes):
-                holders.setdefault((name, part), []).append(rank)
-    _check_shapes(offers)
-    if whole:
-        _check_whole(holders)
-    load = dict.fromkeys(offers, 0)
-    mine: dict[int, list[str]] = {rank: [] for rank in offers}
-    sizes = {key: math.prod(key[1].sizes) * dtype_of(key[1].dtype).itemsize for key in holders}
-    for key in sorted(holders, key=lambda key: (-sizes[key], key[0], key[1].offsets)):  # the largest first
-        writer = min(holders[key], key=lambda rank: (load[rank], rank))
-        load[writer] += sizes[key]
-        mine[writer].append(key[0])
-    return mine
+def offsets(sizes: Iterable[int]) -> Iterator[int]:
+    """Where each of some blocks of bytes begins in a file of ``padded`` ones."""
+    at = 0
+    for size in sizes:
+        yield at
+        at += size + -size % ALIGNMENT
 
 
-def _check_shapes(offers: Mapping[int, Mapping[str, Part]]) -> None:
-    known: dict[str, Part] = {}
-    for rank, parts in offers.items():
-        for name, part in parts.items():
-            other = known.setdefault(name, part)
-            if (part.dtype, part.shape) != (other.dtype, other.shape):
-                raise RankupError(
-                    "ranks-differ",
-                    f"{name} is {part.dtype}{list(part.shape)} on rank {rank}, "
-                    f"{other.dtype}{list(other.shape)} on another",
-                    hint="build the same model and optimizer on all ranks",
-                    exit_code=1,
-                )
-
-
-def _check_whole(held: Iterable[tuple[str, Part]]) -> None:
-    missing: dict[str, int] = {}
-    for name, part in held:
-        missing[name] = missing.get(name, math.prod(part.shape)) - math.prod(part.sizes)
-    for name, count in missing.items():
-        if count:
-            raise RankupError(
-                "incomplete-state",
-                f"the parts of {name} on the ranks do not cover it exactly: {count:,} elements are missing or overlap",
-                hint="every element of a tensor must be on exactly one rank (or replicated)",
-                exit_code=1,
-            )
-
-
-def place(parts: Mapping[str, Part], file: str) -> tuple[dict[str, Chunk], list[int]]:
-    """Where each part goes in ``file``, in the given order, and how many bytes of padding precede each."""
-    chunks, paddings, at = {}, [], 0
-    for name, part in parts.items():
-        padding = -at % ALIGNMENT
-        paddings.append(padding)
-        chunks[name] = Chunk(file, at + padding, part.offsets, part.sizes)
-        at += padding + math.prod(part.sizes) * dtype_of(part.dtype).itemsize
-    return chunks, paddings
+def padded(blocks: Iterable[bytes | memoryview]) -> list[bytes | memoryview]:
+    return [piece for block in blocks for piece in (block, bytes(-len(block) % ALIGNMENT))]
 
 
 def read_into(tensor: torch.Tensor, saved: SavedTensor, folder: Path, name: str) -> None:

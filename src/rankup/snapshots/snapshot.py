@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from rankup.errors import RankupError
-from rankup.snapshots.layout import VALUES, rank_file
+from rankup.snapshots.layout import VALUES
 from rankup.snapshots.manifest import Manifest
 from rankup.snapshots.shards import read_into
 from rankup.snapshots.state import leaves, split
@@ -76,25 +76,31 @@ class Snapshot:
 
     def first_rank_state(self) -> dict[str, Any]:
         """The ``rank_state`` of the first rank whose part is in this directory."""
-        return load_plain(self.path / rank_file(min(self._ranks())))
+        return self._state(min(self.manifest.states))
 
     def adopted_rank_states(self) -> list[dict[str, Any]]:
-        """If another number of ranks saved it: the ``rank_state`` of each old rank that this one takes over. Rank 0
-        takes all; with a directory per node, the first rank of each node takes those of its node."""
-        takes = self.world.rank == 0 if self.manifest.shared else self.world.local_rank == 0
-        return [load_plain(self.path / rank_file(rank)) for rank in self._ranks()] if takes else []
-
-    def _ranks(self) -> list[int]:
-        """The ranks whose part is in this directory."""
-        return sorted(
-            int(m[1]) for name in self.manifest.files if (m := re.fullmatch(r"rank-(\d+)\.pt", name))
+        """If another number of ranks saved it: the ``rank_state`` of each old rank that this one takes over. The ranks
+        divide them; with a directory per node, those of the node do."""
+        world = self.world
+        part, parts = (
+            (world.rank, world.world_size)
+            if self.manifest.shared
+            else (world.local_rank, world.local_world_size)
         )
+        return [self._state(rank) for rank in sorted(self.manifest.states)[part::parts]]
 
     def rank_state(self) -> dict[str, Any] | None:
         """The ``rank_state`` of this rank; None if the run that saved it had another number of ranks."""
-        if self.world.world_size != self.world_size:
-            return None
-        return load_plain(self.path / rank_file(self.world.rank))
+        return self._state(self.world.rank) if self.world.world_size == self.world_size else None
+
+    def _state(self, rank: int) -> dict[str, Any]:
+        saved = self.manifest.states[rank]
+        path = self.path / saved.file
+        if saved.size == self.manifest.files[saved.file]:
+            return load_plain(path)
+        with path.open("rb") as file:
+            file.seek(saved.at)
+            return load_plain(path, io.BytesIO(file.read(saved.size)))
 
     def _compare(
         self, live: dict[str, torch.Tensor], names: set[str], values: dict[str, Any], partial: bool
@@ -119,10 +125,10 @@ class Snapshot:
             )
 
 
-def load_plain(path: Path) -> dict[str, Any]:
-    """A file of ``torch.save``, read without running code that it may contain."""
+def load_plain(path: Path, part: io.BytesIO | None = None) -> dict[str, Any]:
+    """What ``torch.save`` wrote to a file, or to a ``part`` of it, read without running code that it may contain."""
     try:
-        loaded: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        loaded: dict[str, Any] = torch.load(part or path, map_location="cpu", weights_only=True)
     except Exception as error:  # UnpicklingError, and what a zip file can lack
         raise RankupError(
             "unsafe-snapshot",

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from rankup.errors import RankupError
-from rankup.snapshots.shards import Part, is_sharded, local, part_of
+from rankup.snapshots.plan import Layout
+from rankup.snapshots.shards import is_sharded, local, part_of, replicas
 from rankup.snapshots.state import SnapshotState, split
 
 # What torch.load(weights_only=True) can read, besides tensors: an error now is better than one at the resume.
@@ -27,7 +28,7 @@ class Staged:
     JSON text; ``rest`` is what ``finish`` still has to copy: name, buffer, tensor, its version at the save.
     """
 
-    parts: dict[str, Part]
+    layout: Layout
     data: dict[str, torch.Tensor]
     values: dict[str, Any]
     rank_state: dict[str, Any]
@@ -68,7 +69,11 @@ class Staging:
         Raises RankupError ``unsaveable-state``, with the name, for what no load would accept.
         """
         tensors, values = split(state.tensors)
-        parts = {name: part_of(tensor) for name, tensor in tensors.items()}
+        layout = Layout(
+            {name: part_of(tensor) for name, tensor in tensors.items()},
+            {name: replicas(tensor) for name, tensor in tensors.items() if is_sharded(tensor)},
+            frozenset(values),
+        )
         later = {
             name
             for name, tensor in tensors.items()
@@ -88,7 +93,7 @@ class Staging:
             torch.cuda.current_stream(device).synchronize()
         self._devices.clear()
         staged = Staged(
-            parts,
+            layout,
             data,
             plain,
             rank_state,

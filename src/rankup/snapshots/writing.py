@@ -1,7 +1,8 @@
 """One snapshot, from copies in memory to a durable directory.
 
-    make step-N.tmp/ → agree who writes what → each rank its files, fsync each → gather sizes and hashes →
-    manifest and sums, fsync → fsync the directory → rename to step-N → fsync the parent → move `latest` → prune
+    make step-N.tmp/ → a plan, if the layout is new → each rank its files, fsync each → compare what several ranks hold
+    → tell sizes and hashes → values, manifest and sums, fsync → fsync the directory → rename to step-N → fsync the
+    parent → move `latest` → prune
 
 Killed at any point it leaves the earlier snapshots as they were, and a ``.tmp`` or a whole new one.
 """
@@ -13,15 +14,15 @@ import io
 import json
 import platform
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from rankup.errors import RankupError
-from rankup.snapshots import disk
+from rankup.snapshots import alike, disk
+from rankup.snapshots.alike import Held
 from rankup.snapshots.checksum import checksum
 from rankup.snapshots.layout import (
     LATEST,
@@ -30,201 +31,182 @@ from rankup.snapshots.layout import (
     VALUES,
     entries,
     entry_name,
-    rank_file,
+    state_file,
+    states_file,
     tensor_file,
 )
-from rankup.snapshots.manifest import FORMAT, Chunk, Manifest, SavedTensor, sums_text
-from rankup.snapshots.peers import Peers
+from rankup.snapshots.manifest import FORMAT, Manifest, SavedState, SavedTensor, sums_text
+from rankup.snapshots.peers import SUM, Peers
+from rankup.snapshots.plan import Plan, make_plan, united
 from rankup.snapshots.prune import Retention, prune
-from rankup.snapshots.shards import Part, as_bytes, divide, place
+from rankup.snapshots.shards import as_bytes, offsets, padded
 from rankup.snapshots.staging import Staged
-from rankup.world import World
+
+LARGE = 1 << 20  # bytes: a state of a rank from here on is a file of its own, which its rank writes
 
 
-@dataclass(frozen=True)
-class _Offer:
-    """What a rank has to save, sent to all ranks: parts and plain values by name."""
-
-    node: int
-    attempts: int  # how often the step was saved already
-    parts: dict[str, Part]
-    values: dict[str, Any]
-    must_match: dict[str, str]
-    sums: dict[str, str]  # name → checksum, which must be equal on all ranks that hold the same part
-
-
-@dataclass(frozen=True)
+@dataclass
 class _Written:
-    """The files of a rank: name → (bytes, SHA-256), and where the part of each tensor is."""
+    """What a rank tells the leading one. ``files``: name → (bytes, SHA-256). ``tensors``: if the plan is new."""
 
-    files: dict[str, tuple[int, str]]
-    chunks: dict[str, Chunk]
+    files: dict[str, tuple[int, str]] = field(default_factory=dict)
+    states: dict[int, SavedState] = field(default_factory=dict)
+    tensors: dict[str, SavedTensor] | None = None
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def write(self, folder: Path, file: str, pieces: Sequence[bytes | memoryview]) -> None:
+        self.files[file] = disk.write_file(folder / file, pieces)
 
 
-def write(root: Path, step: int, staged: Staged, peers: Peers, *, shared: bool, keep: Retention) -> None:
-    """Write ``staged`` as the newest snapshot of ``step``. A collective; an error on one rank is raised on all."""
-    world, leads = peers.world, peers.leads(shared)
-    folder = root / f"step-{step}.tmp"
+class Writer:
+    """Writes the snapshots of one directory, and remembers the plan from one to the next."""
 
-    def begin() -> _Offer:
-        staged.finish()
-        attempts = 0
-        if leads:
-            attempts = max((entry.attempt for entry in entries(root) if entry.step == step), default=0)
+    def __init__(self, root: Path, peers: Peers, *, shared: bool, keep: Retention) -> None:
+        self._root = root
+        self._peers = peers
+        self._shared = shared
+        self._keep = keep
+        self._group = peers.around(shared)
+        self._plan: Plan | None = None
+        self._tensors: dict[str, SavedTensor] = {}  # on the leading rank: of all ranks, by the plan
+        self._known: dict[str, dict[str, Any]] = {}  # there: metadata of snapshots, by name
+
+    def write(self, step: int, staged: Staged) -> None:
+        """Write ``staged`` as the newest snapshot of ``step``. A collective; an error on one rank is raised on all."""
+        folder = self._root / f"step-{step}.tmp"
+        plan, self._plan = self._plan, None  # an error makes the next save plan anew
+        try:
+            self._plan = self._written(step, staged, folder, plan)
+        except BaseException:
+            if self._group.leads:
+                with contextlib.suppress(OSError):  # the first error is the one to report
+                    disk.remove(folder)
+            raise
+
+    def _written(self, step: int, staged: Staged, folder: Path, plan: Plan | None) -> Plan:
+        peers, group = self._peers, self._group
+        state = memoryview(b"")
+
+        def begin() -> list[int]:
+            nonlocal state
+            staged.finish()
+            state = _pickled(staged.rank_state)
+            attempts = 0
+            if group.leads:
+                attempts = max(
+                    (entry.attempt for entry in entries(self._root) if entry.step == step), default=0
+                )
+                with disk.explained(folder):
+                    disk.make_folder(folder)
+            return [attempts, plan is None or plan.layout != staged.layout]
+
+        attempts, new = peers.agree(begin, numbers=2)
+        if plan is None or new:
+            plan = make_plan(staged.layout, peers, shared=self._shared)
+        small = peers.node.collect(bytes(state) if len(state) < LARGE else None)
+        written = _Written(
+            tensors=plan.tensors if new else None, values={name: staged.values[name] for name in plan.values}
+        )
+        held: list[Held] = []
+
+        def write_files() -> list[int]:
+            held.extend(_held(staged, plan, peers))
             with disk.explained(folder):
-                disk.make_folder(folder)
-        sums = {
-            name: checksum(data)
-            for name, data in staged.data.items()
-            if world.world_size > 1 and name not in staged.may_differ
-        }
-        return _Offer(world.node_rank, attempts, staged.parts, staged.values, staged.must_match, sums)
+                self._write_files(folder, staged, plan, written, state, small)
+            return alike.summands(held, peers.world.rank)
 
-    try:
-        offers = peers.gather_or_raise(begin)
-        name = entry_name(step, 1 + max(offer.attempts for offer in offers))
-        here = {rank: offer for rank, offer in enumerate(offers) if shared or offer.node == world.node_rank}
-
-        def write_files() -> _Written:
-            _check_alike(offers)
-            _check_replicas(offers, step)
-            # Here, within gather_or_raise: an error of one node is raised on all.
-            names = divide({rank: offer.parts for rank, offer in here.items()}, whole=shared)[world.rank]
-            return _write_files(folder, staged, names, _united(here) if leads else None, world.rank)
-
-        written = peers.gather_or_raise(write_files)
+        alike.check(peers.agree(write_files, numbers=alike.SUMS, op=SUM), held, peers, step)
+        told = group.collect(written if written.files or written.tensors or written.values else None)
 
         def commit() -> None:
-            if leads:
-                files = [written[rank] for rank in here]
-                with disk.explained(root):
-                    _commit(folder, name, _manifest(step, staged, world, shared, here, files), files)
-                    prune(root, keep)
+            if group.leads:
+                if new:
+                    tensors = [(rank, each.tensors) for rank, each in told if each.tensors is not None]
+                    self._tensors = united(tensors, whole=self._shared)
+                with disk.explained(self._root):
+                    self._commit(folder, step, 1 + attempts, staged, [each for _, each in told])
+                    prune(self._root, self._keep, self._known)
 
-        peers.gather_or_raise(commit)
-    except BaseException:
-        if leads:
-            with contextlib.suppress(OSError):  # the first error is the one to report
-                disk.remove(folder)
-        raise
+        peers.agree(commit)
+        return plan
 
-
-def _united(offers: Mapping[int, _Offer]) -> dict[str, Any]:
-    """The plain values of all ranks. Raises RankupError if two ranks disagree."""
-    values: dict[str, Any] = {}
-    for rank, offer in offers.items():
-        for name, value in offer.values.items():
-            if repr(values.setdefault(name, value)) != repr(value):  # a NaN is not equal to itself
-                raise RankupError(
-                    "ranks-differ",
-                    f"{name} is {value!r} on rank {rank}, {values[name]!r} on another",
-                    hint="a rank has set it by a number of its own, such as a loss of its share of the test data: give "
-                    "all ranks the same one before the schedule's step, by run.meter.means(), run.mean or run.sum"
-                    if "/optimizer/" in name
-                    else "values that differ between ranks must be saved per rank",
-                    exit_code=1,
-                )
-    return values
-
-
-def _check_alike(offers: Sequence[_Offer]) -> None:
-    """Raises RankupError if the ranks' registered things differ: only one rank's would be saved."""
-    if (error := registered_differ([offer.must_match for offer in offers])) is not None:
-        raise error
-
-
-def registered_differ(everyone: Sequence[Mapping[str, str]]) -> RankupError | None:
-    """The error for the first registered thing whose text is not the same on all ranks; None without one."""
-    for name, first in everyone[0].items():
-        for rank, texts in enumerate(everyone):
-            if (other := texts.get(name)) == first:
-                continue
-            shown = "" if first.startswith("sha256:") or other is None else f": {first} and {other}"
-            return RankupError(
-                "ranks-differ",
-                f"{name} (run.register) differs between rank 0 and rank {rank}{shown}",
-                hint="compute it from values of all ranks (run.mean, run.sum, run.gather); prepare a module that is "
-                "trained, run.prepare([model, module], …); or save each rank's own: "
-                f"run.register({name}=…, per_rank=True)",
-                exit_code=1,
+    def _write_files(
+        self,
+        folder: Path,
+        staged: Staged,
+        plan: Plan,
+        written: _Written,
+        state: memoryview,
+        small: Sequence[tuple[int, bytes]],
+    ) -> None:
+        """This rank's share of the tensors, its state if it is large, and the ``small`` states of its node."""
+        rank, node = self._peers.world.rank, self._peers.world.node_rank
+        if plan.chunks:
+            written.write(
+                folder, tensor_file(rank), padded(as_bytes(staged.data[name]) for name in plan.chunks)
             )
-    return None
+        if len(state) >= LARGE:
+            written.write(folder, state_file(rank), [state])
+            written.states[rank] = SavedState(state_file(rank), 0, len(state))
+        if small:
+            written.write(folder, states_file(node), padded(each for _, each in small))
+            for (other, each), at in zip(small, offsets(len(each) for _, each in small), strict=True):
+                written.states[other] = SavedState(states_file(node), at, len(each))
+
+    def _commit(
+        self, folder: Path, step: int, attempt: int, staged: Staged, told: Sequence[_Written]
+    ) -> None:
+        """Make a directory of durable files a snapshot: values, manifest and sums, then the rename."""
+        world, last = self._peers.world, _Written()
+        values = dict(staged.values)
+        for each in told:
+            values |= each.values
+        last.write(folder, VALUES, [_pickled(values)])
+        told = [*told, last]
+        files = {name: of for each in told for name, of in each.files.items()}
+        manifest = Manifest(
+            format=FORMAT,
+            step=step,
+            saved=round(time.time(), 3),
+            world_size=world.world_size,
+            shared=self._shared,
+            node=0 if self._shared else world.node_rank,
+            nodes=world.num_nodes,
+            versions={"torch": torch.__version__, "python": platform.python_version()},
+            metadata=json.loads(staged.metadata),
+            tensors=self._tensors,
+            states={rank: saved for each in told for rank, saved in each.states.items()},
+            files={name: size for name, (size, _) in files.items()},
+        )
+        sums = {name: digest for name, (_, digest) in files.items()}
+        _, sums[MANIFEST] = disk.write_file(folder / MANIFEST, [manifest.text().encode()])
+        disk.write_file(folder / SUMS, [sums_text(sums).encode()])
+        name = entry_name(step, attempt)
+        disk.sync_folder(folder)
+        disk.rename(folder, folder.with_name(name))
+        disk.sync_folder(folder.parent)
+        self._known[name] = manifest.metadata
+        disk.update_symlink(folder.with_name(LATEST), name)
 
 
-def _check_replicas(offers: Sequence[_Offer], step: int) -> None:
-    """Raises RankupError if ranks hold different values of the same part: the snapshot would be a mixture."""
-    known: dict[tuple[str, Part], tuple[int, str]] = {}
-    for rank, offer in enumerate(offers):
-        for name, mine in offer.sums.items():
-            first, other = known.setdefault((name, offer.parts[name]), (rank, mine))
-            if mine != other:
-                raise RankupError(
-                    "replicas-differ",
-                    f"{name} differs between rank {first} and rank {rank}: the snapshot of step {step} is not "
-                    "written; earlier snapshots are kept",
-                    hint="the ranks have trained different models: call the model that prepare returned, in every "
-                    "step; make the same manual changes to weights on all ranks",
-                    exit_code=1,
-                )
-
-
-def _write_files(
-    folder: Path, staged: Staged, names: list[str], values: dict[str, Any] | None, rank: int
-) -> _Written:
-    """This rank's files: its share of the tensors, its own state, and on a leading rank the ``values``."""
-    plain = {rank_file(rank): staged.rank_state, **({} if values is None else {VALUES: values})}
-    with disk.explained(folder):
-        files = {name: disk.write_file(folder / name, [_pickled(content)]) for name, content in plain.items()}
-        file = tensor_file(rank)
-        chunks, paddings = place({name: staged.parts[name] for name in names}, file)
-        if chunks:
-            pieces: list[bytes | memoryview] = []
-            for name, padding in zip(names, paddings, strict=True):
-                pieces += [bytes(padding), as_bytes(staged.data[name])]
-            files[file] = disk.write_file(folder / file, pieces)
-    return _Written(files, chunks)
+def _held(staged: Staged, plan: Plan, peers: Peers) -> list[Held]:
+    """What this rank has in common with others, and must be the same there."""
+    everyone = peers.everyone.ranks
+    if len(everyone) == 1:
+        return []
+    held = [Held(alike.REGISTERED, name, None, text, everyone) for name, text in staged.must_match.items()]
+    for name, ranks in plan.holders.items():
+        if len(ranks) < 2 or name in staged.may_differ:
+            continue
+        if (part := plan.layout.parts.get(name)) is None:
+            # Its text: a NaN is not equal to itself.
+            held.append(Held(alike.VALUE, name, None, repr(staged.values[name]), ranks))
+        else:
+            held.append(Held(alike.TENSOR, name, part, checksum(staged.data[name]), ranks))
+    return held
 
 
 def _pickled(value: dict[str, Any]) -> memoryview:
     out = io.BytesIO()
     torch.save(value, out)
     return out.getbuffer()
-
-
-def _manifest(
-    step: int,
-    staged: Staged,
-    world: World,
-    shared: bool,
-    here: Mapping[int, _Offer],
-    written: Sequence[_Written],
-) -> Manifest:
-    tensors = {}
-    parts = {name: part for offer in here.values() for name, part in offer.parts.items()}
-    for name, part in sorted(parts.items()):
-        chunks = [rank.chunks[name] for rank in written if name in rank.chunks]
-        tensors[name] = SavedTensor(part.dtype, part.shape, tuple(sorted(chunks, key=lambda c: c.offsets)))
-    return Manifest(
-        format=FORMAT,
-        step=step,
-        saved=round(time.time(), 3),
-        world_size=world.world_size,
-        shared=shared,
-        node=0 if shared else world.node_rank,
-        nodes=world.num_nodes,
-        versions={"torch": torch.__version__, "python": platform.python_version()},
-        metadata=json.loads(staged.metadata),
-        tensors=tensors,
-        files={name: size for rank in written for name, (size, _) in rank.files.items()},
-    )
-
-
-def _commit(folder: Path, name: str, manifest: Manifest, written: Sequence[_Written]) -> None:
-    """Make a directory of durable files a snapshot: manifest and sums, then the rename."""
-    sums = {file: digest for rank in written for file, (_, digest) in rank.files.items()}
-    _, sums[MANIFEST] = disk.write_file(folder / MANIFEST, [manifest.text().encode()])
-    disk.write_file(folder / SUMS, [sums_text(sums).encode()])
-    disk.sync_folder(folder)
-    disk.rename(folder, folder.with_name(name))
-    disk.sync_folder(folder.parent)
-    disk.update_symlink(folder.with_name(LATEST), name)
