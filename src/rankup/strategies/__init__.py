@@ -19,6 +19,7 @@ loads no torch: the command line reads the table, too.
 | ``replicas`` | ranks start from one model |
 | ``weights`` | gradients weighted if ranks hold different counts |
 | ``buckets`` | the buckets of DDP |
+| ``changes`` | what tells that a model has changed, without a walk |
 | ``gradient_hooks`` | hooks of a script on gradients that are not reduced yet |
 | ``unused`` | parameters that only a dummy batch has used |
 | ``ordered_sum`` | sums over virtual shards, in the same order on any number of ranks |

@@ -10,11 +10,12 @@ costs a copy of the gradients per shard, and a gather, while ddp reduces during 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.strategies.base import Refusal, Refusals, Strategy
@@ -224,13 +225,14 @@ class AnyWorld(Strategy):
             raise nothing_counted()
         return self._total / total
 
-    def reduce(self, parameters: Iterable[nn.Parameter]) -> None:
+    def reduce(self, optimizer: Optimizer) -> None:
         """Gradients were summed at the last shard's backward; now the buffers are united. A collective."""
         if self._stepped:  # the shards computed with the weights from before the first one
             raise _second_step()
         if len({len(self._held.get(shard, ())) for shard in self._own}) > 1:
             raise _other_calls()
         self._stepped = True
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         for shard, found in self._with_gradient.items():
             for parameter in parameters:
                 needed = parameter.requires_grad and id(parameter) not in self._may_be_unused

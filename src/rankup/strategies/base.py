@@ -160,6 +160,9 @@ class Strategy:
         global mean; it is 1 if all ranks have equally many. With 0 nothing of this rank's gradient is used, not even a
         NaN."""
 
+    def expect_dummies(self, expected: bool) -> None:
+        """Whether some rank's gradients may count nothing in this step. All ranks are told the same."""
+
     def backward(self, loss: torch.Tensor) -> None:
         loss.backward()  # type: ignore[no-untyped-call]
 
@@ -174,12 +177,12 @@ class Strategy:
         """With ``pipelined``: gradients of ``scale`` times the mean loss; (loss, output) on the rank that has them."""
         raise NotImplementedError
 
-    def reduce(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Before clipping and the step: reduce gradients over ranks, if backward has not done so."""
+    def reduce(self, optimizer: Optimizer) -> None:
+        """Before clipping and a step of ``optimizer``: reduce gradients over ranks, if backward has not done so."""
 
-    def check_reduced(self, optimizer: Optimizer, parameters: Iterable[nn.Parameter]) -> None:
-        """Before a step of ``optimizer``, which trains ``parameters``: RankupError ``gradients-not-reduced`` if one of
-        its gradients was not reduced over ranks, as far as that can be detected."""
+    def check_reduced(self, optimizer: Optimizer) -> None:
+        """Before a step of ``optimizer``: RankupError ``gradients-not-reduced`` if one of its gradients was not reduced
+        over ranks, as far as that can be detected."""
 
     def agree(self, overflowed: torch.Tensor) -> None:
         """Set ``overflowed`` (a float scalar, 1 if this rank's gradients are not finite) to its maximum over ranks.

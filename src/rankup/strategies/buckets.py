@@ -26,6 +26,7 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from rankup.errors import RankupError
+from rankup.strategies.changes import count_registered, power_of_two, registered, requires_grad
 
 # Private members of DDP that are needed to rebuild its reducer. torch 2.6 to 2.13 have all of them.
 _OF_DDP = ("_build_params_for_reducer", "_build_debug_param_to_name_mapping", "_ddp_init_helper")
@@ -37,6 +38,7 @@ class Buckets:
 
     def __init__(self, ddp: DistributedDataParallel, renewed: Callable[[], None]) -> None:
         """``renewed`` is called when DDP has come to reduce other parameters."""
+        count_registered()
         self._renewed = renewed
         self._ddp = weakref.ref(ddp)
         self._calls = 0  # of DDP's forward with gradients on
@@ -55,8 +57,17 @@ class Buckets:
         self._calls += 1
         if self._ready:
             self._end_backward(ddp)
-        self._follow(ddp)
+        if self._may_differ():
+            self._follow(ddp)
         self._notes = ddp.require_backward_grad_sync
+
+    def _may_differ(self) -> bool:
+        """Whether other parameters may be trained than DDP reduces. The model is walked only if a parameter or a layer
+        was put into one, and in calls 1, 2, 4, 8, … for what torch does not tell of."""
+        if registered() != self._walked or power_of_two(self._calls):
+            return True
+        flags = bytes(map(requires_grad, self._all))
+        return flags != self._flags and 1 in flags
 
     def reduced_for(self, optimizer: Optimizer, gradient: torch.Tensor) -> bool:
         """Before ``optimizer`` takes ``gradient``: whether DDP's forward ran since its last step, or the gradient is
@@ -132,6 +143,7 @@ class Buckets:
     def _begin(self, ddp: DistributedDataParallel) -> None:
         """With a new reducer: note the order of the next backward that is reduced."""
         trained = _trained(ddp.module)
+        self._note_walk(ddp)
         self._trained = [id(parameter) for parameter in trained]
         self.reduced = frozenset(self._trained)
         self._names: dict[int, str] = {
@@ -186,7 +198,10 @@ class Buckets:
                 exit_code=1,
             )
         # None: frozen for a while, as a discriminator is while its generator learns.
-        if not trained or [id(parameter) for parameter in trained] == self._trained:
+        if not trained:
+            return
+        if [id(parameter) for parameter in trained] == self._trained:
+            self._note_walk(ddp)
             return
         if not _has_all(ddp):
             raise RankupError(
@@ -205,6 +220,11 @@ class Buckets:
                     parameter.copy_(sent)
         self._anew(ddp)
 
+    def _note_walk(self, ddp: DistributedDataParallel) -> None:
+        self._walked = registered()
+        self._all = tuple(ddp.module.parameters())
+        self._flags = bytes(map(requires_grad, self._all))
+
     def _anew(self, ddp: DistributedDataParallel) -> None:
         self._forget()
         _make_reducer(ddp, None)
@@ -219,19 +239,8 @@ class Buckets:
 
 
 def _trained(module: nn.Module) -> list[nn.Parameter]:
-    """Each parameter once that requires a gradient. ``parameters()`` takes three times as long, in every step."""
-    found: dict[nn.Parameter, None] = {}
-    modules, seen = [module], set()
-    while modules:
-        at = modules.pop()
-        if id(at) in seen:
-            continue
-        seen.add(id(at))
-        for parameter in at._parameters.values():
-            if parameter is not None and parameter.requires_grad:
-                found[parameter] = None
-        modules.extend(child for child in at._modules.values() if child is not None)
-    return list(found)
+    """Each parameter once that requires a gradient."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
 def _make_reducer(ddp: DistributedDataParallel, order: Sequence[nn.Parameter] | None) -> None:

@@ -13,17 +13,23 @@ from __future__ import annotations
 
 import copyreg
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from rankup.errors import RankupError
+from rankup.strategies.changes import count_registered, registered
 
 Module = TypeVar("Module", bound=nn.Module)
 
 _WRAPPER = "_rankup_wrapper"
 _inside: list[nn.Module] = []  # modules whose wrapped forward runs now; the innermost is last
+# Of a model in whose forward another one was called: ids of its modules, as long as nothing was put into any module.
+_parts: WeakKeyDictionary[nn.Module, tuple[int, frozenset[int]]] = WeakKeyDictionary()
+# Inside of ``torch.func``'s vmap or grad, no backward pass follows that a wrapper could wait for.
+_transformed = getattr(torch._C, "_are_functorch_transforms_active", bool)
 
 
 def call_through(model: Module, wrapper: nn.Module) -> Module:
@@ -31,6 +37,7 @@ def call_through(model: Module, wrapper: nn.Module) -> Module:
 
     Only where gradients are computed: an evaluation, a trace or an export is of the plain model.
     """
+    count_registered()
     own = type(model)
     if _WRAPPER in vars(own):
         setattr(own, _WRAPPER, wrapper)
@@ -50,8 +57,8 @@ def call_through(model: Module, wrapper: nn.Module) -> Module:
 
 
 def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
-    within = getattr(self, "_is_replica", False) or any(_contains(outer, self) for outer in _inside)
-    if within or not torch.is_grad_enabled() or _transformed():
+    within = bool(_inside) and any(_contains(outer, self) for outer in _inside)
+    if within or "_is_replica" in self.__dict__ or not torch.is_grad_enabled() or _transformed():
         return self._rankup_class.__call__(self, *args, **kwargs)
     _check_outermost()
     _inside.append(self)
@@ -76,13 +83,13 @@ def _check_outermost() -> None:
 
 def _contains(outer: nn.Module, module: nn.Module) -> bool:
     """Whether the wrapper of ``outer`` reduces the gradients of ``module`` already."""
-    return outer is module or any(module is part for part in outer.modules())
-
-
-def _transformed() -> bool:
-    """Inside of ``torch.func``'s vmap or grad, no backward pass follows that a wrapper could wait for."""
-    active = getattr(torch._C, "_are_functorch_transforms_active", None)
-    return bool(active is not None and active())
+    if outer is module:
+        return True
+    walked, parts = _parts.get(outer, (-1, frozenset()))
+    if walked != registered():
+        parts = frozenset(map(id, outer.modules()))
+        _parts[outer] = (registered(), parts)
+    return id(module) in parts
 
 
 def _reduce_ex(self: Any, protocol: Any) -> Any:

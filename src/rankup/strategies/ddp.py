@@ -16,9 +16,10 @@ Four things differ from a bare ``DistributedDataParallel(model)``, all for exact
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -40,6 +41,14 @@ _SIGNATURE = inspect.signature(DistributedDataParallel.__init__).parameters
 _SYNC_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _SIGNATURE else "broadcast_buffers"
 
 
+class _Trained(NamedTuple):
+    """What an optimizer trains, as long as its groups have these ``sizes``."""
+
+    sizes: list[int]
+    reduced: list[tuple[Buckets, list[nn.Parameter]]]
+    others: list[nn.Parameter]  # that no reducer handles
+
+
 class DDP(Strategy):
     name = "ddp"
     refuses: ClassVar[Refusals] = {"shared_parameters": NO_SHARED_PARAMETERS}
@@ -53,7 +62,7 @@ class DDP(Strategy):
         self._buckets: list[Buckets] = []  # of each model
         self._dummies = DummyGradients(counts=lambda: self._weighed.weight != 0.0)
         self._frozen: list[nn.Module] = []  # models that came without anything to train
-        self._owners: dict[int, Buckets] = {}  # id of a parameter → who reduces its gradient
+        self._trained: WeakKeyDictionary[Optimizer, _Trained] = WeakKeyDictionary()
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
         if self._static_graph and find_unused_parameters:
@@ -77,48 +86,31 @@ class DDP(Strategy):
             **no_buffers_in_forward,
         )
         divide_alike(wrapped)
-        self._sparse.add(model)
-        if find_unused_parameters:
-            self._dummies.watch(model.parameters())
         self._models.append(wrapped)
         self._buckets.append(Buckets(wrapped, self._renewed))
         wrapped.register_forward_pre_hook(self._buckets[-1])
-        wrapped.register_forward_pre_hook(self._weigh_called)
         wrapped.register_forward_pre_hook(GradientHooks(wrapped.module))
-        self._owners.clear()
+        self._renewed()
         return call_through(model, wrapped)
 
     def setup_optimizer(
         self, model: nn.Module, optimizer: Optimizer, clip: float | None
     ) -> tuple[nn.Module, Any]:
-        optimizer.register_step_pre_hook(self._dummies.before_step)
+        self._dummies.join(optimizer)
         return model, optimizer
 
     def set_gradient_scale(self, weight: float) -> None:
-        self._weighed.weight = weight
-        if weight == 1.0:
-            self._weighed.clear()
-        elif not self._weighed:
-            self._weigh_all()
+        self._weighed.set(weight)
 
-    def _weigh_all(self) -> None:
-        for model in self._models:
-            for parameter in model.parameters():
-                self._weighed.add(parameter)
-
-    def _weigh_called(self, ddp: nn.Module, args: Any) -> None:
-        """Before a forward pass: what was frozen when the batch began may be trained now, as a discriminator that is
-        frozen while its generator learns."""
-        if self._weighed.weight != 1.0 and torch.is_grad_enabled():
-            for parameter in ddp.parameters():
-                self._weighed.add(parameter)
+    def expect_dummies(self, expected: bool) -> None:
+        self._dummies.expect(expected)
 
     def _renewed(self) -> None:
         """A model has other trained parameters than before."""
-        self._owners.clear()
-        if self._weighed:
-            self._weigh_all()
+        self._trained.clear()
         for model in self._models:
+            for parameter in model.parameters():
+                self._weighed.add(parameter)
             self._sparse.add(model.module)
             if model.find_unused_parameters:
                 self._dummies.watch(model.parameters())
@@ -136,30 +128,41 @@ class DDP(Strategy):
                 stack.enter_context(model.no_sync())
             yield
 
-    def check_reduced(self, optimizer: Optimizer, parameters: Iterable[nn.Parameter]) -> None:
-        if not self._owners:
-            self._owners = {key: buckets for buckets in self._buckets for key in buckets.reduced}
-        looked: set[int] = set()
-        for parameter in parameters:
-            buckets = self._owners.get(id(parameter))
-            if (buckets is not None and id(buckets) in looked) or parameter.grad is None:
-                continue
-            if buckets is None:
+    def check_reduced(self, optimizer: Optimizer) -> None:
+        sizes = [len(group["params"]) for group in optimizer.param_groups]
+        trained = self._trained.get(optimizer)
+        if trained is None or trained.sizes != sizes:
+            trained = self._trained[optimizer] = self._trained_by(optimizer, sizes)
+        for parameter in trained.others:
+            if parameter.grad is not None:
                 self._refuse_unknown(parameter)
+        for buckets, parameters in trained.reduced:
+            # One speaks for all: mostly the first.
+            witness = next((each for each in parameters if each.grad is not None), None)
+            if witness is None or witness.grad is None:
                 continue
-            looked.add(id(buckets))
-            if not buckets.reduced_for(optimizer, parameter.grad):
+            if not buckets.reduced_for(optimizer, witness.grad):
                 raise not_reduced(
-                    buckets.name_of(parameter),
+                    buckets.name_of(witness),
                     "the model was not called in this step: a loss came from another method, or from a part of it",
                     "call the model itself, `model(x)`, and other methods than forward from its forward",
                 )
             if not buckets.finished():
                 raise not_reduced(
-                    buckets.name_of(parameter),
+                    buckets.name_of(witness),
                     "some parameters got no gradient in this step, and ddp still waits for them",
                     "prepare(…, find_unused_parameters=True) if ranks use parts of the model by turns, as experts",
                 )
+
+    def _trained_by(self, optimizer: Optimizer, sizes: list[int]) -> _Trained:
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        # The last, where a model was prepared twice: it is the one that is called.
+        owners = {key: buckets for buckets in self._buckets for key in buckets.reduced}
+        reduced = [
+            (buckets, [each for each in parameters if owners.get(id(each)) is buckets])
+            for buckets in self._buckets
+        ]
+        return _Trained(sizes, reduced, [each for each in parameters if id(each) not in owners])
 
     def _refuse_unknown(self, parameter: nn.Parameter) -> None:
         """An error for a gradient that no reducer handles, if its parameter belongs to a model of the run."""

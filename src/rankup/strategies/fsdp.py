@@ -13,7 +13,7 @@ model than ddp's.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.strategies.base import NO_LBFGS, NO_SHARED_PARAMETERS, Refusals, Strategy
+from rankup.strategies.changes import power_of_two, requires_grad
 from rankup.strategies.fsdp_units import Units
 from rankup.strategies.gradient_hooks import refuse_hooks
 from rankup.strategies.replicas import start_equal, trainable
@@ -44,6 +45,7 @@ class FSDP(Strategy):
         self._weighed = GradientWeights()  # of gathered parameters
         self._models: list[Any] = []
         self._units: Units | None = None
+        self._steps = 0  # of its optimizers
 
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
         require_torch((2, 6), "fsdp", "there is no fully_shard")
@@ -71,7 +73,7 @@ class FSDP(Strategy):
             if on_cpu:  # gloo has had an average to reduce with only of late
                 sharded.set_force_sum_reduction_for_comms(True)
             # After FSDP's own hook, which gathers: what the module holds then are whole parameters.
-            module.register_forward_pre_hook(self._hook_gathered)
+            module.register_forward_pre_hook(self._hook_gathered())
         self._units.watch(described)
         self._models.append(model)
         return model
@@ -86,11 +88,13 @@ class FSDP(Strategy):
 
     def _before_step(self, *_: Any) -> None:
         assert self._units is not None
+        self._steps += 1
         self._units.check_reduced()
         # Else the next forward would compute with the weights from before this step.
         for model in self._models:
             model.reshard()
-            refuse_hooks(model, sharded=True)  # that were put on them since
+            if power_of_two(self._steps):
+                refuse_hooks(model, sharded=True)  # that were put on them since
 
     def _mesh(self, device: torch.device) -> DeviceMesh:
         ranks, size = dist.get_world_size(), self._shard_size
@@ -105,12 +109,25 @@ class FSDP(Strategy):
         return init_device_mesh(device.type, (ranks // size, size), mesh_dim_names=("replicate", "shard"))
 
     def set_gradient_scale(self, weight: float) -> None:
-        self._weighed.weight = weight
+        self._weighed.set(weight)
 
-    def _hook_gathered(self, module: nn.Module, args: Any) -> None:
-        for parameter in module.parameters():
-            if not hasattr(parameter, "to_local"):
-                self._weighed.add(parameter)
+    def _hook_gathered(self) -> Callable[[nn.Module, Any], None]:
+        """Of one unit, whose whole parameters are the same objects in every gather."""
+        whole: list[nn.Parameter] = []
+        seen = b""
+
+        def hook(module: nn.Module, args: Any) -> None:
+            nonlocal seen
+            if not whole:
+                whole.extend(each for each in module.parameters() if not hasattr(each, "to_local"))
+            if (
+                trained := bytes(map(requires_grad, whole))
+            ) != seen:  # one that was frozen may be trained now
+                seen = trained
+                for parameter in whole:
+                    self._weighed.add(parameter)
+
+        return hook
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:

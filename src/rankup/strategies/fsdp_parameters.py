@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
+from rankup.strategies.changes import power_of_two
+
 
 @dataclass(eq=False)
 class Slot:
@@ -46,6 +48,7 @@ class Unit:
     join_unused: bool = False
     reduced: int = -1  # the backward in which it was
     forwards: int = 0
+    looks: bool = False  # in this forward
 
     @property
     def top(self) -> Unit:
@@ -64,15 +67,14 @@ class Unit:
     def begin_forward(self) -> None:
         """Its parameters are gathered now. They are looked at in its forwards 1, 2, 4, 8, …"""
         self.forwards += 1
-        looks = self.forwards & (self.forwards - 1) == 0
-        for slot in self.slots:
-            slot.begun = slot.content() if looks else None
+        self.looks = power_of_two(self.forwards)
+        for slot in self.slots if self.looks else ():
+            slot.begun = slot.content()
 
     def written(self) -> str:
         """The name of a parameter that this forward has written to; "" if there is none."""
-        written = (
-            slot.name for slot in self.slots if slot.begun is not None and slot.content() != slot.begun
-        )
+        slots = self.slots if self.looks else ()
+        written = (slot.name for slot in slots if slot.begun is not None and slot.content() != slot.begun)
         return next(written, "")
 
 

@@ -78,7 +78,7 @@ class Units:
 
     def _gathered(self, unit: Unit) -> Any:
         def hook(module: nn.Module, args: Any, kwargs: Any) -> None:
-            for slot in unit.slots:
+            for slot in unit.slots if unit.join_unused or not unit.forwards else ():
                 if slot.whole is None:
                     slot.whole = getattr(slot.module, slot.attribute)
                 if unit.join_unused and slot.whole.requires_grad and not slot.noted:
@@ -130,7 +130,8 @@ class Units:
             self._task = task
             self._touched = []
             self._backward.begin()
-            for slot in self._slots:
+            joining = any(root.join_unused for root in self._roots)
+            for slot in self._slots if joining else ():
                 slot.had_gradient = slot.shard is not None and slot.shard.grad is not None
             # Queued before FSDP's own, which reduces what is left.
             Variable._execution_engine.queue_callback(self._ends)

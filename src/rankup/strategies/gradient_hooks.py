@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from rankup.errors import RankupError
+from rankup.strategies.changes import count_registered, hooked
 
 # Both are Tensor's: number → function.
 _GRADIENT_HOOKS, _ACCUMULATED_HOOKS = "_backward_hooks", "_post_accumulate_grad_hooks"
@@ -25,11 +26,15 @@ class GradientHooks:
     """A forward pre-hook of ``model``: from now on what its parameters' hooks do is watched."""
 
     def __init__(self, model: nn.Module) -> None:
+        count_registered()
         self._model = weakref.ref(model)
+        self._seen: tuple[int, int] | None = None  # what there was at the last walk over the parameters
 
     def __call__(self, module: nn.Module, args: Any) -> None:
-        model = self._model()
-        if model is None or not torch.is_grad_enabled():
+        if self._seen == hooked() or not torch.is_grad_enabled():
+            return
+        model, self._seen = self._model(), hooked()
+        if model is None:
             return
         for parameter in model.parameters():
             for kind in (_GRADIENT_HOOKS, _ACCUMULATED_HOOKS):

@@ -47,13 +47,13 @@ def add_missing_groups(
     for index, names in sorted(missing.items()):
         if index in begun:
             raise _other(f"the optimizer does not train {names[0]}, and that of the state does")
-        options = {option: _blank(value) for option, value in saved["groups"][names[0]].items()}
+        options = {option: blank(value) for option, value in saved["groups"][names[0]].items()}
         optimizer.add_param_group({**options, "params": [tensors[name] for name in names]})
     if missing:
         _pass_over_once(optimizer, {id(tensors[name]) for names in missing.values() for name in names})
 
 
-def _blank(value: Any) -> Any:
+def blank(value: Any) -> Any:
     """A value to load into: the tensors of an outline have no content."""
     return torch.zeros(value.shape, dtype=value.dtype) if isinstance(value, torch.Tensor) else value
 

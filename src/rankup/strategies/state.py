@@ -27,7 +27,7 @@ from rankup.strategies.inner_optimizers import (
     of_inner,
     options,
 )
-from rankup.strategies.parameter_groups import add_missing_groups, places
+from rankup.strategies.parameter_groups import add_missing_groups, blank, places
 
 State = dict[str, Any]
 COUNTER = "step"  # of each parameter, a tensor of one number
@@ -71,12 +71,18 @@ def target(
     made = state(strategy, model, optimizer)
     if optimizer is None:
         return made
+    there, groups = saved.get("optimizer", {}), made["optimizer"]["groups"]
     made["optimizer"]["state"] = {
         name: _like("", made["model"][name], held)
         # Nothing is saved of a level that is empty: before the first step, or of SGD without momentum.
-        for name, held in saved.get("optimizer", {}).get("state", {}).items()
-        if name in made["optimizer"]["groups"]
+        for name, held in there.get("state", {}).items()
+        if name in groups
     }
+    for name, theirs in there.get("groups", {}).items():
+        if name in groups:  # of another class or version, an optimizer has other options
+            groups[name] = {
+                option: groups[name].get(option, blank(value)) for option, value in theirs.items()
+            }
     return made
 
 

@@ -23,24 +23,35 @@ class GradientWeights:
 
     def __init__(self) -> None:
         self.weight = 1.0
-        self._nodes: dict[
-            int, tuple[torch.Tensor, Any, Any]
-        ] = {}  # parameter, its node (kept alive), the handle
-
-    def __len__(self) -> int:
-        return len(self._nodes)
+        self._nodes: dict[int, tuple[torch.Tensor, Any]] = {}  # parameter, its node (kept alive)
+        self._handles: list[Any] = []  # of all nodes, while the weight is not 1
 
     def add(self, parameter: torch.Tensor) -> None:
         """Weight its gradients from now on; calling it again has no effect."""
         if parameter.requires_grad and id(parameter) not in self._nodes:
             node = get_gradient_edge(parameter).node
-            self._nodes[id(parameter)] = (parameter, node, node.register_prehook(self._scaled))
+            self._nodes[id(parameter)] = (parameter, node)
+            if self.weight != 1.0:
+                self._handles.append(node.register_prehook(self._scaled))
 
     def clear(self) -> None:
-        """Leave all gradients alone."""
-        for _, _, handle in self._nodes.values():
-            handle.remove()
+        """Forget all parameters."""
+        self._unhook()
         self._nodes.clear()
+
+    def set(self, weight: float) -> None:
+        """From the next backward on. With 1 there are no hooks, which would cost a call for each parameter."""
+        if weight == self.weight:
+            return
+        self.weight = weight
+        if weight == 1.0:
+            self._unhook()
+        elif not self._handles:
+            self._handles = [node.register_prehook(self._scaled) for _, node in self._nodes.values()]
+
+    def _unhook(self) -> None:
+        while self._handles:
+            self._handles.pop().remove()
 
     def _scaled(self, gradients: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor | None, ...] | None:
         if self.weight == 1.0:
