@@ -34,9 +34,8 @@ STOPPED = 75
 def _rank(env: dict[str, str], script: str, arguments: tuple[str, ...], folder: str, log: str) -> None:
     """A process that is as a launcher would start it."""
     os.setsid()
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
+    for stream, name in ((1, "out"), (2, "err")):
+        os.dup2(os.open(f"{log}.{name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     os.environ.update(env)
     os.chdir(folder)
     import torch
@@ -77,7 +76,7 @@ def execute(job: Resolved, view: View) -> Result:
         own = {**env, "RANK": str(rank), "LOCAL_RANK": str(rank)}
         folder = str(Path(script).parent)
         process = context.Process(
-            target=_rank, args=(own, script, tuple(arguments), folder, str(run.logs / f"rank-{rank}.err"))
+            target=_rank, args=(own, script, tuple(arguments), folder, str(run.logs / f"rank-{rank}"))
         )
         process.start()
         processes.append(process)
@@ -126,4 +125,5 @@ def prove(script: Path, plan: VerifyPlan) -> Proof:
     flags = {"name": script.stem, "runs_root": script.parent / "runs"}
     job = resolve_here(flags, command=(str(script),))
     folder = RunDir.create(script.parent / "runs", f"verify-{script.stem}").path
-    return verify(Attempts(job, folder, Quiet(), execute=execute), plan, python=sys.executable)
+    attempts = Attempts(job, folder, Quiet(), env=plan.env, execute=execute)
+    return verify(attempts, plan, python=sys.executable)

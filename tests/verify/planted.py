@@ -93,6 +93,8 @@ class Planted:
 
 FLAT = "for x, y in run.steps(data, epochs=3):\n{flat}"
 STATE, VARIABLE, END = ("state-not-in-snapshot",), ("unsaved-variable",), ("other-end",)
+# A kill may fall before the first snapshot, or while the file is being written.
+LEFT = ("left-by-a-killed-attempt", *VARIABLE, "resume-fails")
 EVALUATION = "for x, y in run.batches(dataset, global_batch=8):\n    model(x)"
 NOISY = "x = x + 0.1 * torch.randn(x.shape, generator=noise)"
 STEP_LR = "schedule = StepLR(opt, 1, 0.5)"
@@ -190,7 +192,7 @@ FAULTS = [
     ),
     Planted(
         "worst_model_copied",
-        VARIABLE,
+        (*VARIABLE, "resume-fails"),
         before="worst = 0.0",
         post="if loss.item() > worst:\n    worst, saved = loss.item(), copy.deepcopy(net.state_dict())",
         after="net.load_state_dict(saved)",
@@ -268,14 +270,14 @@ FAULTS = [
     ),
     Planted(
         "file_of_an_earlier_attempt",
-        ("not-deterministic",),
+        LEFT,
         before="first = float(open('last').read()) if os.path.exists('last') else 0.0",
         pre="x = x + first",
         post="open('last', 'w').write(str(loss.item()))",
     ),
     Planted(
         "file_that_grows",
-        ("not-deterministic",),
+        LEFT,
         pre="open('lines', 'a').write('x')\n" + SCALE_LR.format("os.path.getsize('lines')"),
     ),
     Planted(
@@ -312,6 +314,29 @@ FAULTS = [
         before="n = 0",
         post="n += 1",
         after="with torch.no_grad():\n    net[0].bias.fill_(n)",
+    ),
+    Planted("model_of_unseeded_weights", ("unseeded-model",), make="torch.seed()\nnet = nn.Linear(3, 1)"),
+    Planted(
+        "best_model_saved_by_a_variable",
+        ("other-files",),
+        before="best = 0.0",
+        behind="if 1 / (1 + epoch.index) > best:\n    best = 1 / (1 + epoch.index)\n"
+        "    torch.save(net.state_dict(), 'best.pt')",
+    ),
+    Planted(
+        "report_of_a_list",
+        ("other-files",),
+        before="seen = []",
+        post="seen.append(run.global_step)",
+        after="os.makedirs('out', exist_ok=True)\nopen('out/seen.tmp', 'w').write(str(seen))\n"
+        "os.rename('out/seen.tmp', 'out/seen.csv')",
+    ),
+    Planted(
+        "printed_mean_of_a_variable",
+        ("other-output",),
+        before="total = 0.0",
+        post="total += loss.item()",
+        after="print(f'{time.time_ns()} ns')\nprint(f'mean loss {total / 18:.4f}')",
     ),
 ]
 
@@ -444,6 +469,16 @@ RIGHT = [
     ),
     Planted(
         "clipped", options=", clip=0.1", body="run.backward((model(x) - y).square().mean())\nrun.step(opt)"
+    ),
+    Planted(
+        "best_model_saved_by_a_registered_number",
+        make="print(time.ctime(), file=open('log', 'a'))",
+        before="values = run.register(best=0.0, total=0.0)",
+        post="values.total += loss.item()",
+        behind="if 1 / (1 + epoch.index) > values.best:\n    values.best = 1 / (1 + epoch.index)\n"
+        "    torch.save({{'net': net.state_dict(), 'opt': opt.state_dict()}}, 'best.tmp')\n"
+        "    os.replace('best.tmp', 'best.pt')".format(),
+        after="torch.save(opt.state_dict(), 'last.pt')\nprint(f'{time.time_ns()} ns, mean {values.total / 18:.4f}')",
     ),
     Planted("saved_by_hand", processes=2, behind="run.save()"),
     Planted(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from rankup.errors import RankupError
 from rankup.resolve.here import resolve_here
 from rankup.resolve.resolved import Resolved
 from rankup.run.execute import Result, View
-from rankup.verify.attempts import Attempts, AttemptSpec
+from rankup.verify.attempts import Attempts, AttemptSpec, Killer
 
 
 class Quiet:
@@ -135,3 +137,19 @@ def test_the_environment_of_this_process_stays_as_it_is(tmp_path: Path):
     runner, _ = attempts(tmp_path, 0)
     runner.run(ask(tmp_path))
     assert "RANKUP_TRACE" not in os.environ
+
+
+def test_no_attempt_reports_to_a_server(tmp_path: Path):
+    runner, started = attempts(tmp_path, 0)
+    runner.run(ask(tmp_path))
+    env = started[0].spec.env
+    assert (env["WANDB_MODE"], env["MLFLOW_TRACKING_URI"]) == ("disabled", "")
+
+
+def test_an_attempt_that_takes_too_long_is_killed(tmp_path: Path):
+    run = RunDir.create(tmp_path, "attempts")
+    child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    (run.logs / "events.jsonl").write_text(json.dumps({"event": "start", "pid": child.pid}) + "\n")
+    killer = Killer(tmp_path / "frozen", limit=0.0)
+    killer.tick(run)
+    assert (killer.late, killer.killed, child.wait()) == (True, True, -signal.SIGKILL)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from verify_records import attempt, steady, step
 
+from rankup.errors import RankupError
 from rankup.findings.finding import Finding
-from rankup.verify.diagnosis import of_end, of_reference, of_resume, of_untracked
+from rankup.verify.diagnosis import of_end, of_failure, of_files, of_reference, of_resume, of_untracked
 from rankup.verify.first_difference import first_difference
 from rankup.verify.trace_reader import AttemptTrace, Record
 
@@ -46,6 +47,26 @@ def test_a_batch_whose_samples_are_unknown_is_not_said_to_be_in_another_order():
 
 def test_other_states_of_the_global_generators_are_a_script_that_seeds_them():
     assert of_repeat(step(1, random="else", loss=["0x1p3"])).code == "unseeded-random"
+
+
+def test_other_weights_before_the_first_step_are_a_model_that_nobody_seeded():
+    other = {"state": {"model/w": "else"}}
+    first = attempt(step(1, **other), begin=other)
+    difference = first_difference(steady(), [first])
+    assert difference is not None
+    found = of_reference(steady(), first, difference)
+    assert found.code == "unseeded-model"
+    assert "before the first step 1 of the model's tensors differ already: model/w" in found.why
+
+
+def test_other_weights_before_a_later_loop_are_those_of_that_loop():
+    """Of two trainings in one process the first is the same."""
+    begins = {0: step(0), 2: step(2, state={"model/w": "else"})}
+    other = attempt(step(1), step(2), step(3, state={"model/w": "else"}), starts=begins)
+    reference = attempt(step(1), step(2), step(3), starts={0: step(0), 2: step(2)})
+    difference = first_difference(reference, [other])
+    assert difference is not None
+    assert of_reference(reference, other, difference).code == "unseeded-model"
 
 
 @pytest.mark.parametrize(
@@ -178,3 +199,35 @@ def test_state_that_changes_and_is_not_registered_is_named_with_what_registers_i
     found = of_untracked(steady(), ["StepLR schedule", "Meter"])
     assert found.message == "StepLR (schedule), Meter have state that changes and is not registered"
     assert "run.register(schedule=schedule) before the loop" in found.fix
+
+
+def test_a_training_that_begins_again_after_a_kill_and_differs_has_read_what_was_left():
+    killed, begun = steady(1, 2), attempt(step(1, loss=["0x1p9"]))
+    difference = first_difference(steady(), [killed, begun])
+    assert difference is not None
+    assert of_resume(steady(), begun, difference).code == "left-by-a-killed-attempt"
+
+
+def test_a_resume_that_trains_nothing_is_not_asked_for_state_that_follows_from_steps():
+    reference = attempt(*(step(n) for n in range(1, 4)), exit=step(3, untracked={"Generator noise": "b"}))
+    done = attempt(resumed_at=3, exit=step(3, untracked={"Generator noise": "a"}))
+    assert first_difference(reference, [done]) is None
+    changed = attempt(resumed_at=3, exit=step(3, state={"model/w": "else"}))
+    assert first_difference(reference, [changed]) is not None
+
+
+def test_other_files_are_named_with_the_variables_that_start_again():
+    reference = attempt(step(1), step(2, variables={"best": "1"}), step(3))
+    resumed = attempt(step(3), resumed_at=2, begin={"variables": {"best": "0"}})
+    found = of_files(["/work/best.pt"], reference, resumed, None)
+    assert (found.code, found.place) == ("other-files", "/work/best.pt")
+    assert found.message == "the script writes another best.pt when it is killed and resumed"
+    assert "plain variables that start again after a resume: best" in found.why
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"), [("worker-failed", "resume-fails"), ("state-lost", "state-lost")]
+)
+def test_a_resume_that_fails_is_a_finding(code: str, expected: str):
+    found = of_failure(RankupError(code, "it failed", context="rank-0.err", hint="fix it"))
+    assert (found.code, found.fix) == (expected, "fix it") and "it failed" in found.why

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from verify_records import attempt, step
 
 from rankup.verify.crossings import crossed, offered, too_short
-from rankup.verify.plan import KINDS, Course, choose_kills, choose_stops, last_saves
+from rankup.verify.plan import KINDS, QUICK_KINDS, Course, choose_kills, choose_stops, last_saves
+from rankup.verify.scenario import VerifyPlan
 
 THREE_EPOCHS = Course(30, (10, 20, 30), ((10, 2), (20, 2), (30, 2)), frozenset(range(11, 31)), 3, 0.1)
 ONE_EPOCH = Course(12, (12,))
@@ -18,7 +19,7 @@ ONE_EPOCH = Course(12, (12,))
 
 def test_one_kill_of_each_kind_that_the_training_offers():
     assert THREE_EPOCHS.kinds() == list(KINDS)
-    assert ONE_EPOCH.kinds() == ["step", "behind", "save", "moment"]
+    assert ONE_EPOCH.kinds() == ["step", "behind", "save", "moment", "exit"]
     assert Course(1).kinds() == []
 
 
@@ -80,7 +81,7 @@ def test_what_there_is_to_cross_follows_from_the_uninterrupted_training():
     reference = attempt(*(step(n, at=[[(n - 1) // 3, 1]]) for n in range(1, 7)), behind=ends)
     course = Course.of(reference)
     assert (course.steps, course.epoch_ends, course.evaluations) == (6, (3, 6), ((3, 2), (6, 2)))
-    assert offered(course) == ["epoch", "off-grid", "behind", "evaluation", "save", "moment", "end"]
+    assert offered(course) == ["epoch", "off-grid", "behind", "evaluation", "save", "moment", "exit", "end"]
     assert not too_short(course)
 
 
@@ -106,3 +107,9 @@ def test_of_two_trainings_in_one_process_a_later_epoch_is_one_of_either(seed: in
     course = Course(30, (6, 12, 18, 24, 30), later=later)
     made = choose_kills(Random(seed), course, 1)
     assert made[0].step in later and set(made[0].saves) <= later and made[0].saves
+
+
+def test_a_training_that_is_stopped_early_does_not_reach_the_end_of_its_script():
+    assert VerifyPlan(1).kinds == KINDS
+    assert VerifyPlan(1, epoch_steps=3).kinds == QUICK_KINDS
+    assert "exit" not in VerifyPlan(1, steps=9).kinds

@@ -41,7 +41,7 @@ def test_a_difference_is_drawn_with_its_place_its_evidence_and_its_cure():
         "  why:   seen",
         "  hint:  sort",
         "",
-        "differs: this training is not the same when it is interrupted or repeated",
+        "differs: this training is not the same when it is interrupted",
     ]
     answer = as_dict(proof, "runs/verify-x/1")
     assert not answer["proved"] and not answer["same"]
@@ -74,3 +74,25 @@ def test_rounding_that_cannot_be_judged_is_not_called_a_proof_of_everything():
     note = Finding("rounding-not-judged", Severity.NOTE, "apart", why="sums", fix="fp64")
     worlds = Scenario("stopped, other processes", "1→2", 2, 0, 20, "not judged: …", True, note)
     assert text(Proof((ONCE, worlds))).endswith("proved, except for the parts that were not judged")
+
+
+def test_nothing_is_proved_if_an_attempt_said_that_something_was_lost():
+    proof = Proof((ONCE, KILLED), ("a kill within a step",), lost=("warning: this resume has lost n",))
+    assert not proof.proved and proof.same
+    assert text(proof).endswith(
+        "printed by an attempt: warning: this resume has lost n\n\n"
+        "no difference found; not proved, because an attempt lost state"
+    )
+
+
+def test_a_quick_proof_says_what_it_is_of():
+    proof = Proof((ONCE, KILLED), ("a kill within a step",), epoch_steps=3)
+    assert text(proof).splitlines()[-1].startswith("proved in loops of two epochs of 3 steps: ")
+
+
+def test_a_training_that_differs_without_a_kill_is_not_deterministic_and_not_said_to_resume_badly():
+    finding = Finding("not-deterministic", Severity.ERROR, "a kernel")
+    once = Scenario("uninterrupted, twice", "1", 2, 0, 20, "differs", False, finding)
+    proof = Proof((once,), not_crossed=("a kill within a step",))
+    assert text(proof).endswith("not deterministic, not proved: two uninterrupted runs differ")
+    assert as_dict(proof, "")["conclusion"] == proof.conclusion == "not deterministic"

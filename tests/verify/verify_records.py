@@ -34,6 +34,7 @@ def attempt(
     epochs: list[Record] | None = None,
     behind: list[Record] | None = None,
     frozen: str = "",
+    starts: dict[int, Record] | None = None,
 ) -> AttemptTrace:
     """Of one rank; what it found at its beginning is what the steady training has there, but for ``begin``."""
     found = {**step(resumed_at), "world_size": 1, **(begin or {})}
@@ -46,6 +47,7 @@ def attempt(
         tuple(epochs or ()),
         tuple(behind or ()),
         frozen,
+        starts or {0: found},
     )
 
 

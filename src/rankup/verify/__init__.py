@@ -9,6 +9,7 @@
 | ``attempts`` | starts, interrupts and kills one attempt |
 | ``trace_reader`` | reads what each rank has traced |
 | ``crossings`` | what the interruptions crossed: a step, an epoch, a save |
+| ``files``, ``output`` | what the script writes and prints |
 | ``first_difference`` | the first step at which two trainings differ |
 | ``evidence`` | what the traces show, for the diagnosis |
 | ``causes`` | the causes of a difference, each a source of findings |
@@ -17,5 +18,5 @@
 | ``values`` | how far two final snapshots are apart |
 | ``table`` | what ``rankup verify`` prints |
 
-Only ``attempts`` and ``values`` start processes, and nothing here imports torch.
+Only ``attempts``, ``values`` and ``files`` start processes, and nothing here imports torch.
 """

@@ -6,8 +6,9 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -18,11 +19,18 @@ from rankup.errors import RankupError
 from rankup.resolve.here import resolve_here
 from rankup.resolve.resolved import Resolved
 from rankup.run.execute import Result, View, execute
+from rankup.verify.output import last_lines, lost_lines
 from rankup.verify.trace_reader import FROZEN, AttemptTrace, read_attempt
 
 # Save at the end only: saving must not change the uninterrupted training.
 AT_THE_END = f"{10**9} steps"
+# A proof reports to no server.
+NO_TRACKING = {"WANDB_MODE": "disabled", "MLFLOW_TRACKING_URI": ""}
 STOPPED = 75  # the exit code of a run that saved and ended before its training was done
+
+
+class AttemptFailed(RankupError):
+    """The script, or rankup in it, ended with an error."""
 
 
 class AttemptView(Protocol):
@@ -57,7 +65,8 @@ class AttemptEnd:
 
 
 class Attempts:
-    """Starts attempts of ``job`` one after another, each below ``folder`` with its trace and its run directory."""
+    """Starts attempts of ``job`` one after another, each below ``folder`` with its trace and its run directory.
+    ``env``: what shortens them; ``limit``: the most seconds that one may take."""
 
     def __init__(
         self,
@@ -65,13 +74,18 @@ class Attempts:
         folder: Path,
         progress: AttemptView,
         *,
+        env: Mapping[str, str] | None = None,
+        limit: float | None = None,
         execute: Callable[[Resolved, View], Result] = execute,
     ) -> None:
         self._job = job
+        self._env = env or {}
+        self._limit = limit
         self.folder = folder
         self._progress = progress
         self._execute = execute
         self.count = 0
+        self.seconds = 0.0  # of the last attempt
 
     def run(self, ask: AttemptSpec) -> AttemptEnd:
         """Run one attempt until it ends.
@@ -90,13 +104,23 @@ class Attempts:
             "RANKUP_SNAPSHOT_DIR": str(ask.snapshots),
             "RANKUP_SNAPSHOT_EVERY": AT_THE_END,
             "RANKUP_SNAPSHOT_STEPS": ",".join(map(str, ask.saves)),
+            "RANKUP_WRITTEN": str(self.folder),
+            **NO_TRACKING,
+            **self._env,
         }
-        killer = Killer(trace / FROZEN)
+        killer = Killer(trace / FROZEN, self._limit)
         flags = {"name": "attempts", "nodes": 1, "nproc_per_node": ask.processes, "runs_root": self.folder}
         job = resolve_here({**flags, "env": env}, earlier=self._job)
+        began = time.monotonic()
         result = self._execute(job, killer)
+        self.seconds = time.monotonic() - began
+        if killer.late:
+            raise too_long(self.seconds, f"attempt {self.count} ({ask.what})", self._limit)
         self._check(result, ask, killed=killer.killed)
         attempt = read_attempt(trace)
+        if attempt is not None:
+            logs = result.run.logs
+            attempt = replace(attempt, printed=last_lines(logs), lost=lost_lines(logs))
         if attempt is None and not killer.killed:
             raise RankupError(
                 "nothing-traced",
@@ -125,7 +149,7 @@ class Attempts:
         if result.code in (0, STOPPED) or killed:
             return
         error = result.run.left_error() or result.error
-        raise RankupError(
+        raise AttemptFailed(
             error.code if error else "attempt-failed",
             f"attempt {self.count} ({ask.what}) failed: {error.message if error else f'code {result.code}'}",
             context=error.context if error else str(result.run.logs),
@@ -170,18 +194,34 @@ def _hint(error: RankupError | None) -> str:
     return error.hint
 
 
-class Killer:
-    """A view that shows nothing. When a process of the attempt has frozen, it sends SIGKILL to all of them."""
+def too_long(seconds: float, what: str, limit: float | None) -> RankupError:
+    return RankupError(
+        "proof-too-long",
+        f"{what} took {seconds:.0f} s, and may take {limit or 0:.0f} s",
+        context="--budget",
+        hint="use a larger --budget; a script without run.steps(…) or run.epochs(…) cannot be cut short",
+        exit_code=1,
+    )
 
-    def __init__(self, frozen: Path) -> None:
+
+class Killer:
+    """A view that shows nothing. When a process of the attempt has frozen, or after ``limit`` seconds, it sends SIGKILL
+    to all of them."""
+
+    def __init__(self, frozen: Path, limit: float | None = None) -> None:
         self._frozen = frozen
-        self.killed = False
+        self._ends = None if limit is None else time.monotonic() + limit
+        self.killed = False  # also if it was ``late``
+        self.late = False
 
     def line(self, rank: int | None, stream: str, text: str) -> None:
         pass
 
     def tick(self, run: RunDir) -> None:
-        if self.killed or not self._frozen.exists():
+        self.late = self.late or (
+            self._ends is not None and not self.killed and time.monotonic() > self._ends
+        )
+        if self.killed or not (self.late or self._frozen.exists()):
             return
         self.killed = True
         for group in _groups(run):

@@ -68,14 +68,25 @@ class Comparison:
         return Finding(code, Severity.ERROR, message, place, why, fix, confidence=Confidence.LIKELY)
 
 
+def _left(c: Comparison) -> Iterator[Finding]:
+    if c.other.resumed_at == 0 and c.difference.attempt > 1:
+        yield c.found(
+            "left-by-a-killed-attempt",
+            "what a killed attempt has left changes a training that begins from its first step",
+            f"{c.evidence}; the attempt before it was killed before its first snapshot",
+            "the script must not read what an earlier attempt of it has written, such as a checkpoint of its own or a "
+            "counter in a file: rankup resumes the training",
+        )
+
+
 def _saving(c: Comparison) -> Iterator[Finding]:
     if c.other.resumed_at == 0:
         yield c.found(
             "saving-changes-training",
             "taking a snapshot changes the training, or the training is sometimes non-deterministic",
             f"{c.evidence}; this attempt had not resumed yet",
-            "look for a state_dict that draws random numbers or changes its object, and for a file that an earlier "
-            "attempt has left; run verify again, to see whether uninterrupted runs stay equal",
+            "look for a state_dict that draws random numbers or changes its object; run verify again, to see whether "
+            "uninterrupted runs stay equal",
         )
 
 
@@ -149,6 +160,23 @@ def _seeds(c: Comparison) -> Iterator[Finding]:
             "the script seeds the generators itself, with another number each time",
             f"{c.evidence}; the samples are the same, but the states of the global generators differ",
             "let rankup.init(seed=…) seed the generators: it seeds Python, NumPy and torch, on all ranks",
+        )
+
+
+def _unseeded_model(c: Comparison) -> Iterator[Finding]:
+    """The weights differ where the loop began, before any step of it."""
+    step = max((at for at in c.reference.starts if at < c.difference.step), default=None)
+    if step is None or step not in c.other.starts:
+        return
+    mine, theirs = (attempt.starts[step]["state"] for attempt in (c.reference, c.other))
+    if names := [name for name in mine if "model/" in name and theirs.get(name) != mine[name]]:
+        listed = ", ".join(names[:NAMED])
+        yield c.found(
+            "unseeded-model",
+            "the script begins with other weights in each run",
+            f"{c.evidence}; before the first step {len(names)} of the model's tensors differ already: {listed}",
+            "build the model after rankup.init(seed=…), which seeds the generators; weights that are read from a file "
+            "must not be those that an earlier run has written",
         )
 
 
@@ -228,11 +256,13 @@ def _unsaved_variable(c: Comparison) -> Iterator[Finding]:
 
 
 REPEAT_CAUSES: Mapping[str, Source[Comparison]] = {
+    "unseeded-model": _unseeded_model,
     "inputs": _inputs,
     "unseeded-random": _seeds,
     "not-deterministic": _not_deterministic,
 }
 RESUME_CAUSES: Mapping[str, Source[Comparison]] = {
+    "left-by-a-killed-attempt": _left,
     "saving-changes-training": _saving,
     "other-end": _epoch_end,
     "inputs": _inputs,

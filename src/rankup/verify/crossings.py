@@ -15,6 +15,7 @@ WORDS = {
     "evaluation": "a kill in an evaluation",
     "save": "a kill while a snapshot was being written",
     "moment": "a kill within a step",
+    "exit": "a resume of a training that was done",
     "end": "the end of the script",
 }
 

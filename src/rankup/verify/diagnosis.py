@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
+from rankup.errors import RankupError
 from rankup.findings.engine import Source, first
 from rankup.findings.finding import Confidence, Finding, Severity
 from rankup.verify.causes import (
@@ -18,6 +20,12 @@ from rankup.verify.causes import (
 from rankup.verify.evidence import suspects
 from rankup.verify.first_difference import Difference
 from rankup.verify.trace_reader import AttemptTrace
+
+STATE_LOST = "state-lost"  # the error of a resume that would lose state
+_WRITTEN = (
+    "what the script writes and prints must follow from registered state: use values = run.register(best=0.0) before "
+    "the loop and values.best in it, run.register(name=thing) for lists, dicts and objects, and run.meter for means"
+)
 
 
 def of_reference(reference: AttemptTrace, again: AttemptTrace, difference: Difference) -> Finding:
@@ -66,4 +74,51 @@ def of_untracked(reference: AttemptTrace, names: list[str]) -> Finding:
         f"{listed} {'has' if len(names) == 1 else 'have'} state that changes and is not registered",
         why="it changes during the uninterrupted training, it is not in a snapshot, and no resume restored it",
         fix=how_to_register(names),
+    )
+
+
+def of_files(
+    paths: list[str], reference: AttemptTrace, resumed: AttemptTrace, again: AttemptTrace | None
+) -> Finding:
+    """The weights are the same at every step, and what the script writes is not."""
+    listed = ", ".join(Path(path).name for path in paths[:NAMED])
+    return Finding(
+        "other-files",
+        Severity.ERROR,
+        f"the script writes another {listed} when it is killed and resumed",
+        place=paths[0],
+        why="two uninterrupted runs write the same content, and the model is the same at every step"
+        + suspects(reference, resumed, again),
+        fix=_WRITTEN,
+        confidence=Confidence.LIKELY,
+    )
+
+
+def of_printed(
+    lines: tuple[str, str], reference: AttemptTrace, resumed: AttemptTrace, again: AttemptTrace | None
+) -> Finding:
+    """As ``of_files``, of the last lines that the script prints."""
+    return Finding(
+        "other-output",
+        Severity.ERROR,
+        "the script prints other numbers when it is killed and resumed",
+        place=f"the line {lines[0]!r}",
+        why=f"two uninterrupted runs print the same numbers; this one prints {lines[1]!r}"
+        + suspects(reference, resumed, again),
+        fix=_WRITTEN,
+        confidence=Confidence.LIKELY,
+    )
+
+
+def of_failure(error: RankupError) -> Finding:
+    """A resumed attempt has failed twice, and uninterrupted ones did not."""
+    lost = (
+        error.code == STATE_LOST or f"[{STATE_LOST}]" in error.message
+    )  # as the last words of a rank show it
+    return Finding(
+        STATE_LOST if lost else "resume-fails",
+        Severity.ERROR,
+        "a resume would lose state" if lost else "the script fails when it is resumed",
+        why=f"two uninterrupted runs did not fail; {error.message}",
+        fix=error.hint or f"the logs are in {error.context}",
     )

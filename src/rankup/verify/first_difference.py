@@ -53,7 +53,10 @@ def first_difference(
         for mine, theirs, rank in _ends(reference, attempt):
             if mine["step"] != theirs["step"]:
                 continue  # ``other_end`` reports this
-            if names := [name for name in differing(mine, theirs) if name not in ignore]:
+            names = [name for name in differing(mine, theirs) if name not in ignore]
+            if not attempt.steps:  # state that no snapshot holds follows from the steps, and it trained none
+                names = [name for name in names if not name.startswith(UNTRACKED)]
+            if names:
                 return Difference(number, attempt.resumed_at, theirs["step"], rank, tuple(names), at_end=True)
     return None
 

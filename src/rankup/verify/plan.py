@@ -13,7 +13,8 @@ from random import Random
 from rankup.verify.trace_reader import AttemptTrace
 
 # The kinds that find most come first: with few kills only these are used.
-KINDS = ("step", "behind", "evaluation", "save", "moment")
+KINDS = ("step", "behind", "evaluation", "save", "moment", "exit")
+QUICK_KINDS = ("step", "behind", "exit")
 # At most as many changes on disk as the shortest save makes, so that the kill falls into the chosen save.
 CHANGES_PER_SAVE = 12
 _MOST_SAVES = 3
@@ -31,9 +32,10 @@ class Course:
     later: frozenset[int] = frozenset()
     processes: int = 1
     step_s: float = 0.0
+    wanted: tuple[str, ...] = KINDS  # the kinds of kill that are asked for
 
     @classmethod
-    def of(cls, reference: AttemptTrace) -> Course:
+    def of(cls, reference: AttemptTrace, wanted: tuple[str, ...] = KINDS) -> Course:
         behind = [(int(record["step"]), int(record["evaluated"])) for record in reference.behind]
         within = [(step - 1, int(ranks[0].get("evaluated", 0))) for step, ranks in reference.steps.items()]
         times = [ranks[0]["time"] for ranks in reference.steps.values() if 0 in ranks]
@@ -48,6 +50,7 @@ class Course:
             ),
             reference.world_size,
             float(max(times) - min(times)) / max(1, len(times) - 1) if times else 0.0,
+            wanted,
         )
 
     @property
@@ -59,7 +62,7 @@ class Course:
         """The kinds of kill that are possible in this training."""
         missing = {"behind"} if not self.epoch_ends else set()
         missing |= {"evaluation"} if not self.evaluations else set()
-        return [kind for kind in KINDS if kind not in missing] if self.steps > 1 else []
+        return [kind for kind in self.wanted if kind not in missing] if self.steps > 1 else []
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,8 @@ def choose_stops(random: Random, steps: int, worlds: int) -> list[int]:
 
 def _target(random: Random, kind: str, course: Course, *, late: bool) -> int:
     last = course.steps - 1
+    if kind == "exit":
+        return course.steps
     if kind == "behind":
         # Avoid the last epoch if possible: training that continues afterwards shows more.
         return random.choice([step for step in course.epoch_ends if step < course.steps] or course.epoch_ends)
@@ -146,6 +151,8 @@ def _kill(random: Random, kind: str, step: int, saves: tuple[int, ...], course: 
     if kind == "behind":
         text = f"in the code after the epoch that ends with step {step}"
         return Kill(kind, step, f"behind {step} {rank}", text, saves)
+    if kind == "exit":
+        return Kill(kind, step, f"exit {step} {rank}", "after the last line of the script", saves)
     if kind == "evaluation":
         batch = random.randint(1, max(count for at, count in course.evaluations if at == step))
         text = f"after batch {batch} of the evaluation after step {step}"

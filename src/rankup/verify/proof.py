@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 
 from rankup.findings.finding import Finding, in_order
-from rankup.verify.attempts import Attempts, AttemptSpec
-from rankup.verify.causes import held
+from rankup.verify.attempts import AttemptFailed, Attempts, AttemptSpec, too_long
+from rankup.verify.causes import NAMED, held
 from rankup.verify.crossings import WORDS, crossed, offered, too_short
-from rankup.verify.diagnosis import of_end, of_reference, of_resume, of_untracked
+from rankup.verify.diagnosis import (
+    of_end,
+    of_failure,
+    of_files,
+    of_printed,
+    of_reference,
+    of_resume,
+    of_untracked,
+)
+from rankup.verify.files import Digests, ScriptFiles, clocklike, other_files
 from rankup.verify.first_difference import (
     UNTRACKED,
     compared,
@@ -20,21 +30,40 @@ from rankup.verify.first_difference import (
     unsteady,
 )
 from rankup.verify.other_worlds import other_worlds, whole_worlds
+from rankup.verify.output import other_numbers
 from rankup.verify.plan import Course, choose_kills, last_saves
-from rankup.verify.scenario import Scenario, VerifyPlan, not_ended, to_the_end
+from rankup.verify.scenario import Scenario, VerifyPlan, not_ended, run_twice, to_the_end
 from rankup.verify.trace_reader import AttemptTrace
 from rankup.verify.untracked import never_restored, renewed
 
 
 @dataclass(frozen=True)
+class Reference:
+    """Two uninterrupted trainings, what each left in the files that it wrote, and the state that is not compared."""
+
+    first: AttemptTrace
+    again: AttemptTrace
+    files: Digests
+    files_again: Digests
+    ignore: frozenset[str]
+
+    def without(self, resets: Sequence[str]) -> Reference:
+        """``resets``: unregistered state that begins again in each epoch."""
+        return replace(self, ignore=self.ignore | {UNTRACKED + name for name in resets})
+
+
+@dataclass(frozen=True)
 class Proof:
-    """All scenarios, and what their interruptions crossed and did not cross (texts of ``crossings``). ``notes``: what
-    only a longer training would show, and what is not compared."""
+    """All scenarios, and what their interruptions crossed and did not cross (texts of ``crossings``). ``lost``: what
+    attempts printed about state that was lost. ``notes``: what only a longer training would show, what is not compared,
+    and the files that the script writes."""
 
     scenarios: tuple[Scenario, ...]
     crossed: tuple[str, ...] = ()
     not_crossed: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    epoch_steps: int | None = None  # of a quick proof
 
     @property
     def same(self) -> bool:
@@ -52,35 +81,54 @@ class Proof:
 
     @property
     def proved(self) -> bool:
-        return self.same and not self.not_crossed
+        return self.same and not self.not_crossed and not self.lost
+
+    @property
+    def conclusion(self) -> str:
+        """One of four words. A training that differs from its own repetition may resume well: nobody can tell."""
+        if not self.scenarios[0].same:
+            return "not deterministic"
+        return "differs" if not self.same else "proved" if self.proved else "not proved"
 
 
 def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
-    """Run all scenarios. If two uninterrupted trainings differ, the later scenarios prove nothing and are left out.
+    """Run all scenarios. If two uninterrupted trainings differ, the later scenarios prove nothing and are left out. The
+    files that the script writes are put back after each.
 
     Raises RankupError if an attempt fails by itself, or is stopped from outside.
     """
-    first, again = (
-        _uninterrupted(attempts, plan, what) for what in ("uninterrupted", "uninterrupted, once more")
-    )
-    ignore = unsteady(first, again)
-    scenarios = [_reference(first, again, plan, ignore)]
-    if resets := renewed(first):
-        ignore |= {UNTRACKED + name for name in resets}
-    course = Course.of(first)
+    with ScriptFiles(attempts.folder, python) as files:
+        return _verify(attempts, plan, python, files)
+
+
+def _verify(attempts: Attempts, plan: VerifyPlan, python: str, files: ScriptFiles) -> Proof:
+    first = _uninterrupted(attempts, plan, "uninterrupted")
+    if plan.budget is not None and 2 * attempts.seconds > plan.budget:
+        raise too_long(2 * attempts.seconds, "two starts", plan.budget)
+    wrote = files.after_training()
+    again = _uninterrupted(attempts, plan, "uninterrupted, once more")
+    reference = Reference(first, again, wrote, files.after_training(), unsteady(first, again))
+    scenarios = [_reference(reference, plan)]
+    resets = renewed(first)
+    reference = reference.without(resets)
+    course = Course.of(first, plan.kinds)
     wanted = offered(course)
     if not scenarios[0].same:
         return Proof(tuple(scenarios), not_crossed=tuple(WORDS[name] for name in wanted))
     random = Random(plan.seed)
     seen: list[str] = []
+    made: list[AttemptTrace] = []
     if plan.kills != 0:
-        scenario, made = _killed(attempts, plan, first, again, random, ignore)
+        scenario, made = _killed(attempts, plan, course, reference, random, files)
         scenarios.append(scenario)
         seen = crossed(made, to_the_end=plan.steps is None)
     if plan.worlds:
-        scenarios.append(other_worlds(attempts, plan, first, random, python, ignore))
+        scenarios.append(other_worlds(attempts, plan, first, random, python, reference.ignore))
+        files.put_back()
         if scenarios[-1].same:
-            scenarios += whole_worlds(attempts, plan, first, python, ignore)
+            for whole in whole_worlds(attempts, plan, first, python, reference.ignore):
+                scenarios.append(whole)
+                files.put_back()
     not_crossed = [WORDS[name] for name in wanted if name not in seen]
     if (lost := not_finite_from(first)) is not None:
         not_crossed.append(f"steps after step {lost}: the weights are NaN or infinite, and so are all others")
@@ -88,7 +136,9 @@ def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
         tuple(scenarios),
         tuple(WORDS[name] for name in seen),
         tuple(not_crossed),
-        tuple(_notes(course, wanted, resets, _logged_otherwise(scenarios))),
+        tuple(dict.fromkeys(line for attempt in (first, again, *made) for line in attempt.lost)),
+        tuple(_notes(course, wanted, resets, reference, _logged_otherwise(scenarios))),
+        plan.epoch_steps,
     )
 
 
@@ -97,8 +147,14 @@ def _logged_otherwise(scenarios: Sequence[Scenario]) -> list[str]:
     return sorted({name for s in scenarios if s.distance is not None for name in s.distance.logged})
 
 
-def _notes(course: Course, wanted: list[str], resets: list[str], logged: list[str]) -> list[str]:
+def _notes(
+    course: Course, wanted: list[str], resets: list[str], reference: Reference, logged: list[str]
+) -> list[str]:
     notes = [too_short(course)] if "epoch" not in wanted else []
+    if paths := sorted(path for path, digest in reference.files.items() if digest):
+        notes.append(f"files that the script writes, compared and put back as they were: {_short(paths)}")
+    if paths := clocklike(reference.files, reference.files_again):
+        notes.append(f"not compared, because two uninterrupted runs write them differently: {_short(paths)}")
     if logged:
         notes.append(
             f"on other numbers of processes the script logs other numbers: {', '.join(logged)}. Rank 0 logs what it "
@@ -121,9 +177,8 @@ def _uninterrupted(attempts: Attempts, plan: VerifyPlan, what: str) -> AttemptTr
     return ended.attempt
 
 
-def _reference(
-    first: AttemptTrace, again: AttemptTrace, plan: VerifyPlan, ignore: frozenset[str]
-) -> Scenario:
+def _reference(reference: Reference, plan: VerifyPlan) -> Scenario:
+    first, again, ignore = reference.first, reference.again, reference.ignore
     difference = first_difference(first, [again], ignore=ignore)
     finding = of_reference(first, again, difference) if difference else None
     if finding is None and other_end(first, [again]) is not None:
@@ -144,40 +199,44 @@ def _reference(
 def _killed(
     attempts: Attempts,
     plan: VerifyPlan,
-    reference: AttemptTrace,
-    again: AttemptTrace,
+    course: Course,
+    reference: Reference,
     random: Random,
-    ignore: frozenset[str],
+    files: ScriptFiles,
 ) -> tuple[Scenario, list[AttemptTrace]]:
     """Kill and resume, several times; then train to the end."""
-    course = Course.of(reference)
     count = len(course.kinds()) if plan.kills is None else plan.kills
     kills = choose_kills(random, course, count)
     snapshots = attempts.folder / "snapshots-of-the-killed"
     made: list[AttemptTrace] = []
     tried: list[str] = []
     ended = False
-    for kill in kills:
-        ask = AttemptSpec(
-            f"to be killed {kill.text}", plan.processes, snapshots, plan.steps, kill.saves, kill.interrupt
-        )
-        end = attempts.run(ask)
-        if end.killed:
-            tried.append(kill.text)
-        if end.attempt is not None:
-            made.append(end.attempt)
-        if not end.killed and not end.stopped:  # it ended before the kill
-            ended = True
-            break
-    if not ended:
-        made += to_the_end(attempts, plan, plan.processes, snapshots, last_saves(random, course, kills))
-    finding = _what_differs(reference, again, made, ignore)
+    before = attempts.count
+    failure: Finding | None = None
+    try:
+        for kill in kills:
+            ask = AttemptSpec(
+                f"to be killed {kill.text}", plan.processes, snapshots, plan.steps, kill.saves, kill.interrupt
+            )
+            end = run_twice(attempts, ask)
+            if end.killed:
+                tried.append(kill.text)
+            if end.attempt is not None:
+                made.append(end.attempt)
+            if not end.killed and not end.stopped:  # it ended before the kill
+                ended = True
+                break
+        if not ended:
+            made += to_the_end(attempts, plan, plan.processes, snapshots, last_saves(random, course, kills))
+    except AttemptFailed as error:
+        failure = of_failure(error)
+    finding = _what_differs(reference, made, files.after_training(), failure)
     scenario = Scenario(
         "killed and resumed",
         str(plan.processes),
-        attempts.count - 2,
+        attempts.count - before,
         len(tried),
-        compared(reference, made),
+        compared(reference.first, made),
         "differs" if finding else "identical",
         finding is None,
         finding,
@@ -187,13 +246,34 @@ def _killed(
 
 
 def _what_differs(
-    reference: AttemptTrace, again: AttemptTrace, made: list[AttemptTrace], ignore: frozenset[str]
+    reference: Reference, made: list[AttemptTrace], files: Digests, failure: Finding | None
 ) -> Finding | None:
-    difference = first_difference(reference, made, ignore=ignore)
+    """``failure``: why the last attempt failed, if it did: then only the steps before it tell more."""
+    first, again, ignore = reference.first, reference.again, reference.ignore
+    difference = first_difference(first, made, ignore=ignore)
     if difference is not None:
-        return of_resume(reference, made[difference.attempt - 1], difference, again)
-    if (end := other_end(reference, made)) is not None:
-        return of_end(reference, made[end[0] - 1], again)
-    if names := never_restored(reference, made, ignore):
-        return of_untracked(reference, names)
+        return of_resume(first, made[difference.attempt - 1], difference, again)
+    if failure is not None:
+        return failure
+    if (end := other_end(first, made)) is not None:
+        return of_end(first, made[end[0] - 1], again)
+    if names := never_restored(first, made, ignore):
+        return of_untracked(first, names)
+    # Between two steps the script's variables show most.
+    resumed = max(made, key=lambda attempt: (bool(attempt.steps), attempt.resumed_at))
+    if paths := other_files(reference.files, reference.files_again, files):
+        return of_files(paths, first, resumed, again)
+    if lines := other_numbers(first.printed, again.printed, made[-1].printed):
+        return of_printed(lines, first, resumed, again)
     return None
+
+
+def _short(paths: list[str]) -> str:
+    """Names of files: below the current folder without it."""
+    here = Path.cwd().resolve()
+    names = [
+        str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
+        for path in paths[:NAMED]
+    ]
+    more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
+    return ", ".join(names) + more

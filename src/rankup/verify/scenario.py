@@ -7,10 +7,12 @@ from pathlib import Path
 
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding
-from rankup.verify.attempts import Attempts, AttemptSpec
+from rankup.verify.attempts import AttemptEnd, AttemptFailed, Attempts, AttemptSpec
+from rankup.verify.plan import KINDS, QUICK_KINDS
 from rankup.verify.trace_reader import AttemptTrace
 from rankup.verify.values import Distance
 
+QUICK_EPOCHS = 2
 # How many attempts may follow one that was stopped from outside.
 FURTHER_ATTEMPTS = 3
 
@@ -18,13 +20,29 @@ FURTHER_ATTEMPTS = 3
 @dataclass(frozen=True)
 class VerifyPlan:
     """``steps`` None: to the training's end. ``kills`` None: one of each possible kind. ``worlds``: the numbers of
-    processes, one after another; empty: leave this scenario out. ``seed`` chooses where to interrupt."""
+    processes, one after another; empty: leave this scenario out. ``seed`` chooses where to interrupt. ``epoch_steps``:
+    a quick proof, of two epochs of so many steps, with few kinds of kill. ``budget``: the most seconds that two starts
+    may take."""
 
     processes: int
     kills: int | None = None
     worlds: tuple[int, ...] = ()
     steps: int | None = None
     seed: int = 0
+    epoch_steps: int | None = None
+    budget: float | None = None
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        kinds = KINDS if self.epoch_steps is None else QUICK_KINDS
+        return kinds if self.steps is None else tuple(kind for kind in kinds if kind != "exit")
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What shortens the training (``runtime/data/shortened.py``)."""
+        if self.epoch_steps is None:
+            return {}
+        return {"RANKUP_EPOCH_STEPS": str(self.epoch_steps), "RANKUP_EPOCHS": str(QUICK_EPOCHS)}
 
 
 @dataclass(frozen=True)
@@ -44,13 +62,21 @@ class Scenario:
     tried: tuple[str, ...] = ()  # the interruptions, as text
 
 
+def run_twice(attempts: Attempts, ask: AttemptSpec) -> AttemptEnd:
+    """An attempt, and once more if it fails: a killed process may not have returned its memory or its port yet."""
+    try:
+        return attempts.run(ask)
+    except AttemptFailed:
+        return attempts.run(ask)
+
+
 def to_the_end(
     attempts: Attempts, plan: VerifyPlan, processes: int, snapshots: Path, saves: tuple[int, ...] = ()
 ) -> list[AttemptTrace]:
     """One attempt, or several if they are stopped from outside."""
     made: list[AttemptTrace] = []
     for _ in range(1 + FURTHER_ATTEMPTS):
-        end = attempts.run(AttemptSpec("to its end", processes, snapshots, plan.steps, saves))
+        end = run_twice(attempts, AttemptSpec("to its end", processes, snapshots, plan.steps, saves))
         assert end.attempt is not None  # it was not killed
         made.append(end.attempt)
         if not end.stopped:

@@ -36,6 +36,8 @@ def text(proof: Proof) -> str:
         ]
     for note in proof.notes:
         lines += ["", *_wrapped(f"note: {note}")]
+    for said in proof.lost:
+        lines += ["", *_wrapped(f"printed by an attempt: {said}")]
     return "\n".join([*lines, "", _verdict(proof)])
 
 
@@ -49,12 +51,15 @@ def as_dict(proof: Proof, folder: str) -> dict[str, Any]:
         for scenario in proof.scenarios
     ]
     return {
+        "conclusion": proof.conclusion,
         "proved": proof.proved,
         "findings": [finding.as_dict() for finding in proof.findings],
         "same": proof.same,
         "crossed": list(proof.crossed),
         "not_crossed": list(proof.not_crossed),
+        "lost": list(proof.lost),
         "notes": list(proof.notes),
+        "epoch_steps": proof.epoch_steps,
         "scenarios": rows,
         "folder": folder,
     }
@@ -66,16 +71,25 @@ def _wrapped(line: str) -> list[str]:
 
 def _verdict(proof: Proof) -> str:
     scenarios = proof.scenarios
+    if proof.conclusion == "not deterministic":
+        return "not deterministic, not proved: two uninterrupted runs differ"
     if not proof.same:
-        how = "interrupted or repeated"
+        how = "interrupted"
         if all(s.same for s in scenarios if s.distance is None):
             how = "continued or repeated on other numbers of processes"
         return f"differs: this training is not the same when it is {how}"
     if proof.not_crossed:
         steps = max(s.steps_compared for s in scenarios)
         return f"no difference found in {steps} steps; not proved, see what was not crossed"
+    if proof.lost:
+        return "no difference found; not proved, because an attempt lost state"
     if any(s.finding is not None and s.finding.severity is Severity.NOTE for s in scenarios):
         return "proved, except for the parts that were not judged"
+    if proof.epoch_steps is not None:
+        return (
+            f"proved in loops of two epochs of {proof.epoch_steps} steps: the same model, bit for bit; without --quick "
+            "the whole training is proved"
+        )
     return (
         "proved: the same model, bit for bit"
         if all(s.verdict == "identical" for s in scenarios)

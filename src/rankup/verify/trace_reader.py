@@ -27,6 +27,9 @@ class AttemptTrace:
     epochs: tuple[Record, ...] = ()  # of rank 0, like the next fields
     behind: tuple[Record, ...] = ()
     frozen: str = ""  # the kind of interruption that froze it
+    starts: dict[int, Record] = field(default_factory=dict)  # of rank 0: step → where a loop began after it
+    printed: tuple[str, ...] = ()  # the last lines that rank 0 printed
+    lost: tuple[str, ...] = ()  # what rankup printed about state that was lost
 
     @property
     def world_size(self) -> int:
@@ -71,6 +74,7 @@ def read_attempt(folder: Path) -> AttemptTrace | None:
     steps: dict[int, dict[int, Record]] = {}
     ends: dict[str, dict[int, Record]] = {"end": {}, "exit": {}}
     marks: dict[str, list[Record]] = {"epoch": [], "behind": []}
+    starts: dict[int, Record] = {}
     for path in folder.glob("rank-*.jsonl"):
         matched = re.fullmatch(r"rank-(\d+)\.jsonl", path.name)
         if matched is None:
@@ -79,6 +83,8 @@ def read_attempt(folder: Path) -> AttemptTrace | None:
         trained = False
         for record in read_records(path):
             kind = record["kind"]
+            if kind == "begin" and rank == 0:
+                starts[record["step"]] = record
             if kind == "begin" and not trained:
                 begin[rank] = (
                     record  # several: a training that an earlier attempt has finished also writes one
@@ -101,6 +107,7 @@ def read_attempt(folder: Path) -> AttemptTrace | None:
             tuple(marks["epoch"]),
             tuple(marks["behind"]),
             frozen.read_text().strip() if frozen.exists() else "",
+            starts,
         )
         if 0 in begin
         else None

@@ -5,23 +5,18 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import random
 import signal
 from pathlib import Path
 from typing import Any
 
-import numpy
 import pytest
 import torch
 from torch import nn
-from torch.optim.swa_utils import AveragedModel
 
 import rankup
 from ranks import run_ranks
 from rankup.core.records import read_records
-from rankup.runtime.checkpointing.plain_values import PlainValues
 from rankup.runtime.checkpointing.policy import Snapshots
-from rankup.runtime.checkpointing.untracked_state import UntrackedWatch, find_untracked, state_of
 from rankup.runtime.tracing.digest import digest, rows
 from rankup.runtime.tracing.fault_injection import FROZEN, FaultInjection
 from rankup.runtime.tracing.run_digests import state_digests
@@ -101,14 +96,14 @@ def test_each_rank_records_its_own_samples_and_the_same_weights(tmp_path: Path):
 
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_a_stop_is_at_the_step_that_was_meant_and_saved_there(tmp_path: Path, world_size: int):
-    said = run_ranks(train, world_size, str(tmp_path), "stop 3 0")
-    assert all(len(losses) == 4 and losses[-1] == -1.0 for losses in said)
-    assert entries(tmp_path / "snapshots")[-1].step == 3
+    said = run_ranks(train, world_size, str(tmp_path), "stop 4 0")
+    assert all(len(losses) == 5 and losses[-1] == -1.0 for losses in said)
+    assert entries(tmp_path / "snapshots")[-1].step == 4
 
 
 def test_the_environment_decides_where_and_how_often_to_save(tmp_path: Path):
     run_ranks(train, 1, str(tmp_path))
-    assert [entry.step for entry in entries(tmp_path / "snapshots")] == [4, 6]
+    assert [entry.step for entry in entries(tmp_path / "snapshots")] == [4, 5, 6]  # 5: before the last step
 
 
 def test_a_bad_interval_in_the_environment_is_one_error(monkeypatch: pytest.MonkeyPatch):
@@ -158,6 +153,15 @@ def test_a_process_freezes_after_the_batch_of_an_evaluation_that_was_meant(tmp_p
     assert frozen == [signal.SIGSTOP] and (tmp_path / FROZEN).read_text() == "evaluation"
 
 
+def test_a_process_freezes_when_the_script_has_ended(tmp_path: Path, frozen: list[int]):
+    interruption = FaultInjection("exit 6 0", 0, tmp_path)
+    interruption.step(6)
+    interruption.behind(6)
+    assert not frozen
+    interruption.exit(6)
+    assert frozen == [signal.SIGSTOP] and (tmp_path / FROZEN).read_text() == "exit"
+
+
 def test_a_process_freezes_before_the_change_on_disk_that_was_meant(tmp_path: Path, frozen: list[int]):
     FaultInjection("save 3 0", 0, tmp_path)
     disk.make_folder(tmp_path / "a")
@@ -197,88 +201,6 @@ def test_a_sample_has_the_same_digest_wherever_it_stands_in_a_batch():
     assert len(set(rows({"x": x, "y": y}, 3))) == 3
 
 
-class Trainer:
-    def __init__(self, **things: Any) -> None:
-        self.__dict__ |= things
-
-
-class Tracker:
-    """Saves what it holds."""
-
-    def __init__(self, inner: nn.Module) -> None:
-        self.inner = inner
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"inner": self.inner.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.inner.load_state_dict(state["inner"])
-
-
-def test_what_has_a_state_and_is_neither_trained_nor_registered_is_found_by_its_variable():
-    run = rankup.init()
-    net = nn.Linear(2, 1)
-    _, opt, _ = run.prepare(net, lambda p: torch.optim.SGD(p, lr=0.1))
-    kept, lost = AveragedModel(net), AveragedModel(net)
-    schedules = [torch.optim.lr_scheduler.StepLR(opt, 1) for _ in "123"]
-    both = torch.optim.lr_scheduler.SequentialLR(opt, schedules[:2], milestones=[3])
-    other = torch.optim.SGD(nn.Linear(2, 1).parameters(), lr=0.1)
-    of_other = torch.optim.lr_scheduler.StepLR(other, 1)
-    tracker = Tracker(nn.Linear(2, 1))
-    trainer = Trainer(noise=torch.Generator(), shuffle=random.Random(1))
-    loader = torch.utils.data.DataLoader([1, 2], generator=torch.Generator())
-    run.register(kept=kept, both=both, of_other=of_other, tracker=tracker)
-    spaces = [{"lost": lost, "trainer": trainer, "loader": loader, "generator": loader.generator}]
-    spaces.append({"default": torch.default_generator, "python": random})
-    found = find_untracked(run._context, spaces)
-    things = list(found.values())
-    wanted = (lost, schedules[2], other, tracker.inner, trainer.noise, trainer.shuffle)
-    assert all(any(thing is one for thing in things) for one in wanted)
-    covered = (kept, opt, net, lost.module, *schedules[:2], tracker, of_other)
-    ours = (loader.generator, torch.default_generator)
-    assert not any(thing is one for thing in things for one in (*covered, *ours))
-    assert found["AveragedModel lost"] is lost and found["Generator trainer.noise"] is trainer.noise
-    assert all(state_of(thing) is not None for thing in wanted)
-    trusted = find_untracked(run._context, spaces, trusting=True).values()
-    assert not any(thing is tracker.inner for thing in trusted) and any(thing is lost for thing in trusted)
-
-
-def test_a_change_of_state_that_is_not_registered_is_one_warning_with_the_line_that_registers_it():
-    run = rankup.init()
-    _, opt, _ = run.prepare(nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.1))
-    schedule = torch.optim.lr_scheduler.StepLR(opt, 1)
-    teacher, student = nn.Linear(2, 1), nn.Linear(2, 1)
-    watch = UntrackedWatch(run._context, PlainValues(run._context))
-    opt.step()
-    schedule.step()
-    with torch.no_grad():
-        student.weight.add_(1)
-    said = watch.warning().splitlines()
-    held = [line for line in said if "(schedule)" in line or "(student)" in line]
-    assert (
-        "warning: StepLR (schedule) has a state and is not registered: it is lost at a resume; "
-        "run.register(schedule=schedule) before the loop" in held
-    )
-    assert len(held) == 2 and "teacher" not in watch.warning()
-    assert teacher is not None
-
-
-def test_generators_of_the_script_are_named_unless_they_are_registered_or_seeded_again():
-    run = rankup.init()
-    lost, seeded, kept = (torch.Generator().manual_seed(seed) for seed in (1, 2, 3))
-    noise, order, drawn = random.Random(4), random.Random(5), numpy.random.default_rng(6)
-    run.register(kept=kept, order=order, drawn=drawn)
-    watch = UntrackedWatch(run._context, PlainValues(run._context))
-    seeded.manual_seed(7)
-    for generator in (lost, seeded, kept):
-        torch.rand(1, generator=generator)
-    for one in (noise, order, drawn):
-        one.random()
-    said = watch.warning()
-    assert "Generator (lost)" in said and "Random (noise)" in said
-    assert not any(f"({name})" in said for name in ("seeded", "kept", "order", "drawn"))
-
-
 def warned(directory: str) -> str:
     """What a run of two epochs with a schedule that nobody registered says on stderr."""
     said = io.StringIO()
@@ -302,7 +224,7 @@ def warned(directory: str) -> str:
 
 
 def test_an_ordinary_run_that_saves_warns_once_on_rank_0_of_state_that_is_not_registered(tmp_path: Path):
-    first, second = run_ranks(warned, 2, str(tmp_path))
-    assert first.count("has a state and is not registered") == 1
-    assert "run.register(schedule=schedule) before the loop" in first
-    assert "not registered" not in second
+    first, second = run_ranks(warned, 2, str(tmp_path), env={"RANKUP_LOST": ""})
+    assert first.count("warning: these values change in training and are in no snapshot") == 1
+    assert "run.register(schedule=schedule)" in first and "frozen" not in first
+    assert second == ""

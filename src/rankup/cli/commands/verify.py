@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +17,9 @@ from rankup.cli.shared_options import taking
 from rankup.cli.target_parser import script_or_workload_job
 from rankup.cli.workload_job import require_torch
 from rankup.core.arrays import parse_numbers
+from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
+from rankup.core.units import parse_duration
 from rankup.errors import RankupError
 from rankup.verify.attempts import Attempts
 from rankup.verify.proof import verify
@@ -27,7 +31,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 # Options end at the script or workload: everything after it is its own.
 @app.command("verify", context_settings=SCRIPT_LAST)
-@taking(some_job_options("run", "threads", "runs_root"))
+@taking(some_job_options("run", "threads", "runs_root", "lost"))
 def verify_command(
     command: Annotated[
         list[str],
@@ -49,6 +53,17 @@ def verify_command(
         str, typer.Option(metavar="N,N,…", help="also stop and resume on these numbers of processes")
     ] = "",
     nproc_per_node: Annotated[int, typer.Option(min=1, metavar="P", help="processes of the training")] = 1,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="cut each loop to two epochs of a few steps, and kill at fewer places"),
+    ] = False,
+    epoch_steps: Annotated[int, typer.Option(min=2, metavar="N", help="with --quick: steps of an epoch")] = 3,
+    budget: Annotated[
+        str, typer.Option(metavar="TIME", help="prove nothing if two starts take longer, e.g. 5m")
+    ] = "",
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="also write the answer of --json to FILE")
+    ] = None,
     seed: Annotated[int, typer.Option(metavar="S", help="seed of the points where it is interrupted")] = 0,
     as_json: JsonOption = False,
     **asked: Any,
@@ -56,16 +71,21 @@ def verify_command(
     """Prove that a training resumes exactly: train it, kill it, resume it, compare every step.
 
     It trains twice without interruption, once with kills, and once on other numbers of processes (--world). It names
-    the first step that differs, what differs there, and the likely cause. The exit code is 1 if anything differs.
+    the first step that differs, what differs there, and the likely cause. The exit code is 1 if anything differs. The
+    files that the script writes are compared too, and put back as they were.
     """
     require_torch()
-    worlds = _worlds(world)
+    worlds, seconds = _worlds(world), parse_duration(budget) if budget else None
     job = script_or_workload_job(command, flags_from(asked))
     folder = RunDir.create(job.spec.runs_root, f"verify-{job.spec.name}").path
-    plan = VerifyPlan(nproc_per_node, kills, worlds, steps, seed)
-    proof = verify(Attempts(job, folder, Lines()), plan, python=job.spec.python)
+    plan = VerifyPlan(nproc_per_node, kills, worlds, steps, seed, epoch_steps if quick else None, seconds)
+    attempts = Attempts(job, folder, Lines(), env=plan.env, limit=seconds)
+    proof = verify(attempts, plan, python=job.spec.python)
+    answer = as_dict(proof, str(folder))
+    if out is not None:
+        write_atomic(out, json.dumps(answer))
     if as_json:
-        console.print_json(as_dict(proof, str(folder)))
+        console.print_json(answer)
     else:
         print("\n" + text(proof))
     print(f"traces     {folder}", file=sys.stderr if as_json else sys.stdout)

@@ -4,6 +4,6 @@
 - ``digest``, ``fingerprint``: hashes of a value: exact ones, and cheap ones
 - ``run_digests``: the hashes of a run's state, by name
 - ``final_state``: the numbers with which a script ends
-- ``script_variables``: the variables of the user's script
+- ``written_files``: the files that the script writes, as they were and as they are
 - ``fault_injection``: an end put to a run at a chosen point
 """

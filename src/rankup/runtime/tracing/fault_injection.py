@@ -6,6 +6,7 @@
 | ``moment N RANK SECONDS`` | freeze so many seconds after step N, at any point of the code |
 | ``behind N RANK`` | freeze when the code after an epoch that ended with step N has run |
 | ``evaluation N RANK BATCH`` | freeze after so many batches of evaluations that began after step N |
+| ``exit N RANK`` | freeze when the script has ended, after N steps or more |
 | ``save N RANK`` | freeze before the Nth change that this attempt's saves make on disk |
 | ``stop N RANK`` | ask the run to stop after step N |
 
@@ -81,13 +82,17 @@ class FaultInjection:
         ):
             self._freeze("evaluation")
 
+    def exit(self, done: int) -> None:
+        if any(kind == "exit" and done >= at for kind, at, _ in self._plan):
+            self._freeze("exit")
+
     def _disk_changes(self, what: str, path: Path) -> None:
         self._changes += 1
         if any(kind == "save" and self._changes == at for kind, at, _ in self._plan):
             self._freeze("save")
 
     def _freeze(self, kind: str) -> None:
-        if kind not in ("save", "moment"):
+        if kind not in ("save", "moment", "exit"):
             self.before_freezing()
         write_atomic(self._folder / FROZEN, kind)
         os.kill(os.getpid(), signal.SIGSTOP)

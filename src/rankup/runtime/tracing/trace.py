@@ -31,7 +31,7 @@ from typing import Any
 import torch
 
 from rankup.core.records import RecordWriter
-from rankup.runtime.checkpointing.untracked_state import find_untracked, state_of
+from rankup.runtime.checkpointing.registered_state import declared
 from rankup.runtime.context import RunContext
 from rankup.runtime.seed import rng_state
 from rankup.runtime.tracing import final_state
@@ -39,7 +39,7 @@ from rankup.runtime.tracing.digest import digest, rows
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
 from rankup.runtime.tracing.fault_injection import FaultInjection
 from rankup.runtime.tracing.run_digests import gradients_pending, state_digests, weights_size
-from rankup.runtime.tracing.script_variables import namespaces, plain_variables
+from rankup.runtime.unregistered.walk import Walk, codes_of_script, roots
 
 VARIABLE = "RANKUP_TRACE"
 SAVES_VARIABLE = "RANKUP_SNAPSHOT_STEPS"  # steps after which to save, whatever the script says: "3,7,12"
@@ -73,9 +73,7 @@ class Trace:
         self._records: RecordWriter = (
             before._records if before is not None else RecordWriter(folder / f"rank-{run.world.rank}.jsonl")
         )
-        self._untracked: dict[str, Any] = {}
-        self._find_untracked()
-        self._begun_at = self._step
+        self._codes = codes_of_script()
         self._losses: list[str] = []
         self._evaluated = 0
         saves = os.environ.get(SAVES_VARIABLE, "")
@@ -109,7 +107,6 @@ class Trace:
             exact=run.strategy.exact,
             precision=run.precision.name,
             at=self._at(),
-            variables=plain_variables(),
             **self._where(),
         )
         return self
@@ -126,11 +123,7 @@ class Trace:
 
     def epoch_begins(self) -> None:
         """The first batch of an epoch is about to be handed out; also in the middle of one that is resumed."""
-        if self._step != self._begun_at:
-            self._find_untracked()  # what the script has made since
-        self._records.write(
-            "epoch", epoch=self._at()[-1][0], step=self._step, untracked=self._untracked_digests()
-        )
+        self._records.write("epoch", epoch=self._at()[-1][0], step=self._step, **self._unregistered())
 
     def step(self) -> None:
         """Record a step; then interrupt the run, if that is due."""
@@ -147,7 +140,6 @@ class Trace:
             rows=rows(batch.value, batch.samples) if batch is not None and counts else [],
             loss=list(self._losses),
             evaluated=self._counted(),
-            variables=plain_variables(),
             size=weights_size(run),
             pending=gradients_pending(run),
             **self._where(),
@@ -173,7 +165,7 @@ class Trace:
         self._records.write("left", **self._where())
 
     def exit(self) -> None:
-        self._find_untracked()
+        self._interruption.exit(self._step)
         self._records.write("exit", evaluated=self._counted(), **self._where())
         self._records.close()
         if self._run.world.is_main:
@@ -195,29 +187,28 @@ class Trace:
         return {
             "step": self._step,
             "state": state_digests(self._run),
-            "untracked": self._untracked_digests(),
             "random": digest(rng_state()),
+            **self._unregistered(),
         }
 
-    def _find_untracked(self) -> None:
-        known = {id(thing) for thing in self._untracked.values()}
-        for name, thing in find_untracked(self._run, namespaces()).items():
-            if id(thing) not in known:
-                self._untracked[_free(name, self._untracked)] = thing
-
-    def _untracked_digests(self) -> dict[str, str]:
-        return {name: digest(state_of(thing)) for name, thing in self._untracked.items()}
+    def _unregistered(self) -> dict[str, dict[str, str]]:
+        """What the script holds and no snapshot has: ``untracked``, the state of objects by their class and path, and
+        ``variables``, plain values by their path."""
+        known, held, own = declared(self._run)
+        walk = Walk(known, held).look(roots(self._codes, own))
+        marks = walk.found.items()
+        kinds = {path: type(thing).__name__ for path, thing in walk.objects.items()}
+        return {
+            "untracked": {
+                f"{kinds.get(path, mark.text.split(' ')[0])} {path}": mark.digest
+                for path, mark in marks
+                if not mark.plain
+            },
+            "variables": {path: mark.digest for path, mark in marks if mark.plain},
+        }
 
 
 def _at_exit() -> None:
     # Python sets last_type before it ends with an uncaught exception; any other exit is a success.
     if _latest is not None and getattr(sys, "last_type", None) is None:
         _latest.exit()
-
-
-def _free(name: str, taken: dict[str, Any]) -> str:
-    number, free = 1, name
-    while free in taken:
-        number += 1
-        free = f"{name}-{number}"
-    return free

@@ -1,0 +1,107 @@
+"""The files that a script writes while it is verified: hashed after each training, and put back as they were.
+
+A script reads and writes in its own folder, so every training must find there what the first one found: a checkpoint of
+an earlier attempt may change what a script does. And a proof must leave nothing that the real training would read.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from rankup.core import shell
+from rankup.errors import RankupError
+
+BEFORE = "before"  # runtime/tracing/written_files.py writes it
+
+Digests = dict[str, str]  # path → digest; "" if there is no file
+
+
+class ScriptFiles:
+    """Of all attempts in ``folder``. Its end puts the files back, whatever happened."""
+
+    def __init__(self, folder: Path, python: str) -> None:
+        self._folder = folder
+        self._python = python
+
+    def __enter__(self) -> ScriptFiles:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.put_back()
+
+    def after_training(self) -> Digests:
+        """The digests of all files that were written so far, as the training that has just ended left them."""
+        found: Digests = {}
+        if any(notes.stat().st_size for notes in self._folder.glob("*/written-*.txt")):
+            found = self._hashed()
+        self.put_back()
+        return found
+
+    def _hashed(self) -> Digests:
+        words = [self._python, "-m", "rankup.runtime.tracing.written_files", str(self._folder)]
+        done = shell.run(words, timeout=600)
+        if done.code == 0:
+            return {str(path): str(digest) for path, digest in json.loads(done.out).items()}
+        raise RankupError(
+            "files-not-compared",
+            f"the files that the script writes could not be read: {done.err.strip()[-300:]}",
+            context=str(self._folder),
+            exit_code=1,
+        )
+
+    def put_back(self) -> None:
+        """Each path as it was before the first attempt. Files before the folders that they are in."""
+        notes = []
+        for note in (self._folder / BEFORE).glob("*.json"):
+            with suppress(ValueError):  # a process was killed while it wrote it, and has changed nothing
+                notes.append((json.loads(note.read_text()), note.with_suffix("")))
+        for note, kept in sorted(notes, key=lambda pair: len(pair[0]["path"]), reverse=True):
+            try:
+                _put_back(Path(note["path"]), kept, existed=note["existed"])
+            except OSError as error:
+                raise RankupError(
+                    "file-not-put-back",
+                    f"a file that the script has written could not be put back as it was: {error}",
+                    context=note["path"],
+                    hint=f"it was copied to {kept}" if note["existed"] else "remove it",
+                    exit_code=1,
+                ) from None
+
+
+def _put_back(path: Path, kept: Path, *, existed: bool) -> None:
+    if existed:
+        if kept.is_file() and not _same(kept, path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(kept, path)
+    elif path.is_dir():
+        shutil.rmtree(path)  # it is new, and so is all that is in it
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _same(kept: Path, path: Path) -> bool:
+    """Whether the file has not changed: a copy keeps its time."""
+    if not path.exists():
+        return False
+    one, other = kept.stat(), path.stat()
+    return (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
+
+
+def clocklike(first: Digests, again: Digests) -> list[str]:
+    """Files that two uninterrupted trainings write differently, such as a log with times."""
+    return [path for path, digest in first.items() if digest and again.get(path, "") != digest]
+
+
+def other_files(first: Digests, again: Digests, other: Digests) -> list[str]:
+    """Files that both uninterrupted trainings left equal, and the ``other`` one did not."""
+    return [
+        path
+        for path, digest in first.items()
+        if digest and again.get(path) == digest and other.get(path, "") != digest
+    ]
