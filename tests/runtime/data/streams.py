@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import random
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -184,6 +186,65 @@ class AsksLate(Plain):
         yield from range(24 + (info.id if info else 0), LENGTH, info.num_workers if info else 1)
 
 
+class Position(Plain):
+    """torchdata's protocol: its state is the number of its next sample. Notes each number that it reads in a file."""
+
+    def __init__(self, path: str = os.devnull, *, late: int = 0) -> None:
+        self.next, self.path, self.late = 0, path, late
+
+    def order(self):
+        with Path(self.path).open("a", buffering=1) as file:
+            while self.next < LENGTH:
+                self.next += 1
+                print(self.next - 1, file=file)
+                yield self.next - 1
+        self.next = 0
+
+    def state_dict(self):
+        return {"next": self.next - self.late, "of": [self.path, torch.arange(3)]}
+
+    def load_state_dict(self, state) -> None:
+        self.next = state["next"]
+
+
+class Unreadable(Position):
+    """Cannot load its own state."""
+
+    def load_state_dict(self, state) -> None:
+        raise IndexError("list index out of range")
+
+
+class DrawsBetween(Position):
+    """Also draws from a global generator, whose state is not in its own: eight samples at a time, shuffled."""
+
+    def order(self):
+        while self.next < LENGTH:
+            some = list(range(self.next, self.next + 8))
+            random.shuffle(some)
+            for number in some:
+                self.next += 1
+                yield number
+        self.next = 0
+
+
+class Shards(HuggingFace):
+    """As Hugging Face's: the state says how many samples a worker has read in one epoch."""
+
+    started = read = 0
+
+    def order(self):
+        self.read, whole = self.started, list(super().order())
+        for number in whole[self.started :]:
+            self.read += 1
+            yield number
+
+    def state_dict(self):
+        return {"read": self.read}
+
+    def load_state_dict(self, state) -> None:
+        self.started = state["read"]
+
+
 def feed_of(run: rankup.Run, dataset, sharded, workers: int, *, training: bool, **loader) -> StreamFeed:
     world = run.world
     if workers:
@@ -201,6 +262,14 @@ def feed_of(run: rankup.Run, dataset, sharded, workers: int, *, training: bool, 
         sharded=sharded,
         loader=loader,
     )
+
+
+def saved_and_read(state: object) -> dict:
+    """What a snapshot makes of it."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
 
 
 def numbers(batches) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import tarfile
 from functools import partial
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from streams import LENGTH, passes
+from streams import LENGTH, feed_of, numbers, passes, saved_and_read
 
+import rankup
 from ranks import run_ranks
+from rankup.runtime.data import stream_reader
 
 pytestmark = pytest.mark.filterwarnings("ignore:an IterableDataset has no order")
 SHARDS = 6
@@ -73,6 +76,7 @@ def test_hugging_face_streams(world_size, workers):
         "plain": (hugging_face, None),
         "shuffled": (partial(hugging_face, shuffle=True), None),
         "one shard": (partial(hugging_face, shards=1), None),
+        "declared": (partial(hugging_face, shuffle=True), "workers"),
         "by node": (partial(hugging_face, by_node=True), True),
         "by node, not declared": (partial(hugging_face, by_node=True), None),
     }
@@ -84,6 +88,62 @@ def test_hugging_face_streams(world_size, workers):
             seen = sum((rank[name][number] for rank in ranks), [])
             assert sorted(seen) == list(range(LENGTH)), (name, number)
     assert ranks[0]["shuffled"][0] != ranks[0]["shuffled"][1]
+
+
+class Delegates(Numbers):
+    """Hands on the state of the stream in it."""
+
+    def state_dict(self):
+        return self.stream.state_dict()
+
+    def load_state_dict(self, state) -> None:
+        self.stream.load_state_dict(state)
+
+
+def itself(*, shuffle: bool):
+    return hugging_face(shuffle=shuffle).stream
+
+
+def in_another(*, shuffle: bool):
+    return Delegates(itself(shuffle=shuffle))
+
+
+def collated(samples):
+    return torch.tensor([int(each["number"] if isinstance(each, dict) else each) for each in samples])
+
+
+def resumed(make, shuffle: bool, workers: int) -> tuple[list[int], list[int], bool]:
+    """What is left of a pass after its sixth step, the same after a resume, and whether the resume warned."""
+    stream_reader.KEEP = 1
+    run = rankup.init(seed=1)
+    feed = feed_of(run, make(shuffle=shuffle), "workers", workers, training=True, collate_fn=collated)
+    states, seen = [], []
+    for batch in feed.batches(1, 0):
+        seen.append(batch.value.tolist() if batch.samples else [])
+        states.append(saved_and_read(feed.state()))
+    assert any(mark["kept"] for mark in states[5]["marks"])
+    again = feed_of(run, make(shuffle=shuffle), "workers", workers, training=True, collate_fn=collated)
+    again.load(states[5])
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        rest = numbers(again.batches(1, 6))
+    return sum(seen[6:], []), rest, "warning: this epoch is resumed" in said.getvalue()
+
+
+@needs("datasets")
+@pytest.mark.parametrize(("world_size", "workers"), [(1, 0), (2, 2)])
+@pytest.mark.parametrize(("make", "shuffle"), [(itself, False), (in_another, False), (itself, True)])
+def test_a_hugging_face_stream_is_resumed_exactly(make, shuffle, world_size, workers):
+    """Its state does not contain the buffer of a shuffle: then it is read again."""
+    for whole, rest, warned in run_ranks(resumed, world_size, make, shuffle, workers):
+        assert (rest, warned) == (whole, False)
+
+
+@needs("datasets")
+def test_a_state_that_is_wrong_and_cannot_be_undone_is_warned_of():
+    [(whole, rest, warned)] = run_ranks(resumed, 1, in_another, True, 0)
+    assert rest != whole
+    assert warned
 
 
 def shards_in(directory: Path) -> list[str]:
@@ -119,7 +179,7 @@ def test_web_datasets(tmp_path, world_size, workers):
     cases = {
         "worker splitter": (partial(web_dataset, paths, nodes=False), None),
         "both splitters": (partial(web_dataset, paths, nodes=True, counted=True), True),
-        "counts its epochs": (partial(web_dataset, paths, nodes=False, counted=True), "workers"),
+        "counts its epochs": (partial(web_dataset, paths, nodes=False, counted=True), None),
         "shuffled with a seed": (partial(web_dataset, paths, nodes=False, shuffle=10, seed=1), None),
         "shuffled without": (partial(web_dataset, paths, nodes=False, shuffle=10), "workers"),
         "both splitters, not declared": (partial(web_dataset, paths, nodes=True), None),

@@ -1,6 +1,7 @@
 """Which samples, in which order, on which rank, and how they get there.
 
 - ``step_plan``: how one epoch is cut into steps
+- ``shortened``: shorter epochs and loops, for ``rankup verify --quick``
 - ``sharding``: the order of an epoch and each rank's share: pure functions
 - ``samplers``: the order of a user's ``sampler=`` or ``batch_sampler=``
 - ``position``: the epoch and step that one feed has reached
@@ -12,7 +13,7 @@
 - ``checked_fork``: workers that have started, on a Python whose forks may deadlock
 - ``sample_rng``, ``generators``, ``own_generators``: random numbers that belong to a sample
 - ``stream``, ``stream_reader``, ``worker_info``: iterable data sets, and what reads them
-- ``stream_split``, ``stream_pass``: who splits a stream, and whether each sample was handed out once
+- ``stream_split``: who splits a stream, and whether each sample was handed out once
 - ``identity``: whether all ranks have the same data
 - ``batch_size_check``: a share of one sample, on which BatchNorm cannot train
 """

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, NamedTuple, Protocol
+
+import torch
 
 from rankup.errors import RankupError
 from rankup.runtime.data.position import Position
@@ -24,6 +26,7 @@ class Batch(NamedTuple):
     total: int  # samples of the whole step, over all ranks and micro-batches
     last: bool  # whether the optimizer steps after it
     part: int = 0  # which of the step's micro-batches, or of its virtual shards, it is
+    dummies: bool = False  # whether some rank has a dummy batch in this step
 
 
 class DataFeed(Protocol):
@@ -85,25 +88,34 @@ class BatchSlice(NamedTuple):
     total: int
     last: bool
     part: int
+    dummies: bool
 
 
 def cut(sharding: Sharding, plan: StepPlan, start: int, parts: int, *, fill: bool) -> Iterator[BatchSlice]:
     """This rank's pieces, ``parts`` per step. If a part is empty, training (``fill``) takes a dummy batch of two
     samples (BatchNorm refuses one) with a count of 0, so that every rank joins every collective; an evaluation skips
     it. With virtual shards ``parts`` is 1, and the pieces are those of this rank's shards."""
-    total, mine = -1, []
-    for step in range(start, plan.steps):
-        base = plan.starts[step]
-        if plan.total(step) != total:  # the same in most steps
-            total = plan.total(step)
+    total, mine, dummies = -1, [], False
+    for base, end in pairwise(plan.starts[start:]):
+        if end - base != total:  # the same in most steps
+            total = end - base
             mine = sharding.parts(total, parts)
+            dummies = fill and total < sharding.world_size * parts
         for part, low, high in mine:
             last = part == mine[-1][0]
             if high > low:
-                yield BatchSlice(base + low, base + high, high - low, total, last, part)
+                yield BatchSlice(base + low, base + high, high - low, total, last, part, dummies)
             elif fill:
                 two = max(0, min(base, len(plan.order) - 2))
-                yield BatchSlice(two, min(two + 2, len(plan.order)), 0, total, last, part)
+                yield BatchSlice(two, min(two + 2, len(plan.order)), 0, total, last, part, dummies)
+
+
+def rows_of(order: torch.Tensor, pieces: list[BatchSlice]) -> torch.Tensor:
+    """What ``order`` has for all pieces, one after another: one slice where the pieces follow each other, as those of
+    one process do. Never what lies between them, which is the other ranks'."""
+    if all(a.stop == b.start for a, b in pairwise(pieces)):
+        return order[pieces[0].start : pieces[-1].stop]
+    return torch.cat([order[piece.start : piece.stop] for piece in pieces])
 
 
 def cut_of(sharding: Sharding, parts: int) -> dict[str, int | None]:

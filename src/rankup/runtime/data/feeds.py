@@ -16,6 +16,7 @@ from rankup.runtime.data.loaders import DatasetFeed
 from rankup.runtime.data.resident import ResidentData, ResidentDataFeed
 from rankup.runtime.data.samplers import SampledOrder
 from rankup.runtime.data.sharding import Sharding
+from rankup.runtime.data.shortened import most_steps
 from rankup.runtime.data.stream import StreamFeed
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.loop.precision import Precision
@@ -121,6 +122,7 @@ def make_loader(
         here.plan.parts,
         drop_last,
         sampled,
+        most_steps(),
     )
     if isinstance(dataset, ResidentData):
         if loader:

@@ -52,6 +52,14 @@ class Generators:
         self._key = key
         self._states: States | None = None
 
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing was drawn from them so far."""
+        fresh = Generators(self._key)
+        with fresh.in_use():
+            pass
+        return self._states is None or fresh._states is None or same(fresh._states, self._states)
+
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """While inside, the global generators are these; afterwards the old ones are restored."""

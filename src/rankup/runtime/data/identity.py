@@ -1,12 +1,15 @@
 """Whether all ranks have the same data: they divide it among themselves, so different data is a silent error.
 
-Two data sets are compared by their length and a few samples. These are fetched as in the training, with the random
-numbers of the sample, and twice: a sample that differs between the two is not compared. If the loader has workers, one
-of them fetches: a file that the data set opens must not be open in this process before it forks.
+Two data sets are compared by their length and three samples, when they are prepared and at the beginning of each epoch:
+a script may shuffle a list or draw rows in between. These are fetched as in the training, with the random numbers of
+the sample, and twice: a sample that differs between the two is not compared. They are fetched from a shallow copy: what
+the data set counts as it is read stays as it was. If the loader has workers, one of them fetches: a file that the data
+set opens must not be open in this process before it forks.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
@@ -17,12 +20,11 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from rankup.errors import RankupError
-from rankup.runtime.checkpointing.attributes import others, plain
-from rankup.runtime.checkpointing.carried.messages import warn
+from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.data.loader_options import loader_options
 from rankup.runtime.data.resident import ResidentData
 from rankup.runtime.data.sample_rng import KeyedFetch
-from rankup.runtime.distributed.control import Control
+from rankup.runtime.distributed.control import Control, same_on_all
 from rankup.runtime.tracing.digest import digest
 
 # So many data sets of one type are compared: a script may make a new one for each evaluation.
@@ -32,12 +34,10 @@ _DEPTH = 4  # of data sets in each other
 
 class DataIdentity(NamedTuple):
     """``length`` is None for a stream, which has no sample numbers; ``samples``: number → digest, without samples that
-    are not reproducible. ``counted``: attributes of the data set on which its samples depend, and which move
-    as it is read."""
+    are not reproducible."""
 
     length: int | None
     samples: dict[int, str]
-    counted: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """A short digest of all of it."""
@@ -52,8 +52,7 @@ def identify(data: Any, seed: int, loader: Mapping[str, Any]) -> DataIdentity:
     numbers = sorted({0, length // 2, length - 1}) if length else []
     if isinstance(data, ResidentData):
         return DataIdentity(length, {n: digest([column[n] for column in data.columns]) for n in numbers})
-    fetch = _Digests(data, seed)
-    places: tuple[str, ...] = ()
+    fetch = _Digests(_copied(data), seed)
     if loader.get("num_workers", 0):
         options = loader_options(dict(loader), torch.device("cpu"))
         found = list(
@@ -68,45 +67,20 @@ def identify(data: Any, seed: int, loader: Mapping[str, Any]) -> DataIdentity:
             )
         )
     else:
-        counted = [(thing, _values(thing), _rest(thing)) for thing in _in_each_other(data)]
         found = [fetch[number] for number in numbers]
-        # If more of it has changed, the data set keeps what it has read, and a flag says so.
-        counted = [(thing, values, _values(thing)) for thing, values, rest in counted if _rest(thing) == rest]
-        moved = tuple(name for _, was, now in counted for name in was if was[name] != now.get(name))
-        again = set()
-        for _ in range(2 if moved and None in found else 0):
-            _put_back(counted)
-            again.add(fetch.digest_of(numbers[-1]))
-        _put_back(counted)
-        places = moved if len(again) == 1 else ()
-    samples = {n: text for n, text in zip(numbers, found, strict=True) if text is not None}
-    return DataIdentity(length, samples, places)
+    return DataIdentity(length, {n: text for n, text in zip(numbers, found, strict=True) if text is not None})
 
 
-def _in_each_other(data: Any) -> list[Any]:
-    """A data set and those in it, as in a Subset."""
-    found: list[Any] = []
-    while hasattr(data, "__dict__") and len(found) < _DEPTH:
-        found.append(data)
-        data = vars(data).get("dataset")
-    return found
-
-
-def _values(thing: object) -> dict[str, Any]:
-    """Its numbers and texts: a place in a table, which moves with each sample that is read."""
-    return {name: value for name, value in vars(thing).items() if type(value) in (bool, int, float, str)}
-
-
-def _put_back(counted: list[Any]) -> None:
-    for thing, values, _ in counted:
-        vars(thing).update(values)
-
-
-def _rest(thing: object) -> Any:
-    """What tells whether anything else of it has changed."""
-    simple = _values(thing)
-    marks = {name: mark for name, mark in plain(thing).items() if name not in simple}
-    return list(vars(thing)), marks, others(thing, ())
+def _copied(data: Any, depth: int = _DEPTH) -> Any:
+    """A shallow copy of a data set and of those in it, as in a Subset."""
+    try:
+        copied = copy.copy(data)
+        inner = vars(copied).get("dataset")
+        if inner is not None and depth:
+            vars(copied)["dataset"] = _copied(inner, depth - 1)
+    except Exception:  # it cannot be copied, or has no attributes
+        return data
+    return copied
 
 
 class _Digests(Dataset[Any]):
@@ -153,30 +127,54 @@ def _readable(value: Any) -> Any:
 
 
 class SameDataCheck:
-    """Of one run: compares each data set over ranks, once."""
+    """Of one run: compares each data set over ranks as it is given, and those of the training in each epoch."""
 
-    def __init__(self, seed: int, control: Control | None, *, warns: bool) -> None:
+    def __init__(self, seed: int, control: Control | None) -> None:
         self._seed = seed
         self._control = control
-        self._warns = warns
         self._known: WeakSet[Any] = WeakSet()
         self._looked: Counter[type] = Counter()
+        # Of each feed: its data set, the loader's arguments, and in how many epochs it was looked at.
+        self._watched: list[tuple[DataFeed, Any, Mapping[str, Any], list[int]]] = []
+
+    def watch(self, feed: DataFeed, data: Any, loader: Mapping[str, Any]) -> None:
+        """A training goes over ``feed``."""
+        if not isinstance(data, IterableDataset) and hasattr(data, "__len__"):
+            self._watched.append((feed, data, dict(loader), [0]))
+
+    def check_epoch(self, feed: DataFeed) -> None:
+        """RankupError ``data-differ`` or ``data-grows`` at the beginning of an epoch. A collective."""
+        for other, data, loader, looks in self._watched:
+            if other is not feed:
+                continue
+            looks[0] += 1
+            if (before := feed.cut["length"]) is not None and before != len(data):
+                raise RankupError(
+                    "data-grows",
+                    f"{type(data).__name__} had {before} samples when it was prepared, and has {len(data)} now",
+                    hint="an epoch is an order of the samples that it had: prepare the larger data set by another call "
+                    "of run.prepare, and train on it in a loop of its own",
+                    exit_code=1,
+                )
+            # With workers the samples are fetched in a process that is forked for this.
+            if self._control is not None and not (loader.get("num_workers") and looks[0] & (looks[0] - 1)):
+                self._compare(data, loader)
 
     def check(self, data: Any, loader: Mapping[str, Any]) -> None:
         """RankupError ``data-differ`` if ranks have different data. A collective in the first calls with ``data``.
         Streams are not compared."""
-        if self._control is None or isinstance(data, (IterableDataset, DataLoader)):
+        if self._control is None or isinstance(data, (IterableDataset, DataLoader)) or self._seen(data):
             return
-        if self._seen(data):
+        self._compare(data, loader)
+
+    def _compare(self, data: Any, loader: Mapping[str, Any]) -> None:
+        assert self._control is not None
+        what = "the comparison of the data"
+        mine = identify(data, self._seed, loader)
+        if same_on_all(self._control, what, mine._asdict()):
             return
-        everyone = self._control.gather("the comparison of the data", identify(data, self._seed, loader))
+        everyone = self._control.gather(what, mine)
         first = everyone[0]
-        if first.counted and self._warns:
-            warn(
-                f"samples of {type(data).__name__} depend on how many were read before ({', '.join(first.counted)}): "
-                "each rank reads its own share, so they are other samples than in one process; make a sample from its "
-                "number"
-            )
         others = [rank for rank, other in enumerate(everyone) if other.length != first.length]
         if others:
             raise _differ(
@@ -204,7 +202,8 @@ def _differ(how: str) -> RankupError:
     return RankupError(
         "data-differ",
         f"the data set is not the same on all ranks: {how}; each rank would take its share of another one",
-        hint="make the data after rankup.init(), which seeds all ranks alike, or with a seed of your own; samples that "
-        "each rank has of its own go into an IterableDataset with sharded=True",
+        hint="make the data after rankup.init(), which seeds all ranks alike, or with a seed of your own, and change "
+        "it alike on all ranks (by epoch.index); samples that each rank has of its own go into an IterableDataset with "
+        "sharded=True",
         exit_code=1,
     )

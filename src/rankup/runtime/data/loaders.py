@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import Dataset, Sampler, default_collate
 
 from rankup.errors import RankupError
-from rankup.runtime.data.batches import Batch, PreparedData, chunks, cut, cut_of, steps_of
+from rankup.runtime.data.batches import Batch, PreparedData, chunks, cut, cut_of, rows_of, steps_of
 from rankup.runtime.data.loader_options import Loader, loader_options
 from rankup.runtime.data.position import Position
 from rankup.runtime.data.sample_rng import KeyedFetch
@@ -35,13 +35,16 @@ class _Order(Sampler[tuple[int, list[int], list[int]]]):
     def __iter__(self) -> Iterator[tuple[int, list[int], list[int]]]:
         plan = self.plan
         assert plan is not None
+        epoch, same = self.epoch, plan.keys is plan.order
         for pieces in chunks(cut(self.sharding, plan, self.start, self._parts, fill=self._fill)):
-            base, end = min(piece.start for piece in pieces), max(piece.stop for piece in pieces)
-            numbers = plan.order[base:end].tolist()
-            keys = numbers if plan.keys is plan.order else plan.keys[base:end].tolist()
+            numbers = rows_of(plan.order, pieces).tolist()
+            keys = numbers if same else rows_of(plan.keys, pieces).tolist()
+            at = 0
             for piece in pieces:
-                part = slice(piece.start - base, piece.stop - base)
-                yield self.epoch, numbers[part], keys[part]
+                end = at + piece.stop - piece.start
+                mine = numbers[at:end]
+                yield epoch, mine, mine if same else keys[at:end]
+                at = end
 
 
 class DatasetFeed(PreparedData):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from itertools import pairwise
+from functools import partial
 
 import torch
 
 from rankup.errors import RankupError
-from rankup.runtime.data.batches import CHUNK, Batch, BatchSlice, PreparedData, chunks, cut, cut_of, steps_of
+from rankup.runtime.data.batches import CHUNK, Batch, PreparedData, chunks, cut, cut_of, rows_of, steps_of
 from rankup.runtime.data.position import Position
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.loop.precision import Precision
@@ -95,27 +95,21 @@ class ResidentDataFeed(PreparedData):
         before = start - first  # steps that are done
         for pieces in chunks(cut(self.sharding, plan, first, self._parts, fill=self._fill)):
             sizes = [piece.stop - piece.start for piece in pieces]
-            numbers = _numbers(order, pieces)
+            numbers = rows_of(order, pieces)
             piece_numbers = torch.split(numbers, sizes)
-            piece_keys = piece_numbers if keys is order else torch.split(_numbers(keys, pieces), sizes)
-            gathered = [_gather(column, numbers, piece_numbers, sizes) for column in self._columns]
-            for piece, samples, *parts in zip(pieces, piece_keys, *gathered, strict=True):
+            piece_keys = piece_numbers if keys is order else torch.split(rows_of(keys, pieces), sizes)
+            gathered = [iter(_gather(column, numbers, piece_numbers, sizes)) for column in self._columns]
+            for piece, numbered in zip(pieces, piece_keys, strict=True):
+                # ``zip`` would hold what it gave last, whose memory the next gather finds in the cache.
+                columns: Columns = tuple(map(next, gathered))
                 if before:
                     before -= piece.last
                     continue
-                columns: Columns = tuple(parts)
                 if transform is not None:
-                    columns = transform(columns, SampleRandom(key, samples))
+                    columns = transform(columns, SampleRandom(key, numbered))
                 if cast:
                     columns = tuple(self._precision.cast(column) for column in columns)
                 yield Batch(columns if len(columns) > 1 else columns[0], *piece[2:])
-
-
-def _numbers(order: torch.Tensor, pieces: list[BatchSlice]) -> torch.Tensor:
-    """The sample numbers of all pieces; one slice where the pieces follow each other, as those of one process do."""
-    if all(a.stop == b.start for a, b in pairwise(pieces)):
-        return order[pieces[0].start : pieces[-1].stop]
-    return torch.cat([order[piece.start : piece.stop] for piece in pieces])
 
 
 def _gather(
@@ -124,4 +118,4 @@ def _gather(
     """The rows of each piece: by one gather for all if they fit into the cache, else one by one."""
     if len(numbers) * column[0].nbytes <= CACHED:
         return torch.split(column.index_select(0, numbers), sizes)
-    return (column.index_select(0, each) for each in piece_numbers)
+    return map(partial(column.index_select, 0), piece_numbers)

@@ -46,6 +46,7 @@ class SampledOrder:
         self._what = "batch_sampler" if batches else "sampler"
         self._drawn: tuple[int, StepPlan] | None = None
         self._digest: tuple[int, str] | None = None
+        self._set: set[tuple[int, str]] = set()  # attributes that set_epoch sets, by the id of their sampler
 
     @property
     def kind(self) -> int:
@@ -106,15 +107,10 @@ class SampledOrder:
             self._digest = (epoch, _digest(self.plan(epoch)))
         return self._digest[1]
 
-    def moved(self) -> str:
-        """What to say if the sampler would no longer give the order of the epoch in progress; else ""."""
-        if self._drawn is None or _digest(self._draw(self._drawn[0])) == _digest(self._drawn[1]):
-            return ""
-        return (
-            f"the {self._what} ({type(self._sampler).__name__}) gives another order than when this epoch began, since "
-            "something that it depends on was changed in the inner loop: a resume in the middle of an epoch cannot "
-            "repeat the order; change it after the inner loop"
-        )
+    def derived(self) -> set[Any]:
+        """What follows from seed and epoch in the sampler: ids of its generators, (id, name) of attributes."""
+        generators = {id(each.generator) for each in self._chain() if hasattr(each, "generator")}
+        return {*generators, *self._set}
 
     def _draw(self, epoch: int) -> StepPlan:
         key = derive(self._seed, "sampler", epoch)
@@ -122,7 +118,10 @@ class SampledOrder:
             if isinstance(generator := getattr(each, "generator", None), torch.Generator):
                 generator.manual_seed(key)
             if callable(set_epoch := getattr(each, "set_epoch", None)):
+                before = dict(getattr(each, "__dict__", {}))
                 set_epoch(epoch)
+                now = getattr(each, "__dict__", {})
+                self._set |= {(id(each), name) for name in now if before.get(name) is not now[name]}
         with Generators(key).in_use():
             drawn = list(self._bounded(iter(self._sampler)))
         if self._batches:

@@ -31,6 +31,7 @@ class Sharding:
     fixed_parts: int = 0  # whatever the number of ranks: ``BatchPlan.parts``
     drop_last: bool = False  # leave out the short last global batch
     sampled: SampledOrder | None = None  # the order of a user's sampler
+    most_steps: int | None = None  # of an epoch, if it is shortened
 
     def __post_init__(self) -> None:
         if self.length == 0:
@@ -45,14 +46,16 @@ class Sharding:
     @property
     def steps(self) -> int:
         """Steps per epoch; the short last one counts, if it is not left out."""
-        return self.length // self.global_batch if self.drop_last else -(-self.length // self.global_batch)
+        steps = self.length // self.global_batch if self.drop_last else -(-self.length // self.global_batch)
+        return steps if self.most_steps is None else min(steps, self.most_steps)
 
     def plan(self, epoch: int) -> StepPlan:
         """The order of an epoch and how it is cut into steps, the same on every rank and for every world size."""
         if self.sampled is not None:
-            return self.sampled.plan(epoch)
+            return self.sampled.plan(epoch).first(self.most_steps)
         order = self.order(epoch)
-        return StepPlan(order, cuts(self.length, self.global_batch, drop_last=self.drop_last), order)
+        starts = cuts(self.length, self.global_batch, drop_last=self.drop_last)
+        return StepPlan(order, starts, order).first(self.most_steps)
 
     def left_out(self) -> str | None:
         """A message about what ``drop_last`` leaves out; None if nothing."""

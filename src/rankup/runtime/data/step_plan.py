@@ -20,6 +20,10 @@ class StepPlan(NamedTuple):
     def steps(self) -> int:
         return len(self.starts) - 1
 
+    def first(self, steps: int | None) -> StepPlan:
+        """Its first ``steps`` steps; None: all of them."""
+        return self if steps is None else self._replace(starts=self.starts[: steps + 1])
+
     def total(self, step: int) -> int:
         """Samples in global batch ``step``."""
         return self.starts[step + 1] - self.starts[step]

@@ -1,204 +1,187 @@
 """The reader of a stream: runs in a loader's worker, or without workers in the rank's own process.
 
-It gives ``StreamStart`` (how the stream begins), then one list of micro-batches per step, then ``StreamEnd``. The
-data set draws from generators that have the same seed on all ranks and workers: if it shuffles with the global
+It gives a ``StreamStart`` (how the pass begins), then one ``StreamStep`` per step, then a ``StreamEnd``. Each step has
+a mark: how far the stream was read before it. A resume goes to the mark of the last step that was done, by the state of
+a data set that has ``state_dict`` and ``load_state_dict``; any other is read again. Then that step is made once more
+and compared. If a state does not lead to the same samples, it is not used.
+
+The data set draws from generators that have the same seed on all ranks and workers: if it shuffles with the global
 generators, its order is the same everywhere."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import time
+import copy
+import itertools
 from collections.abc import Callable, Iterator
-from itertools import chain, islice
-from multiprocessing import parent_process
-from typing import Any
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from rankup.core.share import share
 from rankup.runtime.data.generators import Generators
-from rankup.runtime.data.stream_pass import StreamEnd
-from rankup.runtime.data.stream_split import Reader, Split, StreamStart
+from rankup.runtime.data.stream_split import Reader, Split, StreamEnd, StreamStart
 from rankup.runtime.data.worker_info import PresentedWorker, presented
 from rankup.runtime.seed import derive
 from rankup.runtime.tracing.digest import digest
 
 FIRST = 4  # samples that are compared before the first step
-EVERY = 64  # at the end, every 64th of the others is compared, and those whose number is a power of two
-UNKNOWN = -1
-_POLL_S = 0.002
+EVERY = 64  # every 64th of the others is compared later, and those whose number is a power of two
+KEEP = 16  # steps between two states of a data set that are kept
 
 
-class StreamNotes:
-    """What the feed tells its readers, also those in persistent workers: the pass, the epoch, the split."""
+class StreamStep(NamedTuple):
+    """``pieces``: the micro-batches, as (collated, samples in it). ``mark``: plain values. ``read`` and ``digest`` of
+    the stream before this step, ``last``: a digest of this step's last sample, ``number`` of the step for this reader,
+    ``kept``: an earlier mark with the state of the data set there, None if it is the one of the step before."""
 
-    def __init__(self, split: Split | None, *, shared: bool) -> None:
-        self._values = torch.tensor([0, 0, UNKNOWN if split is None else int(split)])
-        if shared:
-            self._values.share_memory_()  # type: ignore[no-untyped-call]
-
-    def begin(self, epoch: int) -> None:
-        """The next pass; readers of the one before end."""
-        self._values[1] = epoch
-        self._values[0] += 1
-
-    def end(self) -> None:
-        self._values[0] += 1
-
-    def tell(self, split: Split) -> None:
-        self._values[2] = int(split)
-
-    def read(self) -> tuple[int, int, Split | None]:
-        turn, epoch, split = self._values.tolist()
-        return turn, epoch, None if split == UNKNOWN else Split(split)
-
-    def wait(self) -> Split | None:
-        """The split; None if the pass, or the rank, has ended instead."""
-        begun, rank, parent = self.read()[0], parent_process(), os.getppid()
-        while os.getppid() == parent and (rank is None or rank.is_alive()):
-            turn, _, split = self.read()
-            if turn != begun:
-                return None
-            if split is not None:
-                return split
-            time.sleep(_POLL_S)
-        return None
+    worker: int
+    pieces: list[tuple[Any, int]]
+    mark: dict[str, Any]
 
 
 class StreamSource:
-    """One iteration of the data set, by a reader that is presented to it."""
+    """One iteration of the data set, by a reader that is presented to it: from its beginning, or from ``kept``."""
 
-    def __init__(self, dataset: IterableDataset[Any], key: int, shown: tuple[int, int] | None) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        key: int,
+        shown: tuple[int, int] | None,
+        kept: dict[str, Any] | None,
+    ) -> None:
+        self._dataset = dataset if kept is None else _twin(dataset)
         self._worker = None if shown is None else PresentedWorker(*shown, key, dataset)
         self._generators = Generators(key)
-        self._hash = hashlib.sha256()
-        self._error: Exception | None = None
-        self._head: list[Any] = []
-        self.read = 0
-        with presented(self._worker), self._generators.in_use():
-            try:
-                self.samples: Iterator[Any] = iter(dataset)
-                for sample in islice(self.samples, FIRST):
-                    self._head.append(sample)
-            except Exception as error:  # raised again when the sample is due
-                self._error = error
-                self.samples = iter(())
-        self.first = tuple(sample_digest(sample) for sample in self._head)
-        self.failed = self._error is not None and not self._head
-        self._asked_first = self.asked
+        self.read: int = 0 if kept is None else kept["read"]
+        self.digest: str = "" if kept is None else kept["digest"]
+        with self._as_reader():
+            if kept is not None:
+                self._dataset.load_state_dict(copy.deepcopy(kept["state"]))
+            samples = iter(self._dataset)
+            head = list(itertools.islice(samples, FIRST))
+        self.first = tuple(sample_digest(sample) for sample in head)
+        self._ahead = self.read + len(head)  # the data set has given so many already
+        self._samples = self._watched(itertools.chain(head, samples))
 
     @property
     def asked(self) -> bool:
         return self._worker is not None and self._worker.asked
 
-    def close(self) -> None:
+    @contextmanager
+    def _as_reader(self) -> Iterator[None]:
+        """Around the code of the data set."""
         with presented(self._worker), self._generators.in_use():
-            if (close := getattr(self.samples, "close", None)) is not None:
-                close()
+            yield
 
-    def stripe(self, first: int, step: int, size: int) -> Iterator[list[Any]]:
-        """Lists of ``size`` samples: number ``first`` of the stream, and every ``step``-th after it."""
-        samples = islice(self._all(watch=step > 1), first, None, step)
-        while True:
-            with presented(self._worker), self._generators.in_use():
-                some = list(islice(samples, size))
-            if not some:
-                return
-            yield some
+    def take(self, count: int, first: int, step: int) -> list[Any]:
+        """The next ``count`` samples of number ``first``, ``first + step``, … of the stream; fewer at its end."""
+        with self._as_reader():
+            mine = (sample for number, sample in self._samples if number % step == first)
+            return list(itertools.islice(mine, count))
 
-    def end(self, reader: Reader) -> StreamEnd:
-        return StreamEnd(reader, self.read, self._hash.hexdigest(), self.asked and not self._asked_first)
+    def skip_to(self, read: int) -> None:
+        with self._as_reader():
+            for _ in itertools.islice(self._samples, read - self.read):
+                pass
 
-    def _all(self, *, watch: bool) -> Iterator[Any]:
-        for number, sample in enumerate(chain(self._head, self.samples)):
+    def state(self) -> dict[str, Any] | None:
+        """The mark to which a source can go at once. None if the data set has no state; if it draws from the global
+        generators, which its state does not contain; and at the first samples."""
+        if not all(
+            callable(getattr(self._dataset, name, None)) for name in ("state_dict", "load_state_dict")
+        ):
+            return None
+        if not self._generators.untouched or self.read < self._ahead:
+            return None
+        with self._as_reader():
+            state = copy.deepcopy(self._dataset.state_dict())
+        return None if state is None else {"read": self.read, "digest": self.digest, "state": state}
+
+    def _watched(self, samples: Iterator[Any]) -> Iterator[tuple[int, Any]]:
+        for sample in samples:
+            number = self.read
             self.read += 1
-            if watch and (number % EVERY == 0 or number & (number - 1) == 0):
-                self._hash.update(sample_digest(sample).encode())
-            yield sample
-        self._head = []
-        if self._error is not None:
-            raise self._error
+            if number % EVERY == 0 or number & (number - 1) == 0:
+                self.digest = digest([self.digest, sample_digest(sample)])
+            yield number, sample
 
 
+@dataclass(eq=False)
 class StreamReader(IterableDataset[Any]):
-    """``size``: samples per step of this rank, cut into ``parts`` micro-batches of (collated, samples in it); one
-    without samples repeats the first sample."""
+    """``size``: samples per step of this rank, cut into ``parts`` micro-batches; one without samples repeats the first
+    sample. ``marks`` of all workers if the next pass goes on from them, with ``turn``: whose step is the next one."""
 
-    def __init__(
-        self,
-        dataset: IterableDataset[Any],
-        notes: StreamNotes,
-        sharded: bool | str | None,
-        rank: int,
-        world_size: int,
-        seed: int,
-        size: int,
-        parts: int,
-        collate: Callable[[list[Any]], Any],
-        *,
-        training: bool,
-    ) -> None:
-        self._dataset = dataset
-        self._notes = notes
-        self._sharded = sharded
-        self._rank = rank
-        self._world_size = world_size
-        self._seed = seed
-        self._size = size
-        self._parts = parts
-        self._collate = collate
-        self._training = training
+    dataset: IterableDataset[Any]
+    sharded: bool | str | None
+    rank: int
+    world_size: int
+    seed: int
+    size: int
+    parts: int
+    collate: Callable[[list[Any]], Any]
+    training: bool
+    epoch: torch.Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))  # in shared memory
+    marks: list[dict[str, Any] | None] = field(default_factory=list)
+    turn: int = 0
 
-    def __iter__(self) -> Iterator[StreamStart | StreamEnd | list[tuple[Any, int]]]:
+    def __iter__(self) -> Iterator[StreamStart | StreamStep | StreamEnd]:
         info = get_worker_info()
-        worker, workers = (info.id, info.num_workers) if info else (0, 1)
-        reader = Reader(self._rank, self._world_size, worker, workers)
-        _, epoch, split = self._notes.read()
-        if self._training and info is not None:
-            set_epoch(self._dataset, epoch)  # a persistent worker's copy still has an earlier one
-        key = derive(self._seed, "stream", epoch)
-        source = StreamSource(self._dataset, key, reader.shown(self._sharded, split))
-        if split is None:
-            look, source = self._look(reader, source, key)
-            yield look
-            split = self._notes.wait()
-            if split is None:
+        process, workers = (info.id, info.num_workers) if info else (0, 1)
+        # The loader takes a step of each worker in turn, beginning with the first process.
+        worker = (process + self.turn) % workers
+        reader = Reader(self.rank, self.world_size, worker, workers)
+        epoch = int(self.epoch)
+        if self.training and info is not None:
+            set_epoch(self.dataset, epoch)  # a persistent worker's copy still has an earlier one
+        key = derive(self.seed, "stream", epoch)
+        mark = self.marks[worker] if self.marks else None
+        for kept in (mark["kept"], None) if mark and mark["kept"] else (None,):
+            try:
+                source = StreamSource(self.dataset, key, reader.shown(self.sharded), kept)
+                steps = self._steps(source, reader, epoch, mark["number"] if mark else 0)
+                start = StreamStart(reader, source.asked, source.first)
+                if mark:
+                    source.skip_to(mark["read"])
+                    redone = next(steps, None)
+                    same = redone is not None and all(
+                        redone.mark[name] == mark[name] for name in ("digest", "last")
+                    )
+                    start = start._replace(first=None, redone=redone and redone.pieces, same=same)
+            except Exception:  # of the data set
+                if kept is None:
+                    raise
+                continue
+            if start.same:  # otherwise the state leads elsewhere, and is not used
+                break
+        yield start
+        yield from steps
+        yield StreamEnd(reader, source.asked, source.read, source.digest)
+
+    def _steps(self, source: StreamSource, reader: Reader, epoch: int, done: int) -> Iterator[StreamStep]:
+        stripe = Split.of(self.sharded, source.asked).stripe(reader)
+        for number in itertools.count(done):
+            kept = source.state() if number and number % KEEP == 0 else None
+            before = {"read": source.read, "digest": source.digest, "number": number, "kept": kept}
+            samples = source.take(self.size, *stripe)
+            if not samples:
                 return
-            if split is Split.OVER_RANKS and look.asked:
-                source.close()
-                source = StreamSource(self._dataset, key, reader.shown(self._sharded, split))
-        else:
-            yield StreamStart(reader, source.asked, source.first, failed=source.failed)
-        drawn = Generators(derive(self._seed, "stream", "collate", epoch, reader.number))
-        for samples in source.stripe(*reader.stripe(split), self._size):
             pieces = []
-            with drawn.in_use():
-                for part in range(self._parts):
-                    a, b = share(len(samples), part, self._parts)
-                    pieces.append((self._collate(samples[a:b] or samples[:1]), b - a))
-            yield pieces
-        yield source.end(reader)
+            with Generators(derive(self.seed, "stream", "collate", epoch, reader.number, number)).in_use():
+                for part in range(self.parts):
+                    a, b = share(len(samples), part, self.parts)
+                    pieces.append((self.collate(samples[a:b] or samples[:1]), b - a))
+            yield StreamStep(reader.worker, pieces, {**before, "last": sample_digest(samples[-1])})
 
-    def _look(self, reader: Reader, source: StreamSource, key: int) -> tuple[StreamStart, StreamSource]:
-        """How the stream begins, and the source to go on with.
 
-        A data set that asks which worker it is may also split over ranks. Then it would give each rank, as the only
-        reader, different samples. That is tested with a second iterator, and a third one replaces the first, which may
-        share a file with it. An iterator that is its own data set is never tested twice.
-        """
-        look = StreamStart(reader, source.asked, source.first, failed=source.failed)
-        if not source.asked or self._sharded is not None or reader.world_size == 1 or source.failed:
-            return look, source
-        if id(source.samples) == id(self._dataset):
-            return StreamStart(reader, True, source.first, None, False), source
-        source.close()
-        alone = StreamSource(self._dataset, key, (0, 1))
-        alone.close()
-        again = StreamSource(self._dataset, key, reader.shown(None, None))
-        repeats = again.first == source.first and alone.samples is not again.samples
-        return StreamStart(reader, True, source.first, None if alone.failed else alone.first, repeats), again
+def _twin(dataset: Any) -> Any:
+    """A shallow copy to load a state into, so that the data set itself can still be read from its beginning. Not by
+    ``copy.copy``: a ``__setstate__``, as Hugging Face's, may let both share their attributes."""
+    twin = object.__new__(type(dataset))
+    vars(twin).update(vars(dataset))
+    return twin
 
 
 def set_epoch(dataset: Any, epoch: int) -> None:

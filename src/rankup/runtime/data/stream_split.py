@@ -1,39 +1,25 @@
-"""Who splits a stream over ranks and loader workers: the data set itself, or rankup by taking every k-th sample.
+"""Who splits a stream over ranks and loader workers, and whether each sample is handed out once.
 
-A *reader* is one loader worker of one rank (or the rank itself, without workers). Each reader reports how the stream
-begins for it (``StreamStart``). All ranks gather the reports and come to the same decision (``decide``). Pure
-functions: no torch.
+A *reader* is one loader worker of one rank, or the rank itself without workers. rankup splits by taking every k-th
+sample; over what the data set splits itself, rankup does not. Each reader reports how the stream begins for it
+(``StreamStart``) and what it has read in the end (``StreamEnd``). All ranks gather these reports and compare them.
+Pure functions: no torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from rankup.errors import RankupError
 
 # What ``sharded=`` of prepare and batches may be.
 SHARDED = (None, False, True, "workers", "ranks")
 
-WAYS_OUT = (
-    "shuffle with the global generators (rankup seeds them alike on all ranks) or with a fixed seed; or declare who "
-    "splits: sharded=True (the data set, over ranks and workers), 'ranks', 'workers', or False (nobody)"
-)
+_CHOICES = "sharded=True (over ranks and workers), 'workers', 'ranks', or False (nobody)"
 
 
-class Split(IntEnum):
-    """What a reader hands out of the stream that it sees."""
-
-    STRIPE = 0  # every k-th sample, over all readers
-    OWN = 1  # all of it: the data set has split
-    OVER_RANKS = 2  # every k-th sample, over ranks: the data set has split over workers
-    OVER_WORKERS = 3  # every k-th sample, over the workers of this rank: the data set has split over ranks
-
-
-@dataclass(frozen=True)
-class Reader:
+class Reader(NamedTuple):
     rank: int
     world_size: int
     worker: int
@@ -43,43 +29,63 @@ class Reader:
         return f"rank {self.rank}" + (f" worker {self.worker}" if self.workers > 1 else "")
 
     @property
-    def count(self) -> int:
-        return self.world_size * self.workers
-
-    @property
     def number(self) -> int:
         """Ranks first, so that few shards, or few samples, are spread over all ranks."""
         return self.worker * self.world_size + self.rank
 
-    def shown(self, sharded: Any, split: Split | None) -> tuple[int, int] | None:
-        """(id, num_workers) to present to the data set; None leaves torch's own answer."""
-        if self.count == 1 or sharded is True:
-            return None
-        if split is Split.OVER_RANKS:
-            return self.worker, self.workers
-        return (self.number, self.count) if sharded in (None, "workers") else (0, 1)
-
-    def stripe(self, split: Split) -> tuple[int, int]:
-        """(first, step) of the samples to hand out."""
-        return {
-            Split.STRIPE: (self.number, self.count),
-            Split.OWN: (0, 1),
-            Split.OVER_RANKS: (self.rank, self.world_size),
-            Split.OVER_WORKERS: (self.worker, self.workers),
-        }[split]
+    def shown(self, sharded: Any) -> tuple[int, int] | None:
+        """(id, num_workers) for the data set; None if it is to see a process that is no loader worker."""
+        if sharded == "workers":
+            shown = self.number, self.world_size * self.workers
+        else:
+            shown = (self.worker, self.workers) if sharded in (None, True) else (0, 1)
+        return shown if shown[1] > 1 else None
 
 
-@dataclass(frozen=True)
-class StreamStart:
-    """How the stream begins for one reader. ``first``: digests of its first samples; ``alone``: of those that it would
-    give to the only reader, None if not tested; ``repeats``: whether a second iterator begins in the same way."""
+class Split(NamedTuple):
+    """Over what rankup splits the stream that a reader sees."""
+
+    ranks: bool
+    workers: bool
+
+    @classmethod
+    def of(cls, sharded: Any, asked: bool) -> Split:
+        """``asked``: a data set that asks which worker it is splits over the workers, if nothing is declared."""
+        undeclared = sharded is None and not asked
+        return cls(sharded in (None, False), undeclared or sharded in (False, "ranks"))
+
+    def stripe(self, reader: Reader) -> tuple[int, int]:
+        """(first, step) of the samples that ``reader`` hands out."""
+        first, step = (reader.worker, reader.workers) if self.workers else (0, 1)
+        return (
+            (first * reader.world_size + reader.rank, step * reader.world_size)
+            if self.ranks
+            else (first, step)
+        )
+
+    def part(self, reader: Reader) -> tuple[int, int]:
+        """The part of the data set that ``reader`` sees; readers of one part see the same samples."""
+        return -1 if self.ranks else reader.rank, -1 if self.workers else reader.worker
+
+
+class StreamStart(NamedTuple):
+    """How a pass begins for one reader. ``first``: digests of its first samples; None after a resume. ``redone``: then,
+    the last step that was done, made again; ``same``: whether it has the samples that it had."""
 
     reader: Reader
     asked: bool
-    first: tuple[str, ...]
-    alone: tuple[str, ...] | None = None
-    repeats: bool = True
-    failed: bool = False
+    first: tuple[str, ...] | None
+    redone: Any = None
+    same: bool = True
+
+
+class StreamEnd(NamedTuple):
+    """What a reader has read: samples, a digest of some of them, and whether the data set asked which worker it is."""
+
+    reader: Reader
+    asked: bool
+    read: int
+    digest: str
 
 
 def check_sharded(sharded: Any) -> None:
@@ -87,113 +93,83 @@ def check_sharded(sharded: Any) -> None:
         raise RankupError(
             "bad-sharded",
             f"sharded={sharded!r} is not valid",
-            hint="None (rankup finds out), False (nobody splits), True (the data set, over ranks and workers), "
-            "'workers' (over workers only) or 'ranks' (over ranks only)",
+            hint=f"say over what the data set splits itself: {_CHOICES}; or None",
         )
 
 
-def known(sharded: Any, readers: int) -> Split | None:
-    """The split, if it follows without looking at the data set."""
-    if readers == 1:
-        return Split.OWN
-    return Split.STRIPE if sharded is False else None
-
-
-def decide(looks: Sequence[StreamStart], sharded: Any) -> Split:
-    """The split of a pass, from the reports of all readers. Raises RankupError if samples would be lost or doubled.
-
-    ``sharded``: as declared; None to find out.
-    """
-    ranks = looks[0].reader.world_size
-    if all(look.failed for look in looks):
-        return Split.OWN  # the data set's own error is raised where it is read
-    if sharded is True:
-        _check_repeated(looks, "although sharded=True says that the data set splits over ranks and workers")
-        return Split.OWN
-    if sharded == "ranks":
-        _check_same(looks, lambda reader: reader.rank)
-        _check_repeated(
-            looks, "although sharded='ranks' says that the data set splits over ranks", ranks=True
+def check_starts(starts: Sequence[StreamStart], sharded: Any) -> None:
+    """An error before the first step if samples would be lost or handed out twice."""
+    split = Split.of(sharded, starts[0].asked)
+    if sharded == "workers" and len(starts) > 1 and not any(start.asked for start in starts):
+        raise _repeated(
+            "all readers", "a data set that never asks which worker it is does not split over workers"
         )
-        return Split.OVER_WORKERS
-    if not any(look.asked for look in looks):
-        if sharded == "workers" and not _same(looks):
-            _check_same(looks, lambda reader: reader.worker)
-            return Split.OVER_RANKS
-        _check_same(looks, lambda reader: 0)
-        return Split.STRIPE
-    if _same(looks) and len(set(looks[0].first)) > 1:
-        return Split.STRIPE  # it asks which worker it is, and gives the same to all
-    if ranks > 1 and sharded is None:
-        _check_alone(looks)
-    without = [
-        rank for rank in range(ranks) if not any(look.first for look in looks if look.reader.rank == rank)
-    ]
-    if ranks > 1 and (without or any(look.failed for look in looks)):
-        return Split.OVER_RANKS  # fewer shards than readers: each rank reads all of them
-    _check_repeated(looks, "so they are not split over all readers")
-    return Split.OWN
-
-
-def _same(looks: Sequence[StreamStart]) -> bool:
-    return all(look.first == looks[0].first for look in looks)
-
-
-def _check_same(looks: Sequence[StreamStart], group: Callable[[Reader], int]) -> None:
-    """An error if readers of one group do not begin with the same samples."""
-    begins: dict[int, StreamStart] = {}
-    for look in looks:
-        other = begins.setdefault(group(look.reader), look)
-        if other.first != look.first and not (other.failed or look.failed):
-            raise RankupError(
-                "streams-differ",
-                f"the stream does not begin with the same samples on {other.reader} and {look.reader}: samples "
-                "would be lost or seen twice",
-                context="the data set shuffles with a generator of its own, or splits over ranks itself",
-                hint=WAYS_OUT,
-                exit_code=1,
+    parts: dict[tuple[int, int], StreamStart] = {}
+    for start in starts:
+        if sharded is None and start.asked != starts[0].asked:
+            raise _differ(
+                starts[0].reader, start.reader, "it asks only one of them which loader worker it is"
             )
+        one = parts.setdefault(split.part(start.reader), start)
+        if None not in (one.first, start.first) and one.first != start.first:
+            raise _differ(one.reader, start.reader, "it does not begin with the same samples")
+    seen: dict[tuple[str, ...], StreamStart] = {}
+    for start in parts.values():
+        if start.first is None or len(set(start.first)) < 2:  # equal samples prove nothing
+            continue
+        one = seen.setdefault(start.first, start)
+        if one is not start:
+            raise _repeated(f"{one.reader} and {start.reader}", "the data set gives both the same part")
 
 
-def _check_alone(looks: Sequence[StreamStart]) -> None:
-    """An error if the data set also splits over ranks, or if that is unknown."""
-    if any(not look.repeats for look in looks):
+def check_pass(ends: Sequence[StreamEnd], handed: int, sharded: Any, asked: bool) -> None:
+    """An error after a pass that every rank completed, unless each sample that was read was handed out once."""
+    if sharded is None and any(end.asked != asked for end in ends):
         raise RankupError(
-            "streams-unclear",
-            "the data set splits over loader workers, and begins with other samples each time it is iterated: rankup "
-            "cannot find out whether it splits over ranks too",
-            context="it shuffles with an unseeded generator or by a count of its own, or can be iterated only once",
-            hint="sharded=True if it splits over ranks and workers, sharded='workers' if over workers only; or give "
-            "its shuffle a seed",
+            "stream-miscounted",
+            "the data set asked which loader worker it is only later in the stream: of what it split from there on "
+            "only a part was seen",
+            hint=f"call get_worker_info() before the first sample, or declare over what it splits: {_CHOICES}",
             exit_code=1,
         )
-    alone = [look for look in looks if look.alone is not None]
-    for look in alone:
-        if look.alone != alone[0].alone:
-            raise RankupError(
-                "streams-differ",
-                f"the data set splits over loader workers, and gives {alone[0].reader} and {look.reader} other "
-                "samples besides: split twice, samples would be lost",
-                context="it splits over ranks too (split_by_node, split_dataset_by_node, its own use of RANK), or "
-                "shuffles with a generator of its own",
-                hint="sharded=True if it splits over ranks and workers; sharded='workers' if over workers only; else "
-                "give its shuffle a fixed seed",
-                exit_code=1,
-            )
+    split = Split.of(sharded, asked)
+    parts: dict[tuple[int, int], StreamEnd] = {}
+    for end in ends:
+        one = parts.setdefault(split.part(end.reader), end)
+        if one.read != end.read:
+            raise _differ(one.reader, end.reader, f"{one.read} and {end.read} samples were read")
+        if one.digest != end.digest:
+            raise _differ(one.reader, end.reader, f"{end.read} samples each were read, in different order")
+    whole = sum(end.read for end in parts.values())
+    if handed != whole:
+        raise RankupError(
+            "stream-miscounted",
+            f"the stream has {whole} samples, and {handed} were handed out over all ranks: {off_by(handed, whole)}",
+            hint=f"declare over what the data set splits itself: {_CHOICES}",
+            exit_code=1,
+        )
 
 
-def _check_repeated(looks: Sequence[StreamStart], but: str, *, ranks: bool = False) -> None:
-    """An error if two readers (two ranks, with ``ranks``) begin with the same samples, one data set read twice."""
-    seen: dict[tuple[str, ...], StreamStart] = {}
-    for look in looks:
-        if len(set(look.first)) < 2 or (ranks and look.reader.worker > 0):
-            continue
-        other = seen.setdefault(look.first, look)
-        if other is not look:
-            raise RankupError(
-                "streams-repeat",
-                f"{other.reader} and {look.reader} read the same samples, {but}",
-                hint="leave sharded= out, and rankup finds out who splits; 'workers' if the data set splits over "
-                "loader workers only, 'ranks' if over ranks only",
-                exit_code=1,
-            )
+def off_by(handed: int, whole: int) -> str:
+    return f"{whole - handed} are missing" if handed < whole else f"{handed - whole} too many"
+
+
+def _differ(one: Reader, other: Reader, what: str) -> RankupError:
+    return RankupError(
+        "streams-differ",
+        f"the stream is not the same on {one} and {other}: {what}. Samples would be lost or seen twice",
+        context="the data set splits over ranks itself (split_by_node, split_dataset_by_node, its own use of RANK), or "
+        "shuffles with a generator of its own",
+        hint=f"declare over what it splits itself: {_CHOICES}; or shuffle with the global generators, which rankup "
+        "seeds alike on all ranks, or with a fixed seed",
+        exit_code=1,
+    )
+
+
+def _repeated(who: str, why: str) -> RankupError:
+    return RankupError(
+        "streams-repeat",
+        f"{who} would hand out the same samples: {why}",
+        hint=f"declare over what the data set splits itself: {_CHOICES}; or leave sharded= out",
+        exit_code=1,
+    )

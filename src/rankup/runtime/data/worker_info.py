@@ -1,7 +1,7 @@
 """The loader worker's number as a data set sees it.
 
 Data sets that split themselves call ``torch.utils.data.get_worker_info()`` (Hugging Face's streaming, WebDataset's
-``split_by_worker``). Here they get another number than the worker's own, and it is noted whether they asked.
+``split_by_worker``). Here they get the number of a reader, and it is noted whether they asked.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torch.utils.data import get_worker_info
 from torch.utils.data._utils import worker as torch_worker
 
 from rankup.errors import RankupError
@@ -34,24 +33,15 @@ class PresentedWorker:
         self.asked = True
         return self._number
 
-    def __getattr__(self, name: str) -> Any:
-        """Attributes of newer versions of torch, from the real object; None in the rank's own process."""
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(get_worker_info(), name, None)
-
 
 @contextmanager
 def presented(worker: PresentedWorker | None) -> Iterator[None]:
-    """While inside, ``get_worker_info()`` gives ``worker``; None leaves it as it is."""
-    if worker is None:
-        yield
-        return
+    """While inside, ``get_worker_info()`` gives ``worker``; None, as in a process that is no worker."""
     if not hasattr(torch_worker, "_worker_info"):
         raise RankupError(
             "worker-info-hidden",
             "this version of torch does not let rankup tell a data set which reader it is",
-            hint="split the data set over ranks and workers yourself, and declare sharded=True",
+            hint="use a map-style data set, or another version of torch",
             exit_code=1,
         )
     before = torch_worker._worker_info
