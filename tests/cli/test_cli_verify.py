@@ -107,6 +107,28 @@ def test_a_variable_that_the_loss_depends_on_and_a_resume_forgets_is_caught(tmp_
     assert "plain variables that start again after a resume: seen" in why
 
 
+@pytest.mark.timeout(400)
+def test_a_quick_proof_is_of_two_epochs_of_three_steps_and_leaves_the_folder_as_it_was(tmp_path: Path):
+    name = script(tmp_path)
+    with (tmp_path / name).open("a") as file:
+        file.write("torch.save(net.state_dict(), 'last.pt')\nprint('steps', run.global_step)\n")
+    (tmp_path / "last.pt").write_text("of an earlier training")
+    code, answer = verify(tmp_path, "--quick", "--out", "answer.json", name)
+    assert (code, answer["conclusion"], answer["epoch_steps"]) == (0, "proved", 3)
+    once, killed = answer["scenarios"]
+    assert (once["steps_compared"], killed["kills"]) == (6, 3)
+    assert json.loads((tmp_path / "answer.json").read_text()) == answer
+    assert "files that the script writes, compared and put back as they were: last.pt" in answer["notes"]
+    assert (tmp_path / "last.pt").read_text() == "of an earlier training"
+
+
+@pytest.mark.timeout(120)
+def test_a_training_whose_start_takes_too_long_is_not_proved(tmp_path: Path):
+    slow = script(tmp_path, step="time.sleep(0.5)")
+    code, answer = verify(tmp_path, "--quick", "--budget", "1s", slow)
+    assert (code, answer["error"]) == (1, "proof-too-long")
+
+
 @pytest.mark.timeout(120)
 def test_sigterm_to_verify_is_an_error_and_no_verdict(tmp_path: Path):
     """The ranks save and end well: that is not the end of their training."""

@@ -93,6 +93,8 @@ GIVEN = {
     "nccl_debug": (["--nccl-debug"], True),
     "preflight": (["--preflight"], True),
     "monitor": (["--no-monitor"], False),
+    "proof": (["--no-proof"], False),
+    "lost": (["--lost", "accept"], "accept"),
 }
 
 

@@ -29,6 +29,7 @@ WHOLE = (
     *("alliance-one-node-torchrun", "alliance-two-nodes-mpirun", "della-two-nodes-srun", "slurm-elastic"),
     *("olivia-one-node-torchrun", "slurm-program", "eap-one-node-torchrun", "eap-two-nodes-torchrun"),
     *("eap-fanout-mpiexec", "eap-fanout-pbs_tmrsh", "eap-fanout-ssh", "sockeye-one-node-mpirun"),
+    *("cyclone-cpu-torchrun", "olivia-two-nodes-torchrun"),
     *("sockeye-two-nodes-mpirun", "pbs-array", "pbs-two-processes", "local-one", "local-two"),
 )
 

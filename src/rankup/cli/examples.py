@@ -100,6 +100,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("rankup snapshots export --part ema bert ema.safetensors", "another part of the state"),
     ),
     "verify": (
+        ("rankup verify --quick train.py", "in two epochs of three steps: a few starts"),
         ("rankup verify train.py --epochs 3", "kill and resume a script, compare every step"),
         ("rankup verify --steps 20 --kills 2 mnist-cnn --precision fp64", "a built-in workload, quickly"),
         ("rankup verify --world 1,2 train.py", "also resume on another number of processes"),

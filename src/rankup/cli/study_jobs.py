@@ -38,7 +38,8 @@ def job_of(plan: StudyPlan, trial: Trial, folder: Path) -> Resolved:
     else:
         command, file = fill_in(plan.command, trial), None
     if plan.site:
-        flags = {"max_requeues": 0, **flags}  # a run in two parts would be timed wrongly
+        # A run in two parts would be timed wrongly, and a proof is no part of a measurement.
+        flags = {"max_requeues": 0, "proof": False, **flags}
         return resolve(
             flags, command=command, file=None, site=plan.site, env=os.environ, folder=cwd, ignore=()
         )

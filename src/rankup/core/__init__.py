@@ -20,4 +20,5 @@
 | ``progress`` | a step record in words, for bars, logs and ``rankup status`` |
 | ``tail`` | follows a file that another process appends to |
 | ``resume_with`` | the values of ``--resume-with`` |
+| ``lost`` | the values of ``--lost`` |
 """

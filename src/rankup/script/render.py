@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rankup.core import shell
 from rankup.errors import RankupError
-from rankup.launchers.base import path_code
+from rankup.launchers.base import code, path_code
 from rankup.node_launchers import agents
 from rankup.node_launchers.agents import choose
 from rankup.schedulers.pbs import directives as pbs
@@ -26,6 +26,9 @@ from rankup.spec.jobspec import JobSpec
 
 # Successors that are submitted beforehand, where nodes may not submit: each of them waits in the queue.
 MOST_SUCCESSORS = 3
+# Jobs of this time limit and more prove first that they can be resumed, if two starts take at most a hundredth of it.
+PROVED_FROM_S = 3600
+STARTS_PER_JOB = 100
 
 
 def render(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
@@ -97,6 +100,7 @@ def _main(spec: JobSpec, site: Site, run_dir: Path | None, ranks: Sequence[str])
         *_indented(
             [f"preflight {path_code(spec.interpreter)} {spec.nproc_per_node}"] if spec.preflight else []
         ),
+        *_indented([_proof(spec)] if _is_proved(spec) else []),
         *_indented(["choose_rendezvous # MASTER_ADDR, MASTER_PORT"] if meets(spec) else []),
         *_indented([_header(spec), "mark_processes"]),
         *_indented(["write_rank_script"] if spec.launcher != "single" else []),
@@ -119,6 +123,7 @@ def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str
         part("attempt.sh"),
         part("modules.sh") if loads else [],
         part("preflight.sh") if spec.preflight else [],
+        part("proof.sh") if _is_proved(spec) else [],
         part("rendezvous.sh") if meets(spec) else [],
         part("header.sh"),
         part("progress.sh"),
@@ -131,6 +136,17 @@ def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str
         part("failure.sh"),
         part("ending.sh"),
     ]
+
+
+def _is_proved(spec: JobSpec) -> bool:
+    """Whether the script may prove that the training can be resumed. A container's Python is not on the node."""
+    return spec.proof and spec.is_python and not spec.container
+
+
+def _proof(spec: JobSpec) -> str:
+    seconds = (spec.time or 0) // STARTS_PER_JOB if (spec.time or 0) >= PROVED_FROM_S else 0
+    command = " ".join(map(code, spec.command))
+    return f"prove {seconds} {path_code(spec.interpreter)} {spec.nproc_per_node} {command}"
 
 
 def _may_lose_nodes(spec: JobSpec, site: Site) -> bool:

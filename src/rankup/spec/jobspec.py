@@ -176,6 +176,17 @@ class JobSpec(BaseModel):
         Seconds | None, Flag(TIME_LIMIT, "request a snapshot so long before the time limit", "TIME")
     ] = None
 
+    # "" is stop in a job of a queue; here and now it is said, and the run goes on.
+    lost: Annotated[
+        Literal["", "stop", "accept"],
+        Flag(
+            TIME_LIMIT,
+            "if values change in training that no snapshot has: end the job (stop, the default of a job), or go on",
+            "stop|accept",
+            of=EVERYWHERE,
+        ),
+    ] = ""
+
     mail: Annotated[Word, Flag(AROUND, "send mail when the job begins, ends or fails", "ADDRESS")] = ""
     after: Annotated[
         JobIds, Flag(AROUND, "start after this job has succeeded; may be repeated", "ID")
@@ -191,6 +202,13 @@ class JobSpec(BaseModel):
     preflight: Annotated[
         bool, Flag(AROUND, "examine the nodes first, if they have rankup, and end if one is broken")
     ] = False
+    proof: Annotated[
+        bool,
+        Flag(
+            AROUND,
+            "in jobs of an hour and more, prove first that a resume gives the same model; on by default",
+        ),
+    ] = True
     monitor: Annotated[
         bool,
         Flag(

@@ -39,14 +39,16 @@ main() {
   . "$HOME"/venv/bin/activate || finish failed 1
   export PYTHONUNBUFFERED=1
   export OMP_NUM_THREADS=10
+  export RANKUP_LOST=stop
 
   # The ranks: 1 × 1 by mpirun
+  prove 864 python 1 train.py --lr 0.1 --note 'it'"'"'s $HOME'
   choose_rendezvous # MASTER_ADDR, MASTER_PORT
   print_header "$(python --version 2>&1)"
   mark_processes
   write_rank_script
   write_sampler_script
-  mpirun -np 1 --map-by ppr:1:node:PE=10 --bind-to core -x PATH -x OMP_NUM_THREADS -x RUN -x RANKUP_RUN_DIR -x MASTER_ADDR -x MASTER_PORT -x PYTHONUNBUFFERED ${LD_LIBRARY_PATH:+-x LD_LIBRARY_PATH} ${PYTHONPATH:+-x PYTHONPATH} \
+  mpirun -np 1 --map-by ppr:1:node:PE=10 --bind-to core -x PATH -x OMP_NUM_THREADS -x RUN -x RANKUP_RUN_DIR -x MASTER_ADDR -x MASTER_PORT -x PYTHONUNBUFFERED -x RANKUP_LOST ${LD_LIBRARY_PATH:+-x LD_LIBRARY_PATH} ${PYTHONPATH:+-x PYTHONPATH} \
     bash -c '
       export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE LOCAL_WORLD_SIZE=$OMPI_COMM_WORLD_LOCAL_SIZE NODE_RANK=$((OMPI_COMM_WORLD_RANK / OMPI_COMM_WORLD_LOCAL_SIZE))
       unset SLURM_NTASKS

@@ -39,8 +39,10 @@ main() {
   . "$HOME"/venv/bin/activate || finish failed 1
   export PYTHONUNBUFFERED=1
   export OMP_NUM_THREADS=10
+  export RANKUP_LOST=stop
 
   # The ranks: 2 × 4 by torchrun
+  prove 864 python 4 train.py --lr 0.1 --note 'it'"'"'s $HOME'
   choose_rendezvous # MASTER_ADDR, MASTER_PORT
   print_header "$(python --version 2>&1)"
   mark_processes

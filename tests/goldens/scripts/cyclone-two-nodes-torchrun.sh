@@ -33,10 +33,12 @@ main() {
   for init in $(module_inits); do type module >/dev/null 2>&1 || . "$init"; done
   module load PyTorch/1.12.0-foss-2022a-CUDA-11.7.0 torchvision/0.13.1-foss-2022a-CUDA-11.7.0 cuDNN/8.4.1.50-CUDA-11.7.0 CUDA/11.7.0 NCCL/2.12.12-GCCcore-11.3.0-CUDA-11.7.0 || finish failed 1
   export PYTHONUNBUFFERED=1
+  export RANKUP_LOST=stop
   cores=${SLURM_CPUS_ON_NODE:-$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)}
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores > 4 ? cores / 4 : 1))} # torchrun would say 1
 
   # The ranks: 2 × 4 by torchrun
+  prove 864 python 4 train.py --lr 0.1 --note 'it'"'"'s $HOME'
   choose_rendezvous # MASTER_ADDR, MASTER_PORT
   print_header "$(python --version 2>&1)"
   mark_processes

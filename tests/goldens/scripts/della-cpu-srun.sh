@@ -38,8 +38,10 @@ main() {
   conda activate torch-env || finish failed 1
   export PYTHONUNBUFFERED=1
   export OMP_NUM_THREADS=8
+  export RANKUP_LOST=stop
 
   # The ranks: 1 × 1 by srun
+  prove 36 python 1 train.py --lr 0.1 --note 'it'"'"'s $HOME'
   choose_rendezvous # MASTER_ADDR, MASTER_PORT
   print_header "$(python --version 2>&1)"
   mark_processes

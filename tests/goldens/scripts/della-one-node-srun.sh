@@ -39,9 +39,11 @@ main() {
   conda activate torch-env || finish failed 1
   export PYTHONUNBUFFERED=1
   export OMP_NUM_THREADS=8
+  export RANKUP_LOST=stop
   export GPUS_PER_NODE="$SLURM_GPUS_ON_NODE"
 
   # The ranks: 1 × 2 by srun
+  prove 36 python 2 train.py --lr 0.1 --note 'it'"'"'s $HOME'
   choose_rendezvous # MASTER_ADDR, MASTER_PORT
   print_header "$(python --version 2>&1)"
   mark_processes

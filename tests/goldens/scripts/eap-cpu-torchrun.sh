@@ -48,11 +48,13 @@ main() {
   export PYTHONUNBUFFERED=1
   export NCCL_SOCKET_IFNAME=hsn0
   export GLOO_SOCKET_IFNAME=hsn0
+  export RANKUP_LOST=stop
   export FI_PROVIDER=cxi
   cores=${NCPUS:-$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)}
   export OMP_NUM_THREADS=$((cores > 1 ? cores / 1 : 1))
 
   # The ranks: 1 × 1 by torchrun
+  prove 36 python 1 train.py --lr 0.1 --note 'it'"'"'s $HOME'
   print_header "$(python --version 2>&1)"
   mark_processes
   write_rank_script

@@ -49,9 +49,11 @@ main() {
   export OMP_NUM_THREADS=72
   export NCCL_SOCKET_IFNAME=hsn0
   export GLOO_SOCKET_IFNAME=hsn0
+  export RANKUP_LOST=stop
   export FI_PROVIDER=cxi
 
   # The ranks: 1 × 1 by torchrun
+  prove 36 python 1 train.py --lr 0.1 --note 'it'"'"'s $HOME'
   print_header "$(python --version 2>&1)"
   mark_processes
   write_rank_script

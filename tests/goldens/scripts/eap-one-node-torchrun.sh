@@ -49,9 +49,11 @@ main() {
   export OMP_NUM_THREADS=72
   export NCCL_SOCKET_IFNAME=hsn0
   export GLOO_SOCKET_IFNAME=hsn0
+  export RANKUP_LOST=stop
   export FI_PROVIDER=cxi
 
   # The ranks: 1 × 4 by torchrun
+  prove 36 python 4 train.py --lr 0.1 --note 'it'"'"'s $HOME'
   print_header "$(python --version 2>&1)"
   mark_processes
   write_rank_script
@@ -180,6 +182,37 @@ module_inits() {
   for init in "${MODULESHOME:-/nowhere}/init/bash" "${LMOD_PKG:-/nowhere}/init/bash" /etc/profile.d/{lmod,modules,z00_lmod}.sh; do
     [ ! -r "$init" ] || printf '%s\n' "$init"
   done
+}
+
+# ---- Proof ---------------------------------------------------------------------------------------------------------
+# Before the first attempt: does this training give the same model if it is killed and resumed? On this node, in epochs of
+# a few steps. A proof that cannot be made is a line in the log; only a resume that differs ends the job.
+prove() { # SECONDS PYTHON RANKS COMMAND…: two starts may take SECONDS; 0: the job is too short for a proof
+  local seconds=$1 python=$2 ranks=$3
+  shift 3
+  [ "$(wc -l <"$RUN/attempts")" -eq 1 ] || return
+  if [ "$seconds" -eq 0 ]; then
+    say "not proved: the job is shorter than an hour"
+    return
+  elif ! "$python" -c 'import rankup.verify, typer' 2>/dev/null; then
+    say "not proved: $python has no rankup"
+    return
+  elif [ -f "$1" ] && ! grep -q rankup "$1"; then
+    say "not proved: $1 does not use rankup"
+    return
+  fi
+  say "does a resume give the same model? (--no-proof leaves this out)"
+  rm -f "$RUN/logs/proof.json"
+  "$python" -m rankup verify --quick --budget "${seconds}s" --nproc-per-node "$ranks" \
+    --runs-root "$RUN/proof" --out "$RUN/logs/proof.json" -- "$@" &
+  wait "$!" || : # in the background, as the ranks: bash hears signals between commands only
+  if grep -qs '"conclusion": "differs"' "$RUN/logs/proof.json"; then
+    echo "a resume does not give the same model: the log names the cause; --no-proof trains all the same" >"$RUN/why"
+    say "$(cat "$RUN/why")"
+    finish failed 1
+  fi
+  rm -rf "$RUN/proof"
+  grep -qs '"conclusion": "proved"' "$RUN/logs/proof.json" || say "not proved"
 }
 
 # ---- The header of the log -----------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ main() {
   # The environment
   cd /work/user/project || finish failed 1
   export PYTHONUNBUFFERED=1
+  export RANKUP_LOST=stop
   cores=${SLURM_CPUS_ON_NODE:-$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)}
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores > 1 ? cores / 1 : 1))} # torchrun would say 1
 

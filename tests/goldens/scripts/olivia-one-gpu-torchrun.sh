@@ -33,6 +33,7 @@ main() {
   cd /work/user/project || finish failed 1
   export PYTHONUNBUFFERED=1
   export OMP_NUM_THREADS=72
+  export RANKUP_LOST=stop
 
   # The ranks: 1 × 1 by torchrun
   print_header "of the image" /cluster/work/support/container/pytorch_nvidia_25.05_arm64.sif

@@ -30,6 +30,7 @@ main() {
   # The environment
   cd /work/user/project || finish failed 1
   export PYTHONUNBUFFERED=1
+  export RANKUP_LOST=stop
   export FOO='a '"'"'b'"'"' $c'
   cores=${SLURM_CPUS_ON_NODE:-$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)}
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores > 4 ? cores / 4 : 1))} # torchrun would say 1
@@ -37,6 +38,7 @@ main() {
 ulimit -c 0
 
   # The ranks: 2 × 4 by torchrun
+  prove 36 python 4 train.py --lr 0.1 --note 'it'"'"'s $HOME'
   choose_rendezvous # MASTER_ADDR, MASTER_PORT
   print_header "$(python --version 2>&1)"
   mark_processes

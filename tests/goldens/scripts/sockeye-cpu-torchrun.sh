@@ -47,10 +47,12 @@ main() {
   # shellcheck disable=SC1091
   . /arc/project/user/venv/bin/activate || finish failed 1
   export PYTHONUNBUFFERED=1
+  export RANKUP_LOST=stop
   cores=${NCPUS:-$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)}
   export OMP_NUM_THREADS=$((cores > 1 ? cores / 1 : 1))
 
   # The ranks: 1 × 1 by torchrun
+  prove 864 python 1 train.py --lr 0.1 --note 'it'"'"'s $HOME'
   print_header "$(python --version 2>&1)"
   mark_processes
   write_rank_script

@@ -48,8 +48,10 @@ main() {
   . /arc/project/user/venv/bin/activate || finish failed 1
   export PYTHONUNBUFFERED=1
   export OMP_NUM_THREADS=6
+  export RANKUP_LOST=stop
 
   # The ranks: 1 × 4 by torchrun
+  prove 864 python 4 train.py --lr 0.1 --note 'it'"'"'s $HOME'
   print_header "$(python --version 2>&1)"
   mark_processes
   write_rank_script

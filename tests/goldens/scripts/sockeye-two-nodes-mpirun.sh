@@ -39,15 +39,17 @@ main() {
   . /arc/project/user/venv/bin/activate || finish failed 1
   export PYTHONUNBUFFERED=1
   export OMP_NUM_THREADS=6
+  export RANKUP_LOST=stop
 
   # The ranks: 2 × 4 by mpirun
+  prove 864 python 4 train.py --lr 0.1 --note 'it'"'"'s $HOME'
   choose_rendezvous # MASTER_ADDR, MASTER_PORT
   print_header "$(python --version 2>&1)"
   mark_processes
   write_rank_script
   write_sampler_script
   use_pbs_for_mpirun
-  mpirun -np 8 --hostfile "$PBS_NODEFILE" -bind-to none -map-by :OVERSUBSCRIBE -mca pml ob1 -mca btl '^openib' -x PATH -x OMP_NUM_THREADS -x RUN -x RANKUP_RUN_DIR -x MASTER_ADDR -x MASTER_PORT -x PYTHONUNBUFFERED ${LD_LIBRARY_PATH:+-x LD_LIBRARY_PATH} ${PYTHONPATH:+-x PYTHONPATH} \
+  mpirun -np 8 --hostfile "$PBS_NODEFILE" -bind-to none -map-by :OVERSUBSCRIBE -mca pml ob1 -mca btl '^openib' -x PATH -x OMP_NUM_THREADS -x RUN -x RANKUP_RUN_DIR -x MASTER_ADDR -x MASTER_PORT -x PYTHONUNBUFFERED -x RANKUP_LOST ${LD_LIBRARY_PATH:+-x LD_LIBRARY_PATH} ${PYTHONPATH:+-x PYTHONPATH} \
     bash -c '
       export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE LOCAL_WORLD_SIZE=$OMPI_COMM_WORLD_LOCAL_SIZE NODE_RANK=$((OMPI_COMM_WORLD_RANK / OMPI_COMM_WORLD_LOCAL_SIZE))
       exec sh "$RUN/rank.sh" "$@" > >(trap "" TERM INT HUP; exec sed --unbuffered "s/^/[rank $RANK] /") 2>&1' rank \
@@ -174,6 +176,37 @@ module_inits() {
   for init in "${MODULESHOME:-/nowhere}/init/bash" "${LMOD_PKG:-/nowhere}/init/bash" /etc/profile.d/{lmod,modules,z00_lmod}.sh; do
     [ ! -r "$init" ] || printf '%s\n' "$init"
   done
+}
+
+# ---- Proof ---------------------------------------------------------------------------------------------------------
+# Before the first attempt: does this training give the same model if it is killed and resumed? On this node, in epochs of
+# a few steps. A proof that cannot be made is a line in the log; only a resume that differs ends the job.
+prove() { # SECONDS PYTHON RANKS COMMAND…: two starts may take SECONDS; 0: the job is too short for a proof
+  local seconds=$1 python=$2 ranks=$3
+  shift 3
+  [ "$(wc -l <"$RUN/attempts")" -eq 1 ] || return
+  if [ "$seconds" -eq 0 ]; then
+    say "not proved: the job is shorter than an hour"
+    return
+  elif ! "$python" -c 'import rankup.verify, typer' 2>/dev/null; then
+    say "not proved: $python has no rankup"
+    return
+  elif [ -f "$1" ] && ! grep -q rankup "$1"; then
+    say "not proved: $1 does not use rankup"
+    return
+  fi
+  say "does a resume give the same model? (--no-proof leaves this out)"
+  rm -f "$RUN/logs/proof.json"
+  "$python" -m rankup verify --quick --budget "${seconds}s" --nproc-per-node "$ranks" \
+    --runs-root "$RUN/proof" --out "$RUN/logs/proof.json" -- "$@" &
+  wait "$!" || : # in the background, as the ranks: bash hears signals between commands only
+  if grep -qs '"conclusion": "differs"' "$RUN/logs/proof.json"; then
+    echo "a resume does not give the same model: the log names the cause; --no-proof trains all the same" >"$RUN/why"
+    say "$(cat "$RUN/why")"
+    finish failed 1
+  fi
+  rm -rf "$RUN/proof"
+  grep -qs '"conclusion": "proved"' "$RUN/logs/proof.json" || say "not proved"
 }
 
 # ---- Where the ranks meet ------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()
-@taking([*some_job_options("run", "nproc_per_node"), RESUME_WITH])
+@taking([*some_job_options("run", "nproc_per_node", "lost"), RESUME_WITH])
 @training_options
 def train(
     context: typer.Context,
