@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 context = multiprocessing.get_context("forkserver")
+_PASSED = ("RANKUP_LOST",)  # from this process: the server has the environment of its start
 TIMEOUT_S = 240  # below the one of pytest: a loaded machine is slow, and no defect
 
 
@@ -88,6 +89,7 @@ def run_ranks(
             "LOCAL_WORLD_SIZE": str(world_size),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
+            **{name: os.environ[name] for name in _PASSED if name in os.environ},
             **(env or {}),
         }
         process = context.Process(target=_rank, args=(theirs, variables, function, args))

@@ -22,7 +22,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "library.md"
 DECISION = Path(__file__).parents[2] / "docs" / "adr" / "0010-a-run-has-few-members.md"
 MEMBERS = {
     *("world", "device", "strategy"),
-    *("prepare", "register"),
+    *("prepare", "register", "forget"),
     *("epochs", "steps", "batches", "batch", "global_step"),
     *("backward", "step", "gather"),
     *("meter", "log", "print", "sum", "mean"),

@@ -89,6 +89,7 @@ def script(folder: str) -> dict[str, Any]:
             run.log(norm=step.grad_norm)
             sched.step()
 
+    run.forget("norms", "losses", "counted")
     for epoch in run.epochs(EPOCHS - 1, data):
         for a, b in epoch:
             train(a, b)
@@ -98,7 +99,8 @@ def script(folder: str) -> dict[str, Any]:
     run.save()
     saved = run.state.state_dict()
     run.state.load_state_dict(saved)
-    for a, b in run.steps(data, epochs=EPOCHS):  # the flat form, for the last epoch
+    _, _, last = run.prepare(model, None, rankup.ResidentData(*pairs()), global_batch=BATCH, shuffle=False)
+    for a, b in run.steps(last, epochs=1):  # the flat form, for the last epoch
         train(a, b)
         counted += run.batch.samples
     losses.append(run.meter.means()["loss"])

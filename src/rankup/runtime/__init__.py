@@ -8,6 +8,7 @@
 - ``loop``: epochs and steps, losses and gradients, evaluations and means
 - ``distributed``: process groups, and what ranks tell each other
 - ``checkpointing``: when to save, what is saved, how a run stops and resumes
+- ``unregistered``: what changes in the script and was not declared
 - ``records``: what a training tells of itself: records and progress
 - ``loggers``: where else the numbers go: CSV, TensorBoard, W&B, MLflow
 - ``tracing``: what ``rankup verify`` reads

@@ -19,25 +19,27 @@ from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state, stop
-from rankup.runtime.checkpointing.check_settings import ResumeSettings
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
+from rankup.runtime.checkpointing.frozen import Frozen
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.registered import Values
 from rankup.runtime.checkpointing.run_state import RunState, check_between_steps
 from rankup.runtime.checkpointing.save_model import save_model
+from rankup.runtime.checkpointing.settings import ResumeSettings
 from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import Batch, DataFeed
 from rankup.runtime.data.feeds import Data
+from rankup.runtime.data.identity import SameDataCheck
 from rankup.runtime.distributed.gather import gather
 from rankup.runtime.distributed.reduce import Number, reduce_mean, reduce_sum
-from rankup.runtime.distributed.replicas import Replicas
 from rankup.runtime.loop import body_checks
 from rankup.runtime.loop.epochs import Epoch, loop
 from rankup.runtime.loop.evaluation import Evaluations
 from rankup.runtime.loop.gradients import Step
 from rankup.runtime.loop.meter import Meter
 from rankup.runtime.loop.optimizer import OptimizerSource
+from rankup.runtime.loop.optimizer_steps import OptimizerSteps
 from rankup.runtime.loop.run_strategy import RunStrategy
 from rankup.runtime.loop.several_models import Models
 from rankup.runtime.prepare import LoaderArguments, Preparation, PrepareArguments
@@ -55,10 +57,12 @@ class Run:
         """Starts nothing: ``rankup.init`` has met the other ranks already."""
         self._context = context
         settings = ResumeSettings(context, (snapshots or Snapshots()).in_force().resume_with)
-        parts = StateParts.of(context, settings)
-        self._checkpointing = Checkpointing(context, parts, Replicas(context), snapshots, watch)
+        self._steps = steps = OptimizerSteps(context)
+        parts = StateParts(Frozen(context), settings)
+        same_data = SameDataCheck(context.seed, context.control)
+        self._checkpointing = Checkpointing(context, parts, steps, same_data, snapshots, watch)
         self._evaluations = Evaluations(context, self._checkpointing)
-        self._preparation = Preparation(context, settings)
+        self._preparation = Preparation(context, settings, same_data)
         #: Who this process is: ``rank``, ``world_size``, ``local_rank``, ``is_main``, …
         self.world = context.world
         #: Where this process computes.
@@ -68,7 +72,7 @@ class Run:
         #: Means over batches and ranks, which are in the snapshots.
         self.meter = Meter(self)
         #: ``state_dict`` and ``load_state_dict`` of the whole run, for scripts that store it themselves.
-        self.state = RunState(context, parts)
+        self.state = RunState(context, parts, steps)
         registered_state.register_own(context, self.meter)
 
     # -------------------------------------------------------------- before the loop
@@ -106,7 +110,7 @@ class Run:
           or dict of models for one optimizer over all of them comes back as one.
         - ``optimizer`` is a function of the list of parameters, called afterwards; or one that is built and has no
           state yet, whose groups are carried over by parameter name; or None for a frozen model.
-        - ``dataset``: a map-style Dataset, ``ResidentData``, or an IterableDataset (no exactness promise).
+        - ``dataset``: a map-style Dataset, ``ResidentData``, or an IterableDataset (docs/how-to/streams.md).
 
         The options:
 
@@ -124,9 +128,7 @@ class Run:
 
         Afterwards the generators are re-seeded per rank, so that dropout differs between ranks.
         """
-        model, opt, data = self._preparation.prepare(model, optimizer, dataset, **options)
-        self._checkpointing.prepared(opt)
-        return model, opt, data
+        return self._preparation.prepare(model, optimizer, dataset, **options)
 
     def register(self, *, per_rank: bool = False, **things: Any) -> Values:
         """Add things to the state of the run, under the names given, before the loop.
@@ -134,18 +136,25 @@ class Run:
         - a thing with ``state_dict`` and ``load_state_dict``: a schedule, an average of weights;
         - a list, dict, set or deque of plain values and tensors; a tensor, a NumPy array, a generator of random
           numbers: the object itself is restored, so change it in place;
-        - a number, string, None, or a tuple of these: ``values = run.register(best=0.0)``, then ``values.best``.
+        - a number, string, None, or a tuple of these: ``values = run.register(best=0.0)``, then ``values.best``;
+        - any other object of the script, and a prepared model or its data set: its attributes that the training
+          changes, as far as they are plain values or have a state.
 
         It must be the same on all ranks, unless ``per_rank``. Raises RankupError for what no snapshot can hold, and
         for ``per_rank`` under any-world.
         """
         return registered_state.register(self._context, things, per_rank=per_rank)
 
+    def forget(self, *names: str) -> None:
+        """Values that change in training and that a resume may lose, since they only print: ``run.forget("n", "losses",
+        "self.timer")``. What is neither registered nor named here stops a resume that would lose it."""
+        self._context.forgotten |= {*names}
+
     # -------------------------------------------------------------------- the loop
 
     def epochs(self, epochs: int, data: DataFeed | None = None) -> Iterator[Epoch]:
         """``for epoch in run.epochs(90): for x, y in epoch: …``; what follows the inner loop runs once per epoch."""
-        return self._loop(data, "epochs", epochs)
+        return self._loop(data, "epochs", epochs, flat=False)
 
     def steps(
         self, data: DataFeed | None, *, epochs: int | None = None, steps: int | None = None
@@ -155,11 +164,12 @@ class Run:
         if (epochs is None) == (steps is None):
             raise RankupError("epochs-or-steps", "run.steps takes epochs=, or steps=, and one of them")
         unit, goal = ("steps", steps) if epochs is None else ("epochs", epochs)
-        for epoch in self._loop(data, unit, goal):
-            yield from epoch.batches(steps)
+        for epoch in self._loop(data, unit, goal, flat=True):
+            yield from epoch.batches()
 
-    def _loop(self, data: DataFeed | None, unit: str, goal: int | None) -> Iterator[Epoch]:
-        return loop(self._context, self._checkpointing, self._evaluations, data, unit, goal)
+    def _loop(self, data: DataFeed | None, unit: str, goal: int | None, *, flat: bool) -> Iterator[Epoch]:
+        parts = self._context, self._checkpointing, self._evaluations, self._steps
+        return loop(*parts, data, unit, goal, flat=flat)
 
     def batches(
         self,

@@ -1,33 +1,41 @@
-"""The line of the user's script that is running."""
+"""Which code is the user's script, and which of its lines is running."""
 
 from __future__ import annotations
 
 import os
 import sys
+import sysconfig
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 
-import torch
-
 _OURS = str(Path(__file__).parents[1]) + os.sep
-LIBRARIES = (_OURS, str(Path(torch.__file__).parent) + os.sep, str(Path(os.__file__).parent) + os.sep)
+_STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+# Wherever they are: those of this interpreter, in ~/.local, in a PYTHONPATH of the cluster.
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+
+@lru_cache(maxsize=4096)
+def is_library(file: str) -> bool:
+    """Whether the code in ``file`` is not the script's: rankup's, the standard library's, an installed package's."""
+    return file.startswith((_OURS, "<frozen", *_STANDARD)) or any(part in file for part in _INSTALLED)
+
+
+def script_frames(frame: FrameType | None = None) -> Iterator[FrameType]:
+    """The frames of the script on the stack of ``frame`` (the caller's), from the innermost on."""
+    at: FrameType | None = frame or sys._getframe(1)
+    while at is not None:
+        if not is_library(at.f_code.co_filename):
+            yield at
+        at = at.f_back
 
 
 def call_site(frame: FrameType | None = None) -> str:
-    """``train.py:33``: the innermost line that is not in a library, from ``frame`` (the caller's) outwards."""
+    """``train.py:33``: the innermost line of the script, from ``frame`` (the caller's) outwards."""
     innermost = frame or sys._getframe(1)
-    at = _of_script(innermost) or innermost
+    at = next(script_frames(innermost), innermost)
     return place(at.f_code.co_filename, at.f_lineno)
-
-
-def _of_script(frame: FrameType) -> FrameType | None:
-    at: FrameType | None = frame
-    while at is not None:
-        name = at.f_code.co_filename
-        if not name.startswith(LIBRARIES) and not name.startswith("<frozen"):
-            break
-        at = at.f_back
-    return at
 
 
 def place(file: str, line: int) -> str:

@@ -64,6 +64,7 @@ class RunContext:
         self.feeds: list[DataFeed] = []  # what prepare made, in its order
         self.registered: dict[str, Stateful] = {}
         self.values = Values()  # the simple ones of what was registered
+        self.forgotten: set[str] = set()  # names of values that no snapshot has, and that a resume may lose
         self.metrics: dict[str, Logged] = {}  # logged numbers that are in the snapshots
         self.best_by = best_by  # the name of the one that chooses the best snapshot
         self.records = TrainingRecords(world.rank, world.world_size, device, directory, name, loggers)
@@ -73,6 +74,7 @@ class RunContext:
         self.batch: Batch | None = None  # the one that the loop's body has now
         self.evaluating = False  # whether the code that runs now is the body of a ``run.batches``
         self.buffers_differ = False
+        self.said_not_iterated = False  # of an epoch
         self.nan_watch = NanWatch(world.rank)
         self.gradients = Gradients(
             self.models, strategy, self.replicas, device, control, scaled=precision.scaled

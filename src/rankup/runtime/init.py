@@ -10,7 +10,7 @@ from rankup.runtime.api import Run
 from rankup.runtime.argument_types import check_types
 from rankup.runtime.checkpointing import stop
 from rankup.runtime.checkpointing.policy import Snapshots
-from rankup.runtime.checkpointing.training_folder import check_name
+from rankup.runtime.checkpointing.stages import check_name
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.loader_options import check_main_guard
 from rankup.runtime.device import choose_device, same_bits_everywhere
@@ -19,6 +19,7 @@ from rankup.runtime.loggers.base import logger_names
 from rankup.runtime.loop.precision import make_precision
 from rankup.runtime.seed import seed_everything
 from rankup.runtime.select_strategy import choose_strategy
+from rankup.runtime.tracing.written_files import watch_files
 from rankup.runtime.uncaught import install_error_display
 from rankup.strategies import Strategy
 from rankup.world import World
@@ -72,6 +73,7 @@ def init(
     loggers = logger_names(log)
     check_main_guard()
     world = World.detect(os.environ)
+    watch_files(world.rank)
     place = choose_device(world, device)
     computing = make_precision(precision, place)
     chosen = choose_strategy(strategy, world, exact=exact, virtual_shards=virtual_shards)

@@ -13,7 +13,7 @@ from torch.utils.data import IterableDataset
 from rankup.errors import RankupError
 from rankup.runtime import seed
 from rankup.runtime.argument_types import check_types
-from rankup.runtime.checkpointing.check_settings import ResumeSettings
+from rankup.runtime.checkpointing.settings import ResumeSettings
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batch_size_check import check_shares
 from rankup.runtime.data.batches import DataFeed
@@ -80,10 +80,11 @@ def _check_initialized(model: nn.Module) -> None:
 class Preparation:
     """Of one run: what one call of ``run.prepare`` needs to know about earlier ones."""
 
-    def __init__(self, run: RunContext, settings: ResumeSettings) -> None:
+    def __init__(self, run: RunContext, settings: ResumeSettings, same_data: SameDataCheck) -> None:
         self._run = run
         self._settings = settings
-        self._same_data = SameDataCheck(run.seed, run.control, warns=run.world.is_main)
+        self._same_data = same_data
+        self._returned: list[tuple[Any, nn.Module]] = []  # what the loop calls, and the model under it
 
     def prepare(
         self,
@@ -119,6 +120,12 @@ class Preparation:
             shuffle, accumulate, True, sample_rng, sharded, drop_last, sampler, batch_sampler, _PREPARE
         )
         self._check(dataset, global_batch, order, loader, clip=clip)
+        if (
+            optimizer is None
+            and dataset is not None
+            and (earlier := self._prepared_before(model)) is not None
+        ):
+            return model, None, self._training_data(dataset, global_batch, order, loader, earlier)
         wrapped, opt, inner = self._model(
             model,
             optimizer,
@@ -173,8 +180,16 @@ class Preparation:
             if clip is not None:
                 run.gradients.clips[id(opt)] = clip
         run.prepared.append((inner, opt))
+        self._returned.append((wrapped, inner))
         self._settings.note_prepared(opt, clip=clip, sync_batchnorm=adaptations.sync_batchnorm)
         return wrapped, opt, inner
+
+    def _prepared_before(self, model: Models) -> nn.Module | None:
+        """The model under one that was prepared: for another stage of its training only the data is new."""
+        for returned, inner in self._returned:
+            if model is returned or model is inner:
+                return inner
+        return None
 
     def _check(
         self,
@@ -225,6 +240,7 @@ class Preparation:
         run.gradients.accumulate = options.parts
         self._same_data.check(dataset, loader)
         feed = make_loader(dataset, run.here, global_batch, options, loader)
+        self._same_data.watch(feed, dataset, loader)
         if isinstance(feed, (DatasetFeed, ResidentDataFeed)):
             check_shares(inner, feed.sharding, options.parts, options.drop_last)
             if said := feed.sharding.left_out():

@@ -8,7 +8,7 @@ import traceback
 from types import TracebackType
 
 from rankup.errors import RankupError
-from rankup.runtime.call_site import LIBRARIES
+from rankup.runtime.call_site import is_library
 
 _installed = False
 
@@ -25,7 +25,7 @@ def install_error_display() -> None:
         if not isinstance(error, RankupError):
             previous(kind, error, trace)
             return
-        frames = [frame for frame in traceback.extract_tb(trace) if not frame.filename.startswith(LIBRARIES)]
+        frames = [frame for frame in traceback.extract_tb(trace) if not is_library(frame.filename)]
         lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)]
         lines += traceback.format_exception_only(error)
         sys.stderr.write("".join(lines))  # at once: other ranks write to the same terminal

@@ -123,10 +123,10 @@ def test_one_that_holds_code_is_refused_and_nothing_of_it_runs(
     content = evil.read_bytes()
     for step in snapshots.glob("step-*"):
         manifest = json.loads((step / "manifest.json").read_text())
-        manifest["files"]["rank-0.pt"] = len(content)
-        change(step.parent, "rank-0.pt", content)
+        manifest["files"]["states-0.bin"] = len(content)
+        change(step.parent, "states-0.bin", content)
         change(step.parent, "manifest.json", json.dumps(manifest).encode())
         break
     (said,) = run_ranks(train, 1, str(snapshots))
-    assert said.startswith("unsafe-snapshot: rank-0.pt contains more than tensors and plain values"), said
+    assert said.startswith("unsafe-snapshot: states-0.bin contains more than tensors and plain values"), said
     assert list((tmp_path / "here").iterdir()) == []

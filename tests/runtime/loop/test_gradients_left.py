@@ -94,5 +94,5 @@ def test_the_optimizer_of_an_earlier_stage_has_no_gradients_that_wait():
             opt.zero_grad()
             model(x).square().mean().backward()
             opt.step()
-            waiting.append(run.state._parts.pending.any_here())
+            waiting.append(run.state._steps.gradients_wait())
     assert waiting == [False] * 12

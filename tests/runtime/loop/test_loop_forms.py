@@ -50,8 +50,9 @@ def test_a_second_loop_over_what_is_trained_says_which_form_is_meant():
             for x in run.steps(data, epochs=1):
                 step(model, opt, x)
 
-    assert code_of(body) == "trained-already"
-    assert sum(1 for _ in run.steps(data, epochs=3)) == 6  # more epochs go on where the first loop ended
+    assert code_of(body) == "loop-per-epoch"
+    assert run.global_step == 3  # of the first loop
+    assert code_of(lambda: next(iter(run.steps(data, epochs=3)))) == "loop-per-epoch"
 
 
 def test_an_epoch_left_by_a_named_iterator_ends_like_a_break():
@@ -97,7 +98,8 @@ def test_two_loops_at_once_are_an_error(tmp_path: Path, nested: bool):
                 step(model, opt, x)
 
     assert code_of(body) == "two-loops"
-    for x in run.steps(first, epochs=1):  # and nothing is left open
+    _, _, third = run.prepare(nn.Linear(1, 1), None, rankup.ResidentData(torch.zeros(8, 1)), global_batch=3)
+    for x in run.steps(third, epochs=1):  # and nothing is left open
         step(model, opt, x)
 
 
@@ -156,9 +158,10 @@ def test_an_exception_while_a_save_is_in_flight_leaves_the_directory_to_the_next
 
     with pytest.raises(Boom):
         body()
-    for x in run.steps(data, epochs=2):
+    _, _, other = run.prepare(nn.Linear(1, 1), None, rankup.ResidentData(torch.zeros(8, 1)), global_batch=3)
+    for x in run.steps(other, epochs=2):
         step(model, opt, x)
-    assert entries(tmp_path)[-1].step == 6
+    assert entries(tmp_path / "stage-2")[-1].step == 9
 
 
 def test_a_save_in_the_body_counts_its_step(tmp_path: Path):
@@ -175,6 +178,7 @@ def test_a_save_in_the_body_counts_its_step(tmp_path: Path):
 def by_steps(folder: Path, steps: int, killed: int | None) -> tuple[int, list[float], tuple[int, int]]:
     run, model, opt, data = prepared(folder, "2 steps")
     count = 0
+    run.forget("count")
     for x in run.steps(data, steps=steps):
         if killed == run.global_step:
             return count, [], (0, 0)
@@ -193,7 +197,8 @@ def test_a_loop_over_a_number_of_steps_ends_there_also_after_a_resume(tmp_path: 
     assert [each[0] for each in resumed] == [4] * world_size
     assert [each[1:] for each in resumed] == [each[1:] for each in whole]
     longer = run_ranks(by_steps, world_size, tmp_path / "killed", 9, None)  # to the end of an epoch
-    assert (longer[0][0], longer[0][2]) == (1, (3, 0))
+    assert longer[0][2] == (3, 0)
+    assert longer[0][0] == 2  # the last step of the loop that was done is given again
 
 
 def test_epochs_or_steps_and_at_least_one():
@@ -224,14 +229,16 @@ def test_no_state_is_taken_between_micro_batches():
     assert run_ranks(in_the_middle_of_a_step, 1) == [["mid-step", "nothing"] * 2]
 
 
-def behind_the_loop(folder: Path, changes: bool, when: int) -> tuple[list[str], list[float]]:
-    """Large weights that the code behind the inner loop exchanges, as an average of weights is tried out."""
+def behind_the_loop(folder: Path, keeps: bool, when: int) -> tuple[list[str], list[float]]:
+    """Weights that the code behind the inner loop exchanges, as an average of weights is tried out. ``keeps``: whether
+    the state before an epoch's last step is copied."""
     import os
     import signal
 
-    from rankup.runtime.checkpointing import stop
+    from rankup.runtime.checkpointing import saves, stop
 
     stop.AGREE_EVERY_S = 0.0
+    saves.KEEPING_SHARE = 1e9 if keeps else 0.0
     run = rankup.init(
         snapshots=rankup.Snapshots(every="off", directory=folder, asynchronous=False), precision="fp64"
     )
@@ -241,14 +248,14 @@ def behind_the_loop(folder: Path, changes: bool, when: int) -> tuple[list[str], 
         nn.Linear(128, 128), lambda p: torch.optim.Adam(p, lr=0.01), data, global_batch=4
     )
     did = []
+    run.forget("did")
     try:
         for epoch in run.epochs(3):
             for x in epoch:
                 step(model, opt, x)
             kept = [p.detach().clone() for p in model.parameters()]
-            if changes:
-                for p in model.parameters():
-                    p.data.mul_(0.5)
+            for p in model.parameters():
+                p.data.mul_(0.5)
             for number, _ in enumerate(run.batches(data, global_batch=4)):
                 if number == 1 and epoch.index == when:
                     os.kill(os.getpid(), signal.SIGTERM)
@@ -260,14 +267,14 @@ def behind_the_loop(folder: Path, changes: bool, when: int) -> tuple[list[str], 
     return did, [p.detach().sum().item() for p in model.parameters()]
 
 
-@pytest.mark.parametrize("changes", [False, True])
-def test_weights_exchanged_behind_the_loop_are_never_what_is_saved(tmp_path: Path, changes: bool):
-    (whole,) = run_ranks(behind_the_loop, 1, tmp_path / "whole", changes, -1)
-    (stopped,) = run_ranks(behind_the_loop, 1, tmp_path / "stopped", changes, 1)
-    # Where they were exchanged, that code is carried out to its end before the run stops.
-    assert stopped[0] == (["tested 0", "tested 1", "stopped"] if changes else ["tested 0", "stopped"])
-    (resumed,) = run_ranks(behind_the_loop, 1, tmp_path / "stopped", changes, -1)
-    assert resumed[0] == (["tested 2"] if changes else ["tested 1", "tested 2"])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_weights_exchanged_behind_the_loop_are_never_what_is_saved(tmp_path: Path, keeps: bool):
+    (whole,) = run_ranks(behind_the_loop, 1, tmp_path / "whole", keeps, -1)
+    (stopped,) = run_ranks(behind_the_loop, 1, tmp_path / "stopped", keeps, 1)
+    # If nothing else is saved, that code runs to its end before the run stops.
+    assert stopped[0] == (["tested 0", "stopped"] if keeps else ["tested 0", "tested 1", "stopped"])
+    (resumed,) = run_ranks(behind_the_loop, 1, tmp_path / "stopped", keeps, -1)
+    assert resumed[0] == (["tested 1", "tested 2"] if keeps else ["tested 2"])
     assert resumed[1] == whole[1]
 
 
@@ -281,7 +288,7 @@ def saved_twice(folder: Path) -> list[str]:
 
 
 def test_a_step_that_is_saved_again_does_not_push_an_earlier_one_out(tmp_path: Path):
-    assert run_ranks(saved_twice, 1, tmp_path) == [["step-3", "step-6-2"]]
+    assert run_ranks(saved_twice, 1, tmp_path) == [["step-3", "step-6", "step-6-2"]]
 
 
 def groups_of_loops(folder: Path) -> int:
@@ -289,10 +296,13 @@ def groups_of_loops(folder: Path) -> int:
 
     run, model, opt, data = prepared(folder, "1 step")
     counts = []
-    for epochs in (1, 2, 3):
-        for x in run.steps(data, epochs=epochs):
+    for _ in range(3):
+        for x in run.steps(data, epochs=1):
             step(model, opt, x)
         counts.append(len(dist.distributed_c10d._world.pg_map))
+        _, _, data = run.prepare(
+            nn.Linear(1, 1), None, rankup.ResidentData(torch.zeros(8, 1)), global_batch=3
+        )
     return max(counts) - min(counts)
 
 
@@ -304,6 +314,7 @@ def behind_without_its_body(folder: Path, killed: int | None) -> list[str]:
     """The code behind the inner loop uses what the loop has set, as people write it."""
     run, model, opt, data = prepared(folder, "3 steps")
     said = []
+    run.forget("said")
     for epoch in run.epochs(3):
         for x in epoch:
             if killed == run.global_step:
@@ -319,4 +330,10 @@ def test_a_save_due_at_an_epochs_last_step_takes_the_code_behind_along(tmp_path:
     (before,) = run_ranks(behind_without_its_body, 1, tmp_path / "killed", 7)
     (after,) = run_ranks(behind_without_its_body, 1, tmp_path / "killed", None)
     assert before + after == whole
-    assert [entry.step for entry in entries(tmp_path / "whole")] == [6, 9]
+    saved = [entry.step for entry in entries(tmp_path / "whole")]
+    assert saved == [
+        3,
+        6,
+        8,
+        9,
+    ]  # 8: before the last step, which a script that is started again gets once more

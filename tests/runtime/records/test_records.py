@@ -301,7 +301,7 @@ def logs_in_many_places(directory: str) -> list[dict[str, Any]]:
     model, opt, _ = run.prepare(nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=1e-4), data, global_batch=4)
     total = torch.zeros(())
     for goal in (6, 12):
-        for x in run.steps(None, steps=goal):
+        for x in run.steps(None, steps=6):
             run.backward(model(x).mean())
             run.step(opt)
             total += 1
@@ -313,6 +313,7 @@ def logs_in_many_places(directory: str) -> list[dict[str, Any]]:
                 run.log(leaves=11.0)
                 break
         run.log(after=float(goal))
+        run.prepare(model, None, data, global_batch=4)
     return read_records(Path(directory) / "records" / "steps.jsonl")
 
 
@@ -379,11 +380,12 @@ def numbers_outside_of_the_loop(directory: str) -> list[dict[str, Any]]:
         global_batch=2,
     )
     run.log(accuracy=0.1)  # of the model before its training
-    for epochs in (1, 2):
-        for x in run.steps(data, epochs=epochs):
+    for number in (1, 2):
+        for x in run.steps(data, epochs=1):
             run.backward(model(x).mean())
             run.step(opt)
-        run.log(accuracy=float(epochs))
+        run.log(accuracy=float(number))
+        _, _, data = run.prepare(model, None, rankup.ResidentData(torch.zeros(4, 1)), global_batch=2)
     return read_records(Path(directory) / "records" / "epochs.jsonl", "epoch")
 
 

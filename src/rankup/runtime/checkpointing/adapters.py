@@ -37,6 +37,7 @@ class Adapter:
 
     per_rank = False
     kind = ""
+    thing: Any = None  # what is registered
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -68,13 +69,14 @@ class TensorAdapter(Adapter):
 
     def __init__(self, name: str, tensor: torch.Tensor) -> None:
         super().__init__(name)
-        self._tensor = tensor
+        self.thing = tensor
 
     def _get(self) -> torch.Tensor:
-        return self._tensor.detach()
+        held: torch.Tensor = self.thing
+        return held.detach()
 
     def _set(self, saved: torch.Tensor) -> None:
-        mine = self._tensor
+        mine = self.thing
         if saved.shape != mine.shape or saved.dtype != mine.dtype:
             raise self._other(
                 f"{saved.dtype} {tuple(saved.shape)}; this run has {mine.dtype} {tuple(mine.shape)}"
@@ -88,13 +90,13 @@ class ArrayAdapter(Adapter):
 
     def __init__(self, name: str, array: Any) -> None:
         super().__init__(name)
-        self._array = array
+        self.thing = array
 
     def _get(self) -> torch.Tensor:
-        return torch.from_numpy(self._array.copy())
+        return torch.from_numpy(self.thing.copy())
 
     def _set(self, saved: torch.Tensor) -> None:
-        loaded, mine = saved.numpy(), self._array
+        loaded, mine = saved.numpy(), self.thing
         if loaded.shape != mine.shape or loaded.dtype != mine.dtype:
             raise self._other(f"{loaded.dtype} {loaded.shape}; this run has {mine.dtype} {mine.shape}")
         mine[...] = loaded
@@ -107,11 +109,11 @@ class ContainerAdapter(Adapter):
 
     def __init__(self, name: str, thing: Any, device: torch.device) -> None:
         super().__init__(name)
-        self._thing = thing
+        self.thing = thing
         self._device = device
 
     def state_dict(self) -> dict[str, Any]:
-        items = content(self._thing)
+        items = content(self.thing)
         if (place := unsaveable(items, self._name)) is not None:
             raise RankupError(
                 "unsaveable-state",
@@ -131,7 +133,7 @@ class ContainerAdapter(Adapter):
         return {self.kind: map_tensors(seen, items), "on_device": elsewhere}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        saved, thing = state_dict.get(self.kind), self._thing
+        saved, thing = state_dict.get(self.kind), self.thing
         if not isinstance(saved, dict if isinstance(thing, dict) else list):
             raise self._other(f"not a {type(thing).__name__}")
         elsewhere, count = set(state_dict["on_device"]), iter(range(sys.maxsize))
@@ -153,7 +155,7 @@ class GeneratorAdapter(Adapter):
 
     def __init__(self, name: str, generator: Any, get: Callable[[], Any], set_: Callable[[Any], Any]) -> None:
         super().__init__(name)
-        self._generator = generator  # which is registered: no warning names it
+        self.thing = generator  # which is registered: no warning names it
         self._getter, self._setter = get, set_
 
     def _get(self) -> Any:
@@ -224,6 +226,8 @@ def unsaveable(value: Any, place: str) -> str | None:
     if type(value) not in _NESTED:
         return f"{place} is {article(value)}"
     if isinstance(value, dict):
+        if any(isinstance(key, torch.Tensor) for key in value):
+            return f"a key of {place} is a tensor"  # which is found by its identity
         inner = [(key, f"a key of {place}") for key in value]
         inner += [(item, f"{place}[{key!r}]") for key, item in value.items()]
     else:

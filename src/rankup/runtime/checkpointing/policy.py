@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rankup.core import resume_with
+from rankup.core import lost, resume_with
 from rankup.core.units import parse_duration
 from rankup.errors import RankupError
 from rankup.runtime.argument_types import check_types
@@ -23,15 +23,19 @@ class Snapshots:
     told to stop. ``directory``: default is ``snapshots`` in the run directory; without either nothing is saved.
 
     ``resume_with``: ``"new"`` or ``"old"``, which settings (a learning rate) to use if those of the script differ from
-    those of the snapshot; None makes a difference an error that names them.
+    those of the snapshot; None makes a difference an error that names them. ``lost``: what to do about values that
+    change in training and are in no snapshot: ``"stop"`` ends the attempt, ``"accept"`` goes on without them; None
+    says it, and stops a resume that would lose them.
 
-    RANKUP_SNAPSHOT_EVERY, RANKUP_SNAPSHOT_DIR and RANKUP_RESUME_WITH in the environment override these values."""
+    RANKUP_SNAPSHOT_EVERY, RANKUP_SNAPSHOT_DIR, RANKUP_RESUME_WITH and RANKUP_LOST in the environment override these
+    values."""
 
     every: str = "10m"
     keep: Retention = field(default_factory=Retention)
     asynchronous: bool = True
     directory: str | Path | None = None
     resume_with: str | None = None
+    lost: str | None = None
 
     def __post_init__(self) -> None:
         check_types(
@@ -42,10 +46,12 @@ class Snapshots:
                 "asynchronous": (self.asynchronous, (bool,), "False"),
                 "directory": (self.directory, (str, Path, type(None)), '"snapshots"'),
                 "resume_with": (self.resume_with, (str, type(None)), '"new"'),
+                "lost": (self.lost, (str, type(None)), '"accept"'),
             },
         )
         self.interval()
         resume_with.check_choice(self.resume_with, "resume_with")
+        lost.check_choice(self.lost, "lost")
 
     def in_force(self) -> Snapshots:
         """These values, with those of the environment in their place."""
@@ -55,6 +61,7 @@ class Snapshots:
             every=every or self.every,
             directory=Path(directory) if directory else self.directory,
             resume_with=os.environ.get(resume_with.VARIABLE) or self.resume_with,
+            lost=os.environ.get(lost.VARIABLE) or self.lost,
         )
 
     def interval(self) -> tuple[str, int]:

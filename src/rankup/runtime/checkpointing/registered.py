@@ -5,6 +5,7 @@
 | an object with ``state_dict`` | its ``state_dict()`` | ``load_state_dict`` |
 | list, dict, set, deque; tensor, NumPy array; generator of random numbers | its content | the same object gets it |
 | number, bool, string, None, tuple of these | its value in ``Values`` | the same attribute has it |
+| any other object of the script; attributes of a prepared model | attributes that have changed | the same attributes |
 
 All have the protocol of the first row in the end (``Stateful``): the other kinds get an adapter.
 """
@@ -14,7 +15,9 @@ from __future__ import annotations
 import random
 import sys
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NamedTuple
 
 import torch
 
@@ -33,6 +36,8 @@ from rankup.runtime.checkpointing.adapters import (
     refused,
     unsaveable,
 )
+from rankup.runtime.checkpointing.objects import ObjectAdapter, ids_in
+from rankup.runtime.unregistered.walk import is_watched, of_library
 
 
 class Values:
@@ -108,17 +113,36 @@ def simplify(value: Any) -> tuple[bool, Any]:
     return type(value) in SIMPLE, value
 
 
-def as_stateful(name: str, thing: Any, values: Values, device: torch.device) -> Stateful:
-    """``thing``, or an adapter with a ``state_dict`` for it. Raises RankupError for what cannot be saved."""
+class Declared(NamedTuple):
+    """What snapshots hold of a run, for ``as_stateful``. ``known``: gives the ids of all of it that was declared
+    before a thing."""
+
+    values: Values
+    device: torch.device
+    prepared: tuple[Any, ...]
+    known: Callable[[Any], set[int]]
+
+
+def as_stateful(name: str, thing: Any, declared: Declared) -> dict[str, Stateful]:
+    """``thing``, or adapters with a ``state_dict`` for it, by name. An object with a ``state_dict`` has a second entry
+    for what that does not cover. Raises RankupError for what cannot be saved."""
     numpy = sys.modules.get("numpy")
+    device = declared.device
     if isinstance(thing, type) or thing is random:
         raise refused(name, thing, "an object, not the class or module that it comes from")
+    if any(thing is each for each in declared.prepared):
+        return {name: ObjectAdapter(name, thing, device, declared.known)}
     if hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict"):
-        return thing  # type: ignore[no-any-return]
+        if isinstance(thing, torch.nn.Module) or not of_library(type(thing)):
+            own = ObjectAdapter(
+                name, thing, device, lambda one: declared.known(one) | ids_in(one.state_dict())
+            )
+            return {name: thing, f"{name}.*": own}
+        return {name: thing}
     if isinstance(thing, torch.Tensor):
         if thing.layout != torch.strided or thing.is_quantized or thing.is_meta or hasattr(thing, "to_local"):
             raise refused(name, thing, "a plain tensor: not sparse, quantized, sharded or without memory")
-        return TensorAdapter(name, thing)
+        return {name: TensorAdapter(name, thing)}
     if numpy is not None and isinstance(thing, numpy.ndarray):
         try:
             torch.from_numpy(thing[:0].copy() if thing.ndim else thing.copy())
@@ -126,23 +150,28 @@ def as_stateful(name: str, thing: Any, values: Values, device: torch.device) -> 
             raise refused(name, thing, f"an array of numbers, not of {thing.dtype}") from None
         if not thing.flags.writeable:
             raise refused(name, thing, "an array that may be written to: a copy of it")
-        return ArrayAdapter(name, thing)
+        return {name: ArrayAdapter(name, thing)}
     generator = generator_adapter(name, thing, numpy)
     if generator is not None:
-        return generator
+        return {name: generator}
     if isinstance(thing, (list, dict, set, deque)):
-        if (place := unsaveable(content(thing), name)) is not None:
-            raise refused(name, thing, f"lists and dicts of numbers, strings and tensors; {place}")
-        return ContainerAdapter(name, thing, device)
+        place = unsaveable(content(thing), name)
+        if place is None:
+            return {name: ContainerAdapter(name, thing, device)}
+        if isinstance(thing, set):
+            raise refused(name, thing, f"sets of numbers, strings and tensors; {place}")
+        return {name: ObjectAdapter(name, thing, device, declared.known)}  # of objects that have a state
     simple, value = simplify(thing)
     if simple:
-        values._add(name, value)
-        return Value(name, values)
+        declared.values._add(name, value)
+        return {name: Value(name, declared.values)}
+    if is_watched(type(thing)) and not isinstance(thing, Enum):
+        return {name: ObjectAdapter(name, thing, device, declared.known)}
     raise refused(
         name,
         thing,
-        "a thing with state_dict and load_state_dict, a list, dict or set, a tensor or array, a generator of random "
-        "numbers, or a number",
+        "a thing with state_dict and load_state_dict, an object of the script, a list, dict or set, a tensor or array, "
+        "a generator of random numbers, or a number",
     )
 
 

@@ -19,12 +19,15 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.adapters import Adapter, ArrayAdapter, Stateful, TensorAdapter
-from rankup.runtime.checkpointing.registered import Value, Values, as_stateful
+from rankup.runtime.checkpointing.registered import Declared, Value, Values, as_stateful
 from rankup.runtime.context import RunContext
-from rankup.runtime.distributed.replicas import same_on_all
+from rankup.runtime.data.batches import sampled_order
+from rankup.runtime.distributed.control import same_on_all
 from rankup.runtime.pytree import map_tensors
 from rankup.runtime.tracing.fingerprint import SMALL, copied, fingerprint
-from rankup.snapshots.writing import registered_differ
+from rankup.runtime.unregistered.walk import Walk
+from rankup.snapshots.alike import registered_differ
+from rankup.strategies.inner_optimizers import with_inner
 from rankup.strategies.shard_buffers import batch_statistics
 
 # Among the registered by themselves; the loss scale only under fp16.
@@ -35,18 +38,46 @@ _Shape = tuple[torch.Size, bool]  # and whether it has floating-point numbers: a
 
 def register(run: RunContext, things: Mapping[str, Any], *, per_rank: bool) -> Values:
     """See ``Run.register``."""
+    prepared = (*run.models, *run.optimizers, *(part for model in run.models for part in model.children()))
     for name, thing in things.items():
         if name in run.registered:
             raise RankupError("registered-twice", f"run.register({name}=…): the name is taken")
-        stateful = as_stateful(name, thing, run.values, run.device)
-        if not isinstance(stateful, Value):
-            run.values._add_object(name, thing)
-        if per_rank:
-            stateful.per_rank = True  # type: ignore[attr-defined]
-        if is_per_rank(stateful) and not getattr(stateful, "timed", False):
-            run.strategy.check("per_rank_state", name=name)
-        run.registered[name] = stateful
+        has = Declared(run.values, run.device, prepared, lambda thing: declared(run, before=thing)[0])
+        for key, stateful in as_stateful(name, thing, has).items():
+            if not isinstance(stateful, Value):
+                run.values._add_object(key, thing)
+            if per_rank:
+                stateful.per_rank = True  # type: ignore[attr-defined]
+            if is_per_rank(stateful) and not getattr(stateful, "timed", False):
+                run.strategy.check("per_rank_state", name=name)
+            run.registered[key] = stateful
     return run.values
+
+
+def declared(run: RunContext, before: Any = None) -> tuple[set[Any], set[int], dict[str, Any]]:
+    """Ids of all that snapshots hold; of the optimizers whose state they hold, but not their other attributes; and
+    what a run has by itself, by the names under which its attributes are looked at. ``before``: without this registered
+    thing, and those that were registered after it."""
+    optimizers = {id(each) for optimizer in run.optimizers for each in with_inner(optimizer)}
+    known: set[Any] = {
+        id(tensor) for model in run.models for tensor in (*model.parameters(), *model.buffers())
+    }
+    for thing in run.registered.values():
+        held = thing.thing if isinstance(thing, Adapter) else thing
+        if before is not None and held is before:
+            break
+        known |= Walk(known | optimizers).look({"": held}).seen
+        if isinstance(held, nn.Module):
+            known |= {id(tensor) for tensor in (*held.parameters(), *held.buffers())}
+    for feed in run.feeds:
+        if (sampled := sampled_order(feed)) is not None:
+            known |= sampled.derived()
+    data = [getattr(feed, "dataset", None) for feed in run.feeds]
+    own: dict[str, list[Any]] = {"model": [*run.models], "optimizer": [*run.optimizers], "dataset": data}
+    named = {
+        f"{name}{i + 1 if i else ''}": each for name, group in own.items() for i, each in enumerate(group)
+    }
+    return known, optimizers, named
 
 
 def register_own(run: RunContext, meter: Stateful) -> None:
@@ -136,8 +167,8 @@ def restore(
     saved it: then ``others()`` gives the states of the old ranks that this one takes over."""
     anew = []
     for name, thing in run.registered.items():
-        if name == LOSS_SCALE and name not in registered:
-            continue  # saved in another precision
+        if name not in registered and not is_per_rank(thing):
+            continue  # a loss scale that was saved in another precision, or what was registered since
         if not is_per_rank(thing):
             small = rank_state.get("registered_small", {}).get(name, {}) if rank_state is not None else {}
             thing.load_state_dict(_united(registered[name], small) if small else registered[name])

@@ -1,23 +1,39 @@
-"""Restores a run from a snapshot, before its first step."""
+"""Restores a run from a snapshot, before its first step: all of it, or an error before anything has changed."""
 
 from __future__ import annotations
 
-from rankup.runtime.checkpointing import state
+from collections.abc import Mapping
+from typing import Any
+
+from rankup.errors import RankupError
+from rankup.runtime.checkpointing import registered_state, state
+from rankup.runtime.checkpointing.adapters import ContainerAdapter
+from rankup.runtime.checkpointing.objects import ObjectAdapter
+from rankup.runtime.checkpointing.registered import Value
 from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.context import RunContext
+from rankup.runtime.distributed.control import raise_on_all
+from rankup.runtime.seed import rng_state, set_rng_state
+from rankup.runtime.tracing.fingerprint import fingerprint
+from rankup.runtime.unregistered.watch import Noted
 from rankup.snapshots.snapshot import Snapshot
 
 
-def resume(run: RunContext, parts: StateParts, found: Snapshot, *, again: bool = False) -> None:
-    """Restore what ``found`` contains. RankupError, before anything has changed, if it belongs to another run.
-    ``again``: it has been restored, and reported, by an earlier loop."""
-    state.check(run, parts, found.metadata)
+def resume(run: RunContext, parts: StateParts, found: Snapshot) -> None:
+    """Restore what ``found`` contains. RankupError, before anything has changed, if it belongs to another run, or if a
+    value that it has noted would be lost. A collective."""
+    noted = _noted(run, parts, found)
+    again = _registered_since(run, found.metadata["registered"], noted)
+    state.check(run, parts, found.metadata, again)
+    lost = None
+    if parts.watch is not None:
+        lost = parts.watch.check(noted, {path for paths in again.values() for path in paths})
+    raise_on_all(run.control, "the values that no snapshot holds", lost)
     outline = found.outline()
     tensors = {
         str(index): state.target(run, model, optimizer, outline.get(str(index), {}))
         for index, (model, optimizer) in enumerate(run.prepared)
     }
-    parts.settings.widen(tensors, outline)
     found.load_tensors(tensors, partial=not run.strategy.every_name)
     state.restore(
         run,
@@ -28,9 +44,95 @@ def resume(run: RunContext, parts: StateParts, found: Snapshot, *, again: bool =
         found.metadata,
         found.adopted_rank_states,
     )
-    if again:
-        return
+    for name, paths in again.items():
+        _find_again(run.registered[name], name, {path: noted[path] for path in paths})
     positions = ", ".join(f"epoch {p['at'][0] + 1}, step {p['at'][1]}" for p in found.metadata["positions"])
     run.print(f"resumed from {found.path.name}: {positions}")
-    if any(feed.steps is not None and feed.position.step >= feed.steps for feed in run.feeds):
-        run.print("the code after an epoch's inner loop is next")
+
+
+class ResumedEpoch:
+    """An epoch that is resumed in its middle: the script's code before its inner loop runs a second time. It must not
+    change what was restored. The generators are set to their saved states once more: that code may seed them."""
+
+    def __init__(self, run: RunContext) -> None:
+        self._run = run
+        self._restored = _declared(run)
+        self._rng = rng_state()
+
+    def begin(self) -> None:
+        """Its first batch is next. RankupError ``changed-before-inner-loop``."""
+        set_rng_state(dict(self._rng))
+        now = _declared(self._run)
+        changed = [name for name, digest in self._restored.items() if now.get(name) != digest]
+        if changed:
+            raise RankupError(
+                "changed-before-inner-loop",
+                f"this epoch is resumed in its middle, and the code before its inner loop has changed "
+                f"{', '.join(changed[:3])}, which the resume had restored",
+                hint="that code has run at the beginning of the epoch: write `if epoch.done == 0:` before it, or "
+                "change this after the inner loop",
+                exit_code=1,
+            )
+
+
+def _declared(run: RunContext) -> dict[str, str]:
+    """Digests of what a script may change by itself: weights, an optimizer's options, what is registered."""
+    found = {}
+    for index, (model, optimizer) in enumerate(run.prepared, start=1):
+        found[f"the weights of model {index}"] = fingerprint([*model.parameters(), *model.buffers()])
+        groups = getattr(optimizer, "param_groups", [])
+        options = [{name: value for name, value in group.items() if name != "params"} for group in groups]
+        found[f"the options of optimizer {index}"] = fingerprint(options)
+    for name, thing in run.registered.items():
+        if not getattr(thing, "timed", False) and name in registered_state.names(run):
+            found[f"{name} (run.register)"] = fingerprint(thing.state_dict())
+    return found
+
+
+def _noted(run: RunContext, parts: StateParts, found: Snapshot) -> Noted:
+    """What rank 0 has noted beside the snapshot, on all ranks. A collective."""
+    mine: Noted = found.first_rank_state().get("noted", {}) if run.world.is_main else {}
+    return mine if run.control is None else run.control.gather("what a snapshot has noted", mine)[0]
+
+
+def _registered_since(run: RunContext, before: list[str], noted: Noted) -> dict[str, list[str]]:
+    """What is registered by now and was only noted then: name → paths of the plain values that it has. A name that
+    several variables have is none."""
+    found: dict[str, list[str]] = {}
+    for name in registered_state.names(run):
+        if name in before:
+            continue
+        thing = run.registered[name]
+        plain = [path for path, (_, _, *content) in noted.items() if content]
+        base = name.removesuffix(".*")
+        if isinstance(thing, ObjectAdapter):
+            paths = [path for path in plain if (place := _below(path, base)) and thing.has(place)]
+            found[name] = paths
+        else:
+            paths = [path for path in plain if path == base] or [
+                path for path in plain if path.endswith((f".{base}", f"[{base!r}]"))
+            ]
+            if len(paths) == 1 and isinstance(thing, (Value, ContainerAdapter)):
+                found[name] = paths
+    return found
+
+
+def _below(path: str, name: str) -> str:
+    """The part of ``path`` behind the variable that holds it: ``.best`` of ``trainer.best``, also of ``self.best``."""
+    return (
+        path.removeprefix(name)
+        if path.startswith((f"{name}.", f"{name}["))
+        else path[len(path.split(".")[0]) :]
+    )
+
+
+def _find_again(thing: Any, name: str, noted: Mapping[str, list[Any]]) -> None:
+    for path, (_, _, content) in noted.items():
+        value = content[0]
+        if isinstance(thing, ObjectAdapter):
+            thing.put(_below(path, name.removesuffix(".*")), value)
+        elif isinstance(thing, Value):
+            thing.load_state_dict({Value.kind: value})
+        else:
+            items = dict(value) if isinstance(value, dict) else list(value)
+            thing.load_state_dict({ContainerAdapter.kind: items, "on_device": []})

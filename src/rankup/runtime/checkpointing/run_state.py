@@ -9,21 +9,23 @@ from rankup.runtime.checkpointing import state
 from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.context import RunContext
 from rankup.runtime.loop import body_checks
+from rankup.runtime.loop.optimizer_steps import OptimizerSteps
 
 
 class RunState:
     """Models, optimizers, what was registered, the positions in the data, this rank's generators."""
 
-    def __init__(self, run: RunContext, parts: StateParts) -> None:
+    def __init__(self, run: RunContext, parts: StateParts, steps: OptimizerSteps) -> None:
         self._run = run
         self._parts = parts
+        self._steps = steps
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that this rank needs to go on from here. Tensors are the live ones: copy or save it before the
         next step. Take it in the loop's body after ``run.step(opt)``, or last thing after the inner loop.
         """
         check_between_steps(self._run)
-        taken = state.collect(self._run, self._parts, shared=True, gradients=self._parts.pending.any_here())
+        taken = state.collect(self._run, self._parts, shared=True, gradients=self._steps.gradients_wait())
         return {"tensors": taken.tensors, "rank_state": taken.rank_state, "metadata": taken.metadata}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

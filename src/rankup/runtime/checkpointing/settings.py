@@ -1,43 +1,60 @@
-"""The settings of a script, besides its model: recorded with each snapshot, so that a change is noticed at a resume.
+"""The settings of a script: recorded with each snapshot, compared at a resume, and chosen from if they differ.
 
-A snapshot restores an optimizer's options and a schedule's constants. So a learning rate that was edited between two
-attempts would silently keep its saved value. The functions ``describe_…`` give the settings as JSON; ``differences``
-compares two of them. A run may resume with another number of processes, strategy, number of loader workers or epochs,
-snapshot interval or implementation of kernels (``IMPLEMENTATION``): these are not recorded.
+A snapshot restores an optimizer's options and a schedule's numbers, and any model whose weights fit. So a learning rate
+or an activation that was edited between two attempts would silently be the old one, or another one. Therefore a
+difference is the error ``settings-changed``, unless the user chose: ``old`` uses the saved options and numbers, ``new``
+uses the script's (``new_settings.py``).
+
+A setting is noted when the first loop begins that has it: the script has built everything, and nothing is trained. An
+``lr`` that a schedule has changed by then counts as the script gave it (``initial_lr``). If the script loads a state of
+its own into an optimizer, the options before that count.
 """
 
 from __future__ import annotations
 
-import math
+import contextlib
+import copy
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from rankup.errors import RankupError
+from rankup.runtime.checkpointing.module_kinds import ModuleKinds
+from rankup.runtime.checkpointing.new_settings import (
+    IMPLEMENTATION,
+    Asked,
+    convert_position,
+    new_optimizer_state,
+    new_schedule_state,
+    reset_schedule,
+    schedule_parts,
+)
 from rankup.runtime.context import RunContext
+from rankup.runtime.data.identity import identify
 
-IMPLEMENTATION = ("fused", "foreach", "capturable", "differentiable")
-Settings = dict[
-    str, Any
-]  # {"run": {…}, "optimizers": [{"class", "groups": […]}], "schedules": {name: …}, "data": […], "layers": […]}
-_MISSING = "not set"
-# Public attributes of torch's schedules that count; a script that loads a state of its own into one begins with others.
-_COUNTS = ("last_epoch", "best", "num_bad_epochs", "cooldown_counter", "T_cur", "T_i")
+# {"optimizers": [{"class", "groups": […], …}], "schedules": {name: {"class", "parts": […]}}, "data": [{…}],
+#  "run": {…}, "models": [{"shapes", "modules": {name: kind}}]}
+Settings = dict[str, Any]
+# Attributes of torch's schedules that move, or that are no numbers of the script's.
+_NO_CONSTANTS = {
+    *("optimizer", "base_lrs", "verbose"),
+    *("last_epoch", "best", "num_bad_epochs", "cooldown_counter", "T_cur", "T_i"),
+}
+_SHOWN = 10  # changes, of which a model may have hundreds
 
 
 @dataclass(frozen=True)
 class SettingsChange:
-    """``place`` is the path in the settings; ``restorable``: whether a snapshot can restore the old value."""
-
     name: str
     old: Any
     new: Any
-    place: tuple[Any, ...]
-    restorable: bool
+    restorable: bool  # whether a snapshot can restore the old value
 
     def __str__(self) -> str:
         old, new = _shown(self.old), _shown(self.new)
@@ -46,161 +63,249 @@ class SettingsChange:
         return f"{self.name}: {old} when saved, {new} now"
 
 
-def describe_run(run: RunContext) -> Settings:
-    return {"precision": run.precision.name, "exact": run.strategy.exact}
+class ResumeSettings:
+    """Of one run. ``in_force`` goes into its snapshots; ``check``, ``adjust`` and ``finish`` belong to a resume."""
 
+    def __init__(self, run: RunContext, choice: str | None) -> None:
+        self._run = run
+        self._choice = choice
+        self._saved: Settings = {}
+        #: Whether the run goes on with settings of the script that differ from the saved ones.
+        self.changed = False
+        self._settings: Settings = {
+            "optimizers": [],
+            "schedules": {},
+            "data": [],
+            "run": {"precision": run.precision.name, "exact": run.strategy.exact},
+        }
+        self._asked: list[dict[str, Any]] = []  # beside each optimizer
+        self._data: list[tuple[Any, Mapping[str, Any], dict[str, Any]]] = []
+        self._groups: dict[int, list[dict[str, Any]]] = {}  # of each optimizer, as the script has built them
+        self._schedules: dict[str, list[dict[str, Any]]] = {}  # what ``new`` sets in each part, likewise
+        self._kinds: list[ModuleKinds] = []
 
-def describe_optimizer(optimizer: Optimizer | None, asked: Mapping[str, Any]) -> Settings:
-    """``asked``: what ``prepare`` got beside it, as ``clip``."""
-    if not isinstance(optimizer, Optimizer):
-        return {"class": None, "groups": [], **asked}
-    return {
-        "class": type(optimizer).__name__,
-        "groups": [
-            _plain({k: v for k, v in group.items() if k != "params" and k not in IMPLEMENTATION})
-            for group in optimizer.param_groups
-        ],
-        **asked,
-    }
+    def note_prepared(self, optimizer: Optimizer | None, **asked: Any) -> None:
+        """``asked``: the arguments of ``prepare`` besides a model and its optimizer."""
+        if isinstance(optimizer, Optimizer):
+            optimizer.register_load_state_dict_pre_hook(partial(self._note_before_load, len(self._asked)))
+        self._asked.append(asked)
 
+    def _note_before_load(self, index: int, optimizer: Optimizer, state: Mapping[str, Any]) -> None:
+        if state.get("state"):  # without one it is what an LR finder puts back: the script's own options
+            self._note_groups(index, optimizer)
 
-def describe_layers(model: nn.Module) -> dict[str, str]:
-    """torch's own layers without parameters: activations, dropout, pooling. No shape of a weight tells of them."""
-    return {
-        name: repr(layer)
-        for name, layer in model.named_modules()
-        if type(layer).__module__.startswith("torch.nn.modules.")
-        and next(layer.children(), None) is None
-        and next(layer.parameters(), None) is None
-    }
+    def _note_groups(self, index: int, optimizer: object) -> None:
+        groups = optimizer.param_groups if isinstance(optimizer, Optimizer) else []
+        self._groups.setdefault(index, [_options(group) for group in groups])
 
+    def note_data(self, data: Any, loader: Mapping[str, Any], **asked: Any) -> None:
+        """A data set that ``prepare`` got, and the arguments besides it."""
+        self._data.append((data, loader, asked))
 
-def other_layers(old: list[dict[str, str]], new: list[dict[str, str]]) -> list[str]:
-    """Layers with one name that differ between two versions of the models."""
-    return [
-        f"{name}: {was[name]} when saved, {layer} now"
-        for was, now in zip(old, new, strict=False)
-        for name, layer in now.items()
-        if was.get(name, layer) != layer
-    ]
+    def begin(self) -> None:
+        """A loop begins: note what is there for the first time."""
+        settings, run = self._settings, self._run
+        for index in range(len(settings["optimizers"]), len(run.prepared)):
+            model, optimizer = run.prepared[index]
+            self._note_groups(index, optimizer)
+            self._kinds.append(ModuleKinds(run.strategy, model))
+            settings["optimizers"].append(
+                {
+                    "class": type(optimizer).__name__ if isinstance(optimizer, Optimizer) else None,
+                    "groups": [_describe_group(group) for group in self._groups[index]],
+                    **self._asked[index],
+                }
+            )
+        for name, thing in run.registered.items():
+            if isinstance(thing, (LRScheduler, ReduceLROnPlateau)) and name not in settings["schedules"]:
+                parts = list(schedule_parts(thing))
+                settings["schedules"][name] = {
+                    "class": " of ".join(type(part).__name__ for part in parts),
+                    "parts": [_plain(_constants(part)) for part in parts],
+                }
+                self._schedules[name] = [
+                    copy.deepcopy({k: v for k, v in vars(part).items() if k == "base_lrs"} | _constants(part))
+                    for part in parts
+                ]
 
+    @property
+    def in_force(self) -> Settings:
+        """The settings of this run, with the models as they are now. The first call reads a few samples."""
+        self.begin()
+        settings, run = self._settings, self._run
+        for index in range(len(settings["data"]), len(run.feeds)):
+            data, loader, asked = self._data[index]
+            samples = str(identify(data, run.seed, loader))
+            settings["data"].append({**run.feeds[index].cut, **asked, "samples": samples})
+        return {**settings, "models": [kinds.now() for kinds in self._kinds]}
 
-def is_schedule(thing: object) -> bool:
-    return isinstance(thing, (LRScheduler, ReduceLROnPlateau))
+    # ---------------------------------------------------------- at a resume
 
+    def check(self, metadata: Mapping[str, Any]) -> None:
+        """RankupError ``settings-changed`` if the snapshot's settings differ, unless a choice serves."""
+        self._saved = metadata["settings"]
+        changes = differences(self._saved, self.in_force)
+        fixed = [change.name for change in changes if not change.restorable]
+        self.changed = bool(changes) and self._choice == "new"
+        if not changes:
+            return
+        if self._choice is None or (self._choice == "old" and fixed):
+            raise self._error(metadata["world_size"], changes, fixed)
+        self._run.print(f"resumed with the {self._choice} settings. {_listed(changes, '; ')}")
+        if self._choice == "old":  # the snapshot restores them; the next resume compares with these
+            self._settings = {key: copy.deepcopy(self._saved[key]) for key in self._settings}
 
-def parts(schedule: Any) -> Iterator[Any]:
-    """The schedule, and those of which it consists."""
-    yield schedule
-    for inner in getattr(schedule, "_schedulers", []):
-        yield from parts(inner)
+    def _error(self, saved_by: int, changes: list[SettingsChange], fixed: list[str]) -> RankupError:
+        hint = "--resume-with new (or RANKUP_RESUME_WITH=new) goes on with the values of the script"
+        if fixed:
+            hint += f"; for the saved ones set them in the script, since a snapshot cannot: {_listed(fixed, ', ')}"
+        else:
+            hint += ", --resume-with old with the saved ones; or undo the change"
+        ranks = self._run.world.world_size
+        if saved_by != ranks and any(change.name.startswith("lr of ") for change in changes):
+            hint += (
+                f". The snapshot is of {saved_by} processes, this run has {ranks}: global_batch is the same on any "
+                "number of them, so a learning rate must not be multiplied by world_size"
+            )
+        return RankupError(
+            "settings-changed", f"the settings have changed: {_listed(changes, '; ')}", hint=hint
+        )
 
+    def adjust(
+        self, tensors: Mapping[str, Any], registered: Mapping[str, Any]
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """The loaded state, and that of what is registered, with the script's values as far as these apply. The
+        arguments are not changed."""
+        tensors, registered = dict(tensors), dict(registered)
+        for index, (model, optimizer) in enumerate(self._run.prepared):
+            if isinstance(optimizer, Optimizer):
+                names = {id(tensor): name for name, tensor in self._run.strategy.tensors(model).items()}
+                was, now = (side["optimizers"][index] for side in (self._saved, self._settings))
+                asked = Asked(self._groups[index], was, now)
+                state, lost = new_optimizer_state(optimizer, names, tensors[str(index)]["optimizer"], asked)
+                tensors[str(index)] = {**tensors[str(index)], "optimizer": state}
+                if lost:
+                    self._run.print(
+                        f"{now['class']} begins without a state: the saved one ({', '.join(lost)}) is of other settings"
+                    )
+        for name, was in self._saved["schedules"].items() if self.changed else ():
+            if was["class"] != self._settings["schedules"].get(name, was)["class"]:
+                registered[name] = new_schedule_state(self._run.registered[name], registered[name])
+        return tensors, registered
 
-def constants(schedule: Any) -> dict[str, Any]:
-    """A schedule's public attributes that are plain: ``step_size``, ``gamma``, ``T_max``. Not the rates themselves."""
-    named = {k: v for k, v in vars(schedule).items() if not k.startswith("_") or k == "_milestones"}
-    for taken in ("base_lrs", "optimizer", "verbose", *_COUNTS):
-        named.pop(taken, None)
-    return {k: v for k, v in named.items() if _normal(v) is not _SKIP}
-
-
-def describe_schedule(schedule: Any) -> Settings:
-    return {
-        "class": " of ".join(type(part).__name__ for part in parts(schedule)),
-        "parts": [_plain(constants(part)) for part in parts(schedule)],
-    }
+    def finish(self) -> None:
+        """After everything is restored: schedules continue from the script's values, positions count its batches."""
+        if not self.changed:
+            return
+        self.changed = False
+        was, now, run = self._saved, self._settings, self._run
+        other = [
+            optimizer
+            for index, (_, optimizer) in enumerate(run.prepared)
+            if was["optimizers"][index] != now["optimizers"][index]
+        ]
+        for name, script in self._schedules.items():
+            schedule: Any = run.registered[name]
+            if was["schedules"].get(name) != now["schedules"][name] or any(
+                schedule.optimizer is optimizer for optimizer in other
+            ):
+                reset_schedule(schedule, script, run.registered.values())
+        for feed, theirs, mine in zip(run.feeds, was["data"], now["data"], strict=True):
+            if said := convert_position(feed, theirs, mine):
+                run.print(said)
 
 
 def differences(old: Settings, new: Settings) -> list[SettingsChange]:
-    """Every setting that differs; first the optimizers', then schedules', data and run."""
-    found: list[SettingsChange] = []
-    several = len(new["optimizers"]) > 1
-    for index, (was, now) in enumerate(zip(old["optimizers"], new["optimizers"], strict=False)):
-        owner = f"optimizer {index + 1}" if several else "the optimizer"
-        found += _of_optimizer(was, now, owner, ("optimizers", index))
-    for name, now in new["schedules"].items():
-        was = old["schedules"].get(name)
-        if was is not None:
-            found += _of_schedule(was, now, name)
-    for index, (was, now) in enumerate(zip(old["data"], new["data"], strict=False)):
-        owner = f" of data set {index + 1}" if len(new["data"]) > 1 else " of the data"
-        found += _of_mapping(was, now, owner, ("data", index), restorable=False)
-    return found + _of_mapping(old["run"], new["run"], " of the run", ("run",), restorable=False)
-
-
-def _of_optimizer(was: Settings, now: Settings, owner: str, place: tuple[Any, ...]) -> list[SettingsChange]:
-    if was["class"] != now["class"]:
-        return [SettingsChange(owner, was["class"], now["class"], (*place, "class"), restorable=False)]
-    if len(was["groups"]) != len(now["groups"]):
-        counts = (len(was["groups"]), len(now["groups"]))
-        return [SettingsChange(f"parameter groups of {owner}", *counts, (*place, "groups"), restorable=False)]
-    found: list[SettingsChange] = []
-    several = len(now["groups"]) > 1
-    for index, (theirs, mine) in enumerate(zip(was["groups"], now["groups"], strict=True)):
-        whose = f" of {owner}, group {index + 1}" if several else f" of {owner}"
-        # A schedule has changed lr already when it was made; the script's value is initial_lr.
-        scheduled = theirs.get("initial_lr") != mine.get("initial_lr") and "initial_lr" in theirs
-        hidden = ("lr", "max_lr", "min_lr") if scheduled and "initial_lr" in mine else ("initial_lr",)
-        some = _of_mapping(theirs, mine, whose, (*place, "groups", index), restorable=True)
-        found += [d for d in some if d.place[-1] not in hidden]
-    plain = [{k: v for k, v in side.items() if k not in ("class", "groups")} for side in (was, now)]
-    return found + _of_mapping(plain[0], plain[1], f" of {owner}", place, restorable=False)
-
-
-def _of_schedule(was: Settings, now: Settings, name: str) -> list[SettingsChange]:
-    if was["class"] != now["class"]:
-        return [
-            SettingsChange(name, was["class"], now["class"], ("schedules", name, "class"), restorable=False)
-        ]
-    found: list[SettingsChange] = []
-    for index, (theirs, mine) in enumerate(zip(was["parts"], now["parts"], strict=False)):
-        found += _of_mapping(theirs, mine, f" of {name}", ("schedules", name, index), restorable=True)
-    return found
-
-
-def _of_mapping(
-    was: Mapping[str, Any], now: Mapping[str, Any], whose: str, place: tuple[Any, ...], *, restorable: bool
-) -> list[SettingsChange]:
-    return [
-        SettingsChange(f"{key}{whose}", was[key], now[key], (*place, key), restorable)
-        for key in now
-        # An option that only one of the two versions of torch knows has not been changed.
-        if key in was and was[key] != now[key]
+    """Every setting that differs; first the optimizers', then schedules', data, run and models. A setting that only one
+    of two versions of torch knows does not; a module that only one of the models has does."""
+    was = {setting: value for setting, value, _ in _each(old)}
+    changes = [
+        SettingsChange(setting[0], was[setting], value, restorable)
+        for setting, value, restorable in _each(new)
+        if setting in was and was[setting] != value
     ]
+    for index, (theirs, mine) in enumerate(zip(old["models"], new["models"], strict=False)):
+        if theirs["shapes"] != mine["shapes"]:
+            continue  # a model of other parameters, which the load names
+        owner = _owner("model", index, new["models"])
+        for name in theirs["modules"] | mine["modules"]:
+            before, after = (side["modules"].get(name, "absent") for side in (theirs, mine))
+            if before != after:
+                changes.append(SettingsChange(_of(name, owner), before, after, restorable=False))
+    return changes
 
 
-class _Skip:
-    pass
+def _each(settings: Settings) -> Iterator[tuple[tuple[str, int], Any, bool]]:
+    """Each setting but the modules: its name, with the number of the part of a schedule that consists of others; its
+    value; and whether a snapshot can restore it."""
+    for index, optimizer in enumerate(settings["optimizers"]):
+        owner, groups = _owner("optimizer", index, settings["optimizers"]), optimizer["groups"]
+        yield (owner, 0), optimizer["class"], False
+        yield (_of("parameter groups", owner), 0), len(groups), False
+        for number, group in enumerate(groups):
+            whose = f"{owner}, group {number + 1}" if len(groups) > 1 else owner
+            yield from (((_of(name, whose), 0), value, True) for name, value in group.items())
+        for name in sorted(optimizer.keys() - {"class", "groups"}):
+            yield (_of(name, owner), 0), optimizer[name], False
+    for owner, schedule in settings["schedules"].items():
+        yield (owner, 0), schedule["class"], False
+        for number, part in enumerate(schedule["parts"]):
+            yield from (((_of(name, owner), number), value, True) for name, value in part.items())
+    for index, data in enumerate(settings["data"]):
+        owner = _owner("data set", index, settings["data"]) if len(settings["data"]) > 1 else "the data"
+        yield from (((_of(name, owner), 0), value, False) for name, value in data.items())
+    yield from (((_of(name, "the run"), 0), value, False) for name, value in settings["run"].items())
 
 
-_SKIP = _Skip()
+def _owner(what: str, index: int, all_of_them: list[Any]) -> str:
+    return f"{what} {index + 1}" if len(all_of_them) > 1 else f"the {what}"
+
+
+def _of(name: str, owner: str) -> str:
+    return f"{name} of {owner}" if name else owner  # the outermost module has no name
+
+
+def _listed(things: list[Any], between: str) -> str:
+    more = [f"and {len(things) - _SHOWN} more"] if len(things) > _SHOWN else []
+    return between.join([*map(str, things[:_SHOWN]), *more])
+
+
+def _options(group: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        option: value.clone() if isinstance(value, torch.Tensor) else value
+        for option, value in group.items()
+        if option != "params"
+    }
+
+
+def _describe_group(group: Mapping[str, Any]) -> dict[str, Any]:
+    described = _plain({option: value for option, value in group.items() if option not in IMPLEMENTATION})
+    if "initial_lr" in described:  # a schedule has changed ``lr`` already when it was made
+        described["lr"] = described.pop("initial_lr")
+    return described
+
+
+def _constants(schedule: Any) -> dict[str, Any]:
+    """A schedule's public attributes that are plain: ``step_size``, ``gamma``, ``T_max``. Not the rates themselves."""
+    named = {k: v for k, v in vars(schedule).items() if not k.startswith("_") or k == "_milestones"}
+    plain = _plain(named)
+    return {name: value for name, value in named.items() if name in plain and name not in _NO_CONSTANTS}
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    normal = {str(key): _normal(value) for key, value in values.items()}
-    return {key: value for key, value in normal.items() if value is not _SKIP}
+    """As a snapshot returns them: tuples as lists, a tensor of one number as a number; without what it cannot hold."""
+    found = {}
+    for name, value in values.items():
+        with contextlib.suppress(TypeError, ValueError):
+            # NaN as a string: it equals nothing.
+            found[name] = json.loads(json.dumps(value, default=_number), parse_constant=str)
+    return found
 
 
-def _normal(value: Any) -> Any:
-    """As JSON returns it: tuples as lists, a tensor of one number as a number; ``_SKIP`` for other values."""
-    if isinstance(value, torch.Tensor):
-        return _normal(value.item()) if value.numel() == 1 and not value.is_meta else _SKIP
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return (
-            float(value) if math.isfinite(value) else str(float(value))
-        )  # JSON has no NaN, which equals nothing
-    if isinstance(value, (list, tuple)):
-        items = [_normal(item) for item in value]
-        return _SKIP if any(item is _SKIP for item in items) else items
-    if isinstance(value, Mapping):
-        items = [_normal(item) for item in value.values()]
-        pairs = dict(zip(map(str, value), items, strict=True))
-        return _SKIP if any(item is _SKIP for item in items) else pairs
-    return _SKIP
+def _number(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_meta:
+        return value.item()
+    raise TypeError
 
 
 def _shown(value: Any) -> str:

@@ -8,8 +8,8 @@ must match to resume from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -19,47 +19,32 @@ from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state
-from rankup.runtime.checkpointing.carried.watch import CarriedVariables
-from rankup.runtime.checkpointing.check_settings import ResumeSettings
 from rankup.runtime.checkpointing.frozen import Frozen
-from rankup.runtime.checkpointing.later_loops import LaterLoops
-from rankup.runtime.checkpointing.loop_variables import LoopVariables
-from rankup.runtime.checkpointing.plain_values import PlainValues
+from rankup.runtime.checkpointing.settings import ResumeSettings
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import DataFeed, sampled_order
 from rankup.runtime.data.stream import StreamFeed
 from rankup.runtime.distributed.buffers import averaged_buffers
-from rankup.runtime.loop.accumulation import PendingGradients
 from rankup.runtime.seed import derive, rng_state, seed_everything, set_rng_state
 from rankup.runtime.tracing.fingerprint import fingerprint
+from rankup.runtime.unregistered.watch import UnregisteredWatch
 from rankup.snapshots.state import SnapshotState
 from rankup.strategies import state as by_name
+from rankup.strategies.clipping import local
 
 _SOME = 8  # values of each parameter
 
 
 @dataclass
 class StateParts:
-    """What contributes to the state of a run, besides its context."""
+    """What contributes to the state of a run, besides its context. ``watch``: on rank 0, of a run that saves."""
 
-    pending: PendingGradients
     frozen: Frozen
-    plain: PlainValues
-    carried: CarriedVariables
     settings: ResumeSettings
-    later: LaterLoops
-    variables: LoopVariables
-    stopped: bool = False  # the run ends with the state that is taken: nothing is trained after it
-    begun: str = ""  # a digest of some of the weights that this attempt began with
-    begun_saved: str = ""  # likewise, of the training that is resumed
+    watch: UnregisteredWatch | None = None
+    loop: dict[str, Any] = field(default_factory=dict)  # which loop the state is of
+    begun: str = ""  # a digest of some of the weights that the script began with
     _noted: int = 0  # models
-
-    @classmethod
-    def of(cls, run: RunContext, settings: ResumeSettings) -> StateParts:
-        plain = PlainValues(run)
-        carried, later = CarriedVariables(run, plain), LaterLoops(run)
-        variables = LoopVariables(plain.owned)
-        return cls(PendingGradients(run), Frozen(run), plain, carried, settings, later, variables)
 
     def note_begin(self, run: RunContext) -> None:
         """Note what the script begins with, once for each stage, which has more prepared models than the one before.
@@ -68,11 +53,6 @@ class StateParts:
             self._noted = len(run.prepared)
             self.begun = self.begun or _some_weights(run)
             self.frozen.begin()
-            self.plain.begin()
-
-    def of_another_training(self) -> bool:
-        """Whether the training that is resumed began with other weights than this attempt."""
-        return bool(self.begun_saved) and self.begun != self.begun_saved
 
 
 def _some_weights(run: RunContext) -> str:
@@ -89,16 +69,15 @@ def _some_weights(run: RunContext) -> str:
 def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool) -> SnapshotState:
     """The live state of this rank. ``shared``: whether to include what was registered without ``per_rank``;
     ``gradients``: whether to include gradients that wait for a step."""
-    rank_state: dict[str, Any] = {"rng": rng_state(), "plain": parts.plain.state()}
-    if openings := [feed.opening for feed in run.feeds if isinstance(feed, StreamFeed)]:
-        rank_state["streams"] = openings
-    if run.world.is_main:
-        rank_state["carried"] = parts.carried.state()
-        rank_state["begun"] = parts.begun
+    rank_state: dict[str, Any] = {"rng": rng_state()}
+    if streams := [feed.state() for feed in run.feeds if isinstance(feed, StreamFeed)]:
+        rank_state["streams"] = streams
+    if parts.watch is not None:
+        rank_state["noted"] = parts.watch.now()
     if run.world.is_main and (layout := run.strategy.layout()) is not None:
         rank_state["layout"] = layout
     if gradients:
-        rank_state["gradients"] = parts.pending.state()
+        rank_state["gradients"] = _gradients(run)
     if run.buffers_differ:
         rank_state["buffers"] = [dict(model.named_buffers()) for model, _ in run.prepared]
     stable = {
@@ -121,7 +100,8 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
         {
             "positions": [_position(feed) for feed in run.feeds],
             "prepared": len(run.prepared),
-            "loop": parts.later.state(),
+            "loop": dict(parts.loop),
+            "begun": parts.begun,
             "registered": registered_state.names(run),
             "seed": run.seed,
             "world_size": run.world.world_size,
@@ -133,7 +113,6 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
             "frozen": parts.frozen.state(),
             "metrics": {name: float(value) for name, value in run.metrics.items()},
             "step": run.steps_reached,
-            **({"stopped": True} if parts.stopped else {}),
         },
         frozenset(stable),
         must_match,
@@ -146,12 +125,11 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
     )
 
 
-def collect_to_save(run: RunContext, parts: StateParts, *, alone: bool, gradients: bool) -> SnapshotState:
-    """The same for a snapshot; no collective if ``alone``. What was registered is the same on all ranks: one copy per
-    node is enough."""
+def collect_to_save(run: RunContext, parts: StateParts, *, gradients: bool) -> SnapshotState:
+    """The same for a snapshot. A collective. What was registered is the same on all ranks: one copy per node is
+    enough."""
     taken = collect(run, parts, shared=run.world.local_rank == 0, gradients=gradients)
-    taken.rank_state["loop_variables"] = parts.variables.state(parts.later.number)
-    if run.buffers_differ and run.replicas > 1 and not alone:
+    if run.buffers_differ and run.replicas > 1:
         # This rank's buffers are in rank_state. Their mean is for another number of ranks, and for an export.
         for index, (model, _) in enumerate(run.prepared):
             means = {id(buffer): value for buffer, value in averaged_buffers(model, run.world.world_size)}
@@ -161,6 +139,22 @@ def collect_to_save(run: RunContext, parts: StateParts, *, alone: bool, gradient
                     if name in whole[part]:
                         whole[part][name] = means[id(buffer)]
     return taken
+
+
+def _gradients(run: RunContext) -> list[dict[str, torch.Tensor]]:
+    """Those of this rank that wait for a step, for each prepared model by parameter name."""
+    return [
+        {name: local(p.grad) for name, p in model.named_parameters() if p.grad is not None}
+        for model, _ in run.prepared
+    ]
+
+
+def _load_gradients(run: RunContext, saved: list[dict[str, torch.Tensor]]) -> None:
+    for (model, _), gradients in zip(run.prepared, saved, strict=False):
+        for name, parameter in model.named_parameters():
+            if name in gradients:
+                parameter.grad = torch.zeros_like(parameter)
+                local(parameter.grad).copy_(gradients[name])
 
 
 def _position(feed: DataFeed) -> dict[str, Any]:
@@ -210,8 +204,11 @@ def _load_buffers(run: RunContext, model: nn.Module, saved: Mapping[str, torch.T
             owner.register_buffer(last, value.to(device), persistent=False)
 
 
-def check(run: RunContext, parts: StateParts, metadata: Mapping[str, Any]) -> None:
-    """An error, before anything is changed, if ``metadata`` belongs to another run."""
+def check(
+    run: RunContext, parts: StateParts, metadata: Mapping[str, Any], found_again: Iterable[str] = ()
+) -> None:
+    """An error, before anything is changed, if ``metadata`` belongs to another run. ``found_again``: names that are
+    registered by now, and whose values the state has noted."""
     if metadata["seed"] != run.seed:
         raise RankupError(
             "other-seed",
@@ -226,36 +223,26 @@ def check(run: RunContext, parts: StateParts, metadata: Mapping[str, Any]) -> No
             hint=f"resume with {metadata['world_size']} processes; or accumulate by prepare(…, accumulate=n), "
             "run.backward and run.step, whose windows are never saved in the middle",
         )
-    recorded = parts.settings.check(metadata)
-    if registered_state.chosen(metadata["registered"]) != registered_state.names(run):
+    parts.settings.check(metadata)
+    saved, mine = registered_state.chosen(metadata["registered"]), registered_state.names(run)
+    if sorted({*saved, *found_again}) != mine:
         raise RankupError(
             "other-registered",
-            f"the state has {metadata['registered']} registered, this run has {registered_state.names(run)}",
+            f"the state has {saved} registered, this run has {mine}",
             hint="call run.register with the same names before loading",
         )
     run.strategy.check_metadata(metadata)
-    for what, theirs, mine in (
+    for what, theirs, ours in (
         ("models", metadata["prepared"], len(run.prepared)),
         ("positions", len(metadata["positions"]), len(run.feeds)),
     ):
-        if theirs != mine:
+        if theirs != ours:
             raise RankupError(
                 "other-prepared",
-                f"the state holds {theirs} {what}, this run {mine}",
+                f"the state holds {theirs} {what}, this run {ours}",
                 hint="call run.prepare as the run did that saved it, before loading",
             )
     parts.frozen.check(metadata["frozen"])
-    if recorded:
-        return
-    for feed, position in zip(run.feeds, metadata["positions"], strict=True):
-        for name, value in feed.cut.items():
-            if position[name] != value:
-                raise RankupError(
-                    "other-data",
-                    f"the state was taken with {name} {position[name]}, this run has {value}: the position in the "
-                    "epoch would mean other samples",
-                    hint="prepare the same data in the same way",
-                )
 
 
 def restore(
@@ -271,18 +258,12 @@ def restore(
     registered. ``rank_state`` is None if another number of ranks saved it: then ``others`` gives the ``rank_state`` of
     the old ranks that this one takes over."""
     parts.frozen.load(metadata["frozen"])
-    tensors = parts.settings.adjust(tensors)
+    tensors, registered = parts.settings.adjust(tensors, first["registered"])
     for index, (model, optimizer) in enumerate(run.prepared):
         by_name.load_state(run.strategy, model, optimizer, tensors[str(index)])
         with torch.no_grad():
             _load_buffers(run, model, tensors[str(index)]["buffers"])
-    registered_state.restore(run, parts.settings.adjust_registered(first["registered"]), rank_state, others)
-    parts.plain.load((first if rank_state is None else rank_state).get("plain", {}))
-    parts.carried.load(first.get("carried", {}))
-    parts.begun_saved = first.get("begun", "")
-    parts.variables.load(
-        (first if rank_state is None else rank_state).get("loop_variables", {}), own=rank_state is not None
-    )
+    registered_state.restore(run, registered, rank_state, others)
     for feed, position in zip(run.feeds, metadata["positions"], strict=True):
         feed.position.load(position)
         if (
@@ -293,10 +274,10 @@ def restore(
             sampled.check_repeated(feed.position.epoch, position["order"])
     if "streams" in first:
         streams = [feed for feed in run.feeds if isinstance(feed, StreamFeed)]
-        openings = [None] * len(streams) if rank_state is None else rank_state["streams"]
-        for feed, opening in zip(streams, openings, strict=True):
-            feed.resume(opening)
-    parts.settings.finish(metadata)
+        states = [None] * len(streams) if rank_state is None else rank_state["streams"]
+        for feed, state in zip(streams, states, strict=True):
+            feed.load(state)
+    parts.settings.finish()
     run.global_step = run.steps_reached = metadata["step"]
     run.metrics = dict(metadata["metrics"])
     for optimizer in run.optimizers:
@@ -313,5 +294,5 @@ def restore(
                     buffer.copy_(buffers[name])
     run.buffers_differ = "buffers" in rank_state
     run.strategy.restore_layout(rank_state.get("layout"))
-    parts.pending.load(rank_state.get("gradients", []))
+    _load_gradients(run, rank_state.get("gradients", []))
     set_rng_state(dict(rank_state["rng"]))

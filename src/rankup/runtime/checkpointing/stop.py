@@ -1,9 +1,9 @@
 """``rankup.should_stop()``: whether this run was asked to stop. The same answer on every rank.
 
 A request is the file ``STOP`` in the run directory, which rank 0 looks for at most once a second; or SIGTERM or SIGUSR1
-to any rank, while a loop of ``run.steps`` listens for them. The ranks agree every ``k`` calls. Rank 0 chooses ``k``
-from the rate of the calls, for about one agreement per second: a collective in every step would cost more than the step
-of a small model.
+to any rank, while a loop of ``run.steps`` listens for them. The ranks agree every ``k`` steps. Rank 0 chooses ``k``
+from the time of a step, for about one agreement per second: a collective in every step would cost more than the step of
+a small model. If steps become four times slower, an agreement still comes within four seconds.
 
 A rank that stops ends with code 0. Rank 0 writes into the run's ``outcome`` that the training is not finished: the
 job's script, or ``rankup run``, reads it after all ranks have ended with code 0.
@@ -23,7 +23,7 @@ from rankup.runtime.distributed.control import Control
 from rankup.world import World
 
 AGREE_EVERY_S = 1.0
-MOST_CALLS = 64
+MOST_CALLS = 4096
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
@@ -39,7 +39,8 @@ class StopWatch:
         self._stop = False
         self._signalled = signalled
         self._looked = float("-inf")
-        self._calls_left = 0
+        self.calls_left = 0  # until the next agreement
+        self.on_signal: Callable[[], None] = lambda: None  # of a process that is alone, and need not agree
         self._every = 1
         self._agreed_at = time.monotonic()
         # How long stopping takes, in seconds; None if that is not measured yet: then stop at once.
@@ -47,19 +48,21 @@ class StopWatch:
         self.save_due: Callable[[], bool] = lambda: False  # called on rank 0 only
         self._save = False
 
-    def requested(self) -> bool:
-        if self._stop:
-            return True
-        if self._control is None:
-            self._stop, self._save = self._asked(), self.save_due()
-        elif self._calls_left > 0:
-            self._calls_left -= 1
-        else:
-            self._agree(self._control)
+    def requested(self, calls: int = 1) -> bool:
+        """``calls``: how many steps have passed since it was asked last."""
+        self.calls_left -= calls
+        alone = self._control is None and self._signalled
+        if not self._stop and (self.calls_left <= 0 or alone):
+            self._agree()
         if self._stop and self._rank == 0 and self._run_dir is not None:
             self._run_dir.write_outcome(
                 "requeue", {"outcome": "requeue", "stop": self._run_dir.stop_request()}
             )
+        return self._stop
+
+    @property
+    def stopping(self) -> bool:
+        """Whether all ranks have agreed to stop."""
         return self._stop
 
     def unheard(self) -> bool:
@@ -81,6 +84,8 @@ class StopWatch:
 
         def handler(signum: int, frame: FrameType | None) -> None:
             self._signalled = True
+            if self._control is None:
+                self.on_signal()
 
         before = {number: signal.signal(number, handler) for number in _SIGNALS}
         try:
@@ -100,21 +105,20 @@ class StopWatch:
         self._looked = now
         return _due(self._run_dir.stop_request(), self.takes())
 
-    def _agree(self, control: Control) -> None:
-        """Sums over ranks: whether to stop; and from rank 0 only, whether to save, and the calls until the next sum."""
-        asked, save, every = self._asked(), 0, 0
-        if self._rank == 0:
+    def _agree(self) -> None:
+        """Whether to stop; and by rank 0 alone, whether to save, and the calls until the next agreement."""
+        asked, save, every = self._asked(), False, 0
+        if self._rank == 0 or self._control is None:
             now = time.monotonic()
             per_call = max((now - self._agreed_at) / self._every, 1e-6)
-            # Limited, since the next steps may be slower than the last ones: an evaluation, a larger batch.
-            save = int(self.save_due())
+            save = self.save_due()
             every = max(1, min(int(AGREE_EVERY_S / per_call), 4 * self._every, MOST_CALLS))
             self._agreed_at = now
-        asking, saving, calls = control.add("the check for a request to stop", asked, save, every)
-        self._stop = asking > 0
-        self._save = saving > 0
-        self._every = int(calls)
-        self._calls_left = self._every - 1
+        if self._control is not None:
+            asking, saving, calls = self._control.add("the check for a request to stop", asked, save, every)
+            asked, save, every = asking > 0, saving > 0, int(calls)
+        self._stop, self._save = asked, save
+        self._every = self.calls_left = every
 
 
 def _due(request: str | None, takes: float | None) -> bool:

@@ -9,6 +9,5 @@
 - ``gather``: all ranks' rows, with gradients
 - ``sections``: ``rankup.first``: downloads that one process does first
 - ``replicas``, ``buffers``: replicas stay one model
-- ``other_optimizers``: a warning of parameters that each rank trains alone
 - ``shutdown``: the end of a rank, after success and after an exception
 """

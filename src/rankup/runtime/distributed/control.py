@@ -8,7 +8,7 @@ is for: if the tags differ, all of these ranks get an error, and none gets a sum
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -101,6 +101,23 @@ class Control:
             "not in the body of run.batches, where ranks may have different numbers of batches",
             exit_code=1,
         )
+
+
+def same_on_all(control: Control, what: str, mine: Mapping[str, Any]) -> bool:
+    """Whether ``mine`` is the same on all ranks. A collective; ``what`` is for messages."""
+    text = repr(sorted(mine.items())).encode()
+    number = int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "big")
+    (total,) = control.add(what, number)
+    return total == number * control.world_size
+
+
+def raise_on_all(control: Control | None, what: str, error: RankupError | None) -> None:
+    """Raise ``error`` on every rank if some rank has one. A collective."""
+    if control is not None and control.any(what, error is not None):
+        everyone = control.gather(what, None if error is None else error.as_dict())
+        error = RankupError.from_dict(next(one for one in everyone if one is not None))
+    if error is not None:
+        raise error
 
 
 class Exchange:

@@ -1,4 +1,8 @@
-"""Sums and means over ranks. Means are weighted by counts: a mean of batch means is wrong with a short batch."""
+"""Sums and means over ranks. Means are weighted by counts: a mean of batch means is wrong with a short batch.
+
+Tensors are added up in float64 on the CPU, and elsewhere in float32 at least, and only the result is rounded to their
+dtype: a mean in bfloat16 times its count has lost digits already, and one in float16 overflows.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +28,8 @@ def reduce_sum(
         return value
     if isinstance(value, torch.Tensor):
         control.add(f"{what} of {value.dtype} {tuple(value.shape)}", by_line=by_line)
-        total = value.detach().clone(memory_format=torch.contiguous_format)  # nccl takes no other
-        with control.inside(what):
-            dist.all_reduce(total)
-        return total
+        total = value.detach().to(_wide(value) if _has_fraction(value) else value.dtype, copy=True)
+        return _add_up(total, control, what).to(value.dtype)
     is_float = not isinstance(value, int)
     number, whole = (float(value), 0) if is_float else (0.0, int(value))  # True counts as 1
     # An int in two parts, each of which a float64 holds exactly.
@@ -43,10 +45,27 @@ def reduce_mean(value: Number, count: int, control: Control | None) -> float | t
     if control is None:
         return value
     if isinstance(value, torch.Tensor):
-        scaled = value.detach() * count if count else torch.zeros_like(value)
-        return reduce_sum(scaled, control, "run.mean") / reduce_sum(count, control, "run.mean")
+        (counts,) = control.add(f"run.mean of {value.dtype} {tuple(value.shape)}", count, by_line=True)
+        wide = value.detach().to(_wide(value), copy=True)
+        mean = _add_up(wide.mul_(count) if count else wide.zero_(), control, "run.mean") / counts
+        return mean.to(value.dtype if _has_fraction(value) else torch.get_default_dtype())
     total, counts = control.add("run.mean", value * count if count else 0.0, count, by_line=True)
     return total / counts if counts else float("nan")
+
+
+def _has_fraction(value: torch.Tensor) -> bool:
+    return value.is_floating_point() or value.is_complex()
+
+
+def _wide(value: torch.Tensor) -> torch.dtype:
+    return torch.promote_types(value.dtype, torch.float64 if value.device.type == "cpu" else torch.float32)
+
+
+def _add_up(mine: torch.Tensor, control: Control, what: str) -> torch.Tensor:
+    total = mine.contiguous()  # nccl takes no other
+    with control.inside(what):
+        dist.all_reduce(total)
+    return total
 
 
 def gather(value: Any, control: Control | None, what: str) -> list[Any]:

@@ -2,86 +2,77 @@
 
 Gradients are compared when an optimizer uses them, at steps 1, 2, 4, 8, … of a loop; weights at the end of each epoch.
 Ranks compare a checksum of a few bytes; only if it differs do they exchange which tensor it is. Every save compares all
-that it writes (``snapshots/writing.py``).
+that it writes (``snapshots/alike.py``).
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
-from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from rankup.errors import RankupError
 from rankup.runtime.context import RunContext
-from rankup.runtime.distributed.control import Control
+from rankup.runtime.distributed.control import Control, same_on_all
+from rankup.runtime.loop.optimizer_steps import OptimizerSteps
 from rankup.snapshots.checksum import pair
 from rankup.strategies.inner_optimizers import with_inner
 
 Sums = dict[str, tuple[int, int]]  # name of a tensor → its checksum
-_MOST_IDLE = 1000  # steps that are kept for a message
 
 
 class Replicas:
     """Of one run. With one replica nothing is compared."""
 
-    def __init__(self, run: RunContext) -> None:
+    def __init__(self, run: RunContext, steps: OptimizerSteps) -> None:
         self._run = run
         self._control = run.control if run.replicas > 1 else None
-        self._steps = 0  # of this loop
-        self._compare_at = 1
-        self._taken: dict[
-            str, torch.Tensor
-        ] = {}  # gradients that an optimizer took in this step: their checksums
-        self._optimizers: set[int] = set()
-        self._took = False  # whether one of them has taken a step in the body at hand
-        self._idle: list[int] = []  # steps without one since the last comparison
-        self._idle_sum = 0  # of all of them, in their order
+        self._steps = steps
+        self._hooks: list[Any] = []  # while the gradients of a step are to be compared
+        # Gradients that an optimizer took in this step: their checksums.
+        self._taken: dict[str, torch.Tensor] = {}
 
-    def watch(self, stack: ExitStack) -> None:
-        """Look at each step of an optimizer until ``stack`` closes: a loop begins."""
-        self._steps, self._compare_at = 0, 1
+    def look(self) -> None:
+        """Compare the gradients that optimizers take in the next step."""
         self._taken.clear()
-        self._optimizers = {id(each) for optimizer in self._run.optimizers for each in with_inner(optimizer)}
-        if self._control is not None:
-            stack.callback(register_optimizer_step_pre_hook(self._before_step).remove)
+        if self._control is not None and not self._hooks:
+            self._hooks = [
+                each.register_step_pre_hook(self._before_step)
+                for optimizer in self._run.optimizers
+                for each in with_inner(optimizer)
+                if hasattr(each, "register_step_pre_hook")
+            ]
 
-    def step_done(self) -> None:
-        """Between two steps. A collective at some of them."""
+    def compare_gradients(self) -> bool:
+        """After that step. Whether there was anything to compare: in a window that is accumulated by hand, a later step
+        has it. A collective."""
         if self._control is None:
-            return
-        self._note_idle()
-        self._steps += 1
-        if self._steps < self._compare_at:
-            return
+            return True
         taken, self._taken = on_cpu(self._taken), {}
-        # If no rank took a step, as in a window that is accumulated by hand, the next step is compared.
-        if _agree(self._control, taken, "the gradient of {name}", f"at step {self._run.global_step}"):
-            self._compare_at = 2 * self._steps
+        found = _agree(self._control, taken, "the gradient of {name}", f"at step {self._run.global_step}")
+        if found:
+            self.close()
+        return found
+
+    def close(self) -> None:
+        while self._hooks:
+            self._hooks.pop().remove()
 
     def compare_weights(self) -> None:
         """At the end of an epoch. A collective."""
         self._compare_idle()
         compare_weights(self._run, f"after step {self._run.global_step}")
 
-    def _note_idle(self) -> None:
-        took, self._took = self._took, False
-        if not took:
-            self._idle_sum = (self._idle_sum * 1_000_003 + self._run.global_step) % 2**32
-            self._idle += [self._run.global_step] if len(self._idle) < _MOST_IDLE else []
-
     def _compare_idle(self) -> None:
         if self._control is None:
             return
-        what = "the comparison of the steps"
-        alike = same_on_all(self._control, what, {"idle": self._idle_sum})
-        everyone = [] if alike else self._control.gather(what, self._idle)
-        self._idle, self._idle_sum = [], 0
+        what, steps = "the comparison of the steps", self._steps
+        steps.note_idle()
+        alike = same_on_all(self._control, what, {"idle": steps.idle_sum})
+        everyone = [] if alike else self._control.gather(what, steps.idle)
+        steps.idle, steps.idle_sum = [], 0
         for step in sorted({step for idle in everyone for step in idle}):
             without = [rank for rank, idle in enumerate(everyone) if step in idle]
             if len(without) < len(everyone):
@@ -96,13 +87,9 @@ class Replicas:
                 )
 
     def _before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._took |= id(optimizer) in self._optimizers
         if len(args) > 1 or kwargs.get("closure") is not None:
             return  # gradients are computed in the step itself
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        self._run.strategy.check_reduced(optimizer, parameters)
-        if self._steps + 1 < self._compare_at:
-            return
         names = {id(parameter): name for name, parameter in _named(self._run.models)}
         for parameter in parameters:
             gradient = parameter.grad
@@ -120,14 +107,6 @@ def compare_weights(run: RunContext, when: str) -> None:
         name: pair(parameter) for name, parameter in _named(run.models) if not hasattr(parameter, "to_local")
     }
     _agree(run.control, on_cpu(weights), "{name}", when)
-
-
-def same_on_all(control: Control, what: str, mine: Mapping[str, Any]) -> bool:
-    """Whether ``mine`` is the same on all ranks. A collective; ``what`` is for messages."""
-    text = repr(sorted(mine.items())).encode()
-    number = int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "big")
-    (total,) = control.add(what, number)
-    return total == number * control.world_size
 
 
 def _agree(control: Control, mine: Sums, what: str, when: str) -> bool:

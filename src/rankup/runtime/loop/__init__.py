@@ -6,7 +6,7 @@
 - ``gradients``: ``run.backward`` and ``run.step``
 - ``run_strategy``: ``run.strategy``: a forward and backward that every strategy has
 - ``loss_weights``, ``loss_scaling``: the factors of a loss
-- ``accumulation``, ``gradient_guard``: gradients that wait for a step
+- ``optimizer_steps``, ``gradient_guard``: steps that were taken, and gradients that wait for one
 - ``optimizer``, ``closures``, ``schedules``: optimizers and their schedules
 - ``several_models``: several models with one optimizer
 - ``precision``: the arithmetic in which the model computes

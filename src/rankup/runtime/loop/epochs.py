@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import weakref
 from collections.abc import Generator, Iterator
 from typing import Any
 
 from rankup.errors import RankupError
+from rankup.runtime.call_site import call_site
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
-from rankup.runtime.checkpointing.loop_variables import IndexedEpoch
-from rankup.runtime.checkpointing.outside_loops import OwnBatches
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import Batch, DataFeed
+from rankup.runtime.data.shortened import shorter_goal
 from rankup.runtime.distributed import buffers
 from rankup.runtime.loop.evaluation import Evaluations
+from rankup.runtime.loop.optimizer_steps import OptimizerSteps
 from rankup.runtime.loop.schedules import ScheduleGuard
 from rankup.runtime.records.facts import training_facts
 from rankup.runtime.seed import derive, seed_everything
@@ -24,11 +26,15 @@ def loop(
     run: RunContext,
     checkpointing: Checkpointing,
     evaluations: Evaluations,
+    steps: OptimizerSteps,
     data: DataFeed | None,
     unit: str,
     goal: int | None,
+    *,
+    flat: bool,
 ) -> Iterator[Epoch]:
-    """The epochs of a loop over ``goal`` epochs or steps (``unit``), from the current position; see ``Run.epochs``."""
+    """The epochs of a loop over ``goal`` epochs or steps (``unit``), from the current position; see ``Run.epochs``.
+    ``flat``: for ``Run.steps``."""
     feed = data if data is not None else (run.feeds[-1] if run.feeds else None)
     if not hasattr(feed, "position"):
         raise RankupError(
@@ -39,44 +45,55 @@ def loop(
     assert feed is not None
     if not isinstance(goal, int) or goal < 1:
         raise RankupError("bad-length", f"{unit}={goal!r}: at least 1 is needed")
+    goal = shorter_goal(feed, unit, goal)
+    limit = goal if unit == "steps" else None
     position = feed.position
     evaluations.overtake()
     complete = False
-
-    def epoch_of(index: int) -> Epoch:
-        return Epoch(run, feed, index, checkpointing, evaluations)
-
-    with checkpointing.loop(feed, unit, goal, epoch_of) as trains:
+    with checkpointing.loop(feed, unit, goal, flat=flat) as repeats:
         facts = training_facts(run, feed)
-        run.records.begin(feed, unit, goal, run.global_step, facts, run.models)
+        run.records.begin(feed, unit, goal, run.global_step, facts, run.models, repeats=repeats)
         if run.control is not None:
             run.control.waiting.watch(run.records.progress)
-        own = OwnBatches(run)
         scaler = run.gradients.scaler
         overflows = scaler.skipped if scaler is not None else 0
         try:
-            while trains and (position.epoch if unit == "epochs" else position.total) < goal:
-                epoch = epoch_of(position.epoch)
-                own.begin()
+            while (position.epoch if unit == "epochs" else position.total) < goal:
+                epoch = Epoch(run, feed, position.epoch, limit, checkpointing, evaluations)
                 try:
                     yield epoch
                 finally:
                     epoch.close()
-                own.end(iterated=epoch.iterated)
+                if not epoch.iterated:
+                    _warn_of_other_batches(run)
                 if unit == "steps" and position.total >= goal and not position.ended:
                     break  # in the middle of an epoch
                 run.records.epoch_done(epoch.index, run.global_step)
                 position.end_epoch()
-                checkpointing.epoch_done()
+                checkpointing.epoch_done(
+                    last=(position.epoch if unit == "epochs" else position.total) >= goal
+                )
             complete = True
         finally:
             if run.control is not None:
                 run.control.waiting.watch(None)
             overflows = scaler.skipped - overflows if scaler is not None else 0
-            run.records.end(run.global_step, complete=complete, overflowed=overflows)
+            run.records.end(run.global_step, complete=complete, optimizer_steps=steps.count + overflows)
 
 
-class Epoch(IndexedEpoch):
+def _warn_of_other_batches(run: RunContext) -> None:
+    if run.world.is_main and not run.said_not_iterated:
+        run.said_not_iterated = True
+        print(
+            f"warning: an epoch of run.epochs at {call_site()} was not iterated: batches of another loader are not "
+            "divided among the ranks here, their steps are not counted, and a resume begins the epoch anew. Write for "
+            "batch in epoch: …, over the data set that prepare got",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+class Epoch:
     """One epoch: iterate it once for this rank's batches. ``index`` from 0; ``len()`` is the number of steps."""
 
     def __init__(
@@ -84,10 +101,12 @@ class Epoch(IndexedEpoch):
         run: RunContext,
         feed: DataFeed,
         index: int,
+        limit: int | None,
         checkpointing: Checkpointing,
         evaluations: Evaluations,
     ) -> None:
         self.index = index
+        self._limit = limit  # of the steps since the data was prepared
         self._checkpointing = checkpointing
         self._evaluations = evaluations
         self._run = run
@@ -147,58 +166,72 @@ class Epoch(IndexedEpoch):
             position.ended = True
             raise
 
-    def batches(self, limit: int | None = None) -> Iterator[Any]:
-        """The same in the flat form of the loop: a break leaves the epoch at its position, and so does ``limit``, a
-        number of steps since the data was prepared."""
-        run, position, strategy = self._run, self._feed.position, self._run.strategy
-        records = run.records
-        checked = run.gradients.need_calls
-        by_parts = strategy.by_parts
-        run.gradients.check_finished()
+    def batches(self) -> Generator[Any, None, None]:
+        """The same in the flat form of the loop: a break leaves the epoch at its position, and so does the loop's goal
+        in steps.
+
+        What is done in each step is here, in one generator. All else waits until the step at which it is due."""
+        run, position, checkpointing = self._run, self._feed.position, self._checkpointing
+        gradients, records = run.gradients, run.records
+        checked, by_parts = gradients.need_calls, run.strategy.by_parts
+        gradients.check_finished()
         reached = False
-        self._checkpointing.epoch_begins()
+        checkpointing.epoch_begins()
         self.iterated = True
+        feed = self._feed.batches(self.index, position.step)
+        counts = records.begin_steps()
         try:
-            for batch in records.timed_batches(self._feed.batches(self.index, position.step)):
+            for batch in feed:
+                counts.batch_got(batch.samples)
                 if run.evaluating:
                     self._evaluations.overtake()
                 run.batch = batch
-                if batch.last:
-                    run.steps_reached = run.global_step + 1
                 run.buffers_differ = not by_parts
-                run.gradients.begin(batch)
+                gradients.begin(batch)
+                if not batch.last:
+                    if by_parts:
+                        self._begin_part(batch)
+                    yield from self._with_care(batch)
+                    counts.batch_done()
+                    continue
+                run.steps_reached = step = run.global_step + 1
                 if by_parts:
                     self._begin_part(batch)
-                if batch.last:
-                    position.advance()
-                if batch.samples and batch.last and not checked:
+                position.advance()
+                if batch.samples and not checked:
                     yield batch.value
                 else:
                     yield from self._with_care(batch)
-                if batch.last:
-                    records.step_done(batch, run.steps_reached)
-                    self._checkpointing.step_done()
-                    if limit is not None and position.total >= limit:
-                        reached = True
-                        records.stopped()
-                        break
+                run.global_step = step
+                if counts.step_done(batch.total, step):
+                    records.tell(step)
+                if step >= checkpointing.due:
+                    checkpointing.attend()
+                if position.total == self._limit:
+                    reached = True
+                    records.stopped()
+                    break
+            else:
+                records.end_steps(waits=True)
         except GeneratorExit:  # a break, or an error: no collectives here
             if run.batch is not None and run.batch.last:
-                run.global_step += 1
+                run.global_step = run.steps_reached
             elif run.batch is not None:
-                run.gradients.unfinished = True
-                strategy.abandon_step()
+                gradients.unfinished = True
+                run.strategy.abandon_step()
             raise
         finally:
+            feed.close()
+            records.end_steps(waits=False)
             run.batch = None
-            run.gradients.end()
+            gradients.end()
             if by_parts:  # the last part's numbers are not the same on all ranks
                 seed_everything(derive(run.seed, "behind", self.index))
         run.settle_buffers()
         if reached and position.step != self._feed.steps:
             return
         records.epoch_trained()
-        self._checkpointing.epoch_trained()
+        checkpointing.epoch_trained()
         position.ended = True
 
     def _begin_part(self, batch: Batch) -> None:

@@ -17,7 +17,6 @@ from torch.optim import Optimizer
 from rankup.errors import RankupError
 from rankup.runtime.data.batches import Batch
 from rankup.runtime.distributed.control import Control
-from rankup.runtime.distributed.reduce import reduce_sum
 from rankup.runtime.loop.gradient_guard import GradientGuard
 from rankup.runtime.loop.loss_scaling import LossScaler
 from rankup.runtime.loop.loss_weights import (
@@ -83,6 +82,7 @@ class Gradients:
         self._units = 0.0  # of this rank, in the micro-batches of the step until now
         self._counted: bool | None = None  # whether they are counted; None before the first call
         self._step_begins = True
+        self._dummies = False  # whether the strategy expects some in this step
 
     @property
     def need_calls(self) -> bool:
@@ -103,19 +103,28 @@ class Gradients:
             self.scaler.begin_body()
         if self._step_begins:
             self._units, self._counted = 0.0, None
+            if batch.dummies or self._dummies:
+                self._expect_dummies(batch.dummies)
         self._step_begins = batch.last
         if self.strategy.by_parts:
             return
-        if self.accumulate > 1:  # run.backward weighs the micro-batches
-            self.sample_weight = 1.0 if batch.samples else 0.0
-        else:
-            self.sample_weight = batch.samples * self.replicas / batch.total
-        self.strategy.set_gradient_scale(self.sample_weight)
+        # With micro-batches run.backward weighs.
+        even = self.accumulate > 1 and batch.samples > 0
+        weight = 1.0 if even else batch.samples * self.replicas / batch.total
+        if weight != self.sample_weight:
+            self.sample_weight = weight
+            self.strategy.set_gradient_scale(weight)
 
     def end(self) -> None:
         """The loop has ended: gradients are no longer weighted."""
         self.batch, self.schedules, self._step_begins, self.sample_weight = None, None, True, 1.0
         self.strategy.set_gradient_scale(1.0)
+        if self._dummies:
+            self._expect_dummies(False)
+
+    def _expect_dummies(self, expected: bool) -> None:
+        self._dummies = expected
+        self.strategy.expect_dummies(expected)
 
     def check_finished(self) -> None:
         """Before a loop: an error if the loop before was left between two micro-batches. Its gradients are still there,
@@ -172,6 +181,10 @@ class Gradients:
             return
         if self.accumulate > 1:
             self._check_alike(units is not None)
+            if (
+                units is not None and not self._dummies
+            ):  # the counts are exchanged with the last micro-batch alone
+                self._expect_dummies(True)
         last = batch is None or batch.last
         if units is not None:
             weight = self._counted_weight(batch, units)
@@ -195,15 +208,18 @@ class Gradients:
         """Backward of this rank's loss; nothing else is weighted meanwhile."""
         self.entering = weight
         self.weights.add(weight)
+        before, entering = self.sample_weight, 1.0 if weight else 0.0
         if not weight:  # no gradient of it is used, not even a NaN: 0 × NaN would be one
             loss = torch.nan_to_num(loss, 0.0, 0.0, 0.0) * 0.0
         elif weight * scale != 1.0:
             loss = loss * (weight * scale)
-        self.strategy.set_gradient_scale(1.0 if weight else 0.0)
+        if entering != before:
+            self.strategy.set_gradient_scale(entering)
         try:
             self.strategy.backward(loss)
         finally:
-            self.strategy.set_gradient_scale(self.sample_weight)
+            if entering != before:
+                self.strategy.set_gradient_scale(before)
             self.entering = None
 
     def _backward_part(
@@ -247,9 +263,14 @@ class Gradients:
         return units * self.replicas / self._sum(units)
 
     def _sum(self, units: float) -> float:
-        total = reduce_sum(units, self.control, "run.backward", by_line=False)
+        """Those of all ranks. The same exchange tells whether some rank has none, as with a dummy batch."""
+        total, without = units, 0.0
+        if self.control is not None:
+            total, without = self.control.add("run.backward", units, not units)
         if total <= 0.0:
             raise nothing_counted()
+        if without and not self._dummies:
+            self._expect_dummies(True)
         return total
 
     def _check_alike(self, counted: bool) -> None:
@@ -268,13 +289,16 @@ class Gradients:
                 self.schedules.stepped()
             return None
         self._untouched.check()
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        self.strategy.reduce(parameters)
+        self.strategy.reduce(optimizer)
         taken = None
-        if self.scaler is None or self.scaler.finite(parameters, self.strategy, self._device):
+        if self.scaler is None or self.scaler.finite(_trained_by(optimizer), self.strategy, self._device):
             taken = _UNCLIPPED
             if id(optimizer) in self.clips:
-                taken = Step(self.strategy.clip(parameters, self.clips[id(optimizer)]))
+                taken = Step(self.strategy.clip(_trained_by(optimizer), self.clips[id(optimizer)]))
             self.strategy.step(optimizer)
         optimizer.zero_grad()
         return taken
+
+
+def _trained_by(optimizer: Optimizer) -> list[nn.Parameter]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -133,7 +133,7 @@ class Meter:
         self.load_rank_states([state_dict])
 
     def load_rank_states(self, states: list[dict[str, Any]]) -> None:
-        """Another number of ranks: the first rank goes on with all of their sums, the others begin with none."""
+        """Another number of ranks: each goes on with the sums of the old ranks that it takes over, or with none."""
         self._clear()
         for state in states:
             self._evaluates = state["evaluates"]

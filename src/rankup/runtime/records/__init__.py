@@ -4,7 +4,6 @@
 |---|---|
 | ``training_records`` | called by the loop: steps, epochs, samples per second, time left |
 | ``step_counts`` | what a step counts: all that most steps do here |
-| ``optimizer_steps`` | how many steps the optimizers took: a body may leave out its batch |
 | ``training_totals`` | seconds, samples and waiting over all attempts, of the epoch, of the loop; in the snapshots |
 | ``outputs`` | rank 0's files, loggers and display |
 | ``rank_records`` | what each rank does, once a second, written by a thread |

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from rankup.errors import RankupError
+from rankup.runtime.distributed.control import Control, same_on_all
 
 Logged = float | torch.Tensor
 
@@ -76,6 +78,26 @@ def one_number(name: str, value: Any) -> Logged:
     return (
         float(value.item()) if value.is_cpu else value.detach().clone()
     )  # a subclass on the CPU, or a GPU's
+
+
+def warn_of_logged(metrics: Mapping[str, Logged], control: Control | None, rank: int) -> bool:
+    """Whether numbers of an epoch were found that differ between ranks: a snapshot has rank 0's, which may be a number
+    of its share alone. A collective."""
+    mine = {name: repr(float(value)) for name, value in metrics.items()}
+    what = "the comparison of what run.log got"
+    if control is None or same_on_all(control, what, mine):
+        return False
+    everyone = control.gather(what, mine)
+    first = everyone[0]
+    names = [name for name, text in first.items() if any(other.get(name, text) != text for other in everyone)]
+    if names and rank == 0:
+        print(
+            f"warning: {', '.join(names)} of run.log is not the same on all ranks, and rank 0's is recorded: a number "
+            "of its share of the samples? run.meter, run.mean, or run.log(over_ranks=True) are of all",
+            file=sys.stderr,
+            flush=True,
+        )
+    return bool(names)
 
 
 def as_json(value: Logged) -> float | None:

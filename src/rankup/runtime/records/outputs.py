@@ -29,16 +29,20 @@ class Outputs:
         self._facts: dict[str, Any] = {}
         self._loggers: list[Logger] = []
         self._begun_at = 0  # the step at which the loop began
+        self._repeats = False
         self._trains = False  # whether this attempt has told of a step
         self._files = contextlib.ExitStack()
         self._steps_file: RecordWriter | None = None
         self._epochs_file: RecordWriter | None = None
         self._display: ProgressDisplay | None = None
 
-    def begin(self, unit: str, goal: int, global_step: int, facts: Mapping[str, Any]) -> None:
-        """A loop begins."""
+    def begin(
+        self, unit: str, goal: int, global_step: int, facts: Mapping[str, Any], *, repeats: bool
+    ) -> None:
+        """A loop begins. ``repeats``: all that it tells was told in an earlier attempt."""
         self._facts, self._begun_at = dict(facts), global_step
-        if self._directory is not None:
+        self._repeats = repeats
+        if self._directory is not None and not repeats:
             records = self._directory.records
             self.attempt = _attempt_of_this_process(records / "steps.jsonl")
             self._steps_file = self._files.enter_context(RecordWriter(records / "steps.jsonl"))
@@ -63,7 +67,7 @@ class Outputs:
         """Numbers of a step that no other record tells; outside of a loop as well."""
         self._open_loggers()
         self._send(step, numbers)
-        if self._directory is None:
+        if self._directory is None or self._repeats:
             return
         fields = {"training": self._name, "global_step": step, "metrics": numbers}
         if self._steps_file is not None:
@@ -85,6 +89,7 @@ class Outputs:
         """The loop is over. ``record`` None: it was left, or did no step."""
         if self._steps_file is not None and record is not None:
             self._steps_file.write("end", attempt=self.attempt, **record)
+        self._repeats = False
         self._files.close()
         self._steps_file = self._epochs_file = self._display = None
 
@@ -94,11 +99,12 @@ class Outputs:
         return {"attempt": self.attempt, "training": self._name}
 
     def _send(self, step: int, numbers: Mapping[str, float | None]) -> None:
-        if self._directory is not None and not self._trains and step > self._begun_at:
-            # Not before: a loop that was done in an earlier attempt trains nothing, and takes nothing back.
+        if self._directory is not None and not self._trains and not self._repeats and step > self._begun_at:
             self._trains = True
             for logger in self._loggers:
                 logger.drop_after(self._begun_at)
+        if self._repeats:
+            return
         known = {name: math.nan if value is None else value for name, value in numbers.items()}
         for logger in self._loggers if known else ():
             logger.log(step, known)

@@ -1,4 +1,4 @@
-"""What a step counts: one small object, and three readings of the clock.
+"""What a step counts: one small object, and two readings of the clock.
 
 All else is worked out when a record is due: most of what records cost a small network are the cache lines that they
 touch between its kernels (``python -m benchmarks records``).
@@ -38,15 +38,25 @@ class StepCounts:
         self.arrival = arrival
         self.done: Done = (global_step, 0, 0.0, 0.0, 0)
 
-    def begin(self, now: float) -> None:
+    def begin(self, now: float, offset: float) -> None:
         """An epoch's steps begin."""
-        self.asked = now
+        self.asked, self.offset = now, offset
         if self.arrival is not None:
             self.arrival.begin(now)
 
+    def batch_got(self, samples: int) -> None:
+        """The loop got a batch, with so many samples of this rank."""
+        self.got = now = _clock()
+        self.waited += now - self.asked
+        self.samples += samples
+
+    def batch_done(self) -> None:
+        """The loop's body is done with a batch that is not the last of its step, and asks for the next one."""
+        self.asked = _clock()
+
     def step_done(self, total: int, global_step: int) -> bool:
-        """A step with ``total`` samples is done. Whether a record is due."""
-        now = _clock()
+        """A step with ``total`` samples is done, and the loop asks for the next batch. Whether a record is due."""
+        self.asked = now = _clock()
         self.total += total
         self.steps = steps = self.steps + 1
         self.done = (global_step, steps, now + self.offset, self.waited, self.samples)

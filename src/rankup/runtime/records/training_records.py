@@ -8,16 +8,15 @@ docs/reference/records.md.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rankup.runtime.data.batches import Batch, DataFeed
+from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.data.position import Position
 from rankup.runtime.records.arrival import arrival_of
 from rankup.runtime.records.logged_numbers import LoggedNumbers
-from rankup.runtime.records.optimizer_steps import OptimizerSteps
 from rankup.runtime.records.outputs import Outputs
 from rankup.runtime.records.rank_records import RankRecords
 from rankup.runtime.records.step_counts import NEVER, StepCounts
@@ -51,7 +50,6 @@ class TrainingRecords:
         self._rank, self._world_size = rank, world_size
         self._totals = TrainingTotals(self._wait_for_device)
         self._own: RankRecords | None = None  # of the loop that is running
-        self._optimizer_steps = OptimizerSteps()
         self._device = device
         self._directory = directory
         self._name = name
@@ -96,8 +94,11 @@ class TrainingRecords:
         global_step: int,
         facts: Mapping[str, Any],
         models: list[torch.nn.Module],
+        *,
+        repeats: bool,
     ) -> None:
-        """A loop over ``goal`` epochs or steps begins, at ``global_step`` of the run; the state is restored."""
+        """A loop over ``goal`` epochs or steps begins, at ``global_step`` of the run; the state is restored.
+        ``repeats``: it was done in an earlier attempt, and what it tells is told."""
         self._unit, self._goal, self._feed = unit, goal, feed
         self._warm = None
         recorded = self._directory is not None
@@ -110,24 +111,26 @@ class TrainingRecords:
             self._own = RankRecords(path, self._rank, self._world_size, self._device, self._name, counts)
             self._own.begin()
         if self._outputs is not None:
-            self._outputs.begin(unit, goal, global_step, facts)
-            if recorded:
-                self._optimizer_steps.begin()
+            self._outputs.begin(unit, goal, global_step, facts, repeats=repeats)
 
-    def timed_batches(self, batches: Generator[Batch, None, None]) -> Generator[Batch, None, None]:
-        """``batches``, and how long the loop waited for each."""
+    @property
+    def loop_steps(self) -> int:
+        """Steps that this loop has done in this attempt."""
+        return self._totals.counts.steps
+
+    def begin_steps(self) -> StepCounts:
+        """The steps of an epoch begin, or go on; what counts them, and each of its calls reads the clock once."""
         position = self._feed.position if self._feed is not None else Position()
         self._epoch, self._step_before = position.epoch + 1, position.step - self._totals.counts.steps
         self._in_steps = True
-        return self._totals.timed(batches)
+        return self._totals.start()
 
-    def step_done(self, batch: Batch, global_step: int) -> None:
-        """After the last batch of each step."""
-        if self._totals.counts.step_done(batch.total, global_step):
-            self._tell(global_step)
+    def end_steps(self, *, waits: bool) -> None:
+        """The steps of an epoch end, or are left. ``waits``: for what the device still has to do."""
+        self._totals.stop(waits=waits)
 
-    def _tell(self, global_step: int) -> None:
-        """A record is due, or the loop is not warm yet."""
+    def tell(self, global_step: int) -> None:
+        """After a step for which ``StepCounts.step_done`` says that a record is due, or the loop not warm yet."""
         counts = self._totals.counts
         if counts.steps == WARM_UP_STEPS:
             self._wait_for_device()
@@ -140,8 +143,7 @@ class TrainingRecords:
     def stopped(self) -> None:
         """The loop stops after this step, before the end of the epoch: what the device still has to do counts."""
         self._in_steps = False
-        self._wait_for_device()
-        self._totals.stop()
+        self._totals.stop(waits=True)
 
     def epoch_trained(self) -> None:
         """The epoch's last step is done. The clock has stopped for the code after the inner loop."""
@@ -174,12 +176,11 @@ class TrainingRecords:
         self._logged.end_epoch()
         self._totals.end_epoch()
 
-    def end(self, global_step: int, *, complete: bool, overflowed: int = 0) -> None:
-        """The loop is over, or was left (not ``complete``). ``overflowed``: its steps that the loss scaling left out,
-        after all of their work but the optimizer's."""
+    def end(self, global_step: int, *, complete: bool, optimizer_steps: int) -> None:
+        """The loop is over, or was left (not ``complete``). ``optimizer_steps``: also those that the loss scaling left
+        out, after all of their work but the optimizer's."""
         self._in_steps = False
         self._totals.stop()
-        self._optimizer_steps.end()
         if self._own is not None:
             self._own.end()
             self._own = None
@@ -189,7 +190,7 @@ class TrainingRecords:
             self._say_last_step(global_step)
             self._tell_logged(self._outputs)
             self._outputs.end(
-                self._timed(global_step, overflowed) if complete and self._totals.counts.steps else None
+                self._timed(global_step, optimizer_steps) if complete and self._totals.counts.steps else None
             )
         self._feed = None
 
@@ -240,7 +241,7 @@ class TrainingRecords:
         for step, numbers in self._logged.take().items():
             outputs.log(step, numbers)
 
-    def _timed(self, global_step: int, overflowed: int) -> dict[str, Any]:
+    def _timed(self, global_step: int, optimizer_steps: int) -> dict[str, Any]:
         """What the loop's end tells."""
         seconds, counts = self._totals.loop_seconds, self._totals.counts
         warm_seconds, warm_samples = self._warm or (0.0, 0)
@@ -250,7 +251,7 @@ class TrainingRecords:
                 "seconds": seconds,
                 "samples": counts.total,
                 "steps": counts.steps,
-                "optimizer_steps": self._optimizer_steps.count + overflowed,
+                "optimizer_steps": optimizer_steps,
             },
             **{"warm_seconds": seconds - warm_seconds, "warm_samples": counts.total - warm_samples},
             "data_s": counts.waited,

@@ -7,10 +7,9 @@ between the epochs' steps.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
-from rankup.runtime.data.batches import Batch
 from rankup.runtime.records.step_counts import StepCounts
 
 
@@ -93,28 +92,18 @@ class TrainingTotals:
         self.counts = counts
         self._loop_seconds = self._told_waited = 0.0
 
-    def timed(self, batches: Generator[Batch, None, None]) -> Generator[Batch, None, None]:
-        """``batches``, while the clock runs, and how long the loop waited for each."""
-        clock, counts = time.perf_counter, self.counts
-        self._since = asked = clock()
-        counts.offset = self._loop_seconds - asked
-        counts.begin(asked)
-        try:
-            for batch in batches:
-                counts.got = got = clock()
-                counts.waited += got - asked
-                counts.samples += batch.samples
-                yield batch
-                counts.asked = asked = clock()
-            self._wait()
-        finally:
-            batches.close()
-            self.stop()
+    def start(self) -> StepCounts:
+        """Start the clock: an epoch's steps begin."""
+        self._since = asked = time.perf_counter()
+        self.counts.begin(asked, self._loop_seconds - asked)
+        return self.counts
 
-    def stop(self) -> None:
+    def stop(self, *, waits: bool = False) -> None:
         """Stop the clock."""
         if self._since is None:
             return
+        if waits:
+            self._wait()
         passed = time.perf_counter() - self._since
         self._since = None
         self._seconds += passed

@@ -1,0 +1,66 @@
+"""What kinds of modules a model consists of. No shape of a weight tells of another activation or dropout, and no
+snapshot holds a module that the training has put in place of another one, or a ``forward`` that it has replaced."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from rankup.strategies import Strategy
+
+
+class ModuleKinds:
+    """Of one model, from the time when its first loop begins."""
+
+    def __init__(self, strategy: Strategy, model: nn.Module) -> None:
+        self._strategy = strategy
+        self._model = model
+        self._begun = {name: (_form(module), _describe(module)) for name, module in model.named_modules()}
+
+    def now(self) -> dict[str, Any]:
+        """``{"shapes": digest of the parameters' shapes, "modules": {name: kind}}``; of a pipeline, in which each rank
+        has a part, nothing. A module of the same form is described as it was at the beginning: a probability of
+        dropout that the training changes is a value, and not another model."""
+        if not self._strategy.every_name:
+            return {"shapes": "", "modules": {}}
+        shapes = sorted(
+            (name, tuple(tensor.shape))
+            for name, tensor in self._strategy.tensors(self._model).items()
+            if isinstance(tensor, nn.Parameter)
+        )
+        kinds = {}
+        for name, module in self._model.named_modules():
+            form, kind = self._begun.get(name, (None, ""))
+            kinds[name] = kind if form == _form(module) else _describe(module)
+        return {"shapes": hashlib.sha256(repr(shapes).encode()).hexdigest()[:16], "modules": kinds}
+
+
+def _form(module: nn.Module) -> tuple[type, Callable[..., Any] | None]:
+    """The class, and the ``forward`` of this module if that is not its class's."""
+    forward: Any = vars(module).get("forward")
+    if hasattr(forward, "_torchdynamo_orig_callable"):
+        forward = inspect.unwrap(forward)  # ``torch.compile`` changes how it computes, and not what
+    forward = getattr(forward, "__func__", forward)
+    return _class(module), None if forward is type(module).forward else forward
+
+
+def _class(module: nn.Module) -> type:
+    """As the script knows it: ``fully_shard`` makes a class of its own, and ``prepare`` may convert a BatchNorm."""
+    kind = next(each for each in type(module).__mro__ if not each.__module__.startswith("torch.distributed."))
+    norm = nn.modules.batchnorm._BatchNorm
+    return norm if kind.__module__ == norm.__module__ else kind
+
+
+def _describe(module: nn.Module) -> str:
+    """``Net``; of torch's layers also what they were made with: ``Dropout(p=0.1, inplace=False)``."""
+    kind, forward = _form(module)
+    described = kind.__qualname__
+    if kind.__module__.startswith("torch.nn.modules.") and next(module.children(), None) is None:
+        described += f"({module.extra_repr()})"
+    if forward is not None:
+        described += f" with the forward {getattr(forward, '__qualname__', type(forward).__name__)}"
+    return described

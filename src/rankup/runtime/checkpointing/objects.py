@@ -1,0 +1,261 @@
+"""Any object of the script, registered: its attributes, as far as they are plain values or have a state.
+
+Saved is what has changed since it was registered: what the script only sets (a number of epochs, a path) stays the
+script's. An attribute is restored in place where that is possible. What snapshots hold already (models, optimizers,
+what else is registered) is left alone, and of prepared modules only the attributes that are not torch's are looked at.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from rankup.runtime.checkpointing.adapters import (
+    SIMPLE,
+    Adapter,
+    ArrayAdapter,
+    ContainerAdapter,
+    TensorAdapter,
+    content,
+    generator_adapter,
+    unsaveable,
+)
+from rankup.runtime.unregistered.marks import mark_of, mark_of_state
+from rankup.runtime.unregistered.walk import OF_TORCH, attributes_of, is_watched, key_of
+
+_DEPTH = 8  # of objects in each other
+_MOST_ITEMS = 2_000  # of a list or dict of objects
+
+
+class _Leaf(NamedTuple):
+    """``path`` is relative to the object: the keys that lead to ``value``, each with whether it is an attribute."""
+
+    path: tuple[tuple[bool, Any], ...]
+    holder: Any
+    value: Any
+
+    @property
+    def written(self) -> str:
+        return "".join(f".{key}" if attribute else f"[{key!r}]" for attribute, key in self.path)
+
+
+class ObjectAdapter(Adapter):
+    """``known``: gives the ids of what snapshots hold without the object."""
+
+    kind = "object"
+
+    def __init__(self, name: str, thing: Any, device: torch.device, known: Callable[[Any], set[int]]) -> None:
+        super().__init__(name)
+        self.thing = thing
+        self._device = device
+        self._known = known
+        self._begun = {leaf.path: _mark(leaf.value) for leaf in self._leaves()}
+
+    def state_dict(self) -> dict[str, Any]:
+        changed = [leaf for leaf in self._leaves() if self._begun.get(leaf.path) != _mark(leaf.value)]
+        saved = []
+        for leaf in changed:
+            adapter = self._adapted(leaf.value)
+            state = {"plain": _plain(leaf.value)} if adapter is None else adapter.state_dict()
+            saved.append([[list(key) for key in leaf.path], state])
+        return {self.kind: saved}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        if self.kind not in state_dict:
+            raise self._other(f"{'/'.join(map(str, state_dict))}, not {self.kind}")
+        live = {leaf.path: leaf for leaf in self._leaves()}
+        for keys, saved in state_dict[self.kind]:
+            path = tuple((attribute, key) for attribute, key in keys)
+            leaf = live.get(path)
+            adapter = self._adapted(leaf.value) if leaf is not None else None
+            if adapter is not None and adapter.kind in saved and _fits(leaf.value, saved):  # type: ignore[union-attr]
+                adapter.load_state_dict(saved)
+            elif (holder := self._holder(path)) is not None:
+                _put(holder, path[-1], _made(saved, self._device, leaf.value if leaf is not None else None))
+            else:
+                raise self._other(
+                    f"{_Leaf(path, None, None).written} of it, which this process has not made before its loop"
+                )
+
+    def has(self, path: str) -> bool:
+        """Whether there is a value at ``path``, as in ``.best``."""
+        inherited = path[1:] in vars(type(self.thing))  # an attribute of its class, until it sets its own
+        return inherited or path in {leaf.written for leaf in self._leaves()}
+
+    def put(self, path: str, value: Any) -> None:
+        """Set a plain value that a snapshot has noted."""
+        places = [(leaf.holder, leaf.path[-1]) for leaf in self._leaves() if leaf.written == path]
+        for holder, key in places or [(self.thing, (True, path[1:]))]:
+            _put(holder, key, value)
+
+    # ------------------------------------------------------------------ inside
+
+    def _holder(self, path: tuple[tuple[bool, Any], ...]) -> Any:
+        """What holds the place at ``path``; None if this process has not made it."""
+        at = self.thing
+        for attribute, key in path[:-1]:
+            try:
+                at = _items(at)[attribute, key]
+            except (LookupError, TypeError):
+                return None
+        return at
+
+    def _leaves(self) -> Iterator[_Leaf]:
+        known = self._known(self.thing) - {id(self.thing)}
+        yield from _inside(self.thing, (), known, {id(self.thing)})
+
+    def _adapted(self, value: Any) -> Adapter | None:
+        if isinstance(value, torch.Tensor):
+            return TensorAdapter(self._name, value)
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and isinstance(value, numpy.ndarray):
+            return ArrayAdapter(self._name, value)
+        if (generator := generator_adapter(self._name, value, numpy)) is not None:
+            return generator
+        if isinstance(value, (list, dict, set, deque)):
+            return ContainerAdapter(self._name, value, self._device)
+        if isinstance(value, (nn.Module, Optimizer)):
+            return _OwnState(self._name, value)
+        return None
+
+
+class _OwnState(Adapter):
+    kind = "state_dict"
+
+    def __init__(self, name: str, thing: Any) -> None:
+        super().__init__(name)
+        self.thing = thing
+
+    def _get(self) -> Any:
+        return self.thing.state_dict()
+
+    def _set(self, saved: Any) -> None:
+        self.thing.load_state_dict(saved)
+
+
+def _inside(
+    thing: Any, path: tuple[tuple[bool, Any], ...], known: set[int], seen: set[int]
+) -> Iterator[_Leaf]:
+    """Everything below ``thing`` that can be saved."""
+    if len(path) > _DEPTH:
+        return
+    for (attribute, key), value in _items(thing).items():
+        if id(value) in known or id(value) in seen:
+            continue
+        at = (*path, (attribute, key))
+        if _is_leaf(value):
+            yield _Leaf(at, thing, value)
+        elif isinstance(value, (list, tuple, deque, dict)) or is_watched(type(value)):
+            seen.add(id(value))
+            child = isinstance(thing, nn.Module) and isinstance(
+                value, nn.Module
+            )  # of which its parent saves the state
+            if isinstance(value, (nn.Module, Optimizer)) and not child and not _prepared(value, known):
+                yield _Leaf(at, thing, value)
+            yield from _inside(value, at, known, seen)
+
+
+def _items(thing: Any) -> dict[tuple[bool, Any], Any]:
+    """What an object or a container holds, by the last key of its path."""
+    if isinstance(thing, (list, tuple, deque, dict)):
+        items = list(thing.items() if isinstance(thing, dict) else enumerate(thing))[:_MOST_ITEMS]
+        return {(False, key_of(key, place)): item for place, (key, item) in enumerate(items)}
+    torchs = isinstance(thing, (nn.Module, Optimizer))
+    held = {(True, name): item for name, item in attributes_of(thing) if not (torchs and name in OF_TORCH)}
+    if isinstance(thing, nn.Module):
+        held |= {(True, name): child for name, child in thing._modules.items() if child is not None}
+    return held
+
+
+def ids_in(state: Any) -> set[int]:
+    """Of the objects in a state. A small number is one object everywhere, and none of these."""
+    if type(state) in SIMPLE:
+        return set()
+    items = state.values() if isinstance(state, dict) else state if isinstance(state, (list, tuple)) else ()
+    return {id(state)}.union(*(ids_in(item) for item in items))
+
+
+def _prepared(value: Any, known: set[int]) -> bool:
+    return isinstance(value, nn.Module) and any(id(each) in known for each in value.parameters())
+
+
+def _is_leaf(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return value.layout is torch.strided and not (
+            value.is_quantized or value.is_meta or hasattr(value, "to_local")
+        )
+    if type(value) in SIMPLE or isinstance(value, Enum):
+        return True
+    if isinstance(value, (list, dict, set, deque)):
+        return unsaveable(content(value), "") is None
+    if isinstance(value, tuple):
+        return unsaveable(tuple(value), "") is None
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.generic):
+        return True
+    if numpy is not None and isinstance(value, numpy.ndarray):
+        return bool(value.flags.writeable and value.dtype.kind in "biufc")
+    return generator_adapter("", value, numpy) is not None
+
+
+def _mark(value: Any) -> Any:
+    """Changes with the value. A part of a large tensor that is written to changes torch's count of its versions."""
+    version = value._version if isinstance(value, torch.Tensor) and not value.is_inference() else 0
+    if isinstance(value, (nn.Module, Optimizer)):
+        return None, object()  # always saved
+    if (mark := mark_of(value) or mark_of_state(value)) is not None:
+        return mark.digest, version
+    return None, object()  # a container of tensors
+
+
+def _fits(value: Any, saved: dict[str, Any]) -> bool:
+    """Whether a value can be restored in place."""
+    if isinstance(value, torch.Tensor):
+        return bool(value.shape == saved["tensor"].shape and value.dtype == saved["tensor"].dtype)
+    return not hasattr(value, "dtype") or (value.shape == tuple(saved["array"].shape))
+
+
+def _plain(value: Any) -> Any:
+    """As a snapshot can hold it."""
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, tuple):
+        return tuple(value)
+    return value if type(value) in SIMPLE else value.item()
+
+
+def _made(saved: dict[str, Any], device: torch.device, before: Any) -> Any:
+    """A new value of what was saved, of the kind of the one before."""
+    if "plain" in saved:
+        plain, kind = saved["plain"], type(before)
+        if isinstance(before, Enum):
+            return kind[plain]
+        if isinstance(before, tuple) and hasattr(kind, "_make"):
+            return kind._make(plain)
+        return kind(plain) if kind.__module__ == "numpy" and not hasattr(before, "__len__") else plain
+    if "tensor" in saved:
+        at = before.device if isinstance(before, torch.Tensor) else device
+        return saved["tensor"].clone().to(at)
+    if "array" in saved:
+        return saved["array"].numpy().copy()
+    return saved.get("items")
+
+
+def _put(holder: Any, key: tuple[bool, Any], value: Any) -> None:
+    attribute, name = key
+    if attribute:
+        try:
+            setattr(holder, name, value)
+        except AttributeError:  # a frozen dataclass
+            object.__setattr__(holder, name, value)
+    elif isinstance(holder, dict):
+        holder[next((own for at, own in enumerate(holder) if key_of(own, at) == name), name)] = value
+    elif not isinstance(holder, tuple):
+        holder[name] = value

@@ -1,0 +1,164 @@
+"""What tells whether a value has changed, in this process and in the next one: a digest of its content.
+
+No code of the script runs: no property, no ``state_dict``, no ``repr`` of its own.
+"""
+
+from __future__ import annotations
+
+import array
+import hashlib
+import itertools
+import marshal
+import random
+import sys
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any, NamedTuple
+
+import torch
+
+from rankup.snapshots.shards import as_bytes
+from rankup.strategies.clipping import local
+
+SIMPLE = (bool, int, float, complex, str, bytes, type(None))
+_CONTAINERS = (list, tuple, dict, set, frozenset, deque, OrderedDict, Counter, defaultdict)
+# Numbers of a large tensor that are looked at, evenly spread: an average that moves changes nearly all of its numbers.
+SAMPLED = 4096
+_MOST_ITEMS = 100_000  # of a container
+_MOST_CONTENT = 1_000  # items of a container whose content a snapshot notes
+_LONGEST = 40  # characters of a value in a message
+_NOTHING = object()
+
+
+class Mark(NamedTuple):
+    """``digest`` is the same for the same content. ``text`` is for messages. ``content``: [the value], if it is plain
+    and small. ``plain``: whether it is a plain value, and not the state of an object."""
+
+    digest: str
+    text: str
+    content: Any = None
+    plain: bool = True
+
+
+def mark_of(value: Any) -> Mark | None:
+    """Of a plain value: a number, a text, a container of these. None for anything else."""
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0 and hasattr(value, "item"):
+        value = value.item()
+    kind = type(value)
+    if kind in SIMPLE:
+        text = repr(value)
+        short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+        return Mark(text if len(text) <= _LONGEST else _hashed(text.encode()), short, [value])
+    if isinstance(value, Enum):
+        return Mark(f"{kind.__name__}.{value.name}", f"{kind.__name__}.{value.name}")
+    if kind in (bytearray, array.array):
+        return Mark(_hashed(memoryview(value).cast("B")), f"{kind.__name__} of {len(value)}")
+    if isinstance(value, _CONTAINERS) and len(value) <= _MOST_ITEMS:
+        try:
+            found = _hashed(_written(value))
+        except ValueError:  # it holds something else
+            return None
+        held = list(value) if kind is deque else value
+        small = len(value) <= _MOST_CONTENT and _is_builtin(held)
+        return Mark(f"{kind.__name__} {found}", f"{kind.__name__} of {len(value)}", [held] if small else None)
+    if kind is itertools.count:
+        return Mark(repr(value), repr(value))
+    if kind.__module__ == "builtins" and hasattr(
+        kind, "__length_hint__"
+    ):  # an iterator of a list, dict, range
+        return Mark(f"{kind.__name__} {value.__length_hint__()}", kind.__name__)
+    return None
+
+
+def mark_of_state(value: Any) -> Mark | None:
+    """Of a tensor, an array, a generator of random numbers; else None."""
+    text = f"{type(value).__name__}"
+    if isinstance(value, torch.Tensor):
+        if value.grad_fn is not None:  # of the last step's graph: it is computed anew
+            return None
+        shape = tuple(value.shape)
+        number = (
+            f" {value.item():.6g}"
+            if _readable(value) and value.numel() == 1 and not value.is_complex()
+            else ""
+        )
+        return Mark(_of_tensor(value), f"{text}{number or f' of shape {shape}'}", plain=False)
+    state = generator_state(value)
+    if state is not _NOTHING:
+        return Mark(_hashed(repr(state).encode()), text, plain=False)
+    if type(value).__module__ == "numpy" and hasattr(value, "tobytes") and hasattr(value, "dtype"):
+        flat = value.reshape(-1)
+        every = max(1, flat.size // SAMPLED)
+        content = repr((value.shape, str(value.dtype), flat[::every].tolist()))
+        return Mark(_hashed(content.encode()), f"array of shape {value.shape}", plain=False)
+    return None
+
+
+def _is_builtin(value: Any) -> bool:
+    """Whether a snapshot can hold it as it is."""
+    kind = type(value)
+    if kind is dict:
+        return all(_is_builtin(item) for pair in value.items() for item in pair)
+    return kind in SIMPLE or (kind in (list, tuple, set) and all(_is_builtin(item) for item in value))
+
+
+def generator_state(value: Any) -> Any:
+    """Of a generator of random numbers, by functions of torch, Python and NumPy; ``_NOTHING`` for another thing."""
+    if isinstance(value, torch.Generator):
+        return value.get_state().tolist()
+    if type(value) is random.Random:
+        return value.getstate()
+    numpy = sys.modules.get("numpy.random")
+    if numpy is not None and isinstance(value, numpy.Generator):
+        return value.bit_generator.state
+    if numpy is not None and isinstance(value, numpy.RandomState):
+        return value.get_state(legacy=False)
+    return _NOTHING
+
+
+def joined(marks: Iterable[tuple[str, Mark]], text: str) -> Mark:
+    """One mark for the whole state of an object."""
+    return Mark(_hashed(repr([(name, mark.digest) for name, mark in marks]).encode()), text, plain=False)
+
+
+def _of_tensor(tensor: torch.Tensor) -> str:
+    """Of this rank's part of it. A large one is sampled, and nothing of it is copied."""
+    kind = f"{tensor.dtype} {tuple(tensor.shape)}"
+    if tensor.is_meta or tensor.is_nested or tensor.is_quantized or tensor.layout is not torch.strided:
+        return f"{kind} {tensor.layout}"
+    flat = local(tensor.detach()).flatten()  # a view, if it is contiguous
+    sampled = flat[:: max(1, flat.numel() // SAMPLED)].contiguous().cpu()
+    return f"{kind} {_hashed(as_bytes(sampled) if sampled.numel() else b'')}"
+
+
+def _readable(tensor: torch.Tensor) -> bool:
+    return not (tensor.is_meta or tensor.is_nested or tensor.is_quantized) and tensor.layout is torch.strided
+
+
+def _written(value: Any) -> bytes:
+    """By marshal, in C: a data set's list of 60,000 names is looked at in each save. Its version 2 writes equal values
+    alike, and ValueError says that it holds something else than plain values."""
+    if type(value) in (list, tuple, dict):
+        try:
+            return marshal.dumps(value, 2)
+        except ValueError:
+            pass
+    return marshal.dumps(_plain(value), 2)
+
+
+def _plain(value: Any) -> Any:
+    """The same of builtin kinds only: a set in one order, a number of NumPy's as Python's."""
+    if isinstance(value, dict):
+        return [(key, _plain(item)) for key, item in value.items()]
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=repr)
+    if isinstance(value, (list, tuple, deque)):
+        return [_plain(item) for item in value]
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0 and hasattr(value, "item"):
+        return value.item()
+    return value
+
+
+def _hashed(content: Any) -> str:
+    return hashlib.blake2b(content, digest_size=12).hexdigest()

@@ -1,0 +1,246 @@
+"""Notes what changes in training and was not declared, and says what a resume would lose.
+
+A value is noted if it was there when its loop began, no snapshot holds it, and it differs from what it was after the
+first step (what the first forward computes once is a cache). Rank 0 looks at steps 1, 2, 4, 8, … of a loop, at the end
+of its first epoch, and at every save. What is noted is said once, with the call that cures each; a snapshot notes the
+values, and a resume that would lose one stops (``state-lost``) before it changes anything.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from types import CodeType
+from typing import Any
+
+from rankup.core.lost import ACCEPT, STOP
+from rankup.errors import RankupError
+from rankup.runtime.unregistered.marks import SIMPLE, Mark
+from rankup.runtime.unregistered.walk import Walk, codes_of_script, roots
+
+_NAMED = 12  # lines of a list
+_GONE = Mark("", "not there")
+_ROOT = re.compile(r"\w+")
+_NOT_REGISTERED = (
+    "function",
+    "type",
+    "module",
+    "method",
+    "partial",
+    "generator",
+    "map",
+    "filter",
+    "zip",
+    "cycle",
+)
+Noted = dict[str, list[Any]]  # path → [digest, text], and [content] behind if it is plain and small
+
+
+class UnregisteredWatch:
+    """Of one run, on rank 0."""
+
+    def __init__(
+        self,
+        declared: Callable[[], tuple[set[Any], set[int], dict[str, Any]]],
+        forgotten: set[str],
+        choice: str,
+        *,
+        speaks: bool = True,
+    ) -> None:
+        """``declared``: gives the ids of what snapshots hold, those of optimizers whose state they hold, and what else
+        is looked at, by name. ``forgotten``: names of ``run.forget``. ``choice``: of ``--lost``; "" where somebody
+        watches, who is told and goes on. ``speaks``: whether this rank says and decides."""
+        self.forgotten = forgotten
+        self._declared = declared
+        self._choice = choice
+        self._speaks = speaks
+        self._codes: frozenset[CodeType] = frozenset()
+        self._begun: dict[str, Mark] = {}
+        self._first: dict[str, Mark] | None = None  # after the first step
+        self._targets: set[str] = set()  # names to which the script's loop gives a batch
+        self._changed: set[str] = set()  # paths that have been noted in this training
+        self._said: set[str] = set()
+        self._left_out: set[str] = set()
+        self._kinds: dict[
+            str, str
+        ] = {}  # of what a variable holds that is no plain value: the name of its class
+
+    # ------------------------------------------------------------------- looks
+
+    def begin(self) -> None:
+        """A loop begins; nothing is restored yet."""
+        self._codes = codes_of_script()
+        self._first = None
+        self._begun = _with_inherited(self._look())
+        self._changed, self._targets = set(), set()
+
+    def look(self, batch: Any) -> None:
+        """``batch``: what the loop's body had. Called at steps 1, 2, 4, 8, … of a loop."""
+        now = self._look()
+        given = _given(batch)
+        self._targets |= {path for path, thing in now.variables.items() if id(thing) in given}
+        if self._first is None:
+            self._first = _with_inherited(now)
+        else:
+            self._note(now)
+
+    def now(self) -> Noted:
+        """What a snapshot notes: all that has changed and begins anew in another process."""
+        if self._first is None:
+            return {path: _as_noted(self._begun[path]) for path in self._changed & self._begun.keys()}
+        now = self._look()
+        self._note(now)
+        found = {path: now.found.get(path, _GONE) for path in self._changed}
+        return {
+            path: _as_noted(mark)
+            for path, mark in found.items()
+            if path not in self._begun or self._begun[path].digest != mark.digest
+        }
+
+    def _look(self) -> Walk:
+        known, held, own = self._declared()
+        walk = Walk(known, held).look(roots(self._codes, own))
+        self._left_out |= {*walk.left_out}
+        self._kinds |= {
+            path: type(thing).__name__ for path, thing in walk.objects.items() if path.isidentifier()
+        }
+        return walk
+
+    def _note(self, now: Walk) -> None:
+        assert self._first is not None
+        for path, mark in now.found.items():
+            before = self._first.get(path)
+            if before is None or path not in self._begun or before.digest == mark.digest:
+                continue
+            if path not in self._targets and not self._is_forgotten(path):
+                self._changed.add(path)
+
+    def _is_forgotten(self, path: str) -> bool:
+        """By its path, that of what holds it, or its last name."""
+        last = re.split(r"\W+", path.rstrip("']"))[-1]
+        return last in self.forgotten or any(
+            path == name or path.startswith((f"{name}.", f"{name}[")) for name in self.forgotten
+        )
+
+    # ------------------------------------------------------------------- words
+
+    def say(self) -> RankupError | None:
+        """Say what has been noted and was not said yet. In a job of a queue, where nobody watches, it is the error to
+        end with instead, unless ``--lost accept`` was chosen."""
+        new = sorted(self._changed - self._said)
+        if not new or not self._speaks:
+            return None
+        first = not self._said
+        self._said |= {*new}
+        cures = self._cures(new)
+        if self._choice == STOP:
+            return RankupError(
+                "state-lost",
+                f"{_listed(new)} change in training and are in no snapshot: a resume of this job would lose them",
+                hint=f'{"; ".join(cures)}; run.forget(…) for what only prints; --lost accept (lost = "accept" in '
+                "job.toml) if a resume may begin with their first values. The snapshots stay, and nothing is requeued",
+                exit_code=1,
+            )
+        if self._choice == ACCEPT:
+            return None
+        what = "these values change" if first else "these change as well"
+        lines = [
+            f"warning: {what} in training and are in no snapshot, so that a resume would stop with state-lost: "
+            f"{_listed(new)}. Before the loop:",
+            *(f"  {cure}" for cure in cures),
+            "  run.forget(…) names what only prints",
+        ]
+        if self._left_out and first:
+            lines.append(f"  not watched, since there is too much of it: {_listed(sorted(self._left_out))}")
+        print("\n".join(lines), file=sys.stderr, flush=True)
+        return None
+
+    def check(self, saved: Mapping[str, list[Any]], found_again: Container[str]) -> RankupError | None:
+        """The error for a resume that would lose what a snapshot has noted; None without one. ``found_again``: paths
+        that are registered by now, and whose values the snapshot has."""
+        lost = []
+        for path, (digest, text, *_) in saved.items():
+            mine = self._begun.get(path)
+            if path in found_again or self._is_forgotten(path):
+                continue
+            if mine is not None and mine.digest == digest:
+                self._changed.add(path)  # the script restores it by itself
+            else:
+                lost.append((path, text, "not there" if mine is None else mine.text))
+        if not lost or not self._speaks:
+            return None
+        values = "; ".join(f"{path}: {was} when saved, {now} now" for path, was, now in lost[:_NAMED])
+        values += f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+        paths = [path for path, *_ in lost]
+        if self._choice == ACCEPT:
+            self._changed |= {*paths}
+            self._said |= self._changed
+            print(f"lost in this resume, as accepted: {values}", file=sys.stderr, flush=True)
+            return None
+        return RankupError(
+            "state-lost",
+            f"this resume would lose values that no snapshot holds: {values}",
+            hint=f"{'; '.join(self._cures(paths))} (then this snapshot's values are found again, if they are plain); "
+            "run.forget(…) for what only prints; --lost accept (RANKUP_LOST=accept) goes on with the values of now. "
+            "Nothing was changed, and the snapshot is kept",
+            exit_code=1,
+        )
+
+    def _cures(self, paths: Iterable[str]) -> list[str]:
+        """A call for each variable of the script that holds one of the paths."""
+        found: dict[str, str] = {}
+        for path in paths:
+            name = path if path.isidentifier() else _ROOT.match(path)[0]  # type: ignore[index]
+            kind = self._kinds.get(name, "")
+            last = name.rpartition(".")[2]
+            short = kind.lower() if last == "self" else last
+            if kind in _NOT_REGISTERED:
+                found.setdefault(name, f"{path}: keep it in an object or a dict, and run.register that")
+            elif not kind and name == path and self._is_simple(path):
+                found.setdefault(
+                    name, f"values = run.register({short}={last}), and values.{short} in place of {last}"
+                )
+            else:
+                found.setdefault(name, f"run.register({short}={last})")
+        cures = list(found.values())
+        return [*cures[:_NAMED], *([f"and {len(cures) - _NAMED} more"] if len(cures) > _NAMED else [])]
+
+    def _is_simple(self, path: str) -> bool:
+        mark = self._begun.get(path)
+        content = mark.content if mark is not None else None
+        return content is not None and isinstance(content[0], (*SIMPLE, tuple))
+
+
+def differing(everyone: Sequence[Mapping[str, str]]) -> str:
+    """What to say of values that differ between ranks under any-world, where a rank counts its own virtual shards."""
+    first = everyone[0]
+    names = sorted({name for mine in everyone for name, digest in mine.items() if first.get(name) != digest})
+    return (
+        f"{_listed(names)} differ between ranks, and so depend on their number: any-world keeps the same only what all "
+        "ranks compute alike"
+        if names
+        else ""
+    )
+
+
+def _with_inherited(walk: Walk) -> dict[str, Mark]:
+    return {**walk.inherited, **walk.found}
+
+
+def _as_noted(mark: Mark) -> list[Any]:
+    return [mark.digest, mark.text, *([mark.content] if mark.content is not None else [])]
+
+
+def _given(batch: Any) -> set[int]:
+    """Ids of a batch, and of what is in it."""
+    found = {id(batch)}
+    if isinstance(batch, (list, tuple, dict)):
+        for each in batch.values() if isinstance(batch, dict) else batch:
+            found |= _given(each)
+    return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
