@@ -2,7 +2,7 @@
 
 | file | what |
 |---|---|
-| ``steps.py`` | the cost of a step without its arithmetic: plain loops, rankup, Fabric, Accelerate, Lightning |
+| ``steps.py`` | the cost of a step without its arithmetic: plain loops and DDP, rankup, Fabric, Accelerate, Lightning |
 | ``records.py`` | what records and ``run.log`` cost of a step |
 | ``loader.py`` | samples per second of eight ways to read the same images |
 | ``mnist.py`` | the MNIST network: the textbook's script and rankup |
@@ -15,6 +15,7 @@
 | ``prediction.py`` | published scaling curves, predicted |
 | ``simulator.py`` | the simulated step and real gloo runs at three link speeds (root, network namespaces) |
 | ``contest.py`` | rounds that alternate between contenders, medians, ratios and their spread |
+| ``two_ranks.py`` | a contender of two processes |
 | ``contender.py``, ``worker.py`` | a contender in a process of its own: the side that asks and the side that answers |
 | ``report.py``, ``machine.py`` | the table, the JSON and ``results/README.md``; the facts about the machine |
 

@@ -20,7 +20,7 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks.contest import Claim, Result, Rounds, take_turns
-from benchmarks.steps import BATCH, network, sgd, tensors
+from benchmarks.steps import BATCH, network, samples, sgd
 
 STEPS, TURNS = 50, 40
 WITHOUT, WITH, LOGGED = "without records", "records", "records, run.log(loss=loss) in each step"
@@ -63,7 +63,7 @@ def contenders() -> dict[str, Callable[[], float]]:
     from rankup.runtime.init import init
 
     run = init(device="cpu", snapshots=Snapshots(every="off"))
-    model, optimizer, data = run.prepare(network(), sgd, ResidentData(*tensors(STEPS)), global_batch=BATCH)
+    model, optimizer, data = run.prepare(network(), sgd, ResidentData(*samples(STEPS)), global_batch=BATCH)
     context = run._context
     kept = context.records
     absent: Any = _Absent(kept)

@@ -9,20 +9,17 @@ counts, by its own report. It has no run directory, so it writes neither records
 from __future__ import annotations
 
 import json
-import os
-import socket
 import time
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD, Adam
 
-from benchmarks.contender import Contender
 from benchmarks.contest import Claim, Result, Rounds, contest
 from benchmarks.mnist import images
+from benchmarks.two_ranks import RANKS, on_two_ranks
 from benchmarks.worker import Play
 from rankup.runtime.data.resident import ResidentData
 from rankup.runtime.init import init
@@ -36,7 +33,6 @@ from rankup.workloads.data import is_present
 from rankup.workloads.mnist_cnn import MnistCnn, normalised
 from rankup.workloads.resnet50_mnist import Resnet50Mnist
 
-RANKS = 2
 WORKLOADS = {"mnist-cnn": MnistCnn, "resnet50-mnist": Resnet50Mnist}
 OPTIMIZERS = {"mnist-cnn": "adam", "resnet50-mnist": "sgd"}
 
@@ -106,37 +102,8 @@ class Clock(TrainingReport):
         self.seconds = epoch.seconds
 
 
-def on_two_ranks(name: str, make: Callable[..., Play]) -> Callable[..., Play]:
-    """The contender as rank 0. It starts rank 1 in another process, and begins each round together with it."""
-
-    def build(**settings: Any) -> Play:
-        if "RANK" in os.environ:
-            return make(**settings)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        common = {
-            **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)},
-            **{"WORLD_SIZE": str(RANKS), "LOCAL_WORLD_SIZE": str(RANKS)},
-        }
-        threads = torch.get_num_threads()
-        other = Contender("trainer", name, settings, threads, {**common, "RANK": "1", "LOCAL_RANK": "1"})
-        os.environ.update({**common, "RANK": "0", "LOCAL_RANK": "0"})
-        play = make(**settings)
-
-        def together() -> float | None:
-            other.go()
-            own = play()
-            other.seconds()
-            return own
-
-        return together
-
-    return build
-
-
 CONTENDERS: dict[str, Callable[..., Play]] = {
-    name: on_two_ranks(name, make)
+    name: on_two_ranks("trainer", name, make)
     for name, make in {
         "plain DDP loop": lambda **settings: plain(**settings, counts=True),
         "plain DDP loop, bare": lambda **settings: plain(**settings, counts=False),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import threading
 import time
 import traceback
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from programs.program import How, Program, Result
 from ranks import context, free_port
 from rankup.errors import RankupError
-from rankup.runtime.checkpointing import checkpointing
+from rankup.runtime.checkpointing import saves
 
 TIMEOUT_S = 240.0
 PATIENCE_S = 15.0  # for the others, when one rank was refused
@@ -37,23 +38,23 @@ class Attempt:
 def _rank(pipe: Connection, env: dict[str, str], program: type[Program], how: How, kill_at: int) -> None:
     os.environ.update(env)
     torch.set_num_threads(1)
-    checkpointing.WINDOW_PATIENCE = 2  # trainings here are a dozen steps long
-    steps = 0
+    saves.WINDOW_PATIENCE = 2  # trainings here are a dozen steps long
+    counted = threading.local()  # where no watch looks: it is no value of the program
+    counted.steps = 0
 
     def stepped(*_: Any) -> None:
-        nonlocal steps
-        steps += 1
-        if steps == kill_at:
+        counted.steps += 1
+        if counted.steps == kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
     register_optimizer_step_post_hook(stepped)
     answer: tuple[str, Any, int]
     try:
-        answer = ("ended", program().with_rankup(how), steps)
+        answer = ("ended", program().with_rankup(how), counted.steps)
     except RankupError as error:
-        answer = (error.code, f"{error.message} {error.hint}", steps)
+        answer = (error.code, f"{error.message} {error.hint}", counted.steps)
     except BaseException:
-        answer = ("raised", traceback.format_exc(), steps)
+        answer = ("raised", traceback.format_exc(), counted.steps)
     pipe.send_bytes(pickle.dumps(answer))
     pipe.close()
     os._exit(0)
@@ -66,6 +67,8 @@ def attempt(
     directory: Path | None = None,
     every: str = "off",
     kill_at: int = 0,
+    *,
+    registers: bool = False,
 ) -> Attempt:
     """Run ``program`` on ``world_size`` forked ranks; ``kill_at``: each kills itself after so many optimizer steps."""
     port = free_port()
@@ -82,7 +85,9 @@ def attempt(
         if directory is not None:
             env |= {"RANKUP_RUN_DIR": str(directory), "RANKUP_SNAPSHOT_EVERY": every}
         ours, theirs = context.Pipe()
-        process = context.Process(target=_rank, args=(theirs, env, program, How(strategy), kill_at))
+        process = context.Process(
+            target=_rank, args=(theirs, env, program, How(strategy, registers), kill_at)
+        )
         process.start()
         theirs.close()
         processes.append(process)

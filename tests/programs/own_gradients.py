@@ -60,6 +60,8 @@ class OneLoop(Program):
         model, opt, data = run.prepare(
             self.network(), self.optimizer, rankup.ResidentData(*points()), global_batch=self.batch
         )
+        if how.registers:
+            run.register(model=model)
         for x, y in run.steps(data, epochs=self.epochs):
             self.body(model, opt, x, y, run.global_step)
         return weights(model)

@@ -45,6 +45,8 @@ class Tempered(nn.Module):
 class AttributeCurriculum(OneLoop):
     """A curriculum by an attribute of the model, set in each step: model.temperature = …"""
 
+    lost = "model.temperature"
+
     @staticmethod
     def network() -> nn.Module:
         return Tempered()

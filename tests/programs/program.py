@@ -34,6 +34,8 @@ class How:
     """How a program is run: ``none``, ``ddp``, ``fsdp`` or ``any-world``."""
 
     strategy: str
+    #: Whether the program registers what it would lose (``Program.lost``).
+    registers: bool = False
 
     def init(self, **options: Any) -> rankup.Run:
         """``rankup.init`` in fp64 with the strategy asked for. One process makes each of them ``none``."""
@@ -68,6 +70,8 @@ class Program:
     expected: ClassVar[Mapping[str, str]] = {}
     #: Whether it goes on from a snapshot as if nothing had been, and on another number of ranks as well.
     resumes: ClassVar[bool] = True
+    #: What a resume would lose, so that it is the error ``state-lost``, unless ``How.registers``; "": nothing.
+    lost: ClassVar[str] = ""
     moves: ClassVar[bool] = True
     epochs: ClassVar[int] = 3
     batch: ClassVar[int] = (
@@ -95,7 +99,11 @@ class Program:
     @classmethod
     def resume(cls) -> str:
         """What a resume on as many ranks is: the same bits, or nothing that is promised."""
-        return "" if not cls.resumes else "same bits" if cls.moves else "same bits, not elsewhere"
+        if not cls.resumes:
+            return ""
+        return ("same bits" if cls.moves else "same bits, not elsewhere") + (
+            ", once registered" if cls.lost else ""
+        )
 
     @classmethod
     def expects(cls, strategy: str) -> str:

@@ -5,11 +5,8 @@ Each program is killed and resumed, as those of the catalogue are; the others sa
 
 from __future__ import annotations
 
-import io
 import random
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
-from torch.utils.data import Dataset, WeightedRandomSampler
+from torch.utils.data import Dataset
 
 import rankup
 from programs.attempts import attempt
@@ -329,6 +326,8 @@ class Counting(torch.optim.SGD):
 class PlainValues(Fitted):
     """A model and an optimizer that keep what they need in plain attributes; the script sets one of them, too."""
 
+    lost = "warmth"
+
     def build(self) -> nn.Module:
         return Cooling()
 
@@ -348,8 +347,11 @@ class PlainValues(Fitted):
     def with_rankup(self, how: How) -> Result:
         run = how.init()
         model, opt, _ = run.prepare(self.build(), self.optimizer, self.data(), global_batch=self.batch)
+        if how.registers:
+            run.register(model=model, opt=opt)
         for epoch in run.epochs(self.epochs):
-            model.warmth *= 2.0
+            if epoch.done == 0:
+                model.warmth *= 2.0
             for x, y in epoch:
                 self.update(model, opt, x, y)
         return weights(model)
@@ -387,92 +389,6 @@ def test_code_before_the_inner_loop_that_changes_a_resumed_epoch_is_an_error(tmp
     assert resumed.outcome == "changed-before-inner-loop"
     assert "y (run.register)" in resumed.why
     assert "epoch.done == 0" in resumed.why
-
-
-class Enumerated(Fitted):
-    """Learning rates by the number of the step that ``enumerate`` gives."""
-
-    def with_rankup(self, how: How) -> Result:
-        run = how.init()
-        model, opt, _ = run.prepare(self.build(), self.optimizer, self.data(), global_batch=self.batch)
-        with redirect_stderr(io.StringIO()) as said:
-            self.train(run, model, opt)
-        return {**weights(model), "said": said.getvalue()}
-
-    def train(self, run: Any, model: Any, opt: Any) -> None:
-        for epoch in run.epochs(self.epochs):
-            for i, (x, y) in enumerate(epoch):
-                opt.param_groups[0]["lr"] = 0.05 / (1 + i)
-                self.update(model, opt, x, y)
-
-
-class EnumeratedFromDone(Enumerated):
-    """The same, with the number that is right."""
-
-    def train(self, run: Any, model: Any, opt: Any) -> None:
-        for epoch in run.epochs(self.epochs):
-            for i, (x, y) in enumerate(epoch, epoch.done):
-                opt.param_groups[0]["lr"] = 0.05 / (1 + i)
-                self.update(model, opt, x, y)
-
-
-class EnumeratedSteps(Enumerated):
-    """The same over all epochs."""
-
-    def train(self, run: Any, model: Any, opt: Any) -> None:
-        for i, (x, y) in enumerate(run.steps(None, epochs=self.epochs)):
-            opt.param_groups[0]["lr"] = 0.05 / (1 + i)
-            self.update(model, opt, x, y)
-
-
-def shown(batches: Any) -> Iterator[Any]:
-    """A bar of progress of the script's own."""
-    for each in batches:  # noqa: UP028  # as scripts have it
-        yield each
-
-
-class EnumeratedBar(Enumerated):
-    """The same, with a generator of the script's own between."""
-
-    def train(self, run: Any, model: Any, opt: Any) -> None:
-        for epoch in run.epochs(self.epochs):
-            for i, (x, y) in enumerate(
-                shown(epoch),
-            ):
-                opt.param_groups[0]["lr"] = 0.05 / (1 + i)
-                self.update(model, opt, x, y)
-
-
-class EnumeratedUnread(Enumerated):
-    """The number is not used."""
-
-    def train(self, run: Any, model: Any, opt: Any) -> None:
-        for epoch in run.epochs(self.epochs):
-            for i, (x, y) in enumerate(epoch):  # noqa: B007  # as scripts have it
-                self.update(model, opt, x, y)
-
-
-@pytest.mark.parametrize(
-    ("program", "warned"),
-    [
-        (EnumeratedBar, "enumerate(epoch, epoch.done) goes on from"),
-        (EnumeratedUnread, ""),
-        (Enumerated, "enumerate(epoch, epoch.done) goes on from"),
-        (EnumeratedFromDone, ""),
-        (EnumeratedSteps, "run.global_step in the body goes on from"),
-    ],
-)
-def test_a_count_by_enumerate_that_a_resume_begins_again_is_warned_of(
-    program: type[Program], warned: str, tmp_path: Path
-):
-    assert attempt(program, "none", 1, tmp_path, "1 steps", 7).outcome == "killed"
-    said = attempt(program, "none", 1, tmp_path, "1 steps").results[0]["said"]
-    assert ("enumerate" in said) == bool(warned)
-    assert warned in said
-
-
-def test_a_count_by_enumerate_is_right_without_a_resume(tmp_path: Path):
-    assert "enumerate" not in attempt(Enumerated, "none", 1, tmp_path, "1 steps").results[0]["said"]
 
 
 class Bare(Optimizer):
@@ -518,72 +434,3 @@ def test_weights_that_are_tied_after_prepare_are_an_error_in_a_save(stepped: boo
     ) as error:
         run.state.state_dict()
     assert error.value.code == "replaced-parameter"
-
-
-class Caching(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner, self.warmth, self.rows, self.length = nn.Linear(4, 1), 1.0, [], 0
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.warmth *= 0.9
-        self.rows.append(x)
-        self.length = max(self.length, 4)  # computed once
-        return self.inner(x) / self.warmth
-
-
-def test_numbers_that_change_with_what_no_snapshot_holds_are_warned_of(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("RANKUP_RUN_DIR", str(tmp_path))
-    run = rankup.init(precision="fp64")
-    model, opt, _ = run.prepare(Caching(), lambda p: Counting(p, lr=0.01), Rows(*points()), global_batch=6)
-    for epoch in run.epochs(2):
-        for x, y in epoch:
-            run.backward(F.mse_loss(model(x), y))
-            run.step(opt)
-    said = capfd.readouterr().err
-    assert said.count("warmth of Caching changes") == 1
-    assert "length" not in said and "steps of Counting" not in said
-
-
-def mined(run: rankup.Run, registered: torch.Tensor) -> Any:
-    """A sampler by losses, which change in the inner loop."""
-    sampler = WeightedRandomSampler(registered, 20)
-    sampler.weights = registered
-    run.register(chances=registered)
-    return sampler
-
-
-def test_a_sampler_that_changes_within_an_epoch_is_warned_of_and_no_state_in_it_is_resumed(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("RANKUP_RUN_DIR", str(tmp_path))
-
-    def begin(name: str) -> Any:
-        run = rankup.init(name=name, precision="fp64")
-        chances = torch.ones(20, dtype=torch.float64)
-        sampler = mined(run, chances)
-        model, opt, data = run.prepare(
-            perceptron(),
-            lambda p: torch.optim.SGD(p, lr=0.1),
-            Rows(*points()),
-            global_batch=6,
-            sampler=sampler,
-        )
-        return run, model, opt, data, chances
-
-    run, model, opt, data, chances = begin("first")
-    saved: Any = None
-    for step, (x, y) in enumerate(run.steps(data, epochs=2)):
-        run.backward(F.mse_loss(model(x), y))
-        run.step(opt)
-        chances[step] += 9.0
-        if step == 5:
-            saved = run.state.state_dict()
-            break
-    assert "gives another order than when this epoch began" in capfd.readouterr().err
-    run, *_ = begin("second")
-    with pytest.raises(RankupError, match="another order of epoch 2") as error:
-        run.state.load_state_dict(saved)
-    assert error.value.code == "sampler-order-changed"

@@ -81,6 +81,7 @@ class Trial:
         self.trainings = self.killed = self.moved = 0  # how many of each were run
         self.whole: Attempt | None = None
         self._folder = folder
+        self._registers = False
 
     def uninterrupted(self) -> Attempt:
         """From the beginning to the end: as the plain loop, without a run directory; or the named error, with one."""
@@ -111,11 +112,18 @@ class Trial:
                 return
         if not list((folder / "snapshots").glob("**/step-*")):
             self._note(what, "left no snapshot: this shows nothing")
+        if self.program.lost and not self._registers:
+            lost = self._attempt(folder, every, 0)
+            if lost.outcome != "state-lost" or self.program.lost not in lost.why:
+                self._note(
+                    what, f"state-lost expected, which names {self.program.lost}: {lost.outcome}: {lost.why}"
+                )
+            self._registers = True  # what is registered now is found in the same snapshot
         for other in others if self.program.moves else ():
             self.moved += 1
             copied = self._folder / f"{folder.name}-to-{other}"
             shutil.copytree(folder, copied, symlinks=True)
-            ended = attempt(self.program, self.strategy, other, copied, every)
+            ended = attempt(self.program, self.strategy, other, copied, every, registers=self._registers)
             # One process that goes on as several is ddp from then on.
             expected = self.program.expects("ddp") if self.strategy == "none" else self.expected
             there = f"{what}, resumed on {other}"
@@ -138,7 +146,9 @@ class Trial:
 
     def _attempt(self, folder: Path, every: str, kill_at: int) -> Attempt:
         folder.mkdir(parents=True, exist_ok=True)
-        return attempt(self.program, self.strategy, self.world_size, folder, every, kill_at)
+        return attempt(
+            self.program, self.strategy, self.world_size, folder, every, kill_at, registers=self._registers
+        )
 
     def _same_bits(self, what: str, ended: Attempt) -> None:
         if ended.outcome != "ended":
