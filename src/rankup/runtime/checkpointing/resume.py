@@ -22,8 +22,8 @@ from rankup.snapshots.snapshot import Snapshot
 def resume(run: RunContext, parts: StateParts, found: Snapshot) -> None:
     """Restore what ``found`` contains. RankupError, before anything has changed, if it belongs to another run, or if a
     value that it has noted would be lost. A collective."""
-    noted = _noted(run, parts, found)
-    again = _registered_since(run, found.metadata["registered"], noted)
+    noted, caches = _noted(run, found)
+    again = _registered_since(run, found.metadata["registered"], caches | noted)
     state.check(run, parts, found.metadata, again)
     lost = None
     if parts.watch is not None:
@@ -45,7 +45,7 @@ def resume(run: RunContext, parts: StateParts, found: Snapshot) -> None:
         found.adopted_rank_states,
     )
     for name, paths in again.items():
-        _find_again(run.registered[name], name, {path: noted[path] for path in paths})
+        _find_again(run.registered[name], name, {path: (caches | noted)[path] for path in paths})
     positions = ", ".join(f"epoch {p['at'][0] + 1}, step {p['at'][1]}" for p in found.metadata["positions"])
     run.print(f"resumed from {found.path.name}: {positions}")
 
@@ -89,9 +89,10 @@ def _declared(run: RunContext) -> dict[str, str]:
     return found
 
 
-def _noted(run: RunContext, parts: StateParts, found: Snapshot) -> Noted:
-    """What rank 0 has noted beside the snapshot, on all ranks. A collective."""
-    mine: Noted = found.first_rank_state().get("noted", {}) if run.world.is_main else {}
+def _noted(run: RunContext, found: Snapshot) -> tuple[Noted, Noted]:
+    """What rank 0 has noted beside the snapshot, and the caches of its first step, on all ranks. A collective."""
+    state = found.first_rank_state() if run.world.is_main else {}
+    mine = state.get("noted", {}), state.get("caches", {})
     return mine if run.control is None else run.control.gather("what a snapshot has noted", mine)[0]
 
 

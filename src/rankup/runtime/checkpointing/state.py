@@ -73,7 +73,7 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
     if streams := [feed.state() for feed in run.feeds if isinstance(feed, StreamFeed)]:
         rank_state["streams"] = streams
     if parts.watch is not None:
-        rank_state["noted"] = parts.watch.now()
+        rank_state |= {"noted": parts.watch.now(), "caches": parts.watch.caches()}
     if run.world.is_main and (layout := run.strategy.layout()) is not None:
         rank_state["layout"] = layout
     if gradients:

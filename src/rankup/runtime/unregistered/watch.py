@@ -1,9 +1,10 @@
 """Notes what changes in training and was not declared, and says what a resume would lose.
 
 A value is noted if it was there when its loop began, no snapshot holds it, and it differs from what it was after the
-first step (what the first forward computes once is a cache). Rank 0 looks at steps 1, 2, 4, 8, … of a loop, at the end
-of its first epoch, and at every save. What is noted is said once, with the call that cures each; a snapshot notes the
-values, and a resume that would lose one stops (``state-lost``) before it changes anything.
+first step. What only the first step sets is a cache: nothing is said of it, and what is registered later finds it.
+Rank 0 looks at steps 1, 2, 4, 8, … of a loop, at the end of its first epoch, and at every save. What is noted is said
+once, with the call that cures each; a snapshot notes the values, and a resume that would lose one stops
+(``state-lost``) before it changes anything.
 """
 
 from __future__ import annotations
@@ -96,6 +97,18 @@ class UnregisteredWatch:
             path: _as_noted(mark)
             for path, mark in found.items()
             if path not in self._begun or self._begun[path].digest != mark.digest
+        }
+
+    def caches(self) -> Noted:
+        """The plain values that the first step set and none changed since: no reason to stop, but what is registered
+        later finds them in a snapshot."""
+        return {
+            path: _as_noted(mark)
+            for path, mark in (self._first or {}).items()
+            if mark.content is not None
+            and path in self._begun
+            and path not in self._changed | self._targets
+            and self._begun[path].digest != mark.digest
         }
 
     def _look(self) -> Walk:
