@@ -55,6 +55,28 @@ def test_ls_shows_what_was_set_aside_and_what_cannot_be_read(run, capsys):
     assert [line.split()[-1] == "damaged" for line in lines[1:]] == [False, True, True]
 
 
+def test_ls_shows_which_are_kept_as_ends_of_loops_in_each_stage_and_what_they_take(tmp_path, capsys):
+    marks = {"within": True, "loop": {"unit": "epochs", "goal": 3}}
+    for folder in ("snapshots", "snapshots/stage-2"):
+        with Saver(tmp_path / folder, ALONE) as saver:
+            for step, more in (
+                (1, {}),
+                (2, {"keep": True, "done": True}),
+                (3, {"within": False, "keep": True}),
+            ):
+                metadata = {"step": step, "metrics": {}, **marks, **more}
+                saver.save(step, SnapshotState(tensors(step), {}, metadata))
+    _, *lines, last = call(capsys, "ls", tmp_path)[1].splitlines()
+    ends = ("", "kept: before the last step of 3 epochs", "kept: the end of 3 epochs")
+    names = [f"{stage}step-{step}" for stage in ("", "stage-2/") for step in (1, 2, 3)]
+    assert [line.split()[0] for line in lines] == names
+    assert all(line.rstrip().endswith(end) for line, end in zip(lines, ends * 2, strict=True))
+    assert "kept" not in lines[0] and last.startswith("kept as ends of loops") and " 4, " in last
+    rows = json.loads(call(capsys, "ls", tmp_path, "--json")[1])
+    assert [(row["within"], row["kept"]) for row in rows[:3]] == [(True, False), (True, True), (False, True)]
+    assert rows[0]["loop"] == {"unit": "epochs", "goal": 3}
+
+
 def test_a_run_without_snapshots_is_no_error_and_no_directory_is(tmp_path, capsys):
     assert call(capsys, "ls", tmp_path)[:2] == (0, f"no snapshots in {tmp_path}\n")
     code, _, err = call(capsys, "ls", tmp_path / "nothing")

@@ -51,11 +51,12 @@ def test_wrong_usage_is_one_line_and_code_2_and_leaves_nothing(capfd, folder, ar
 
 
 def test_mistakes_of_all_kinds_are_reported_together(capfd):
-    options = ["--threads", "x", "--nnodes", "2", "--resume-with", "both", "--rdzv-timeout", "soon"]
+    options = ["--threads", "x", "--nnodes", "2", "--resume-with", "both", "--lost", "all"]
+    options += ["--rdzv-timeout", "soon"]
     ended, _, err = run(capfd, *options, "missing.py")
     assert ended == 2
     codes = {line.rpartition("[")[2].rstrip("]") for line in err.splitlines() if line.startswith("error: ")}
-    wrong_values = {"bad-threads", "bad-rdzv-timeout", "bad-resume-with"}
+    wrong_values = {"bad-threads", "bad-rdzv-timeout", "bad-resume-with", "bad-lost"}
     assert codes == {*wrong_values, "incomplete-nodes", "script-not-found"}
     assert "--threads must be a whole number, got 'x'" in err
     assert "where: flag" not in err

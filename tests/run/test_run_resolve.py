@@ -126,6 +126,19 @@ def test_threads_are_cores_by_processes_unless_the_user_has_said_so(flags, env, 
     assert made["OMP_NUM_THREADS"] == str(threads)
 
 
+@pytest.mark.parametrize(
+    ("flags", "env", "lost"),
+    [
+        ({}, {}, None),
+        ({}, {"RANKUP_LOST": "stop"}, "stop"),
+        ({"lost": "accept"}, {"RANKUP_LOST": "stop"}, "accept"),
+    ],
+)
+def test_lost_is_what_the_flag_says_else_the_environment_else_nothing(flags, env, lost, tmp_path):
+    made = environment.for_processes(env, ask(**flags).spec, RunDir(tmp_path))
+    assert made.get("RANKUP_LOST") == lost
+
+
 def test_restarts_need_torchrun_also_for_one_process():
     assert ask(max_restarts=1).spec.launcher == "torchrun"
 

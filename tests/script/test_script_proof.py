@@ -21,6 +21,7 @@ case "$*" in
 *"import rankup.verify"*) exit "${MISSING:-0}" ;;
 *"-m rankup verify"*)
   printf '%s\\n' "$@" >>"$FAKES/verify"
+  echo "$RANKUP_LOST" >"$FAKES/lost"
   while [ "$1" != --out ]; do shift; done
   [ -z "$ANSWER" ] || echo "$ANSWER" >"$2"
   exit 1
@@ -28,7 +29,10 @@ case "$*" in
 esac
 exec "$REAL" "$@"
 """
-TRAIN = "import pathlib  # and rankup, in a real one\npathlib.Path('trained').touch()\n"
+TRAIN = (
+    "import os, pathlib  # and rankup, in a real one\n"
+    "pathlib.Path('trained').write_text(os.environ['RANKUP_LOST'])\n"
+)
 SAME, OTHER = '{"conclusion": "proved", "same": true}', '{"conclusion": "differs", "same": false}'
 
 
@@ -141,3 +145,21 @@ def test_a_short_job_says_that_nothing_was_proved(tmp_path: Path, time: int | No
 )
 def test_a_job_without_a_proof_has_no_line_of_it(tmp_path: Path, values: dict[str, Any]):
     assert "prove" not in Job(tmp_path, **values).text
+
+
+@pytest.mark.parametrize(
+    ("values", "proof", "training"),
+    [
+        ({}, "", "stop"),
+        ({"lost": "accept"}, "accept", "accept"),
+        ({"env": {"RANKUP_LOST": "accept"}}, "accept", "accept"),
+    ],
+    ids=["default", "lost", "env"],
+)
+def test_a_job_stops_where_a_value_would_be_lost_unless_told_otherwise_and_its_proof_goes_on(
+    tmp_path: Path, values: dict[str, Any], proof: str, training: str
+):
+    job = Job(tmp_path, **values)
+    assert job.execute(ANSWER=SAME) == 0
+    assert (tmp_path / "lost").read_text() == f"{proof}\n"
+    assert (tmp_path / "trained").read_text() == training

@@ -175,7 +175,8 @@ prove() { # SECONDS PYTHON RANKS COMMAND…: two starts may take SECONDS; 0: the
   fi
   say "does a resume give the same model? (--no-proof leaves this out)"
   rm -f "$RUN/logs/proof.json"
-  "$python" -m rankup verify --quick --budget "${seconds}s" --nproc-per-node "$ranks" \
+  # The proof itself names what a resume would lose, so its attempts go on.
+  RANKUP_LOST=${RANKUP_LOST#stop} "$python" -m rankup verify --quick --budget "${seconds}s" --nproc-per-node "$ranks" \
     --runs-root "$RUN/proof" --out "$RUN/logs/proof.json" -- "$@" &
   wait "$!" || : # in the background, as the ranks: bash hears signals between commands only
   if grep -qs '"conclusion": "differs"' "$RUN/logs/proof.json"; then

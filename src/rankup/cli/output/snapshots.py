@@ -22,7 +22,8 @@ _HEAD = ("snapshot", "age", "size", "world", "strategy", "metrics", "")
 
 
 def row(path: Path, root: Path, *, aside: bool = False) -> dict[str, Any]:
-    """A snapshot's manifest for ``--json``; ``state`` is unverified, damaged or unreadable."""
+    """A snapshot's manifest for ``--json``; ``state`` is unverified, damaged or unreadable. ``within``: a resume enters
+    the loop there; ``kept``: as the end of a loop, for as long as the run directory."""
     told: dict[str, Any] = {"snapshot": _below(path, root), "path": str(path)}
     try:
         manifest = read_manifest(path)
@@ -41,6 +42,9 @@ def row(path: Path, root: Path, *, aside: bool = False) -> dict[str, Any]:
         "world_size": manifest.world_size,
         "strategy": manifest.metadata.get("strategy"),
         "metrics": manifest.metadata.get("metrics", {}),
+        "loop": manifest.metadata.get("loop"),
+        "within": bool(manifest.metadata.get("within")),
+        "kept": bool(manifest.metadata.get("keep")),
     }
 
 
@@ -60,6 +64,8 @@ def print_rows(rows: Sequence[dict[str, Any]], root: Path) -> None:
         for line, each in zip(cells, rows, strict=True)
     ]
     print_table(_HEAD, coloured, fold=("snapshot", "metrics"))
+    if kept := [each["bytes"] for each in rows if each.get("kept")]:
+        print(f"kept as ends of loops, beside those of Retention: {len(kept)}, {_size(sum(kept))}")
 
 
 def _cells(told: dict[str, Any]) -> tuple[str, ...]:
@@ -68,8 +74,20 @@ def _cells(told: dict[str, Any]) -> tuple[str, ...]:
         return told["snapshot"], "", "", "", "", "", state
     metrics = "  ".join(f"{name} {value:.4g}" for name, value in told["metrics"].items() if _number(value))
     age = duration(max(0.0, time.time() - told["saved"]))
-    size = f"{told['bytes'] / 1e6:,.1f} MB" if told["bytes"] >= 1e5 else f"{told['bytes'] / 1e3:,.1f} kB"
-    return told["snapshot"], age, size, str(told["world_size"]), told["strategy"] or "", metrics, state
+    size, world = _size(told["bytes"]), str(told["world_size"])
+    return told["snapshot"], age, size, world, told["strategy"] or "", metrics, state or _place(told)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB" if count >= 1e5 else f"{count / 1e3:,.1f} kB"
+
+
+def _place(told: dict[str, Any]) -> str:
+    """Of a snapshot that is the end of a loop, in words."""
+    if not told["kept"] or not told["loop"]:
+        return ""
+    loop = f"{told['loop']['goal']} {told['loop']['unit']}"
+    return f"kept: before the last step of {loop}" if told["within"] else f"kept: the end of {loop}"
 
 
 def _number(value: object) -> bool:

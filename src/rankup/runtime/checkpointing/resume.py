@@ -27,7 +27,8 @@ def resume(run: RunContext, parts: StateParts, found: Snapshot) -> None:
     state.check(run, parts, found.metadata, again)
     lost = None
     if parts.watch is not None:
-        lost = parts.watch.check(noted, {path for paths in again.values() for path in paths})
+        since = {name.removesuffix(".*") for name in again}
+        lost = parts.watch.check(noted, {path for paths in again.values() for path in paths}, since)
     raise_on_all(run.control, "the values that no snapshot holds", lost)
     outline = found.outline()
     tensors = {
@@ -97,8 +98,8 @@ def _noted(run: RunContext, found: Snapshot) -> tuple[Noted, Noted]:
 
 
 def _registered_since(run: RunContext, before: list[str], noted: Noted) -> dict[str, list[str]]:
-    """What is registered by now and was only noted then: name → paths of the plain values that it has. A name that
-    several variables have is none."""
+    """What is registered by now and was only noted then: name → paths of the plain values that it has; none of a thing
+    that is not plain (a schedule), which is lost. A name that several variables have is none."""
     found: dict[str, list[str]] = {}
     for name in registered_state.names(run):
         if name in before:
@@ -115,6 +116,8 @@ def _registered_since(run: RunContext, before: list[str], noted: Noted) -> dict[
             ]
             if len(paths) == 1 and isinstance(thing, (Value, ContainerAdapter)):
                 found[name] = paths
+            elif base in noted:
+                found[name] = []
     return found
 
 

@@ -169,34 +169,48 @@ class UnregisteredWatch:
         print("\n".join(lines), file=sys.stderr, flush=True)
         return None
 
-    def check(self, saved: Mapping[str, list[Any]], found_again: Container[str]) -> RankupError | None:
+    def check(
+        self, saved: Mapping[str, list[Any]], found_again: Container[str], since: Container[str] = ()
+    ) -> RankupError | None:
         """The error for a resume that would lose what a snapshot has noted; None without one. ``found_again``: paths
-        that are registered by now, and whose values the snapshot has."""
-        lost = []
+        that are registered by now, and whose values the snapshot has. ``since``: names that are registered by now."""
+        lost, late = [], []
         for path, (digest, text, *_) in saved.items():
             mine = self._begun.get(path)
             if path in found_again or self._is_forgotten(path):
                 continue
             if mine is not None and mine.digest == digest:
                 self._changed.add(path)  # the script restores it by itself
+            elif _root(path) in since:
+                late.append(path)
+                lost.append((path, text, "registered since then"))
             else:
                 lost.append((path, text, "not there" if mine is None else mine.text))
         if not lost or not self._speaks:
             return None
         values = "; ".join(f"{path}: {was} when saved, {now} now" for path, was, now in lost[:_NAMED])
         values += f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
-        paths = [path for path, *_ in lost]
+        paths = [path for path, *_ in lost if path not in late]
         if self._choice == ACCEPT:
             self._changed |= {*paths}
             self._said |= self._changed
             print(f"lost in this resume, as accepted: {values}", file=sys.stderr, flush=True)
             return None
+        hints = []
+        if paths:
+            hints += [
+                f"{'; '.join(self._cures(paths))} (then this snapshot's values are found again, if they are plain)",
+                "run.forget(…) for what only prints",
+            ]
+        if late:
+            hints.append(
+                f"the next snapshots have {_listed(late)}, but this one has not: set what the script can set by itself"
+            )
+        hints.append("--lost accept (RANKUP_LOST=accept) goes on with the values of now")
         return RankupError(
             "state-lost",
             f"this resume would lose values that no snapshot holds: {values}",
-            hint=f"{'; '.join(self._cures(paths))} (then this snapshot's values are found again, if they are plain); "
-            "run.forget(…) for what only prints; --lost accept (RANKUP_LOST=accept) goes on with the values of now. "
-            "Nothing was changed, and the snapshot is kept",
+            hint=f"{'; '.join(hints)}. Nothing was changed, and the snapshot is kept",
             exit_code=1,
         )
 
@@ -204,7 +218,7 @@ class UnregisteredWatch:
         """A call for each variable of the script that holds one of the paths."""
         found: dict[str, str] = {}
         for path in paths:
-            name = path if path.isidentifier() else _ROOT.match(path)[0]  # type: ignore[index]
+            name = _root(path)
             kind = self._kinds.get(name, "")
             last = name.rpartition(".")[2]
             short = kind.lower() if last == "self" else last
@@ -223,6 +237,11 @@ class UnregisteredWatch:
         mark = self._begun.get(path)
         content = mark.content if mark is not None else None
         return content is not None and isinstance(content[0], (*SIMPLE, tuple))
+
+
+def _root(path: str) -> str:
+    """The variable that holds a path."""
+    return path if path.isidentifier() else _ROOT.match(path)[0]  # type: ignore[index]
 
 
 def differing(everyone: Sequence[Mapping[str, str]]) -> str:
