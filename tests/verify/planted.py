@@ -472,7 +472,7 @@ RIGHT = [
     ),
     Planted(
         "best_model_saved_by_a_registered_number",
-        make="print(time.ctime(), file=open('log', 'a'))",
+        make="print(time.time_ns(), file=open('log', 'a'))",
         before="values = run.register(best=0.0, total=0.0)",
         post="values.total += loss.item()",
         behind="if 1 / (1 + epoch.index) > values.best:\n    values.best = 1 / (1 + epoch.index)\n"

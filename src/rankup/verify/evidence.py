@@ -37,12 +37,19 @@ def weights_restored(reference: AttemptTrace, attempt: AttemptTrace) -> int:
 
 
 def not_restored(reference: AttemptTrace, attempt: AttemptTrace) -> list[str]:
-    """Names of unregistered state that differed from the reference at the resume."""
+    """Names of unregistered state that differed from the reference at the resume; of a module and its parts, the
+    module's."""
     pair = _at_resume(reference, attempt)
     if pair is None:
         return []
     before, after = pair
-    return [name for name, was in before["untracked"].items() if after["untracked"].get(name, was) != was]
+    lost = {
+        name.partition(" ")[2]: name
+        for name, was in before["untracked"].items()
+        if after["untracked"].get(name, was) != was
+    }
+    whole = tuple(f"{path}{sign}" for path in lost for sign in ".[")
+    return [name for path, name in lost.items() if not path.startswith(whole)]
 
 
 def saved_but_other(reference: AttemptTrace, attempt: AttemptTrace) -> list[str]:

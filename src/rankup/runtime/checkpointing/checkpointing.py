@@ -284,6 +284,8 @@ class Checkpointing:
         if self._goes_on:
             print(self._goes_on, file=sys.stderr, flush=True)
             self._goes_on = ""
+        if self._saves.saver is not None and not self._saves.flat and self._parts.watch is not None:
+            self._parts.watch.epoch_begins()
         if feed is not None:
             self._same_data.check_epoch(feed)
             if self._saves.steps_left() == 1:
@@ -299,6 +301,8 @@ class Checkpointing:
             self._replicas.compare_weights()
         else:
             self._saves.forget_kept()
+        if self._parts.watch is not None:
+            self._parts.watch.epoch_ends()
         self._after_inner_loop = True
 
     def epoch_done(self, *, last: bool) -> None:

@@ -73,7 +73,8 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
     if streams := [feed.state() for feed in run.feeds if isinstance(feed, StreamFeed)]:
         rank_state["streams"] = streams
     if parts.watch is not None:
-        rank_state |= {"noted": parts.watch.now(), "caches": parts.watch.caches()}
+        watch = parts.watch
+        rank_state |= {"noted": watch.now(), "caches": watch.caches(), "sums": watch.sums()}
     if run.world.is_main and (layout := run.strategy.layout()) is not None:
         rank_state["layout"] = layout
     if gradients:

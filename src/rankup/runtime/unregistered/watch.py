@@ -5,6 +5,9 @@ first step. What only the first step sets is a cache: nothing is said of it, and
 Rank 0 looks at steps 1, 2, 4, 8, … of a loop, at the end of its first epoch, and at every save. What is noted is said
 once, with the call that cures each; a snapshot notes the values, and a resume that would lose one stops
 (``state-lost``) before it changes anything.
+
+What the code before an inner loop begins anew in each epoch (``total = 0.0``) is another matter: it is in the frames of
+a function that runs now, and most of it only prints. A resume in the middle of an epoch says which of it begins anew.
 """
 
 from __future__ import annotations
@@ -59,6 +62,8 @@ class UnregisteredWatch:
         self._codes: frozenset[CodeType] = frozenset()
         self._begun: dict[str, Mark] = {}
         self._first: dict[str, Mark] | None = None  # after the first step
+        self._epoch: dict[str, Mark] = {}  # before the first batch of this epoch; nothing after its last one
+        self._interrupted: Mapping[str, list[str]] = {}  # what ``sums`` gave when a snapshot was taken
         self._targets: set[str] = set()  # names to which the script's loop gives a batch
         self._changed: set[str] = set()  # paths that have been noted in this training
         self._said: set[str] = set()
@@ -111,9 +116,46 @@ class UnregisteredWatch:
             and self._begun[path].digest != mark.digest
         }
 
-    def _look(self) -> Walk:
+    def epoch_begins(self) -> None:
+        """The first batch of an epoch is next, or of the rest of one: then say which of its sums begin anew."""
+        self._epoch = self._look(codes_of_script()).found
+        anew = [
+            f"{path} ({was} when saved, {self._epoch[path].text} now)"
+            for path, (begun, was) in self._interrupted.items()
+            if path in self._epoch and self._epoch[path].digest == begun
+        ]
+        self._interrupted = {}
+        if anew:
+            print(
+                "warning: an epoch is resumed in its middle, and what the script begins in each epoch begins anew: "
+                f"{_listed(anew)}. What follows from it counts the rest of the epoch alone; run.meter keeps sums",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def epoch_ends(self) -> None:
+        self._epoch = {}
+
+    def sums(self) -> dict[str, list[str]]:
+        """What has changed since this epoch's first batch, in its middle, and is not noted: path → [its digest then,
+        its text now]."""
+        now = self._look(codes_of_script()).found if self._epoch else {}
+        return {
+            path: [before.digest, now[path].text]
+            for path, before in self._epoch.items()
+            if path in now
+            and now[path].digest != before.digest
+            and path not in self._changed | self._targets
+            and not self._is_forgotten(path)
+        }
+
+    def interrupted(self, sums: Mapping[str, list[str]]) -> None:
+        """A resume continues an epoch in its middle; ``sums`` are those of then."""
+        self._interrupted = sums
+
+    def _look(self, codes: frozenset[CodeType] | None = None) -> Walk:
         known, held, own = self._declared()
-        walk = Walk(known, held).look(roots(self._codes, own))
+        walk = Walk(known, held).look(roots(codes or self._codes, own))
         self._left_out |= {*walk.left_out}
         self._kinds |= {
             path: type(thing).__name__ for path, thing in walk.objects.items() if path.isidentifier()
@@ -150,7 +192,7 @@ class UnregisteredWatch:
         if self._choice == STOP:
             return RankupError(
                 "state-lost",
-                f"{_listed(new)} change in training and are in no snapshot: a resume of this job would lose them",
+                f"a resume of this job would lose what changes in training and is in no snapshot: {_listed(new)}",
                 hint=f'{"; ".join(cures)}; run.forget(…) for what only prints; --lost accept (lost = "accept" in '
                 "job.toml) if a resume may begin with their first values. The snapshots stay, and nothing is requeued",
                 exit_code=1,
