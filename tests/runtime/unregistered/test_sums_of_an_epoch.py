@@ -67,7 +67,8 @@ def test_a_resume_in_the_middle_of_an_epoch_names_the_sums_that_begin_anew(tmp_p
     assert "begins anew" not in run_ranks(said, 2, tmp_path, killed, "2 steps")[0]
     first, second = run_ranks(said, 2, tmp_path, None, "2 steps")
     assert "begins anew" not in second  # one rank speaks
-    (line,) = [line for line in first.splitlines() if "begins anew" in line]
+    counting, line = (line for line in first.splitlines() if "begins anew" in line)
+    assert "enumerate" in counting
     for name in ("total (", "losses (", "average.sum (", "average.count (", "steps ("):
         assert name in line, line
     assert "0.0 now" in line and "run.meter" in line
@@ -78,3 +79,49 @@ def test_a_resume_in_the_middle_of_an_epoch_names_the_sums_that_begin_anew(tmp_p
 def test_a_resume_at_an_epochs_beginning_says_nothing(tmp_path: Path):
     run_ranks(said, 1, tmp_path, 7, "1 epoch")
     assert "begins anew" not in run_ranks(said, 1, tmp_path, None, "1 epoch")[0]
+
+
+def over(how: str, run: Any, epoch: Any) -> Any:
+    return {
+        "plain": lambda: epoch,
+        "enumerate": lambda: (x for _, x in enumerate(epoch)),
+        "of a wrapper": lambda: (x for _, x in enumerate(x for x in epoch)),
+        "of map": lambda: (x for _, x in enumerate(map(torch.Tensor.float, epoch))),
+        "zip": lambda: (x for x, _ in zip(epoch, range(100), strict=False)),
+        "from its place": lambda: (x for _, x in enumerate(epoch, start=epoch.done)),
+    }[how]()
+
+
+def enumerating(folder: Path, killed: int | None, how: str) -> str:
+    run = rankup.init(snapshots=rankup.Snapshots(every="2 steps", directory=folder, asynchronous=False))
+    data = rankup.ResidentData(torch.linspace(-1, 1, 20)[:, None])
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=4
+    )
+    stream = io.StringIO()
+    with contextlib.redirect_stderr(stream):
+        for _, epoch in enumerate(run.epochs(2)):
+            for x in over(how, run, epoch):
+                if run.global_step == killed:
+                    return ""
+                model(x).square().mean().backward()
+                opt.step()
+                opt.zero_grad()
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("how", "named"),
+    [
+        ("plain", ""),
+        ("enumerate", "enumerate"),
+        ("of a wrapper", "enumerate"),
+        ("of map", "enumerate"),
+        ("zip", "zip"),
+        ("from its place", ""),
+    ],
+)
+def test_what_counts_the_batches_of_a_resumed_epoch_from_0_is_named(tmp_path: Path, how: str, named: str):
+    run_ranks(enumerating, 1, tmp_path, 8, how)
+    (text,) = run_ranks(enumerating, 1, tmp_path, None, how)
+    assert (f"and {named} goes over its batches and begins anew" in text) if named else text == ""

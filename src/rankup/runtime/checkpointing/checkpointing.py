@@ -278,8 +278,8 @@ class Checkpointing:
     def epoch_begins(self) -> None:
         """The first batch of an epoch is next, or the first one after a resume."""
         feed = self._saves.feed
-        if self._resumed is not None:
-            self._resumed.begin()
+        if self._resumed is not None and feed is not None:
+            self._resumed.begin(feed.position.step)
             self._resumed = None
         if self._goes_on:
             print(self._goes_on, file=sys.stderr, flush=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +17,7 @@ from rankup.runtime.context import RunContext
 from rankup.runtime.distributed.control import raise_on_all
 from rankup.runtime.seed import rng_state, set_rng_state
 from rankup.runtime.tracing.fingerprint import fingerprint
+from rankup.runtime.unregistered.walk import ITERATORS
 from rankup.runtime.unregistered.watch import Noted
 from rankup.snapshots.snapshot import Snapshot
 
@@ -61,8 +64,16 @@ class ResumedEpoch:
         self._restored = _declared(run)
         self._rng = rng_state()
 
-    def begin(self) -> None:
-        """Its first batch is next. RankupError ``changed-before-inner-loop``."""
+    def begin(self, done: int) -> None:
+        """Its first batch is next, after ``done`` steps. RankupError ``changed-before-inner-loop``."""
+        if self._run.world.is_main and (anew := _counting_anew(done)):
+            print(
+                f"warning: an epoch is resumed in its middle, after step {done}, and {anew} goes over its batches and "
+                "begins anew: enumerate(epoch, start=epoch.done), or read epoch.done; in place of zip one data set of "
+                "both (torch.utils.data.StackDataset)",
+                file=sys.stderr,
+                flush=True,
+            )
         set_rng_state(dict(self._rng))
         now = _declared(self._run)
         changed = [name for name, digest in self._restored.items() if now.get(name) != digest]
@@ -75,6 +86,23 @@ class ResumedEpoch:
                 "change this after the inner loop",
                 exit_code=1,
             )
+
+
+def _counting_anew(done: int) -> str:
+    """The ``enumerate`` or ``zip`` that asks for the batch at hand, and does not count from ``done``."""
+    for thing in gc.get_objects():
+        if isinstance(thing, (enumerate, zip)) and _runs(thing):
+            count: Any = thing.__reduce__()[1][1] if isinstance(thing, enumerate) else 0
+            if count < done:
+                return type(thing).__name__
+    return ""
+
+
+def _runs(thing: Any) -> bool:
+    """Whether an iterator leads to a generator that runs now."""
+    if isinstance(thing, (*ITERATORS, tuple)):
+        return any(_runs(each) for each in gc.get_referents(thing))
+    return bool(getattr(thing, "gi_running", False))
 
 
 def _declared(run: RunContext) -> dict[str, str]:

@@ -37,7 +37,7 @@ from rankup.runtime.unregistered.marks import Mark, joined, mark_of, mark_of_sta
 MOST_OBJECTS = 20_000
 _MOST_ITEMS = 2_000  # of a container that is not plain
 _REFERENCES = 3  # to a frame's dict: the frame, a variable, and the call that counts them
-_ITERATORS = (
+ITERATORS = (
     map,
     filter,
     zip,
@@ -119,7 +119,7 @@ class Walk:
         elif isinstance(value, GeneratorType):
             if not is_library(value.gi_code.co_filename):  # a loop of rankup's that a variable holds
                 self._generator(path, value)
-        elif isinstance(value, _ITERATORS):  # their places are in what they refer to
+        elif isinstance(value, ITERATORS):  # their places are in what they refer to
             self._add(path, enumerate(gc.get_referents(value)), "[{}]")
         elif isinstance(value, FunctionType):
             self._function(path, value)
