@@ -183,11 +183,11 @@ class UnregisteredWatch:
     def say(self) -> RankupError | None:
         """Say what has been noted and was not said yet. In a job of a queue, where nobody watches, it is the error to
         end with instead, unless ``--lost accept`` was chosen."""
-        new = sorted(self._changed - self._said)
+        new = self._by_variable(sorted(self._changed - self._said))
         if not new or not self._speaks:
             return None
         first = not self._said
-        self._said |= {*new}
+        self._said |= self._changed
         cures = self._cures(new)
         if self._choice == STOP:
             return RankupError(
@@ -199,7 +199,7 @@ class UnregisteredWatch:
             )
         if self._choice == ACCEPT:
             return None
-        what = "these values change" if first else "these change as well"
+        what = "these values change" if first else "these values change as well"
         lines = [
             f"warning: {what} in training and are in no snapshot, so that a resume would stop with state-lost: "
             f"{_listed(new)}. Before the loop:",
@@ -232,7 +232,7 @@ class UnregisteredWatch:
             return None
         values = "; ".join(f"{path}: {was} when saved, {now} now" for path, was, now in lost[:_NAMED])
         values += f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
-        paths = [path for path, *_ in lost if path not in late]
+        paths = self._by_variable([path for path, *_ in lost if path not in late])
         if self._choice == ACCEPT:
             self._changed |= {*paths}
             self._said |= self._changed
@@ -255,6 +255,14 @@ class UnregisteredWatch:
             hint=f"{'; '.join(hints)}. Nothing was changed, and the snapshot is kept",
             exit_code=1,
         )
+
+    def _by_variable(self, paths: Sequence[str]) -> list[str]:
+        """Without those of a variable that a function's closure holds as well: ``stepped.best`` beside ``best``."""
+        return [
+            path
+            for path in paths
+            if self._kinds.get(_root(path)) != "function" or path.rpartition(".")[2] not in paths
+        ]
 
     def _cures(self, paths: Iterable[str]) -> list[str]:
         """A call for each variable of the script that holds one of the paths."""
