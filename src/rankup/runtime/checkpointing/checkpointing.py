@@ -73,6 +73,7 @@ class Checkpointing:
         self._look_at = self._attended = (
             0  # steps of the run: of the next look at ranks and values, and of the last call
         )
+        self._epochs = 0  # of the loop in this attempt
         self._compared = 0  # at which step what is registered was compared last
         self._begun_at = 0.0
         self._said_logged = self._said_differing = False
@@ -135,7 +136,7 @@ class Checkpointing:
         """Everything is prepared and registered by now."""
         run, parts = self._run, self._parts
         self._replays = self._after_inner_loop = False
-        self._resumed = None
+        self._resumed, self._epochs = None, 0
         self._begun_at = time.monotonic()
         self._listening.enter_context(self._watch.listening())
         if run.directory is not None and run.world.is_main:
@@ -311,7 +312,9 @@ class Checkpointing:
             self._trace.behind()
         self._after_inner_loop = False
         self._compare_ranks()
-        if self._saves.saver is not None and not self._replays:
+        self._epochs += 1
+        # At epochs 1, 2, 4, 8, … of this attempt: an epoch may take milliseconds.
+        if self._epochs.bit_count() == 1 and self._saves.saver is not None and not self._replays:
             self._raise_on_all(self._noted_by_epoch())
         self._saves.epochs_since += 1
         requested = self._watch.requested()

@@ -2,7 +2,7 @@
 
 A value is noted if it was there when its loop began, no snapshot holds it, and it differs from what it was after the
 first step. What only the first step sets is a cache: nothing is said of it, and what is registered later finds it.
-Rank 0 looks at steps 1, 2, 4, 8, … of a loop, at the end of its first epoch, and at every save. What is noted is said
+Rank 0 looks at steps and at ends of epochs 1, 2, 4, 8, … of a loop, and at every save. What is noted is said
 once, with the call that cures each; a snapshot notes the values, and a resume that would lose one stops
 (``state-lost``) before it changes anything.
 
