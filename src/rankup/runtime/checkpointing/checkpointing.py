@@ -143,7 +143,7 @@ class Checkpointing:
             run.directory.listening.touch()
             self._listening.callback(run.directory.listening.unlink, missing_ok=True)
         registered_state.check_whole(run)
-        self._steps.begin(self._listening, self._saves.before_step)
+        self._steps.begin(self._listening)
         parts.note_begin(run)
         parts.settings.begin()
         parts.loop = {"unit": unit, "goal": goal}

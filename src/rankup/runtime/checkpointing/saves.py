@@ -112,6 +112,8 @@ class LoopSaves:
         taken = self._state(gradients=gradients, within=not outside, keep=keep)
         self._kept = None  # its buffers are used now
         self.saver.save(self._run.steps_reached, taken)
+        # An optimizer changes its moments, which the save may still be copying.
+        self._steps.wait_before_next(self.saver.wait_staged)
         self.note_saved()
         self.restart_clock()
         self.epochs_since = self.waited = 0
@@ -184,11 +186,6 @@ class LoopSaves:
         """Until what is being saved is durable; no collective."""
         if self.saver is not None:
             self.saver.wait()
-
-    def before_step(self) -> None:
-        """An optimizer is about to change its moments, which a save may still be copying."""
-        if self.saver is not None:
-            self.saver.wait_staged()
 
     def release(self) -> None:
         """Other runs may have the directory; no collective."""

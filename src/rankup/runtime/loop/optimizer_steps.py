@@ -1,4 +1,4 @@
-"""What the optimizers of a loop did: one hook on each prepared one, which counts, and nothing that grows with a model.
+"""What the optimizers of a loop did: a hook on each prepared one, which counts, and nothing that grows with a model.
 
 From it follow how many steps were taken, whether a body took none (ranks must agree, and gradients may wait for the
 step of a later body), and that a save in flight has copied the moments before they change.
@@ -11,17 +11,22 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 
 from rankup.runtime.context import RunContext
 from rankup.strategies.clipping import local
 from rankup.strategies.inner_optimizers import with_inner
 
 _MOST_IDLE = 1000  # steps that are kept for a message
-_Witness = tuple[torch.Tensor, int]  # a gradient that an optimizer has stepped with, and its version then
+# The step of the loop in which an optimizer stepped last, a gradient that it stepped with, and its version then. The
+# reference is weak: a gradient that is kept would take the next one's place in the cache.
+_Seen = tuple[int, ref[torch.Tensor] | None, int]
+_NEVER: _Seen = (-1, None, 0)
 
 
 class OptimizerSteps:
@@ -37,26 +42,52 @@ class OptimizerSteps:
         self.idle_sum = 0  # of all of them, in their order
         self._run = run
         self._shared = run.replicas > 1
-        self._before: Callable[[], None] | None = None
+        # Before the next step, what a save in flight still copies: hooks until then.
+        self._waits: list[RemovableHandle] = []
         self._last = 0  # the step of the loop in which an optimizer stepped last
-        # Of each optimizer, the step of the loop in which it stepped last, and a gradient that it stepped with.
-        self._seen: dict[int, tuple[int, _Witness | None]] = {}
+        self._seen: dict[int, _Seen] = {}  # by the id of an optimizer
+        self._clearing: dict[int, _Clearing] = {}  # by the id of an optimizer, until the answer is known
         self._never_cleared: set[int] = set()  # optimizers whose steps add to the gradients of those before
 
-    def begin(self, stack: ExitStack, before: Callable[[], None]) -> None:
-        """Until ``stack`` closes. ``before`` is called before each step."""
+    def begin(self, stack: ExitStack) -> None:
+        """Until ``stack`` closes."""
         self.count, self._last = 0, self._run.global_step
         self._begun = self._run.steps_reached
         self.idle, self.idle_sum = [], 0
-        self._before = before
         self._depth = 0
+        self._clearing = {}
+        stack.callback(self._wait_no_more)
+        stepping = self._stepping_ones()
+        alone = len(stepping) == 1 and not self._shared
+        for each, optimizer in stepping:
+            if not alone:
+                stack.callback(each.register_step_pre_hook(self._stepping).remove)
+            stack.callback(each.register_step_post_hook(partial(self._stepped, optimizer)).remove)
         for optimizer in self._run.optimizers:
-            for each in with_inner(optimizer):  # SAM steps the one that it holds, and never itself
-                if hasattr(each, "register_step_post_hook"):
-                    stack.callback(each.register_step_pre_hook(self._stepping).remove)
-                    stack.callback(each.register_step_post_hook(partial(self._stepped, optimizer)).remove)
             if (first := _first(optimizer)) is not None and not hasattr(first, "to_local"):
-                stack.callback(_Clearing(self, optimizer, first).close)
+                self._clearing[id(optimizer)] = clearing = _Clearing(self, optimizer, first)
+                stack.callback(clearing.close)
+
+    def _stepping_ones(self) -> list[tuple[Any, Optimizer]]:
+        """Each optimizer that may step, and the prepared one that holds it: SAM steps the one that it holds, and never
+        itself."""
+        return [
+            (each, optimizer)
+            for optimizer in self._run.optimizers
+            for each in with_inner(optimizer)
+            if hasattr(each, "register_step_post_hook")
+        ]
+
+    def wait_before_next(self, wait: Callable[[], None]) -> None:
+        """Call ``wait`` before the next step."""
+        if not self._waits:
+            self._waits = [
+                each.register_step_pre_hook(lambda *_: wait()) for each, _ in self._stepping_ones()
+            ]
+
+    def _wait_no_more(self) -> None:
+        while self._waits:
+            self._waits.pop().remove()
 
     def note_idle(self) -> None:
         """Steps of the loop up to the one at hand are done."""
@@ -65,8 +96,6 @@ class OptimizerSteps:
 
     def _stepping(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._depth += 1
-        if self._before is not None:
-            self._before()
         if (
             self._shared and len(args) < 2 and kwargs.get("closure") is None
         ):  # else it computes its gradients itself
@@ -74,13 +103,26 @@ class OptimizerSteps:
 
     def _stepped(self, optimizer: Optimizer, *_: Any) -> None:
         reached = self._run.steps_reached
-        self._depth -= 1
-        self.count += self._depth == 0
+        if self._depth > 1:
+            self._depth -= 1
+        else:
+            self._depth = 0
+            self.count += 1
         if reached != self._last:
             if reached != self._last + 1:
                 self._note_between(reached)
             self._last = reached
-        self._seen[id(optimizer)] = reached, _witness(optimizer)
+        if self._waits:
+            self._wait_no_more()
+        if self._clearing:
+            clearing = self._clearing.get(id(optimizer))
+            if clearing is not None and clearing.stepped():
+                del self._clearing[id(optimizer)]
+        for parameter in optimizer.param_groups[0]["params"]:  # one gradient, for all
+            if (gradient := parameter.grad) is not None:
+                self._seen[id(optimizer)] = reached, ref(gradient), gradient._version
+                return
+        self._seen[id(optimizer)] = reached, None, 0
 
     def _note_between(self, reached: int) -> None:
         for step in range(self._last + 1, reached):
@@ -97,13 +139,13 @@ class OptimizerSteps:
         for optimizer in reversed(self._run.optimizers):
             if not hasattr(optimizer, "register_step_post_hook"):
                 continue
-            step, witness = self._seen.get(id(optimizer), (-1, None))
+            step, gradient, version = self._seen.get(id(optimizer), _NEVER)
             own = {id(p) for group in optimizer.param_groups for p in group["params"]}
             earlier_stage, retired = step <= self._begun and own <= retired, retired | own
             if earlier_stage:
                 continue
             # A step in this body has used them; one of an earlier body has used those that have not changed since.
-            used = step == self._run.steps_reached or _unchanged(optimizer, witness)
+            used = step == self._run.steps_reached or _unchanged(optimizer, gradient, version)
             if used and id(optimizer) not in self._never_cleared:
                 continue
             gradients = (
@@ -120,10 +162,9 @@ class OptimizerSteps:
 
     def begins_after_step(self, optimizer: Optimizer) -> bool:
         """Whether the body at hand is the one after a step of ``optimizer``."""
-        step, _ = self._seen.get(id(optimizer), (-1, None))
-        return (
-            step == self._run.global_step
-        )  # steps that were reached do not count a micro-batch before the last
+        step = self._seen.get(id(optimizer), _NEVER)[0]
+        # Steps that were reached do not count a micro-batch before the last.
+        return step == self._run.global_step
 
     def learn_never_cleared(self, optimizer: Optimizer) -> None:
         if not self._never_cleared:
@@ -147,30 +188,28 @@ class _Clearing:
         self._steps = steps
         self._optimizer = optimizer
         self._parameter = parameter
-        self._found = False  # gradients that were there at a backward, and that nothing has cleared yet
-        view: Any = parameter.expand_as(parameter)
-        self._node = view.grad_fn.next_functions[0][0]  # where its gradient is accumulated
-        self._hooks: list[Any] = [
-            self._node.register_prehook(self._look),
-            optimizer.register_step_pre_hook(self._stepping),
-        ]
+        self._left: bool | None = None  # whether all backwards since a step found gradients
+        self._hook = parameter.register_hook(self._look)  # type: ignore[no-untyped-call]
+
+    def _look(self, _: torch.Tensor) -> None:
+        if self._left is not False and self._steps.begins_after_step(self._optimizer):
+            left = self._parameter.grad
+            self._left = left is not None and bool(_values(left).any())
+
+    def stepped(self) -> bool:
+        """After a step of the optimizer. Whether the answer is known."""
+        if self._left is None:
+            return False
+        self.close()
+        if self._left:
+            self._steps.learn_never_cleared(self._optimizer)
+        return True
 
     def close(self) -> None:
-        while self._hooks:
-            self._hooks.pop().remove()
-
-    def _look(self, gradients: Any) -> None:
-        if self._steps.begins_after_step(self._optimizer):
-            left = self._parameter.grad
-            self._found = left is not None and bool(_values(left).any())
-            if not self._found:
-                self.close()
-
-    def _stepping(self, *_: Any) -> None:
-        if self._found:
-            self._found = False
-            self._hooks.pop(0).remove()  # not this one: the optimizer is going through its hooks
-            self._steps.learn_never_cleared(self._optimizer)
+        """Not within a backward."""
+        self._hook.remove()
+        if not self._parameter._backward_hooks:
+            self._parameter._backward_hooks = None  # else each backward would ask an empty dictionary
 
 
 def _first(optimizer: Optimizer) -> nn.Parameter | None:
@@ -180,20 +219,12 @@ def _first(optimizer: Optimizer) -> nn.Parameter | None:
     return next((p for p in parameters if p.requires_grad and p.is_leaf), None)
 
 
-def _witness(optimizer: Optimizer) -> _Witness | None:
-    """One gradient, for all."""
-    for parameter in optimizer.param_groups[0]["params"]:
-        if parameter.grad is not None:
-            return parameter.grad, parameter.grad._version
-    return None
-
-
-def _unchanged(optimizer: Optimizer, witness: _Witness | None) -> bool:
-    if witness is None:
-        return False
-    gradient, version = witness
-    return gradient._version == version and any(
-        parameter.grad is gradient for parameter in optimizer.param_groups[0]["params"]
+def _unchanged(optimizer: Optimizer, seen: ref[torch.Tensor] | None, version: int) -> bool:
+    gradient = seen() if seen is not None else None
+    return (
+        gradient is not None
+        and gradient._version == version
+        and any(parameter.grad is gradient for parameter in optimizer.param_groups[0]["params"])
     )
 
 
