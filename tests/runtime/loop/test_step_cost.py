@@ -33,7 +33,9 @@ def test_a_step_runs_one_hook_and_none_on_parameters_and_modules(
             len(optimizer._optimizer_step_post_hooks),
         )
         if run.global_step > 2:
-            assert all(not p._backward_hooks and not p._post_accumulate_grad_hooks for p in model.parameters())
+            assert all(
+                not p._backward_hooks and not p._post_accumulate_grad_hooks for p in model.parameters()
+            )
             assert all(not m._forward_hooks and not m._forward_pre_hooks for m in model.modules())
     # The step after a save has waited until the state was copied.
     assert {steps for step, steps in hooks.items() if step > 2} == {(0, 1)}
