@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import math
+from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -97,3 +101,63 @@ def test_what_the_script_only_sets_stays_the_scripts(tmp_path: Path):
 
 def test_an_object_that_differs_between_ranks_is_named(tmp_path: Path):
     assert run_ranks(train, 2, tmp_path, None, 1, True) == ["ranks-differ"] * 2
+
+
+class Transition(NamedTuple):
+    state: Any
+    reward: float
+
+
+class Memory:
+    """A replay buffer, and a teacher: an average of a model with batch statistics, which differ between ranks."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.teacher = copy.deepcopy(model)
+        self.data: deque[Any] = deque(maxlen=5)
+
+    @torch.no_grad()
+    def update(self, model: nn.Module, item: Any) -> None:
+        self.data.append(item)
+        for mine, theirs in zip(self.teacher.state_dict().values(), model.state_dict().values(), strict=True):
+            mine.copy_(mine * 0.5 + theirs * 0.5 if mine.is_floating_point() else theirs)
+
+
+def remember(folder: Path, killed: int | None, named: bool) -> Any:
+    run = rankup.init(
+        snapshots=rankup.Snapshots(every="3 steps", directory=folder, asynchronous=False), precision="fp64"
+    )
+    net = nn.Sequential(nn.Linear(1, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+    model, opt, data = run.prepare(
+        net, lambda p: torch.optim.SGD(p, lr=0.01), rankup.ResidentData(X), global_batch=6
+    )
+    memory = Memory(net)
+    run.register(memory=memory)
+    try:
+        for x in run.steps(data, epochs=4):
+            if run.global_step == killed:
+                return None
+            item = numpy.full(2, run.global_step, numpy.float32), numpy.float32(run.global_step)
+            memory.update(net, Transition(item[0], 1.0) if named else item)
+            old = sum(float(state.sum()) + float(reward) for state, reward in memory.data)
+            (model(x) - memory.teacher.eval()(x) - math.sin(old) * x).square().mean().backward()
+            opt.step()
+            opt.zero_grad()
+    except RankupError as error:
+        return error.code, error.message
+    return [value.tolist() for module in (net, memory.teacher) for value in module.state_dict().values()]
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_a_buffer_of_arrays_and_a_teacher_with_batch_statistics_go_on_where_they_were(
+    tmp_path: Path, world_size: int
+):
+    whole = run_ranks(remember, world_size, tmp_path / "whole", None, False)
+    run_ranks(remember, world_size, tmp_path / "killed", 5, False)
+    assert run_ranks(remember, world_size, tmp_path / "killed", None, False) == whole
+    assert all(isinstance(weights, list) for weights in whole)
+
+
+def test_what_a_resume_could_not_make_anew_is_refused_at_the_save(tmp_path: Path):
+    ((code, message),) = run_ranks(remember, 1, tmp_path, None, True)
+    assert code == "unsaveable-state"
+    assert message.startswith("memory.data[0] is a test_objects.Transition, which the training has made")

@@ -265,11 +265,25 @@ def test_values_are_read_and_set_by_registered_names_alone(run: rankup.Run):
 def test_a_list_that_cannot_be_saved_any_more_says_where(run: rankup.Run):
     history: list[Any] = []
     run.register(history=history)
-    history.append({"loss": numpy.float32(0.5)})
+    history.append({"loss": Path("loss")})
     with pytest.raises(rankup.RankupError) as refused:
         run.state.state_dict()
     assert refused.value.code == "unsaveable-state"
-    assert refused.value.message.startswith("history[0]['loss'] is a numpy.float32")
+    assert refused.value.message.startswith("history[0]['loss'] is a pathlib.")
+
+
+def test_arrays_and_numbers_of_numpy_in_a_container_are_what_they_were():
+    first, second = rankup.init(), rankup.init()
+    kept = deque([(numpy.arange(6, dtype=numpy.int16).reshape(2, 3)[:, ::2], numpy.float32(0.1), {"a": 1})])
+    kept[0][2][numpy.int64(3)] = numpy.array(["x", "yz"])
+    found: deque[Any] = deque()
+    first.register(kept=kept)
+    second.register(kept=found)
+    second.state.load_state_dict(first.state.state_dict())
+    ((array, number, named),) = found
+    assert array.dtype == numpy.int16 and array.tolist() == [[0, 2], [3, 5]] and array.flags.writeable
+    assert type(number) is numpy.float32 and number == numpy.float32(0.1)
+    assert named["a"] == 1 and named[3].tolist() == ["x", "yz"]
 
 
 def test_a_value_that_was_saved_as_a_list_is_another_kind_of_thing():

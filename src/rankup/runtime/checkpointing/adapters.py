@@ -17,6 +17,7 @@ from rankup.runtime.pytree import map_tensors
 SIMPLE = (bool, int, float, complex, str, bytes, type(None))
 # What a snapshot holds as it is (snapshots/staging.py).
 _NESTED = (dict, OrderedDict, Counter, list, tuple, set)
+_ARRAY = "numpy"  # the first item of an array in a container, as a snapshot holds it
 
 
 class Stateful(Protocol):
@@ -118,7 +119,7 @@ class ContainerAdapter(Adapter):
             raise RankupError(
                 "unsaveable-state",
                 f"{place}, which a snapshot cannot contain",
-                hint="numbers (.item() of NumPy's), strings, tensors, and lists, dicts, tuples and sets of them",
+                hint="numbers, strings, tensors, arrays, and lists, dicts, tuples and sets of them",
                 exit_code=1,
             )
         elsewhere: list[int] = []
@@ -130,16 +131,18 @@ class ContainerAdapter(Adapter):
                 elsewhere.append(number)
             return tensor
 
-        return {self.kind: map_tensors(seen, items), "on_device": elsewhere}
+        return {self.kind: map_tensors(seen, packed(items)), "on_device": elsewhere}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         saved, thing = state_dict.get(self.kind), self.thing
         if not isinstance(saved, dict if isinstance(thing, dict) else list):
             raise self._other(f"not a {type(thing).__name__}")
         elsewhere, count = set(state_dict["on_device"]), iter(range(sys.maxsize))
-        loaded = map_tensors(
-            lambda tensor: tensor.to(self._device) if next(count) in elsewhere else tensor,
-            copy.deepcopy(saved),
+        loaded = unpacked(
+            map_tensors(
+                lambda tensor: tensor.to(self._device) if next(count) in elsewhere else tensor,
+                copy.deepcopy(saved),
+            )
         )
         thing.clear()
         if isinstance(thing, (dict, set)):
@@ -221,7 +224,7 @@ def refused(name: str, thing: Any, wanted: str) -> RankupError:
 
 def unsaveable(value: Any, place: str) -> str | None:
     """The first thing in nested lists and dicts that a snapshot cannot contain, with its place; None without one."""
-    if isinstance(value, (torch.Tensor, *SIMPLE)):
+    if isinstance(value, (torch.Tensor, *SIMPLE)) or _is_array(value):
         return None
     if type(value) not in _NESTED:
         return f"{place} is {article(value)}"
@@ -233,6 +236,43 @@ def unsaveable(value: Any, place: str) -> str | None:
     else:
         inner = [(item, f"{place}[{index}]") for index, item in enumerate(value)]
     return next((found for item, at in inner if (found := unsaveable(item, at)) is not None), None)
+
+
+def _is_array(value: Any) -> bool:
+    """An array or a number of NumPy's."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not (type(value) is numpy.ndarray or isinstance(value, numpy.generic)):
+        return False
+    return value.dtype.kind in "biufcSUmM"
+
+
+def packed(value: Any) -> Any:
+    """``value`` with each array and number of NumPy's, at any depth, as a tuple of plain values: ``torch.load`` reads
+    no arrays, and thousands of them (a replay buffer) would be slow as tensors."""
+    return _nested(packed, value) if not _is_array(value) else _tuple_of(value)
+
+
+def unpacked(value: Any) -> Any:
+    """The value of which ``packed`` made ``value``."""
+    if type(value) is tuple and len(value) == 4 and type(value[0]) is str and value[0] == _ARRAY:
+        import numpy
+
+        _, dtype, shape, content = value
+        return numpy.frombuffer(content, dtype).reshape(shape).copy()[()]
+    return _nested(unpacked, value)
+
+
+def _tuple_of(array: Any) -> tuple[str, str, tuple[int, ...], bytes]:
+    return _ARRAY, array.dtype.str, array.shape, array.tobytes()
+
+
+def _nested(change: Callable[[Any], Any], value: Any) -> Any:
+    """``value``, with what a container holds changed."""
+    if type(value) not in _NESTED:
+        return value
+    if isinstance(value, dict):
+        return type(value)({change(key): change(item) for key, item in value.items()})
+    return type(value)(change(item) for item in value)
 
 
 def content(thing: Any) -> Any:

@@ -17,14 +17,18 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from rankup.errors import RankupError
 from rankup.runtime.checkpointing.adapters import (
     SIMPLE,
     Adapter,
     ArrayAdapter,
     ContainerAdapter,
     TensorAdapter,
+    article,
     content,
     generator_adapter,
+    packed,
+    unpacked,
     unsaveable,
 )
 from rankup.runtime.unregistered.marks import mark_of, mark_of_state
@@ -34,10 +38,13 @@ _DEPTH = 8  # of objects in each other
 _MOST_ITEMS = 2_000  # of a list or dict of objects
 
 
+_Path = tuple[tuple[bool, Any], ...]
+
+
 class _Leaf(NamedTuple):
     """``path`` is relative to the object: the keys that lead to ``value``, each with whether it is an attribute."""
 
-    path: tuple[tuple[bool, Any], ...]
+    path: _Path
     holder: Any
     value: Any
 
@@ -56,12 +63,21 @@ class ObjectAdapter(Adapter):
         self.thing = thing
         self._device = device
         self._known = known
-        self._begun = {leaf.path: _mark(leaf.value) for leaf in self._leaves()}
+        self._holders: set[_Path] = set()  # of what a process makes before its loop
+        self._begun = {leaf.path: _mark(leaf.value) for leaf in self._leaves(self._holders)}
+
+    def loop_begins(self) -> None:
+        """What the script has made by now, it makes in each attempt."""
+        for _ in self._leaves(self._holders):
+            pass
 
     def state_dict(self) -> dict[str, Any]:
-        changed = [leaf for leaf in self._leaves() if self._begun.get(leaf.path) != _mark(leaf.value)]
         saved = []
-        for leaf in changed:
+        for leaf in self._leaves():
+            if self._begun.get(leaf.path) == _mark(leaf.value):
+                continue
+            if leaf.path[:-1] not in self._holders:
+                raise self._of_training(leaf)
             adapter = self._adapted(leaf.value)
             state = {"plain": _plain(leaf.value)} if adapter is None else adapter.state_dict()
             saved.append([[list(key) for key in leaf.path], state])
@@ -84,6 +100,17 @@ class ObjectAdapter(Adapter):
                     f"{_Leaf(path, None, None).written} of it, which this process has not made before its loop"
                 )
 
+    def _of_training(self, leaf: _Leaf) -> RankupError:
+        held, place = leaf.holder, f"{self._name}{_Leaf(leaf.path[:-1], None, None).written}"
+        within = unsaveable(content(held), place) if isinstance(held, (list, dict, set, deque)) else None
+        return RankupError(
+            "unsaveable-state",
+            f"{within or f'{place} is {article(held)}'}, which the training has made and a snapshot cannot make anew",
+            hint="keep tuples, lists and dicts of numbers, tensors and arrays; or give "
+            f"{type(self.thing).__name__} the methods state_dict and load_state_dict",
+            exit_code=1,
+        )
+
     def has(self, path: str) -> bool:
         """Whether there is a value at ``path``, as in ``.best``."""
         inherited = path[1:] in vars(type(self.thing))  # an attribute of its class, until it sets its own
@@ -97,7 +124,7 @@ class ObjectAdapter(Adapter):
 
     # ------------------------------------------------------------------ inside
 
-    def _holder(self, path: tuple[tuple[bool, Any], ...]) -> Any:
+    def _holder(self, path: _Path) -> Any:
         """What holds the place at ``path``; None if this process has not made it."""
         at = self.thing
         for attribute, key in path[:-1]:
@@ -107,9 +134,10 @@ class ObjectAdapter(Adapter):
                 return None
         return at
 
-    def _leaves(self) -> Iterator[_Leaf]:
+    def _leaves(self, holders: set[_Path] | None = None) -> Iterator[_Leaf]:
+        """``holders``: gets the paths of what holds them."""
         known = self._known(self.thing) - {id(self.thing)}
-        yield from _inside(self.thing, (), known, {id(self.thing)})
+        yield from _inside(self.thing, (), known, {id(self.thing)}, set() if holders is None else holders)
 
     def _adapted(self, value: Any) -> Adapter | None:
         if isinstance(value, torch.Tensor):
@@ -140,12 +168,11 @@ class _OwnState(Adapter):
         self.thing.load_state_dict(saved)
 
 
-def _inside(
-    thing: Any, path: tuple[tuple[bool, Any], ...], known: set[int], seen: set[int]
-) -> Iterator[_Leaf]:
+def _inside(thing: Any, path: _Path, known: set[int], seen: set[int], holders: set[_Path]) -> Iterator[_Leaf]:
     """Everything below ``thing`` that can be saved."""
     if len(path) > _DEPTH:
         return
+    holders.add(path)
     for (attribute, key), value in _items(thing).items():
         if id(value) in known or id(value) in seen:
             continue
@@ -159,7 +186,7 @@ def _inside(
             )  # of which its parent saves the state
             if isinstance(value, (nn.Module, Optimizer)) and not child and not _prepared(value, known):
                 yield _Leaf(at, thing, value)
-            yield from _inside(value, at, known, seen)
+            yield from _inside(value, at, known, seen, holders)
 
 
 def _items(thing: Any) -> dict[tuple[bool, Any], Any]:
@@ -227,14 +254,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, tuple):
-        return tuple(value)
+        return packed(tuple(value))
     return value if type(value) in SIMPLE else value.item()
 
 
 def _made(saved: dict[str, Any], device: torch.device, before: Any) -> Any:
     """A new value of what was saved, of the kind of the one before."""
     if "plain" in saved:
-        plain, kind = saved["plain"], type(before)
+        plain, kind = unpacked(saved["plain"]), type(before)
         if isinstance(before, Enum):
             return kind[plain]
         if isinstance(before, tuple) and hasattr(kind, "_make"):
@@ -245,7 +272,7 @@ def _made(saved: dict[str, Any], device: torch.device, before: Any) -> Any:
         return saved["tensor"].clone().to(at)
     if "array" in saved:
         return saved["array"].numpy().copy()
-    return saved.get("items")
+    return unpacked(saved.get("items"))
 
 
 def _put(holder: Any, key: tuple[bool, Any], value: Any) -> None:

@@ -18,7 +18,14 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from rankup.errors import RankupError
-from rankup.runtime.checkpointing.adapters import Adapter, ArrayAdapter, Stateful, TensorAdapter
+from rankup.runtime.checkpointing.adapters import (
+    Adapter,
+    ArrayAdapter,
+    GeneratorAdapter,
+    Stateful,
+    TensorAdapter,
+)
+from rankup.runtime.checkpointing.objects import ObjectAdapter
 from rankup.runtime.checkpointing.registered import Declared, Value, Values, as_stateful
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import sampled_order
@@ -32,6 +39,7 @@ from rankup.strategies.shard_buffers import batch_statistics
 
 # Among the registered by themselves; the loss scale only under fp16.
 METER, RECORDS, LOSS_SCALE = "run.meter", "run.records", "loss_scale"
+_WHOLE = (TensorAdapter, ArrayAdapter, GeneratorAdapter)  # the same on all ranks, to the last bit
 _USED = (nn.Module, Optimizer, LRScheduler, TensorAdapter, ArrayAdapter)
 _Shape = tuple[torch.Size, bool]  # and whether it has floating-point numbers: an average may be more precise
 
@@ -91,6 +99,8 @@ def check_whole(run: RunContext) -> None:
     """RankupError if something registered holds shards of tensors, which its snapshot could not put together. Checked
     when a loop begins, and not at the first save."""
     for name, thing in run.registered.items():
+        if isinstance(thing, ObjectAdapter):
+            thing.loop_begins()
         _check_whole(run, name, thing.state_dict())
 
 
@@ -209,11 +219,9 @@ def _may_differ(tensor: torch.Tensor, shapes: set[_Shape]) -> bool:
 
 
 def _small(thing: Stateful, state: Any, shapes: set[_Shape]) -> dict[int, torch.Tensor]:
-    """The tensors of a state that may differ, by their index among its tensors; none for an adapter, whose state is
-    compared."""
-    found: dict[int, torch.Tensor] = {}
-    if isinstance(thing, Adapter):
-        return found
+    """The tensors of a state that may differ, by their index among its tensors."""
+    if isinstance(thing, _WHOLE):
+        return {}
     tensors: list[torch.Tensor] = []
     map_tensors(lambda tensor: tensors.append(tensor) or tensor, copied(state))  # type: ignore[func-returns-value]
     return {place: tensor for place, tensor in enumerate(tensors) if _may_differ(tensor, shapes)}
@@ -227,7 +235,7 @@ def _united(state: Any, small: Mapping[int, torch.Tensor]) -> Any:
 def _compared(thing: Stateful, state: Any, shapes: set[_Shape]) -> str:
     if isinstance(thing, Value):
         return repr(state["value"])
-    if isinstance(thing, Adapter):
+    if isinstance(thing, _WHOLE):
         return fingerprint(state)
     if isinstance(thing, nn.Module) and type(state) in (dict, OrderedDict):
         statistics = {id(buffer) for buffer, _ in batch_statistics(thing)}
