@@ -42,7 +42,8 @@ class Adaptations:
                 raise RankupError(
                     "sync-batchnorm-on-cpu",
                     "torch has SyncBatchNorm for GPUs only, and this run is on the CPU",
-                    hint="leave it out: running statistics are averaged over ranks anyway",
+                    hint="leave it out: each rank normalises by its own samples, and the running statistics are "
+                    "averaged over ranks at each save and evaluation",
                 )
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
         if self.compile:

@@ -306,3 +306,38 @@ def test_a_batchnorm_that_would_get_one_sample_is_refused_before_the_first_step(
 def test_plain_torch_ends_at_that_step():
     with pytest.raises(ValueError, match="Expected more than 1 value per channel"):
         normed()(torch.ones(1, 1))
+
+
+def test_no_sampler_is_asked_for_an_epoch_behind_the_last_one(tmp_path):
+    run = rankup.init(snapshots=rankup.Snapshots(directory=tmp_path, every="2 steps"))
+    sampler = Epochs(12)
+    model, optimizer, data = run.prepare(
+        torch.nn.Linear(2, 1),
+        lambda p: torch.optim.SGD(p, lr=0.1),
+        torch.utils.data.TensorDataset(torch.ones(12, 2)),
+        global_batch=4,
+        sampler=sampler,
+    )
+    run.register(sampler=sampler)
+    for epoch in run.epochs(2, data):
+        for (x,) in epoch:
+            model(x).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert sampler.asked == [0, 1]
+
+
+class Epochs(torch.utils.data.Sampler):
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.asked: list[int] = []  # once each
+
+    def set_epoch(self, epoch: int) -> None:
+        if epoch not in self.asked:
+            self.asked.append(epoch)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self):
+        return iter(range(self.length))

@@ -202,8 +202,8 @@ def _differ(how: str) -> RankupError:
     return RankupError(
         "data-differ",
         f"the data set is not the same on all ranks: {how}; each rank would take its share of another one",
-        hint="make the data after rankup.init(), which seeds all ranks alike, or with a seed of your own, and change "
-        "it alike on all ranks (by epoch.index); samples that each rank has of its own go into an IterableDataset with "
-        "sharded=True",
+        hint="make the data between rankup.init(), which seeds all ranks alike, and run.prepare, after which each rank "
+        "draws numbers of its own; or with a seed of your own. Change it alike on all ranks (by epoch.index). Samples "
+        "that each rank has of its own go into an IterableDataset with sharded=True",
         exit_code=1,
     )

@@ -62,7 +62,8 @@ class Sharding:
         samples = self.length if self.sampled is None else len(self.plan(0).order)
         if not self.drop_last or not (number := samples % self.global_batch):
             return None
-        return f"drop_last=True: {number} of {samples} samples are left out in each epoch"
+        when = "in each epoch" if self.sampled is None else "in the first epoch"
+        return f"drop_last=True: {number} of {samples} samples are left out {when}"
 
     def order(self, epoch: int) -> torch.Tensor:
         """Every sample once: int64 (length,), the same on every rank and for every world size."""

@@ -230,7 +230,10 @@ class UnregisteredWatch:
                 lost.append((path, text, "not there" if mine is None else mine.text))
         if not lost or not self._speaks:
             return None
-        values = "; ".join(f"{path}: {was} when saved, {now} now" for path, was, now in lost[:_NAMED])
+        values = "; ".join(
+            f"{path}: {was} with other values" if was == now else f"{path}: {was} when saved, {now} now"
+            for path, was, now in lost[:_NAMED]
+        )
         values += f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
         paths = self._by_variable([path for path, *_ in lost if path not in late])
         if self._choice == ACCEPT:
