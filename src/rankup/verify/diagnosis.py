@@ -24,7 +24,8 @@ from rankup.verify.trace_reader import AttemptTrace
 STATE_LOST = "state-lost"  # the error of a resume that would lose state
 _WRITTEN = (
     "what the script writes and prints must follow from registered state: use values = run.register(best=0.0) before "
-    "the loop and values.best in it, run.register(name=thing) for lists, dicts and objects, and run.meter for means"
+    "the loop and values.best in it, run.register(name=thing) for lists, dicts and objects, and run.meter for means. "
+    "A resume trains the last steps again: write a file whole from a registered list, where lines are appended to it"
 )
 
 
