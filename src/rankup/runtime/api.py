@@ -9,7 +9,10 @@ for x, y in run.steps(data, epochs=90):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import atexit
+import inspect
+import weakref
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -74,6 +77,9 @@ class Run:
         #: ``state_dict`` and ``load_state_dict`` of the whole run, for scripts that store it themselves.
         self.state = RunState(context, parts, steps)
         registered_state.register_own(context, self.meter)
+        # A loop that a variable holds, and that was left unfinished: Python would end it when modules are gone.
+        self._loops: weakref.WeakSet[Generator[Any, None, None]] = weakref.WeakSet()
+        atexit.register(_close, self._loops)
 
     # -------------------------------------------------------------- before the loop
 
@@ -154,7 +160,7 @@ class Run:
 
     def epochs(self, epochs: int, data: DataFeed | None = None) -> Iterator[Epoch]:
         """``for epoch in run.epochs(90): for x, y in epoch: …``; what follows the inner loop runs once per epoch."""
-        return self._loop(data, "epochs", epochs, flat=False)
+        return self._closed_at_exit(self._loop(data, "epochs", epochs, flat=False))
 
     def steps(
         self, data: DataFeed | None, *, epochs: int | None = None, steps: int | None = None
@@ -164,12 +170,17 @@ class Run:
         if (epochs is None) == (steps is None):
             raise RankupError("epochs-or-steps", "run.steps takes epochs=, or steps=, and one of them")
         unit, goal = ("steps", steps) if epochs is None else ("epochs", epochs)
-        for epoch in self._loop(data, unit, goal, flat=True):
-            yield from epoch.batches()
+        return self._closed_at_exit(_flat(self._loop(data, unit, goal, flat=True)))
 
-    def _loop(self, data: DataFeed | None, unit: str, goal: int | None, *, flat: bool) -> Iterator[Epoch]:
+    def _loop(
+        self, data: DataFeed | None, unit: str, goal: int | None, *, flat: bool
+    ) -> Generator[Epoch, None, None]:
         parts = self._context, self._checkpointing, self._evaluations, self._steps
         return loop(*parts, data, unit, goal, flat=flat)
+
+    def _closed_at_exit(self, loop: Generator[Any, None, None]) -> Iterator[Any]:
+        self._loops.add(loop)
+        return loop
 
     def batches(
         self,
@@ -310,3 +321,14 @@ class Run:
         RankupError, on all ranks, if the file cannot be written.
         """
         save_model(self._context, Path(path), model)
+
+
+def _flat(epochs: Iterable[Epoch]) -> Generator[Any, None, None]:
+    for epoch in epochs:
+        yield from epoch.batches()
+
+
+def _close(loops: Iterable[Generator[Any, None, None]]) -> None:
+    for each in list(loops):
+        if inspect.getgeneratorstate(each) != inspect.GEN_RUNNING:  # in another thread
+            each.close()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -337,3 +340,25 @@ def test_a_save_due_at_an_epochs_last_step_takes_the_code_behind_along(tmp_path:
         8,
         9,
     ]  # 8: before the last step, which a script that is started again gets once more
+
+
+HELD = """
+import torch, rankup
+run = rankup.init(device="cpu")
+model, opt, data = run.prepare(torch.nn.Linear(2, 1), lambda p: torch.optim.SGD(p, lr=0.1),
+                               rankup.ResidentData(torch.ones(12, 2)), global_batch=4)
+batches = iter(run.steps(data, epochs=20))
+for _ in range(17):
+    model(next(batches)).mean().backward(); opt.step(); opt.zero_grad()
+print(run.global_step)
+"""
+
+
+def test_a_loop_that_a_variable_holds_ends_before_python_does(tmp_path: Path):
+    environ = {**os.environ, "RANKUP_RUN_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", HELD], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "16\n"
+    assert "Exception ignored" not in done.stderr

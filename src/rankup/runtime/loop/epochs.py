@@ -32,7 +32,7 @@ def loop(
     goal: int | None,
     *,
     flat: bool,
-) -> Iterator[Epoch]:
+) -> Generator[Epoch, None, None]:
     """The epochs of a loop over ``goal`` epochs or steps (``unit``), from the current position; see ``Run.epochs``.
     ``flat``: for ``Run.steps``."""
     feed = data if data is not None else (run.feeds[-1] if run.feeds else None)
