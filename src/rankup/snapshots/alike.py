@@ -7,6 +7,7 @@ over all ranks is zero if they agree. Only if it is not, ranks send what they ha
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -117,12 +118,14 @@ def registered_differ(everyone: Sequence[Mapping[str, str]]) -> RankupError | No
                 continue
             hidden = first is None or other is None or first.startswith("sha256:")
             shown = "" if hidden else f": {first} and {other}"
+            root = re.split(r"[.\[]", name)[0]
+            forget = "" if root == name else f", or run.forget({name.rpartition('.')[2]!r}) if it only prints"
             return RankupError(
                 "ranks-differ",
                 f"{name} (run.register) differs between rank 0 and rank {rank}{shown}",
                 hint="compute it from values of all ranks (run.mean, run.sum, run.gather); prepare a module that is "
                 "trained, run.prepare([model, module], …); or save each rank's own: "
-                f"run.register({name}=…, per_rank=True)",
+                f"run.register({root}=…, per_rank=True){forget}",
                 exit_code=1,
             )
     return None

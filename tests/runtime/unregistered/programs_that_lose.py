@@ -389,7 +389,37 @@ def loader_of(held: Any) -> Made:
     return held, None
 
 
+class Recurrent:
+    """Truncated back-propagation: the state keeps its graph until the next step detaches it."""
+
+    def __init__(self) -> None:
+        self.weight = torch.ones(1, dtype=torch.float64, requires_grad=True)
+        self.value = torch.zeros(1, dtype=torch.float64)
+
+    def add(self) -> torch.Tensor:
+        self.value = self.value.detach() * 0.5 + self.weight
+        return self.value.detach()
+
+
+class OfLibrary(nn.Module):
+    """An average of weights whose class an installed library has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(1, dtype=torch.float64))
+        self.mean: torch.Tensor
+
+    def add(self) -> float:
+        self.mean.mul_(0.5).add_(1.0)
+        return self.mean.item()
+
+
+OfLibrary.__module__ = "numpy"
+
+
 PROGRAMS: dict[str, tuple[Callable[[], Made], Callable[[Any], float]]] = {
+    "a tensor with its graph": (lambda: the_same(Recurrent()), lambda held: float(held.add())),
+    "a module of a library": (lambda: the_same(OfLibrary()), lambda held: float(held.add())),
     # ---- containers and numbers
     "list": (lambda: the_same([]), step_list),
     "dict": (lambda: the_same({"n": 0.0}), lambda held: add_to(held, "n") * held["n"]),

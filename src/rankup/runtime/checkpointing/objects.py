@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -54,12 +54,21 @@ class _Leaf(NamedTuple):
 
 
 class ObjectAdapter(Adapter):
-    """``known``: gives the ids of what snapshots hold without the object."""
+    """``known``: gives the ids of what snapshots hold without the object; ``forgotten``: names of attributes that are
+    neither saved nor compared."""
 
     kind = "object"
 
-    def __init__(self, name: str, thing: Any, device: torch.device, known: Callable[[Any], set[int]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        thing: Any,
+        device: torch.device,
+        known: Callable[[Any], set[int]],
+        forgotten: Container[str] = (),
+    ) -> None:
         super().__init__(name)
+        self._forgotten = forgotten
         self.thing = thing
         self._device = device
         self._known = known
@@ -111,6 +120,13 @@ class ObjectAdapter(Adapter):
             exit_code=1,
         )
 
+    @staticmethod
+    def parts(state: dict[str, Any]) -> dict[str, Any]:
+        """A state by what it holds: ``.best``, ``.seen['a']``."""
+        paths = (tuple((attribute, key) for attribute, key in keys) for keys, _ in state["object"])
+        saved = (each for _, each in state["object"])
+        return {_Leaf(path, None, None).written: each for path, each in zip(paths, saved, strict=True)}
+
     def has(self, path: str) -> bool:
         """Whether there is a value at ``path``, as in ``.best``."""
         inherited = path[1:] in vars(type(self.thing))  # an attribute of its class, until it sets its own
@@ -137,7 +153,8 @@ class ObjectAdapter(Adapter):
     def _leaves(self, holders: set[_Path] | None = None) -> Iterator[_Leaf]:
         """``holders``: gets the paths of what holds them."""
         known = self._known(self.thing) - {id(self.thing)}
-        yield from _inside(self.thing, (), known, {id(self.thing)}, set() if holders is None else holders)
+        inside = _inside(self.thing, (), known, {id(self.thing)}, set() if holders is None else holders)
+        yield from (leaf for leaf in inside if not any(key in self._forgotten for _, key in leaf.path))
 
     def _adapted(self, value: Any) -> Adapter | None:
         if isinstance(value, torch.Tensor):

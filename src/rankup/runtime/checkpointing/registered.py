@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -115,12 +115,13 @@ def simplify(value: Any) -> tuple[bool, Any]:
 
 class Declared(NamedTuple):
     """What snapshots hold of a run, for ``as_stateful``. ``known``: gives the ids of all of it that was declared
-    before a thing."""
+    before a thing. ``forgotten``: names of ``run.forget``."""
 
     values: Values
     device: torch.device
     prepared: tuple[Any, ...]
     known: Callable[[Any], set[int]]
+    forgotten: Container[str]
 
 
 def as_stateful(name: str, thing: Any, declared: Declared) -> dict[str, Stateful]:
@@ -131,11 +132,15 @@ def as_stateful(name: str, thing: Any, declared: Declared) -> dict[str, Stateful
     if isinstance(thing, type) or thing is random:
         raise refused(name, thing, "an object, not the class or module that it comes from")
     if any(thing is each for each in declared.prepared):
-        return {name: ObjectAdapter(name, thing, device, declared.known)}
+        return {name: ObjectAdapter(name, thing, device, declared.known, declared.forgotten)}
     if hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict"):
         if isinstance(thing, torch.nn.Module) or not of_library(type(thing)):
             own = ObjectAdapter(
-                name, thing, device, lambda one: declared.known(one) | ids_in(one.state_dict())
+                name,
+                thing,
+                device,
+                lambda one: declared.known(one) | ids_in(one.state_dict()),
+                declared.forgotten,
             )
             return {name: thing, f"{name}.*": own}
         return {name: thing}
@@ -160,13 +165,15 @@ def as_stateful(name: str, thing: Any, declared: Declared) -> dict[str, Stateful
             return {name: ContainerAdapter(name, thing, device)}
         if isinstance(thing, set):
             raise refused(name, thing, f"sets of numbers, strings and tensors; {place}")
-        return {name: ObjectAdapter(name, thing, device, declared.known)}  # of objects that have a state
+        return {
+            name: ObjectAdapter(name, thing, device, declared.known, declared.forgotten)
+        }  # of objects that have a state
     simple, value = simplify(thing)
     if simple:
         declared.values._add(name, value)
         return {name: Value(name, declared.values)}
     if is_watched(type(thing)) and not isinstance(thing, Enum):
-        return {name: ObjectAdapter(name, thing, device, declared.known)}
+        return {name: ObjectAdapter(name, thing, device, declared.known, declared.forgotten)}
     raise refused(
         name,
         thing,

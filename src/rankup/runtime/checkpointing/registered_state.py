@@ -50,7 +50,9 @@ def register(run: RunContext, things: Mapping[str, Any], *, per_rank: bool) -> V
     for name, thing in things.items():
         if name in run.registered:
             raise RankupError("registered-twice", f"run.register({name}=…): the name is taken")
-        has = Declared(run.values, run.device, prepared, lambda thing: declared(run, before=thing)[0])
+        has = Declared(
+            run.values, run.device, prepared, lambda thing: declared(run, before=thing)[0], run.forgotten
+        )
         for key, stateful in as_stateful(name, thing, has).items():
             if not isinstance(stateful, Value):
                 run.values._add_object(key, thing)
@@ -129,7 +131,7 @@ def collect(run: RunContext, *, shared: bool) -> tuple[dict[str, Any], dict[str,
     """What goes into ``SnapshotState.rank_state``, and ``SnapshotState.must_match``. ``shared``: whether to include the
     state that is the same on all ranks."""
     rank_state: dict[str, Any] = {"registered": {}, "registered_small": {}}
-    must_match = {}
+    must_match: dict[str, str] = {}
     shapes = {_shape(buffer) for model in run.models for buffer, _ in batch_statistics(model)}
     for name, thing in run.registered.items():
         state = thing.state_dict()
@@ -139,7 +141,7 @@ def collect(run: RunContext, *, shared: bool) -> tuple[dict[str, Any], dict[str,
         elif small := _small(thing, state, shapes):
             rank_state["registered_small"][name] = small
         if _is_compared(run, thing):
-            must_match[name] = _compared(thing, state, shapes)
+            must_match |= _by_part(name, thing, state, shapes)
     return rank_state, must_match
 
 
@@ -230,6 +232,16 @@ def _small(thing: Stateful, state: Any, shapes: set[_Shape]) -> dict[int, torch.
 def _united(state: Any, small: Mapping[int, torch.Tensor]) -> Any:
     places = iter(range(2**62))
     return map_tensors(lambda tensor: small.get(next(places), tensor), state)
+
+
+def _by_part(name: str, thing: Stateful, state: Any, shapes: set[_Shape]) -> dict[str, str]:
+    """What must be the same on all ranks, by a name that says what it is: of an object its attributes."""
+    if not isinstance(thing, ObjectAdapter):
+        return {name: _compared(thing, state, shapes)}
+    return {
+        f"{name}{part}": repr(held["plain"]) if "plain" in held else _compared(thing, held, shapes)
+        for part, held in thing.parts(state).items()
+    }
 
 
 def _compared(thing: Stateful, state: Any, shapes: set[_Shape]) -> str:

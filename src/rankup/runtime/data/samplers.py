@@ -109,8 +109,8 @@ class SampledOrder:
 
     def derived(self) -> set[Any]:
         """What follows from seed and epoch in the sampler: ids of its generators, (id, name) of attributes."""
-        generators = {id(each.generator) for each in self._chain() if hasattr(each, "generator")}
-        return {*generators, *self._set}
+        held = [getattr(each, "generator", None) for each in self._chain()]
+        return {*(id(each) for each in held if isinstance(each, torch.Generator)), *self._set}
 
     def _draw(self, epoch: int) -> StepPlan:
         key = derive(self._seed, "sampler", epoch)

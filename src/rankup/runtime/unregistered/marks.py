@@ -75,8 +75,6 @@ def mark_of_state(value: Any) -> Mark | None:
     """Of a tensor, an array, a generator of random numbers; else None."""
     text = f"{type(value).__name__}"
     if isinstance(value, torch.Tensor):
-        if value.grad_fn is not None:  # of the last step's graph: it is computed anew
-            return None
         shape = tuple(value.shape)
         number = (
             f" {value.item():.6g}"

@@ -1,6 +1,7 @@
 """The values that a script holds: all that its frames around a loop, and its objects, reach.
 
-Looked at are plain values and objects with a state; of torch's objects too, but of no other library's. The path of a
+Looked at are plain values and objects with a state; of other libraries' objects only the state of modules, optimizers
+and schedules. The path of a
 value is how the script would write it: ``best``, ``trainer.best``, ``history['loss']``. The state of a module, an
 optimizer or a schedule is one value. Nothing of the script runs, and its source is not read.
 """
@@ -31,11 +32,12 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from rankup.runtime.call_site import is_library, script_frames
-from rankup.runtime.unregistered.marks import Mark, joined, mark_of, mark_of_state
+from rankup.runtime.unregistered.marks import SIMPLE, Mark, joined, mark_of, mark_of_state
 
 #: Objects that one walk looks at; what comes after them is not watched.
 MOST_OBJECTS = 20_000
 _MOST_ITEMS = 2_000  # of a container that is not plain
+_STATEFUL = (nn.Module, Optimizer, LRScheduler)
 _REFERENCES = 3  # to a frame's dict: the frame, a variable, and the call that counts them
 ITERATORS = (
     map,
@@ -92,7 +94,8 @@ class Walk:
         return self
 
     def _visit(self, path: str, value: Any) -> None:
-        if id(value) in self._known or id(value) in self.seen:
+        # A small number is one object everywhere, and None: what has it is not known by it.
+        if type(value) not in SIMPLE and (id(value) in self._known or id(value) in self.seen):
             return
         try:
             mark = None if self._holds_known(value) else mark_of(value)
@@ -100,7 +103,7 @@ class Walk:
             return
         if mark is not None:
             self.found.setdefault(path, mark)
-            if not isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
+            if type(value) not in SIMPLE:
                 self._note(value)
             return
         self._note(value)
@@ -141,7 +144,8 @@ class Walk:
         """Whether an item of a small container is declared: then the container is no value of its own."""
         if not isinstance(value, (list, tuple, dict)) or len(value) > _MOST_ITEMS:
             return False
-        return any(id(item) in self._known for item in (value.values() if isinstance(value, dict) else value))
+        items = value.values() if isinstance(value, dict) else value
+        return any(type(item) not in SIMPLE and id(item) in self._known for item in items)
 
     def _generator(self, path: str, value: GeneratorType[Any, Any, Any]) -> None:
         """Its place and its plain variables are one value: one that has not begun has no variables."""
@@ -157,11 +161,14 @@ class Walk:
         state = list(self._state(value))
         if state:
             self.found.setdefault(path, joined(state, f"a {type(value).__name__}"))
-        own = isinstance(value, (nn.Module, Optimizer, LRScheduler))
+        own = isinstance(value, _STATEFUL)
+        foreign = own and of_library(type(value)) and not _is_torch(own_class(type(value)))
         attributes = [
             (name, held)
             for name, held in attributes_of(value)
-            if not (own and name in OF_TORCH) and (id(value), name) not in self._known
+            if not (own and name in OF_TORCH)
+            and (id(value), name) not in self._known
+            and not (foreign and mark_of(held) is not None)  # of a library: its state counts
         ]
         if isinstance(value, LRScheduler):  # whose plain attributes are its state
             attributes = [(name, held) for name, held in attributes if mark_of(held) is None]
@@ -292,7 +299,10 @@ def _public(variables: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def is_watched(kind: type) -> bool:
-    """Whether objects of this class are looked into: the script's own, and those of torch's that have a state."""
+    """Whether objects of this class are looked into: the script's own, those of torch's that have a state, and modules,
+    optimizers and schedules of whatever library."""
+    if issubclass(kind, _STATEFUL):
+        return True
     own = own_class(kind)
     return _is_torch(own) or not of_library(own) or (kind.__module__, kind.__name__) in _NAMESPACES
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import CodeType
 from typing import Any
@@ -23,6 +24,7 @@ from rankup.errors import RankupError
 from rankup.runtime.unregistered.marks import SIMPLE, Mark
 from rankup.runtime.unregistered.walk import Walk, codes_of_script, roots
 
+_CLOCKS = {clock: clock() for clock in (time.time, time.perf_counter, time.monotonic)}
 _NAMED = 12  # lines of a list
 _GONE = Mark("", "not there")
 _ROOT = re.compile(r"\w+")
@@ -168,7 +170,7 @@ class UnregisteredWatch:
             before = self._first.get(path)
             if before is None or path not in self._begun or before.digest == mark.digest:
                 continue
-            if path not in self._targets and not self._is_forgotten(path):
+            if path not in self._targets and not self._is_forgotten(path) and not _is_clock(mark):
                 self._changed.add(path)
 
     def _is_forgotten(self, path: str) -> bool:
@@ -290,6 +292,12 @@ class UnregisteredWatch:
         mark = self._begun.get(path)
         content = mark.content if mark is not None else None
         return content is not None and isinstance(content[0], (*SIMPLE, tuple))
+
+
+def _is_clock(mark: Mark) -> bool:
+    """Whether a value is a reading of a clock, since this process began: it means nothing in another one."""
+    value = mark.content[0] if mark.content is not None else None
+    return type(value) is float and any(began <= value <= clock() for clock, began in _CLOCKS.items())
 
 
 def _root(path: str) -> str:

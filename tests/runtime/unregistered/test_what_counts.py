@@ -1,0 +1,83 @@
+"""What is noted, and what is not: a value by what it is, whoever holds it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import SubsetRandomSampler, TensorDataset
+
+import rankup
+from ranks import run_ranks
+from rankup.errors import RankupError
+
+
+def train(folder: Path, change: Any, forget: str = "", **prepared: Any) -> str:
+    """What is said in two epochs, with ``change(run, held)`` in each step."""
+    run = rankup.init(
+        snapshots=rankup.Snapshots(every="2 steps", directory=folder, asynchronous=False), precision="fp64"
+    )
+    data = TensorDataset(torch.linspace(-1, 1, 12)[:, None])
+    model, opt, feed = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=4, **prepared
+    )
+    held = Held()
+    if forget:
+        run.register(held=held)
+        run.forget(forget)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            for (x,) in run.steps(feed, epochs=2):
+                change(run, held)
+                model(x).square().mean().backward()
+                opt.step()
+                opt.zero_grad()
+    except RankupError as error:
+        return f"{error.code}: {error.message} {error.hint}"
+    return said.getvalue()
+
+
+class Held:
+    def __init__(self) -> None:
+        self.best: float | None = None
+        self.began = time.time()
+        self.took = 0.0
+
+
+def set_best(run: rankup.Run, held: Held) -> None:
+    held.best = run.global_step * 0.5
+
+
+def read_clocks(run: rankup.Run, held: Held) -> None:
+    held.began = time.perf_counter() if run.global_step % 2 else time.time()
+
+
+def take_time(run: rankup.Run, held: Held) -> None:
+    held.took = 0.1 * run.world.rank + run.global_step
+
+
+def test_a_value_that_begins_as_none_is_noted_beside_a_sampler_without_a_generator(tmp_path: Path):
+    (said,) = run_ranks(train_sampled, 1, tmp_path)
+    assert "held.best" in said
+
+
+def train_sampled(folder: Path) -> str:
+    return train(folder, set_best, sampler=SubsetRandomSampler(range(12)))
+
+
+def test_a_reading_of_a_clock_is_not_noted(tmp_path: Path):
+    (said,) = run_ranks(train, 1, tmp_path, read_clocks)
+    assert said == ""
+
+
+def test_an_attribute_that_differs_between_ranks_is_named_and_may_be_forgotten(tmp_path: Path):
+    said = run_ranks(train, 2, tmp_path / "named", take_time, "nothing")
+    assert all(each.startswith("ranks-differ: held.took (run.register) differs") for each in said), said
+    assert all("run.forget('took') if it only prints" in each for each in said), said
+    assert run_ranks(train, 2, tmp_path / "forgotten", take_time, "took") == ["", ""]
