@@ -7,8 +7,8 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from rankup.verify.trace_reader import FROZEN, AttemptTrace, read_attempt
 
 # Save at the end only: saving must not change the uninterrupted training.
 AT_THE_END = f"{10**9} steps"
+STARTUP = Path(__file__).parents[1] / "runtime" / "tracing" / "startup"  # its sitecustomize.py records
 # A proof reports to no server.
 NO_TRACKING = {"WANDB_MODE": "disabled", "MLFLOW_TRACKING_URI": ""}
 STOPPED = 75  # the exit code of a run that saved and ended before its training was done
@@ -44,7 +45,8 @@ class AttemptView(Protocol):
 @dataclass(frozen=True)
 class AttemptSpec:
     """Describes one attempt. ``saves``: the steps after which it saves, besides the end. ``interrupt``: the value of
-    RANKUP_INTERRUPT. ``steps``: train to the end of this step; None: to the end of the training."""
+    RANKUP_INTERRUPT. ``steps``: train to the end of this step; None: to the end of the training. ``env``: besides.
+    ``resumed``: start it as its user would after a kill."""
 
     what: str
     processes: int
@@ -52,6 +54,8 @@ class AttemptSpec:
     steps: int | None
     saves: tuple[int, ...] = ()
     interrupt: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    resumed: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,8 @@ class AttemptEnd:
 
 class Attempts:
     """Starts attempts of ``job`` one after another, each below ``folder`` with its trace and its run directory.
-    ``env``: what shortens them; ``limit``: the most seconds that one may take."""
+    ``env``: what shortens them; ``limit``: the most seconds that one may take; ``resume_args``: gives the arguments
+    with which its user starts the script after a kill."""
 
     def __init__(
         self,
@@ -76,11 +81,13 @@ class Attempts:
         *,
         env: Mapping[str, str] | None = None,
         limit: float | None = None,
+        resume_args: Callable[[], Sequence[str]] = tuple,
         execute: Callable[[Resolved, View], Result] = execute,
     ) -> None:
         self._job = job
         self._env = env or {}
         self._limit = limit
+        self._resume_args = resume_args
         self.folder = folder
         self._progress = progress
         self._execute = execute
@@ -105,12 +112,16 @@ class Attempts:
             "RANKUP_SNAPSHOT_EVERY": AT_THE_END,
             "RANKUP_SNAPSHOT_STEPS": ",".join(map(str, ask.saves)),
             "RANKUP_WRITTEN": str(self.folder),
+            "PYTHONPATH": self._python_path(),
             **NO_TRACKING,
             **self._env,
+            **ask.env,
         }
         killer = Killer(trace / FROZEN, self._limit)
         flags = {"name": "attempts", "nodes": 1, "nproc_per_node": ask.processes, "runs_root": self.folder}
-        job = resolve_here({**flags, "env": env}, earlier=self._job)
+        added = tuple(self._resume_args()) if ask.resumed else ()
+        command = (*self._job.spec.command, *added) if added else ()
+        job = resolve_here({**flags, "env": env}, earlier=self._job, command=command)
         began = time.monotonic()
         result = self._execute(job, killer)
         self.seconds = time.monotonic() - began
@@ -121,12 +132,16 @@ class Attempts:
         if attempt is not None:
             logs = result.run.logs
             attempt = replace(attempt, printed=last_lines(logs), lost=lost_lines(logs))
+        if attempt is None and ask.resumed and not killer.killed:
+            self._progress.ended("ended without a step")
+            return AttemptEnd(None)
         if attempt is None and not killer.killed:
             raise RankupError(
                 "nothing-traced",
                 "the script trained no step that could be traced",
                 context=str(result.run.logs),
-                hint="verify needs a script that loops over run.steps(…) or run.epochs(…): docs/reference/verify.md",
+                hint="verify sees loops over run.steps(…) or run.epochs(…), and the steps of torch's optimizers in a "
+                "Python that has rankup: docs/reference/verify.md",
             )
         where = f"at step {attempt.final_step}" if attempt else "before its first step"
         if killer.killed:
@@ -136,6 +151,10 @@ class Attempts:
         stopped = self._stopped(result, ask, attempt)
         self._progress.ended(f"stopped {where}" if stopped else f"ended {where}")
         return AttemptEnd(attempt, stopped=stopped)
+
+    def _python_path(self) -> str:
+        own = self._job.spec.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        return os.pathsep.join(filter(None, (str(STARTUP), own)))
 
     def _check(self, result: Result, ask: AttemptSpec, *, killed: bool) -> None:
         number = result.signal or (result.code - 128 if result.code > 128 else None)

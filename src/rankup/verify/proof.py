@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
+from rankup.errors import RankupError
 from rankup.findings.finding import Finding, in_order
+from rankup.verify import any_script
 from rankup.verify.attempts import AttemptFailed, Attempts, AttemptSpec, too_long
 from rankup.verify.causes import NAMED, held
 from rankup.verify.crossings import WORDS, crossed, offered, too_short
@@ -85,9 +87,13 @@ class Proof:
 
     @property
     def conclusion(self) -> str:
-        """One of four words. A training that differs from its own repetition may resume well: nobody can tell."""
+        """One of six. A training that differs from its own repetition may resume well: nobody can tell."""
         if not self.scenarios[0].same:
             return "not deterministic"
+        if self.scenarios[-1].verdict == any_script.NOT_JUDGED:
+            return any_script.NOT_JUDGED
+        if self.scenarios[-1].finding is not None and self.scenarios[-1].finding.code == any_script.ROUNDING:
+            return "equal within rounding"
         return "differs" if not self.same else "proved" if self.proved else "not proved"
 
 
@@ -106,6 +112,8 @@ def _verify(attempts: Attempts, plan: VerifyPlan, python: str, files: ScriptFile
     if plan.budget is not None and 2 * attempts.seconds > plan.budget:
         raise too_long(2 * attempts.seconds, "two starts", plan.budget)
     wrote = files.after_training()
+    if first.any_script:
+        return _verify_script(attempts, plan, first, wrote, files)
     again = _uninterrupted(attempts, plan, "uninterrupted, once more")
     reference = Reference(first, again, wrote, files.after_training(), unsteady(first, again))
     scenarios = [_reference(reference, plan)]
@@ -140,6 +148,28 @@ def _verify(attempts: Attempts, plan: VerifyPlan, python: str, files: ScriptFile
         tuple(_notes(course, wanted, resets, reference, _logged_otherwise(scenarios))),
         plan.epoch_steps,
     )
+
+
+def _verify_script(
+    attempts: Attempts, plan: VerifyPlan, first: AttemptTrace, wrote: Digests, files: ScriptFiles
+) -> Proof:
+    """Of a script without ``run.steps``, which saves by itself."""
+    if plan.steps is not None or plan.worlds or plan.epoch_steps is not None:
+        raise RankupError(
+            "needs-run-steps",
+            "--steps, --quick and --world need a script that loops over run.steps(…) or run.epochs(…)",
+            hint="shorten this script by its own options: two epochs of a few steps show as much",
+        )
+    again = _uninterrupted(attempts, plan, "uninterrupted, once more")
+    twice = (wrote, files.after_training())
+    scenarios = [any_script.repeated(first, again, plan.processes)]
+    notes: list[str] = []
+    if scenarios[0].same and plan.kills != 0:
+        row, notes = any_script.killed(attempts, plan, first, again, files, twice)
+        scenarios.append(row)
+    if paths := sorted(path for path, digest in wrote.items() if digest):
+        notes.append(f"files that the script writes, put back as they were: {_short(paths)}")
+    return Proof(tuple(scenarios), notes=tuple(notes))
 
 
 def _logged_otherwise(scenarios: Sequence[Scenario]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from rankup.core.columns import aligned
 from rankup.findings.finding import Severity
 from rankup.findings.text import TABLE_WIDTH, text_lines
+from rankup.verify.any_script import NOT_JUDGED
 from rankup.verify.proof import Proof
 
 _HEADINGS = ("what", "processes", "attempts", "kills", "steps compared", "verdict")
@@ -73,6 +74,10 @@ def _verdict(proof: Proof) -> str:
     scenarios = proof.scenarios
     if proof.conclusion == "not deterministic":
         return "not deterministic, not proved: two uninterrupted runs differ"
+    if proof.conclusion == NOT_JUDGED:
+        return "not judged: no attempt went on from a checkpoint"
+    if proof.conclusion == "equal within rounding":
+        return "equal within rounding: decide whether that is enough"
     if not proof.same:
         how = "interrupted"
         if all(s.same for s in scenarios if s.distance is None):

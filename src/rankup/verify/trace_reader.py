@@ -41,6 +41,11 @@ class AttemptTrace:
         return bool(self.begin[0].get("exact") == "any-world")
 
     @property
+    def any_script(self) -> bool:
+        """Whether the steps are those of optimizers, in a script without ``run.steps``."""
+        return bool(self.begin[0].get("any_script"))
+
+    @property
     def resumed_at(self) -> int:
         """The step of the snapshot from which the attempt resumed; 0 if it started without one."""
         return int(self.begin[0]["step"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -64,6 +65,17 @@ def verify_command(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="also write the answer of --json to FILE")
     ] = None,
+    resume_args: Annotated[
+        str,
+        typer.Option(
+            "--resume-args",
+            metavar="ARGS",
+            help="with what its user starts the script after a kill, e.g. '--resume {last}'; default: nothing more",
+        ),
+    ] = "",
+    checkpoint: Annotated[
+        str, typer.Option(metavar="GLOB", help="{last} is the newest path of this pattern, e.g. 'out/*.pt'")
+    ] = "",
     seed: Annotated[int, typer.Option(metavar="S", help="seed of the points where it is interrupted")] = 0,
     as_json: JsonOption = False,
     **asked: Any,
@@ -79,7 +91,8 @@ def verify_command(
     job = script_or_workload_job(command, flags_from(asked))
     folder = RunDir.create(job.spec.runs_root, f"verify-{job.spec.name}").path
     plan = VerifyPlan(nproc_per_node, kills, worlds, steps, seed, epoch_steps if quick else None, seconds)
-    attempts = Attempts(job, folder, Lines(), env=plan.env, limit=seconds)
+    resumed = ResumeArguments(resume_args, checkpoint, Path(job.spec.folder))
+    attempts = Attempts(job, folder, Lines(), env=plan.env, limit=seconds, resume_args=resumed)
     proof = verify(attempts, plan, python=job.spec.python)
     answer = as_dict(proof, str(folder))
     if out is not None:
@@ -104,6 +117,32 @@ def _worlds(text: str) -> tuple[int, ...]:
         f"--world must be at least two numbers of processes, got {text!r}",
         hint="e.g. --world 1,2 starts on one process, stops, and resumes on two",
     )
+
+
+class ResumeArguments:
+    """With what a script is started after a kill: ``{last}`` is the newest checkpoint."""
+
+    def __init__(self, arguments: str, pattern: str, folder: Path) -> None:
+        try:
+            self._words = shlex.split(arguments)
+        except ValueError as error:
+            raise RankupError("bad-resume-args", f"--resume-args {arguments!r}: {error}") from None
+        if any("{last}" in word for word in self._words) and not pattern:
+            raise RankupError(
+                "bad-resume-args",
+                "{last} in --resume-args needs --checkpoint",
+                hint="for example --checkpoint 'out/*.pt'",
+            )
+        self._pattern, self._folder = pattern, folder
+
+    def __call__(self) -> list[str]:
+        """Nothing before the first checkpoint."""
+        if not self._pattern:
+            return self._words
+        found = max(self._folder.glob(self._pattern), key=lambda path: path.stat().st_mtime, default=None)
+        if found is None:
+            return []
+        return [word.replace("{last}", str(found.relative_to(self._folder))) for word in self._words]
 
 
 class Lines:

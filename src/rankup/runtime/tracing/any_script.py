@@ -1,0 +1,240 @@
+"""What ``rankup verify`` records of a script that does not use ``run.steps``: each step of its optimizers.
+
+torch tells of each step of any optimizer, and so it does not matter which library has called it. Records are those of
+``trace.py``, with what a step began with: ``before`` (digests of ``weights``, ``optimizer`` and ``options``, and the
+learning rates ``lr``); the generators are in ``untracked``. ``saved`` counts the calls of ``torch.save`` since the step
+before.
+
+A script knows no number of its steps over all attempts. So a resumed process looks for the weights with which it begins
+among those of the attempts before (``RANKUP_TRACE_REFERENCE``, the folders of their traces): there it goes on.
+``restored`` says what was found: ``state``, ``weights`` alone, or ``nothing``; then the steps count from
+``RANKUP_TRACE_KILLED``, the last step of the attempt before. ``done`` is written at the end of the script.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim import optimizer as hooks
+from torch.utils.data import dataloader
+
+from rankup.core.records import RecordWriter, read_records
+from rankup.runtime.seed import rng_state
+from rankup.runtime.tracing.digest import digest, rows
+from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
+from rankup.runtime.tracing.fault_injection import FaultInjection
+from rankup.runtime.tracing.fingerprint import fingerprint
+from rankup.runtime.tracing.written_files import watch_files
+
+VARIABLE = "RANKUP_TRACE"
+REFERENCE, KILLED = "RANKUP_TRACE_REFERENCE", "RANKUP_TRACE_KILLED"
+_NUMBERS = (bool, int, float, str, type(None))
+
+
+def record() -> None:
+    """From now on, in this process. Where rankup's own loop is traced, that is enough."""
+    rank = int(os.environ.get("RANK", "0"))
+    watch_files(rank)
+    script = ScriptTrace(rank, Path(os.environ[VARIABLE]))
+    hooks.register_optimizer_step_pre_hook(script.before_step)
+    hooks.register_optimizer_step_post_hook(script.after_step)
+    _wrap(dataloader._BaseDataLoaderIter, "__next__", script.batch)
+    _wrap(torch.Tensor, "backward", lambda tensor, _: script.loss(tensor))
+    _wrap(torch, "save", lambda *_: script.save())
+    atexit.register(script.exit)
+
+
+def _wrap(owner: Any, name: str, note: Any) -> None:
+    """Call ``note`` with the first argument and what ``name`` gives, after each call."""
+    original = getattr(owner, name)
+
+    def wrapped(*args: Any, **options: Any) -> Any:
+        given = original(*args, **options)
+        note(args[0], given)
+        return given
+
+    wrapped.__name__, wrapped.__doc__ = name, original.__doc__
+    setattr(owner, name, wrapped)
+
+
+class ScriptTrace:
+    """Of this process. Nothing is written before the first step of an optimizer."""
+
+    def __init__(self, rank: int, folder: Path) -> None:
+        self._rank, self._folder = rank, folder
+        self._records: RecordWriter | None = None
+        self._interruption: FaultInjection | None = None
+        self._step = 0  # over all attempts, from 1
+        self._numbers: dict[int, int] = {}  # optimizer → its place among those that have stepped
+        self._kept: list[Optimizer] = []  # so that no other gets an id
+        self._names: dict[int, str] = {}  # parameter → its name in the largest module that has it
+        self._buffers: list[torch.Tensor] = []
+        self._batches: list[Any] = []
+        self._losses: list[str] = []
+        self._before: dict[str, Any] = {}
+        self._saved = 0
+
+    def batch(self, _: Any, batch: Any) -> None:
+        self._batches.append(batch)
+
+    def loss(self, tensor: torch.Tensor) -> None:
+        if tensor.numel() == 1:
+            self._losses.append(float(tensor.detach()).hex())
+
+    def save(self) -> None:
+        self._saved += 1
+
+    def before_step(self, optimizer: Optimizer, *_: Any) -> None:
+        if _has_run():
+            return
+        if id(optimizer) not in self._numbers:
+            self._numbers[id(optimizer)] = len(self._kept)
+            self._kept.append(optimizer)
+        self._before = self._now(optimizer)
+        if self._records is None:
+            self._begin()
+
+    def _now(self, optimizer: Optimizer) -> dict[str, Any]:
+        return {
+            "optimizer_number": self._numbers[id(optimizer)],
+            "weights": fingerprint([p.detach() for p in _parameters(optimizer)]),
+            "optimizer": fingerprint([_fields(optimizer, p) for p in _parameters(optimizer)]),
+            "options": digest(_options(optimizer)),
+            "lr": [float(group.get("lr", 0.0)) for group in optimizer.param_groups],
+        }
+
+    def _begin(self) -> None:
+        self._name_parameters()
+        self._step, restored = self._position()
+        self._records = RecordWriter(self._folder / f"rank-{self._rank}.jsonl")
+        self._interruption = FaultInjection(os.environ.get(INTERRUPT_VARIABLE, ""), self._rank, self._folder)
+        self._records.write(
+            "begin",
+            step=self._step,
+            at=[],
+            world_size=int(os.environ.get("WORLD_SIZE", "1")),
+            state={},
+            untracked={},
+            variables={},
+            any_script=True,
+            restored=restored,
+        )
+
+    def _position(self) -> tuple[int, str]:
+        """(steps that are done, what was restored)."""
+        folders = os.environ.get(REFERENCE, "")
+        if not folders:
+            return 0, ""
+        steps = [
+            step
+            for folder in folders.split(os.pathsep)
+            for step in read_records(Path(folder) / f"rank-{self._rank}.jsonl")
+            if "before" in step
+        ]
+        for what, names in (("state", ("weights", "optimizer")), ("weights", ("weights",))):
+            found = [
+                int(step["step"]) - 1
+                for step in steps
+                if all(step["before"][name] == self._before[name] for name in ("optimizer_number", *names))
+            ]
+            if found and (what == "state" or found[-1]):  # else only the weights of the beginning
+                return found[-1], what
+        return int(os.environ.get(KILLED, "0")), "nothing"
+
+    def after_step(self, optimizer: Optimizer, *_: Any) -> None:
+        if self._records is None or self._interruption is None:
+            return
+        self._step += 1
+        batch, self._batches = self._batches, []
+        gradients = [p.grad.detach() for p in _parameters(optimizer) if p.grad is not None]
+        self._records.write(
+            "step",
+            step=self._step,
+            at=[],
+            batch=digest(batch),
+            rows=rows(batch[0], _length(batch[0])) if len(batch) == 1 else [],
+            loss=list(self._losses),
+            before=self._before,
+            saved=self._saved,
+            size=float(sum(p.detach().abs().sum(dtype=torch.float64) for p in _parameters(optimizer))),
+            gradients=fingerprint(gradients),
+            state=dict(self._state(optimizer)),
+            untracked={f"generator {name}": digest(state) for name, state in rng_state().items()},
+            variables={},
+            random="",
+        )
+        self._losses, self._saved = [], 0
+        self._interruption.step(self._step)
+
+    def _state(self, optimizer: Optimizer) -> Iterator[tuple[str, str]]:
+        for number, parameter in enumerate(_parameters(optimizer)):
+            name = self._names.get(id(parameter), f"parameter {number}")
+            yield f"model/{name}", fingerprint(parameter.detach())
+            for field, value in sorted(_fields(optimizer, parameter).items()):
+                yield f"optimizer/{name}/{field}", fingerprint(value)
+        yield "optimizer/options", digest(_options(optimizer))
+        yield "buffers", fingerprint(self._buffers)
+
+    def _name_parameters(self) -> None:
+        modules = [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]
+        for module in sorted(modules, key=lambda each: sum(1 for _ in each.parameters())):
+            self._names |= {id(parameter): name for name, parameter in module.named_parameters()}
+        trained = {*self._names} & {id(p) for optimizer in self._kept for p in _parameters(optimizer)}
+        found = {
+            id(buffer): buffer
+            for module in modules
+            if any(id(parameter) in trained for parameter in module.parameters())
+            for buffer in module.buffers()
+        }
+        self._buffers = list(found.values())
+
+    def exit(self) -> None:
+        # Python sets last_type before it ends with an uncaught exception; any other exit is a success.
+        if self._records is None or self._interruption is None or getattr(sys, "last_type", None) is not None:
+            return
+        self._records.write("done", step=self._step + 1, before=self._now(self._kept[0]))
+        self._interruption.exit(self._step)
+        ends = dict(pair for optimizer in self._kept for pair in self._state(optimizer))
+        self._records.write(
+            "exit", step=self._step, saved=self._saved, state=ends, untracked={}, variables={}, random=""
+        )
+        self._records.close()
+
+
+def _has_run() -> bool:
+    """Whether rankup's own loop is traced in this process."""
+    own = sys.modules.get("rankup.runtime.tracing.trace")
+    return own is not None and own._latest is not None
+
+
+def _parameters(optimizer: Optimizer) -> Iterator[torch.Tensor]:
+    return (parameter for group in optimizer.param_groups for parameter in group["params"])
+
+
+def _fields(optimizer: Optimizer, parameter: torch.Tensor) -> dict[str, Any]:
+    state = optimizer.state.get(parameter, {})
+    return {name: value for name, value in state.items() if isinstance(value, (torch.Tensor, *_NUMBERS))}
+
+
+def _options(optimizer: Optimizer) -> list[dict[str, Any]]:
+    return [
+        {name: value for name, value in sorted(group.items()) if name != "params"}
+        for group in optimizer.param_groups
+    ]
+
+
+def _length(batch: Any) -> int:
+    """Samples of a batch, by its first tensor."""
+    if isinstance(batch, torch.Tensor):
+        return len(batch) if batch.dim() else 0
+    inside = batch.values() if isinstance(batch, dict) else batch if isinstance(batch, (list, tuple)) else ()
+    return next((length for item in inside if (length := _length(item))), 0)

@@ -1,0 +1,156 @@
+"""``rankup verify`` of scripts that do not use rankup: faults of a resume that people really make, one at a time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.timeout(600)
+
+# A loop as in many tutorials. Each part of its state has a word: what stands on the command line is not restored.
+SCRIPT = """\
+import os, random, sys
+import torch
+from torch import nn
+
+forgets = sys.argv[1:]
+rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+if ranks > 1:
+    torch.distributed.init_process_group("gloo")
+torch.manual_seed(0)
+x = torch.randn(48, 4)
+y = x.sum(1, keepdim=True).sin()
+dataset = torch.utils.data.TensorDataset(x, y)
+net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.2), nn.Linear(8, 1))
+model = nn.parallel.DistributedDataParallel(net) if ranks > 1 else net
+opt = torch.optim.Adam(net.parameters(), lr=0.01)
+schedule = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: 1 / (1 + step))
+sampler = torch.utils.data.DistributedSampler(dataset, ranks, rank, seed=1)
+epoch = 0
+average = 1.0
+path = f"rank-{rank}.pt"
+asked = "asks" not in forgets or path in forgets
+if os.path.exists(path) and "begins" not in forgets and asked:
+    saved = torch.load(path if "shared" not in forgets else "rank-0.pt", weights_only=True)
+    if "weights" not in forgets:
+        net.load_state_dict(saved["net"])
+    if "optimizer" not in forgets:
+        opt.load_state_dict(saved["opt"])
+    if "schedule" not in forgets:
+        schedule.load_state_dict(saved["schedule"])
+    else:
+        for group in opt.param_groups:
+            group["lr"] = group["initial_lr"]
+    if "generator" not in forgets:
+        torch.set_rng_state(saved["random"])
+    if "epoch" not in forgets:
+        epoch = saved["epoch"]
+    if "hidden" not in forgets:
+        average = saved["average"]
+while epoch < 4:
+    sampler.set_epoch(epoch)
+    for a, b in torch.utils.data.DataLoader(dataset, 12 // ranks, sampler=sampler):
+        loss = nn.functional.mse_loss(model(a), b)
+        average = 0.9 * average + 0.1 * loss.item()
+        (loss / average).backward()
+        if "random" in forgets:
+            loss = loss * random.random()
+            net[0].weight.grad.mul_(random.random())
+        opt.step()
+        opt.zero_grad()
+        schedule.step()
+    epoch += 1
+    if "save" not in forgets:
+        state = {"net": net.state_dict(), "opt": opt.state_dict(), "schedule": schedule.state_dict(), "epoch": epoch,
+                 "random": torch.get_rng_state(), "average": average}
+        torch.save(state, path + ".tmp")
+        os.replace(path + ".tmp", path)
+print("weights", sum(p.sum().item() for p in net.parameters()))
+"""
+
+
+def verify(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    (folder / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "-m", "rankup", "verify", "--json", "--threads", "1", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+FAULTS = {
+    "weights": "weights-not-restored",
+    "optimizer": "optimizer-not-restored",
+    "schedule": "schedule-not-restored",
+    "generator": "generators-not-restored",
+    "epoch": "data-not-restored",
+    "hidden": "hidden-state",
+    "begins": "begins-again",
+    "save": "no-checkpoint",
+    "random": "not-deterministic",
+}
+
+
+IN_SHORT = ("epoch", "optimizer", "save")  # the others are the campaign's
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param(name, marks=() if name in IN_SHORT else pytest.mark.campaign) for name in FAULTS]
+)
+def test_what_a_resume_has_not_restored_is_named(tmp_path: Path, fault: str):
+    code, answer = verify(tmp_path, "--kills", "2", "script.py", fault)
+    assert code == 1
+    assert [finding["code"] for finding in answer["findings"]] == [FAULTS[fault]], answer
+    judged = {"begins": "not judged", "save": "not judged", "random": "not deterministic"}
+    assert answer["conclusion"] == judged.get(fault, "differs")
+
+
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.campaign), 2, 3])
+def test_a_resume_that_restores_all_is_proved_and_the_files_are_as_they_were(tmp_path: Path, ranks: int):
+    code, answer = verify(tmp_path, "--nproc-per-node", str(ranks), "script.py")
+    assert code == 0, answer
+    # On three ranks DDP's first step sums in another order.
+    assert answer["conclusion"] == ("proved" if ranks < 3 else "equal within rounding"), answer
+    assert answer["scenarios"][1]["kills"] == 4
+    assert any("went on after step 4: trained 2 steps again" in note for note in answer["notes"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "script.py"]
+
+
+@pytest.mark.campaign
+def test_a_rank_that_reads_the_file_of_another_is_named(tmp_path: Path):
+    code, answer = verify(tmp_path, "--nproc-per-node", "2", "--kills", "2", "script.py", "shared")
+    assert code == 1
+    assert answer["findings"][0]["code"] in (
+        "generators-not-restored",
+        "buffers-not-restored",
+        "hidden-state",
+    )
+
+
+def test_what_its_user_types_after_a_kill_is_given(tmp_path: Path):
+    words = ("--kills", "2", "--resume-args", "{last}", "--checkpoint", "rank-*.pt")
+    _, answer = verify(tmp_path, *words, "script.py", "asks")
+    assert answer["conclusion"] == "proved", answer
+    _, answer = verify(tmp_path, "--kills", "2", "script.py", "asks")
+    assert [finding["code"] for finding in answer["findings"]] == ["begins-again"]
+
+
+def test_what_needs_the_loop_of_rankup_says_so(tmp_path: Path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "-m", "rankup", "verify", "--quick", "script.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode != 0 and "[needs-run-steps]" in done.stderr
