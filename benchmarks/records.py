@@ -8,11 +8,12 @@ which the median leaves out.
 
 from __future__ import annotations
 
+import itertools
 import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,11 @@ def contenders() -> dict[str, Callable[[], float]]:
     kept = context.records
     absent: Any = _Absent(kept)
 
-    def play(*, records: Any, logs: bool) -> float:
+    batches = iter(run.steps(data, epochs=1_000_000))
+
+    def play(*, records: Any, logs: bool) -> float:  # an epoch of one loop
         context.records = records
-        for number, (x, y) in enumerate(run.steps(data, epochs=data.position.epoch + 1)):
+        for number, (x, y) in enumerate(itertools.islice(batches, STEPS)):
             if number == 0:
                 began = time.perf_counter()
             loss = F.cross_entropy(model(x), y)
@@ -90,16 +93,23 @@ def contenders() -> dict[str, Callable[[], float]]:
 
 
 class _Absent:
-    """Records that do nothing in a step."""
+    """Records that count nothing in a step."""
 
     def __init__(self, records: Any) -> None:
         self._records = records
 
-    def timed_batches(self, batches: Generator[Any, None, None]) -> Generator[Any, None, None]:
-        return batches
+    def begin_steps(self) -> _Absent:
+        self._records.begin_steps()  # an epoch is noted all the same
+        return self
 
-    def step_done(self, batch: Any, global_step: int) -> None:
+    def batch_got(self, samples: int) -> None:
         pass
+
+    def batch_done(self) -> None:
+        pass
+
+    def step_done(self, total: int, global_step: int) -> bool:
+        return False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._records, name)

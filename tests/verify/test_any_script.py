@@ -144,6 +144,34 @@ def test_what_its_user_types_after_a_kill_is_given(tmp_path: Path):
     assert [finding["code"] for finding in answer["findings"]] == ["begins-again"]
 
 
+SPAWNS = """\
+import sys, torch, torch.multiprocessing as mp
+import script_of_a_rank
+
+def main(rank, words, ranks, file):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=ranks)
+    script_of_a_rank.train(rank, ranks, words)
+
+if __name__ == "__main__":
+    import tempfile
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(main, (sys.argv[1:], 2, f"{folder}/meeting"), 2)
+"""
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(("fault", "conclusion"), [("none", "proved"), ("epoch", "differs")])
+def test_ranks_that_a_script_starts_itself_are_seen(tmp_path: Path, fault: str, conclusion: str):
+    body = "".join(f"    {line}\n" for line in SCRIPT.splitlines() if not line.startswith(("import", "from")))
+    body = body.replace("forgets = sys.argv[1:]", "forgets = words").replace("if ranks > 1:", "if False:", 1)
+    body = "\n".join(line for line in body.splitlines() if "rank, ranks =" not in line)
+    head = "import os, random, sys\nimport torch\nfrom torch import nn\n\ndef train(rank, ranks, words):\n"
+    (tmp_path / "script_of_a_rank.py").write_text(head + body)
+    (tmp_path / "spawns.py").write_text(SPAWNS)
+    _, answer = verify(tmp_path, "--kills", "2", "spawns.py", fault)
+    assert answer["conclusion"] == conclusion, answer
+
+
 def test_what_needs_the_loop_of_rankup_says_so(tmp_path: Path):
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run(

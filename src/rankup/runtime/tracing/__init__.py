@@ -1,6 +1,7 @@
 """What ``rankup verify`` reads and does in a training.
 
 - ``trace``: what each rank records after every step
+- ``any_script``: the same of a script without ``run.steps``; ``startup/`` begins it in each Python
 - ``digest``, ``fingerprint``: hashes of a value: exact ones, and cheap ones
 - ``run_digests``: the hashes of a run's state, by name
 - ``final_state``: the numbers with which a script ends

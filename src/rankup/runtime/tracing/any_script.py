@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim import optimizer as hooks
@@ -113,6 +114,9 @@ class ScriptTrace:
         }
 
     def _begin(self) -> None:
+        world_size = int(os.environ.get("WORLD_SIZE", "1"))
+        if dist.is_available() and dist.is_initialized():  # a script may start its ranks by itself
+            self._rank, world_size = dist.get_rank(), dist.get_world_size()
         self._name_parameters()
         self._step, restored = self._position()
         self._records = RecordWriter(self._folder / f"rank-{self._rank}.jsonl")
@@ -121,7 +125,7 @@ class ScriptTrace:
             "begin",
             step=self._step,
             at=[],
-            world_size=int(os.environ.get("WORLD_SIZE", "1")),
+            world_size=world_size,
             state={},
             untracked={},
             variables={},
