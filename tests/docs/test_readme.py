@@ -69,7 +69,9 @@ def test_the_numbers_of_the_table_are_those_of_the_benchmarks():
     step, resume, startup = medians("steps"), medians("resume"), medians("startup")
     plain = step["plain loop, DataLoader, 4"]
     expected = {
-        "Time of a step": [step[f"{name}, 4"] / plain for name in ("ours, DataLoader", "Accelerate", "Fabric")],
+        "Time of a step": [
+            step[f"{name}, 4"] / plain for name in ("ours, DataLoader", "Accelerate", "Fabric")
+        ],
         "Resume in the middle": [resume["ours"], resume["Accelerate"]],
         "`--help`": [startup["rankup --help"], startup["torchrun --help"]],
     }
