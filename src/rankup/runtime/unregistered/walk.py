@@ -169,6 +169,8 @@ class Walk:
             if not (own and name in OF_TORCH)
             and (id(value), name) not in self._known
             and not (foreign and mark_of(held) is not None)  # of a library: its state counts
+            # A weight that its module computes anew in each forward pass, as a pruned one.
+            and not (isinstance(value, nn.Module) and getattr(held, "grad_fn", None) is not None)
         ]
         if isinstance(value, LRScheduler):  # whose plain attributes are its state
             attributes = [(name, held) for name, held in attributes if mark_of(held) is None]
