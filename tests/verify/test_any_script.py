@@ -136,6 +136,60 @@ def test_a_rank_that_reads_the_file_of_another_is_named(tmp_path: Path):
     )
 
 
+AHEAD = """\
+import os, sys
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+dataset = torch.utils.data.TensorDataset(torch.randn(40, 4))
+net = nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=1e-7)
+temperature, done = 1.0, 0
+if os.path.exists("last.pt"):
+    saved = torch.load("last.pt", weights_only=True)
+    net.load_state_dict(saved["net"])
+    done = saved["done"]
+    if "hidden" not in sys.argv:
+        temperature = saved["temperature"]
+
+def batches():
+    for epoch in range(2):
+        generator = torch.Generator().manual_seed(epoch)
+        yield from torch.utils.data.DataLoader(dataset, 4, shuffle=True, generator=generator)
+
+ahead = iter(batches())
+for _ in range(done):
+    next(ahead)
+batch = next(ahead, None)
+while batch is not None:
+    following = next(ahead, None)
+    temperature *= 1.01
+    (temperature * net(batch[0]).square().mean()).backward()
+    opt.step()
+    opt.zero_grad()
+    done, batch = done + 1, following
+    if done % 4 == 0:
+        torch.save({"net": net.state_dict(), "done": done, "temperature": temperature}, "last.tmp")
+        os.replace("last.tmp", "last.pt")
+"""
+
+
+@pytest.mark.parametrize(("words", "code"), [((), None), (("hidden",), "hidden-state")])
+def test_a_loader_that_is_a_batch_ahead_and_skips_is_no_fault_and_a_tiny_rate_hides_none(
+    tmp_path: Path, words: tuple[str, ...], code: str | None
+):
+    (tmp_path / "ahead.py").write_text(AHEAD)
+    _, answer = verify(tmp_path, "--kills", "2", "ahead.py", *words)
+    assert [finding["code"] for finding in answer["findings"]] == ([code] if code else []), answer
+    assert answer["conclusion"] == ("differs" if code else "proved")
+
+
+def test_without_a_kill_nothing_is_proved(tmp_path: Path):
+    code, answer = verify(tmp_path, "--kills", "0", "script.py")
+    assert code == 0 and answer["conclusion"] == "not proved", answer
+
+
 def test_what_its_user_types_after_a_kill_is_given(tmp_path: Path):
     words = ("--kills", "2", "--resume-args", "{last}", "--checkpoint", "rank-*.pt")
     _, answer = verify(tmp_path, *words, "script.py", "asks")

@@ -4,6 +4,7 @@
 |---|---|
 | ``proof`` | the scenarios on one number of processes, and the proof of all |
 | ``any_script`` | the scenarios of a script without ``run.steps``, and how they are judged |
+| ``script_causes`` | what a resume of such a script has not restored: a table |
 | ``other_worlds`` | the scenarios on other numbers of processes, and how they are judged |
 | ``scenario`` | one scenario: what it is asked to do, and the row that it gives |
 | ``plan`` | where a run is interrupted, and where it saves |

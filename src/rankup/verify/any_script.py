@@ -8,9 +8,8 @@ began.
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rankup.findings.finding import Confidence, Finding, Severity
@@ -23,7 +22,6 @@ from rankup.verify.first_difference import (
     UNTRACKED,
     Difference,
     compared,
-    differing,
     first_difference,
     other_end,
     pairs,
@@ -31,16 +29,16 @@ from rankup.verify.first_difference import (
 )
 from rankup.verify.output import other_numbers
 from rankup.verify.scenario import Scenario, VerifyPlan, run_twice
-from rankup.verify.trace_reader import AttemptTrace, Record
+from rankup.verify.script_causes import ROUNDING, Pair, likeliest
+from rankup.verify.trace_reader import AttemptTrace
 
 _SAVES_TRIED = 3  # after which a kill follows
-_ROUNDED = 1e-6  # of the weights' sum
-NOT_JUDGED, ROUNDING = "not judged", "rounding"
+NOT_JUDGED = "not judged"
 
 
 @dataclass(frozen=True)
 class Resume:
-    """One kill, and the attempt that followed. ``saved``: the last step after which the killed attempt had saved."""
+    """One kill, and the attempt that followed. ``saved_at``: the last step before it after which the script saves."""
 
     killed_at: int
     saved_at: int | None
@@ -50,14 +48,14 @@ class Resume:
     def position(self) -> str:
         """In words: where it went on, and what that cost."""
         lost, at = self.killed_at - self.attempt.resumed_at, self.attempt.resumed_at
-        if self.attempt.begin[0].get("restored") == "nothing":
+        if self.attempt.restored == "nothing":
             return f"killed after step {self.killed_at}: went on with weights of no step before it"
         again = f"trained {lost} step{'s' * (lost != 1)} again" if lost else "trained no step twice"
         return f"killed after step {self.killed_at}, went on after step {at}: {again}"
 
 
 def repeated(first: AttemptTrace, again: AttemptTrace, processes: int) -> Scenario:
-    """Two uninterrupted trainings: are they one?"""
+    """Two uninterrupted trainings: are they the same?"""
     difference = first_difference(first, [again], ignore=unsteady(first, again))
     finding = _not_deterministic(first, again, difference) if difference is not None else None
     if finding is None and other_end(first, [again]) is not None:
@@ -176,70 +174,90 @@ def _judge(
     files: tuple[Digests, Digests, Digests],
 ) -> Finding | None:
     made = [resume.attempt for resume in resumes]
-    ignore = unsteady(first, again)
-    if resumes and all(_begins_again(resume) for resume in resumes):
-        return _no_resume(first, resumes)
-    within: Finding | None = None
+    found: Finding | None = None
+    # A generator that nothing depends on is no difference of the training: ``CAUSES`` asks for it.
+    generators = frozenset(
+        f"{UNTRACKED}{name}"
+        for ranks in first.steps.values()
+        for record in ranks.values()
+        for name in record["untracked"]
+    )
     for resume in resumes:
-        if _begins_again(resume) and resume.saved_at is None:
-            continue
-        difference = first_difference(first, [resume.attempt], ignore=ignore)
-        if difference is not None or resume.attempt.begin[0].get("restored") == "nothing":
-            within = _of_resume(first, resume, difference, ignore)
+        difference = first_difference(first, [resume.attempt], ignore=generators)
+        if difference is not None or resume.attempt.restored == "nothing":
+            found = _of_resume(first, again, resume, difference)
             break  # those that follow differ for the same reason
-    if within is not None and within.severity is Severity.ERROR:
-        return within
-    if failure is not None:
-        return failure
-    if (end := other_end(first, made)) is not None:
-        return of_end(first, made[end[0] - 1], again)
-    if within is not None:
-        return within
-    if made and (paths := other_files(*files)):
+    if found is None or found.code == ROUNDING:
+        later = failure or _of_end(first, again, made)
+        if later is None and all(_begins_again(resume) for resume in resumes):
+            later = _no_resume(first, resumes)
+        found = later or found
+    if found is None and (paths := other_files(*files)):
         return of_files(paths, first, made[-1], again)
-    if made and (lines := other_numbers(first.printed, again.printed, made[-1].printed)):
+    if found is None and (lines := other_numbers(first.printed, again.printed, made[-1].printed)):
         return of_printed(lines, first, made[-1], again)
-    return None
+    return found
 
 
-_ALWAYS = ("other-resume", "the resumed training differs", "compare what is saved with what the loop changes")
-
-
-def _begins_again(resume: Resume) -> bool:
-    return resume.attempt.resumed_at == 0 and resume.attempt.begin[0].get("restored") != "nothing"
-
-
-def _no_resume(first: AttemptTrace, resumes: Sequence[Resume]) -> Finding:
-    if not _saves(first):
-        return Finding(
-            "no-checkpoint",
-            Severity.ERROR,
-            "the script writes no checkpoint",
-            why=f"torch.save was not called in {first.final_step} steps, and each start began at the first one",
-            fix="save the model, the optimizer, the schedule and the generators every few minutes, and load them",
-        )
-    if resumes[-1].attempt.final_step < first.final_step:
+def _of_end(first: AttemptTrace, again: AttemptTrace, made: Sequence[AttemptTrace]) -> Finding | None:
+    end = other_end(first, made)
+    if end is None:
+        return None
+    attempt = made[end[0] - 1]
+    if attempt.resumed_at == 0 and attempt.final_step < first.final_step:
         return Finding(
             "weights-not-restored",
             Severity.ERROR,
             "the script goes on with the weights of its beginning",
-            why=f"{resumes[0].position}; the training ends after {resumes[-1].attempt.final_step} steps, and not after "
-            f"{first.final_step}: so it has restored its position",
+            why=f"started again it trains {attempt.final_step} steps, and not {first.final_step}: so it has restored "
+            "its position",
             fix="load the model's state, too",
+            confidence=Confidence.LIKELY,
+        )
+    return of_end(first, attempt, again)
+
+
+def _begins_again(resume: Resume) -> bool:
+    return resume.attempt.resumed_at == 0 and resume.attempt.restored != "nothing"
+
+
+def _no_resume(first: AttemptTrace, resumes: Sequence[Resume]) -> Finding:
+    starts = ", ".join(str(resume.killed_at) for resume in resumes)
+    why = (
+        f"killed after steps {starts}, it began each time with the weights of the first step"
+        if starts
+        else ""
+    )
+    if not any(resume.saved_at is not None for resume in resumes):
+        return Finding(
+            "no-checkpoint",
+            Severity.ERROR,
+            "there was no checkpoint to go on from",
+            why=why or "no attempt trained a step after a kill",
+            fix="save the model, the optimizer, the schedule and the generators every few minutes, and load them; for "
+            "this proof let the script save more often",
         )
     return Finding(
         "begins-again",
         Severity.ERROR,
         "the script saves, and does not go on from what it has saved",
-        why=f"it was killed after steps {', '.join(str(r.killed_at) for r in resumes)}, and each start began with the "
-        "weights of the first step",
+        why=why,
         fix="give verify what its user would type: --resume-args '--resume {last}' --checkpoint 'out/*.pt'",
     )
 
 
 def _not_deterministic(first: AttemptTrace, again: AttemptTrace, difference: Difference) -> Finding:
-    mine, theirs = _record(first, difference), _record(again, difference)
-    what, fix = _first_of(mine, theirs, difference)
+    mine, theirs = (trace.steps.get(difference.step, {}).get(difference.rank) for trace in (first, again))
+    what, fix = "the gradients or the step", "torch.use_deterministic_algorithms(True) names the operation"
+    if mine is not None and theirs is not None and mine["before"]["weights"] != theirs["before"]["weights"]:
+        what, fix = "the weights before the step", "seed before the model is made: torch.manual_seed(0)"
+    elif difference.first == INPUTS:
+        what, fix = (
+            "the batch",
+            "seed the order and the workers: torch.manual_seed, generator=, worker_init_fn=",
+        )
+    elif difference.first == LOSS:
+        what = "the loss"
     return Finding(
         "not-deterministic",
         Severity.ERROR,
@@ -251,163 +269,36 @@ def _not_deterministic(first: AttemptTrace, again: AttemptTrace, difference: Dif
     )
 
 
-def _record(trace: AttemptTrace, difference: Difference) -> Record | None:
-    return trace.steps.get(difference.step, {}).get(difference.rank)
-
-
-def _first_of(mine: Record | None, theirs: Record | None, difference: Difference) -> tuple[str, str]:
-    """Which of a step's inputs and results differ first between two runs of one command, and what makes it so."""
-    if mine is not None and theirs is not None and mine["before"]["weights"] != theirs["before"]["weights"]:
-        return "the weights before the step", "seed before the model is made: torch.manual_seed(0)"
-    if difference.first == INPUTS:
-        return "the batch", "seed the order and the workers: torch.manual_seed, generator=, worker_init_fn="
-    if difference.first == LOSS:
-        return "the loss", "torch.use_deterministic_algorithms(True) names the operation"
-    return "the gradients or the step", "torch.use_deterministic_algorithms(True) names the operation"
-
-
 def _of_resume(
-    first: AttemptTrace, resume: Resume, difference: Difference | None, ignore: frozenset[str]
+    first: AttemptTrace, again: AttemptTrace, resume: Resume, difference: Difference | None
 ) -> Finding:
-    """What the resume has not restored: what the step after it began with, in the order of its use. Of several ranks
-    the one that tells most: what one of them has lost changes the gradients of all."""
+    """What the resume has not restored."""
     attempt = resume.attempt
-    step = difference.step if difference is not None else attempt.resumed_at + 1
-    both = [(rank, mine, theirs) for at, rank, mine, theirs in pairs(first, attempt) if at == step]
-    found = [
-        (number, rank, cause, _apart(mine, theirs))
-        for rank, mine, theirs in both
-        for number, cause in enumerate(_causes(first, attempt, mine, theirs, ignore, step))
-        if cause is not None
+    why = f"two uninterrupted runs are equal; {resume.position}"
+    step = attempt.resumed_at + 1 if difference is None else difference.step
+    ignore = unsteady(first, again)
+    both = [
+        (rank, Pair(first, attempt, step, mine, theirs, ignore))
+        for at, rank, mine, theirs in pairs(first, attempt)
+        if at == step
     ]
-    _, rank, (code, message, fix), apart = min(found, default=(0, 0, _ALWAYS, 0.0))
+    if not both or (difference is not None and difference.at_end):
+        return Finding(
+            "other-end-state",
+            Severity.ERROR,
+            "the script ends with another state, after equal steps",
+            place=f"after step {step}",
+            why=why,
+            fix="what the code after the loop depends on is not saved",
+            confidence=Confidence.LIKELY,
+        )
+    rank, cause, message = likeliest(both)
     return Finding(
-        code,
-        Severity.NOTE if code == ROUNDING else Severity.ERROR,
+        cause.code,
+        Severity.NOTE if cause.code == ROUNDING else Severity.ERROR,
         message,
         place=f"step {step}" + (f", rank {rank}" if first.world_size > 1 else ""),
-        why=f"two uninterrupted runs are equal; {resume.position}; the step is number "
-        f"{step - attempt.resumed_at} after it; the weights' sum differs by {apart:.1e} after it",
-        fix=fix,
+        why=f"{why}; the step is number {step - attempt.resumed_at} after it",
+        fix=cause.fix,
         confidence=Confidence.LIKELY,
     )
-
-
-def _causes(
-    first: AttemptTrace,
-    attempt: AttemptTrace,
-    mine: Record,
-    theirs: Record,
-    ignore: frozenset[str],
-    step: int,
-) -> Iterator[tuple[str, str, str] | None]:
-    """(code, message, fix), the likeliest first; None where one does not apply."""
-    ours, other = mine["before"], theirs["before"]
-    names = [name for name in differing(mine, theirs) if name not in ignore]
-    yield (
-        (
-            "weights-not-restored",
-            "the weights after the resume are those of no step before it",
-            "save the weights of the step at hand (not an average, not the best ones), after optimizer.step(), and "
-            "load them before the optimizer is made",
-        )
-        if attempt.begin[0].get("restored") == "nothing"
-        else None
-    )
-    yield (
-        (
-            "optimizer-not-restored",
-            "the optimizer's state before the step is another one (moments, counts of steps)",
-            "save optimizer.state_dict(), and load it into the optimizer that steps",
-        )
-        if ours["optimizer"] != other["optimizer"]
-        else None
-    )
-    same = [at for at, ranks in sorted(first.steps.items()) if ranks[0]["before"]["lr"] == other["lr"]]
-    where = f", that of step {same[0]}" if same else ""
-    yield (
-        (
-            "schedule-not-restored",
-            f"the learning rate is {_numbers(other['lr'])}{where}, and not {_numbers(ours['lr'])}: the schedule was "
-            "not restored",
-            "save scheduler.state_dict() and load it; or compute the rate from the step that was restored",
-        )
-        if ours["lr"] != other["lr"]
-        else None
-    )
-    yield (
-        (
-            "options-not-restored",
-            "the optimizer's options are others (weight decay, momentum, betas)",
-            "load optimizer.state_dict(), and give the optimizer the same arguments after a resume",
-        )
-        if ours["options"] != other["options"]
-        else None
-    )
-    yield _of_batch(first, mine, theirs, step) if mine["batch"] != theirs["batch"] else None
-    yield (
-        (
-            "generators-not-restored",
-            "the generators' states are others (dropout, noise, shuffling)",
-            "save torch.get_rng_state(), random.getstate() and numpy.random.get_state() of each rank, and set them",
-        )
-        if any(name.startswith(UNTRACKED) for name in names)
-        else None
-    )
-    yield (
-        (
-            "hidden-state",
-            "the loss of the same batch with the same weights is another one",
-            "something that the loss depends on is not saved: a temperature, a teacher, a counter, a loss scale",
-        )
-        if LOSS in names and _apart(mine, theirs) > _ROUNDED
-        else None
-    )
-    yield (
-        ("buffers-not-restored", "the model's buffers are others", "save the whole model.state_dict()")
-        if "buffers" in names and _apart(mine, theirs) > _ROUNDED
-        else None
-    )
-    yield (
-        (
-            ROUNDING,
-            "the step differs in the last digits alone: what it began with is equal",
-            "decide whether that is enough. DDP on three ranks or more sums gradients in another order in its first "
-            "step; other sources are cuDNN's choice of algorithms and atomic additions",
-        )
-        if _apart(mine, theirs) <= _ROUNDED
-        else None
-    )
-    yield _ALWAYS
-
-
-def _of_batch(first: AttemptTrace, mine: Record, theirs: Record, step: int) -> tuple[str, str, str]:
-    elsewhere = [
-        at
-        for at, ranks in sorted(first.steps.items())
-        if any(record["batch"] == theirs["batch"] for record in ranks.values())
-    ]
-    samples = {
-        row: at for at, ranks in first.steps.items() for record in ranks.values() for row in record["rows"]
-    }
-    known = [samples[row] for row in theirs["rows"] if row in samples]
-    where = f"that of step {elsewhere[0]}" if elsewhere else "another one"
-    if not elsewhere and known and len(known) == len(theirs["rows"]):
-        where = "in another order" if {*mine["rows"]} == {*theirs["rows"]} else "made of other samples"
-    return (
-        "data-not-restored",
-        f"the batch of step {step} is {where}: the position in the data was not restored",
-        "save the epoch and the batches of it that are done, set the sampler's epoch (set_epoch) or its generator, and "
-        "skip what was trained; a DataLoader draws its seed from torch's generator at each epoch",
-    )
-
-
-def _apart(mine: Record | None, theirs: Record | None) -> float:
-    """By how much of itself the sum of the weights differs after the step."""
-    if mine is None or theirs is None or not mine["size"]:
-        return math.inf
-    return float(abs(mine["size"] - theirs["size"]) / mine["size"])
-
-
-def _numbers(values: Sequence[float]) -> str:
-    return ", ".join(f"{value:.6g}" for value in dict.fromkeys(values))

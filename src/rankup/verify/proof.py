@@ -35,6 +35,7 @@ from rankup.verify.other_worlds import other_worlds, whole_worlds
 from rankup.verify.output import other_numbers
 from rankup.verify.plan import Course, choose_kills, last_saves
 from rankup.verify.scenario import Scenario, VerifyPlan, not_ended, run_twice, to_the_end
+from rankup.verify.script_causes import ROUNDING
 from rankup.verify.trace_reader import AttemptTrace
 from rankup.verify.untracked import never_restored, renewed
 
@@ -92,7 +93,7 @@ class Proof:
             return "not deterministic"
         if self.scenarios[-1].verdict == any_script.NOT_JUDGED:
             return any_script.NOT_JUDGED
-        if self.scenarios[-1].finding is not None and self.scenarios[-1].finding.code == any_script.ROUNDING:
+        if self.scenarios[-1].finding is not None and self.scenarios[-1].finding.code == ROUNDING:
             return "equal within rounding"
         return "differs" if not self.same else "proved" if self.proved else "not proved"
 
@@ -169,7 +170,8 @@ def _verify_script(
         scenarios.append(row)
     if paths := sorted(path for path, digest in wrote.items() if digest):
         notes.append(f"files that the script writes, put back as they were: {_short(paths)}")
-    return Proof(tuple(scenarios), notes=tuple(notes))
+    not_crossed = ("a resume, with --kills 0",) if plan.kills == 0 else ()
+    return Proof(tuple(scenarios), not_crossed=not_crossed, notes=tuple(notes))
 
 
 def _logged_otherwise(scenarios: Sequence[Scenario]) -> list[str]:

@@ -46,6 +46,11 @@ class AttemptTrace:
         return bool(self.begin[0].get("any_script"))
 
     @property
+    def restored(self) -> str:
+        """Of any script: what a resumed process began with, ``state``, ``weights`` or ``nothing`` that was before."""
+        return str(self.begin[0].get("restored", ""))
+
+    @property
     def resumed_at(self) -> int:
         """The step of the snapshot from which the attempt resumed; 0 if it started without one."""
         return int(self.begin[0]["step"])

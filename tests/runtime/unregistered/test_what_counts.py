@@ -1,4 +1,4 @@
-"""What is noted, and what is not: a value by what it is, whoever holds it."""
+"""Which values are noted: it depends on the value alone, and not on what holds it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from rankup.runtime.pytree import map_tensors
 SIMPLE = (bool, int, float, complex, str, bytes, type(None))
 # What a snapshot holds as it is (snapshots/staging.py).
 _NESTED = (dict, OrderedDict, Counter, list, tuple, set)
-_ARRAY = "numpy"  # the first item of an array in a container, as a snapshot holds it
+_ARRAY = "rankup: numpy.ndarray"  # the first item of an array in a container, as a snapshot holds it
 
 
 class Stateful(Protocol):

@@ -40,6 +40,7 @@ from rankup.strategies.shard_buffers import batch_statistics
 # Among the registered by themselves; the loss scale only under fp16.
 METER, RECORDS, LOSS_SCALE = "run.meter", "run.records", "loss_scale"
 _WHOLE = (TensorAdapter, ArrayAdapter, GeneratorAdapter)  # the same on all ranks, to the last bit
+_SHOWN = 40  # characters of a value in a message
 _USED = (nn.Module, Optimizer, LRScheduler, TensorAdapter, ArrayAdapter)
 _Shape = tuple[torch.Size, bool]  # and whether it has floating-point numbers: an average may be more precise
 
@@ -238,10 +239,11 @@ def _by_part(name: str, thing: Stateful, state: Any, shapes: set[_Shape]) -> dic
     """What must be the same on all ranks, by a name that says what it is: of an object its attributes."""
     if not isinstance(thing, ObjectAdapter):
         return {name: _compared(thing, state, shapes)}
-    return {
-        f"{name}{part}": repr(held["plain"]) if "plain" in held else _compared(thing, held, shapes)
-        for part, held in thing.parts(state).items()
-    }
+    found = {}
+    for part, held in thing.parts(state).items():
+        shown = repr(held["plain"]) if "plain" in held else ""
+        found[f"{name}{part}"] = shown if 0 < len(shown) <= _SHOWN else _compared(thing, held, shapes)
+    return found
 
 
 def _compared(thing: Stateful, state: Any, shapes: set[_Shape]) -> str:

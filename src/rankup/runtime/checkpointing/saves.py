@@ -68,7 +68,7 @@ class LoopSaves:
         epoch, step = feed.position.resume()
         left = [loop["goal"] - feed.position.total] if loop["unit"] == "steps" else []
         if loop["unit"] == "epochs" and epoch >= loop["goal"]:
-            return 0  # and no sampler is asked for an epoch behind the last one
+            return 0  # a sampler must not be asked for an epoch after the last one
         last = loop["unit"] == "epochs" and epoch + 1 >= loop["goal"]
         if feed.steps is not None and (last or not self.flat):
             left.append(feed.steps - step)

@@ -1,9 +1,12 @@
 """What ``rankup verify`` records of a script that does not use ``run.steps``: each step of its optimizers.
 
-torch tells of each step of any optimizer, and so it does not matter which library has called it. Records are those of
-``trace.py``, with what a step began with: ``before`` (digests of ``weights``, ``optimizer`` and ``options``, and the
-learning rates ``lr``); the generators are in ``untracked``. ``saved`` counts the calls of ``torch.save`` since the step
-before.
+torch tells of each step of any optimizer, whichever library calls it. Records are those of ``trace.py``, and besides:
+
+- ``before``: with what a step began: digests of ``weights``, ``optimizer`` and ``options``, the learning rates ``lr``
+- ``batches``: a digest of each batch that a DataLoader gave since the step before
+- ``saved``: the calls of ``torch.save`` since then
+- ``gradients``, ``gradient_size``: a digest of the gradients, and the sum of their absolute values
+- ``untracked``: the global generators
 
 A script knows no number of its steps over all attempts. So a resumed process looks for the weights with which it begins
 among those of the attempts before (``RANKUP_TRACE_REFERENCE``, the folders of their traces): there it goes on.
@@ -14,10 +17,11 @@ among those of the attempts before (``RANKUP_TRACE_REFERENCE``, the folders of t
 from __future__ import annotations
 
 import atexit
+import functools
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +39,7 @@ from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABL
 from rankup.runtime.tracing.fault_injection import FaultInjection
 from rankup.runtime.tracing.fingerprint import fingerprint
 from rankup.runtime.tracing.written_files import watch_files
+from rankup.strategies.clipping import local
 
 VARIABLE = "RANKUP_TRACE"
 REFERENCE, KILLED = "RANKUP_TRACE_REFERENCE", "RANKUP_TRACE_KILLED"
@@ -54,16 +59,18 @@ def record() -> None:
     atexit.register(script.exit)
 
 
-def _wrap(owner: Any, name: str, note: Any) -> None:
-    """Call ``note`` with the first argument and what ``name`` gives, after each call."""
+def _wrap(owner: Any, name: str, note: Callable[[Any, Any], None]) -> None:
+    """Call ``note`` with the first argument and what ``name`` gives, after each call; not in a process whose loop
+    rankup traces."""
     original = getattr(owner, name)
 
+    @functools.wraps(original)
     def wrapped(*args: Any, **options: Any) -> Any:
         given = original(*args, **options)
-        note(args[0], given)
+        if not _has_run():
+            note(args[0], given)
         return given
 
-    wrapped.__name__, wrapped.__doc__ = name, original.__doc__
     setattr(owner, name, wrapped)
 
 
@@ -79,13 +86,14 @@ class ScriptTrace:
         self._kept: list[Optimizer] = []  # so that no other gets an id
         self._names: dict[int, str] = {}  # parameter → its name in the largest module that has it
         self._buffers: list[torch.Tensor] = []
-        self._batches: list[Any] = []
+        self._batches: list[tuple[str, list[str]]] = []  # their digests, and those of their samples
+        self._expected: int | None = None  # batches of the step at hand in the uninterrupted training
         self._losses: list[str] = []
         self._before: dict[str, Any] = {}
         self._saved = 0
 
     def batch(self, _: Any, batch: Any) -> None:
-        self._batches.append(batch)
+        self._batches.append((digest(batch), rows(batch, _length(batch))))
 
     def loss(self, tensor: torch.Tensor) -> None:
         if tensor.numel() == 1:
@@ -151,6 +159,11 @@ class ScriptTrace:
                 if all(step["before"][name] == self._before[name] for name in ("optimizer_number", *names))
             ]
             if found and (what == "state" or found[-1]):  # else only the weights of the beginning
+                # A script that skips what was trained, and a loader that is a batch ahead, have taken more by now.
+                next_step = [
+                    step for step in steps if int(step["step"]) == found[-1] + 1 and "batches" in step
+                ]
+                self._expected = len(next_step[0]["batches"]) if next_step else None
                 return found[-1], what
         return int(os.environ.get(KILLED, "0")), "nothing"
 
@@ -158,19 +171,23 @@ class ScriptTrace:
         if self._records is None or self._interruption is None:
             return
         self._step += 1
-        batch, self._batches = self._batches, []
+        batches, self._batches = self._batches, []
+        if self._expected is not None:
+            batches, self._expected = batches[len(batches) - min(self._expected, len(batches)) :], None
         gradients = [p.grad.detach() for p in _parameters(optimizer) if p.grad is not None]
         self._records.write(
             "step",
             step=self._step,
             at=[],
-            batch=digest(batch),
-            rows=rows(batch[0], _length(batch[0])) if len(batch) == 1 else [],
+            batch=digest([each for each, _ in batches]),
+            batches=[each for each, _ in batches],
+            rows=[row for _, samples in batches for row in samples],
             loss=list(self._losses),
             before=self._before,
             saved=self._saved,
-            size=float(sum(p.detach().abs().sum(dtype=torch.float64) for p in _parameters(optimizer))),
+            size=_size([p.detach() for p in _parameters(optimizer)]),
             gradients=fingerprint(gradients),
+            gradient_size=_size(gradients),
             state=dict(self._state(optimizer)),
             untracked={f"generator {name}": digest(state) for name, state in rng_state().items()},
             variables={},
@@ -234,6 +251,12 @@ def _options(optimizer: Optimizer) -> list[dict[str, Any]]:
         {name: value for name, value in sorted(group.items()) if name != "params"}
         for group in optimizer.param_groups
     ]
+
+
+def _size(tensors: list[torch.Tensor]) -> float:
+    """The sum of all absolute values, of this rank's part."""
+    dense = (local(tensor) for tensor in tensors if not tensor.is_sparse)
+    return float(sum(tensor.abs().sum(dtype=torch.float64).item() for tensor in dense))
 
 
 def _length(batch: Any) -> int:

@@ -1,9 +1,8 @@
 """The values that a script holds: all that its frames around a loop, and its objects, reach.
 
-Looked at are plain values and objects with a state; of other libraries' objects only the state of modules, optimizers
-and schedules. The path of a
-value is how the script would write it: ``best``, ``trainer.best``, ``history['loss']``. The state of a module, an
-optimizer or a schedule is one value. Nothing of the script runs, and its source is not read.
+It looks at plain values and at objects with a state; of other libraries' objects at the state of modules, optimizers
+and schedules. The path of a value is how the script would write it: ``best``, ``trainer.best``, ``history['loss']``.
+The state of a module, an optimizer or a schedule is one value. Nothing of the script runs, and its source is not read.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ class Walk:
         return self
 
     def _visit(self, path: str, value: Any) -> None:
-        # A small number is one object everywhere, and None: what has it is not known by it.
+        # A small number, or None, is one object everywhere: its id tells nothing.
         if type(value) not in SIMPLE and (id(value) in self._known or id(value) in self.seen):
             return
         try:
