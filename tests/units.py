@@ -15,7 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 # About as long as each other.
 CLUSTERS = (
-    ("doctor", "rehearse"),
+    ("doctor", "rehearse", "state"),
     ("time_limit", "life", "jobs", "run", "training", "submit"),
     ("scale", "frameworks", "script", "sampler", "env", "lab", "world"),
 )
@@ -23,6 +23,7 @@ CLUSTERS = (
 APART = (
     "script/test_script_runs.py",
     "programs/test_programs.py",
+    "verify/test_any_script.py",
     "cli/test_one_job_file.py",
     "monitor/test_alerts.py",
     "rehearse/test_rehearse_output.py",

@@ -34,10 +34,11 @@ def train(folder: Path, change: Any, forget: str = "", **prepared: Any) -> str:
     try:
         with contextlib.redirect_stderr(said):
             for (x,) in run.steps(feed, epochs=2):
-                change(run, held)
+                latest = change(run, held)
                 model(x).square().mean().backward()
                 opt.step()
                 opt.zero_grad()
+        del latest
     except RankupError as error:
         return f"{error.code}: {error.message} {error.hint}"
     return said.getvalue()
@@ -48,6 +49,7 @@ class Held:
         self.best: float | None = None
         self.began = time.time()
         self.took = 0.0
+        self.state: torch.Tensor | None = None
 
 
 def set_best(run: rankup.Run, held: Held) -> None:
@@ -56,6 +58,11 @@ def set_best(run: rankup.Run, held: Held) -> None:
 
 def read_clocks(run: rankup.Run, held: Held) -> None:
     held.began = time.perf_counter() if run.global_step % 2 else time.time()
+
+
+def set_and_give(run: rankup.Run, held: Held) -> torch.Tensor:
+    held.state = torch.ones(2) * run.global_step
+    return held.state
 
 
 def take_time(run: rankup.Run, held: Held) -> None:
@@ -69,6 +76,11 @@ def test_a_value_that_begins_as_none_is_noted_beside_a_sampler_without_a_generat
 
 def train_sampled(folder: Path) -> str:
     return train(folder, set_best, sampler=SubsetRandomSampler(range(12)))
+
+
+def test_a_value_that_another_variable_has_too_is_noted(tmp_path: Path):
+    (said,) = run_ranks(train, 1, tmp_path, set_and_give)
+    assert "held.state" in said
 
 
 def test_a_reading_of_a_clock_is_not_noted(tmp_path: Path):

@@ -63,13 +63,16 @@ OF_TORCH = frozenset({*vars(nn.Module()), *vars(torch.optim.SGD([nn.Parameter(to
 
 
 class Walk:
-    """One look at everything. ``found`` holds the marks by path, ``objects`` what is at each path that leads further,
-    ``seen`` the ids of all that was looked at, and ``left_out`` the paths of what exceeded the budget."""
+    """One look at everything. ``found`` holds the marks by path, ``same`` the further paths of a value and the one
+    under which it was found, ``objects`` what is at each path that leads further, ``seen`` the ids of all that was
+    looked at, and ``left_out`` the paths of what exceeded the budget."""
 
     def __init__(self, known: Container[Any], held: Container[int] = ()) -> None:
         """``known``: ids of what snapshots hold as a whole, and (id, name) of attributes that they hold. ``held``: ids
         of optimizers of which they hold the state alone, and no other attributes."""
         self.found: dict[str, Mark] = {}
+        self.same: dict[str, str] = {}
+        self._paths: dict[int, str] = {}
         self.objects: dict[str, Any] = {}
         self.left_out: list[str] = []
         # Attributes that an object has from its class, until it sets them.
@@ -92,10 +95,21 @@ class Walk:
             self._visit(path, value)
         return self
 
+    def by_path(self) -> dict[str, Mark]:
+        """The marks, also by the further paths of a value."""
+        further = {path: self.found[at] for path, at in self.same.items() if at in self.found}
+        return {**self.found, **{path: mark for path, mark in further.items() if path not in self.found}}
+
     def _visit(self, path: str, value: Any) -> None:
         # A small number, or None, is one object everywhere: its id tells nothing.
-        if type(value) not in SIMPLE and (id(value) in self._known or id(value) in self.seen):
-            return
+        if type(value) not in SIMPLE:
+            if id(value) in self._known:
+                return
+            if id(value) in self.seen:
+                if id(value) in self._paths:
+                    self.same.setdefault(path, self._paths[id(value)])
+                return
+            self._paths[id(value)] = path
         try:
             mark = None if self._holds_known(value) else mark_of(value)
         except Exception:  # an object that cannot be looked at

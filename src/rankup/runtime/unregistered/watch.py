@@ -99,7 +99,8 @@ class UnregisteredWatch:
             return {path: _as_noted(self._begun[path]) for path in self._changed & self._begun.keys()}
         now = self._look()
         self._note(now)
-        found = {path: now.found.get(path, _GONE) for path in self._changed}
+        marks = now.by_path()
+        found = {path: marks.get(path, _GONE) for path in self._changed}
         return {
             path: _as_noted(mark)
             for path, mark in found.items()
@@ -166,8 +167,10 @@ class UnregisteredWatch:
 
     def _note(self, now: Walk) -> None:
         assert self._first is not None
-        for path, mark in now.found.items():
+        for path, mark in now.by_path().items():
             before = self._first.get(path)
+            if now.same.get(path) in self._changed | self._targets:
+                continue  # another path of a value that is noted, or of the batch
             if before is None or path not in self._begun or before.digest == mark.digest:
                 continue
             if path not in self._targets and not self._is_forgotten(path) and not _is_clock(mark):
@@ -318,7 +321,7 @@ def differing(everyone: Sequence[Mapping[str, str]]) -> str:
 
 
 def _with_inherited(walk: Walk) -> dict[str, Mark]:
-    return {**walk.inherited, **walk.found}
+    return {**walk.inherited, **walk.by_path()}
 
 
 def _as_noted(mark: Mark) -> list[Any]:
