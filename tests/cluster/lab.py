@@ -31,6 +31,7 @@ from warm.start import Server, end, ready, start_server, write_clients
 NETWORK = "10.78.0"
 ACTIVE = ("PENDING", "CONFIGURING", "RUNNING", "SIGNALING", "COMPLETING", "REQUEUED", "SUSPENDED")
 HEAD = "head"
+ALICE = 61999
 CPUS_PER_NODE = 4
 GPUS_PER_NODE = 2
 NEEDS = ("slurmctld", "slurmd", "munged", "scontrol", "ip", "tc", "unshare", "nsenter", "setpriv")
@@ -94,6 +95,7 @@ class Lab:
         # collide.
         self._state = Path(tempfile.mkdtemp(prefix="rankup-lab-", dir="/var/tmp"))
         self.shared = self._state / "shared"
+        self.alice = self.shared / "alice"  # the home of the lab's user
         self._inits: dict[str, subprocess.Popen[bytes]] = {}
         self._warm = warm
         self._servers: list[Server] = []
@@ -106,13 +108,20 @@ class Lab:
     # What tests call.
 
     def run(
-        self, node: str, argv: Sequence[str | Path], env: Mapping[str, str] | None = None, timeout: float = 60
+        self,
+        node: str,
+        argv: Sequence[str | Path],
+        env: Mapping[str, str] | None = None,
+        timeout: float = 60,
+        *,
+        alice: bool = False,
     ) -> Completed:
-        """Run a command on a node (or ``"head"``) in the shared folder, in a clean environment with ``env``.
+        """Run a command on a node (or ``"head"``) in the shared folder, in a clean environment with ``env``; as root,
+        or as ``alice`` in hers.
 
         After ``timeout`` seconds it is ended with all its children, and ``code`` is 124.
         """
-        tokens = self.enter(node, ["timeout", "--kill-after=5", f"{timeout:g}", *argv], env)
+        tokens = self.enter(node, ["timeout", "--kill-after=5", f"{timeout:g}", *argv], env, alice=alice)
         done = subprocess.run(
             tokens,
             stdin=subprocess.DEVNULL,
@@ -123,25 +132,35 @@ class Lab:
         )
         return Completed(done.returncode, done.stdout, done.stderr)
 
-    def enter(self, node: str, argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> list[str]:
+    def enter(
+        self,
+        node: str,
+        argv: Sequence[str | Path],
+        env: Mapping[str, str] | None = None,
+        *,
+        alice: bool = False,
+    ) -> list[str]:
         """The tokens that run ``argv`` as ``run`` does, for a process that a test watches itself."""
         clean = {
             "PATH": f"{sysconfig.get_path('scripts')}:{SYSTEM_PATH}",
-            "HOME": str(self.shared),
+            "HOME": str(self.alice if alice else self.shared),
+            "USER": "alice" if alice else "root",
             "LANG": "C.UTF-8",
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             **(env or {}),
         }
         variables = [f"{name}={value}" for name, value in clean.items()]
+        user = ("setpriv", f"--reuid={ALICE}", f"--regid={ALICE}", "--clear-groups") if alice else ()
         return [
             *ahead(),
             *ENTER,
             str(self._pid(node)),
+            *user,
             "env",
             "-i",
             "-C",
-            str(self.shared),
+            str(self.alice if alice else self.shared),
             *variables,
             *map(str, argv),
         ]
@@ -280,6 +299,8 @@ class Lab:
         gpus = f"Name=gpu File={state}/gpu/nvidia[0-{self.gpus - 1}]\n"
         (etc / "gres.conf").write_text(f"AutoDetect=off\n{gpus}")
         (etc / "cgroup.conf").write_text("")
+        self.alice.mkdir()
+        os.chown(self.alice, ALICE, ALICE)
 
     def _start(self, host: str) -> None:
         """Start a host's pid 1 and plug a cable from its eth0 into the head's bridge."""
@@ -287,7 +308,7 @@ class Lab:
             *ahead(),
             *NEW_HOST,
             *("bash", str(HERE / "node.sh"), str(self._state), host, self.address(host)),
-            *(str(REPOSITORY), sys.prefix, sys.base_prefix),
+            *(str(ALICE), str(REPOSITORY), sys.prefix, sys.base_prefix),
         ]
         with (self._state / f"init-{host}.log").open("wb") as log:
             self._inits[host] = subprocess.Popen(

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# pid 1 of a host of the lab: node.sh STATE HOST ADDRESS FOLDER...
-# The folders stay visible where they lie under /tmp. See lab.py.
+# pid 1 of a host of the lab: node.sh STATE HOST ADDRESS UID FOLDER...
+# See lab.py.
 set -euo pipefail
-state=$1 host=$2 address=$3
-shift 3
+state=$1 host=$2 address=$3 uid=$4
+shift 4
 
 hostname "$host"
 mount -t proc proc /proc
@@ -13,17 +13,18 @@ mount --bind "$state/etc" /etc/slurm
 sed 's/^hosts:.*/hosts: files/' /etc/nsswitch.conf >"$state/nsswitch-$host"  # no name server can be reached
 mount --bind "$state/nsswitch-$host" /etc/nsswitch.conf
 
-mkdir -p "$state/tmp-$host"
-mount --rbind /tmp "$state/tmp-$host"
-mount -t tmpfs tmp /tmp
-chmod 1777 /tmp
-for folder; do
-  if [[ $folder == /tmp/* && ! -d $folder ]]; then
-    mkdir -p "$folder"
-    mount --rbind "$state/tmp-$host/${folder#/tmp/}" "$folder"
-  fi
+# The lab's user, whom this machine does not have.
+for file in passwd group; do
+  grep -v '^alice:' "/etc/$file" >"$state/$file-$host"
 done
-umount -l "$state/tmp-$host"
+echo "alice:x:$uid:$uid::$state/shared/alice:/bin/bash" >>"$state/passwd-$host"
+echo "alice:x:$uid:" >>"$state/group-$host"
+mount --bind "$state/passwd-$host" /etc/passwd
+mount --bind "$state/group-$host" /etc/group
+
+# shellcheck source=tests/lab_folders.sh
+source "$(dirname "$0")/../lab_folders.sh"
+own_tmp "$state/see-$host" "$@"
 
 ip link set lo up
 if [[ $host != head ]]; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # pid 1 of a host of the lab: host.sh STATE HOST ADDRESS PBS_EXEC UID FOLDER...
-# The folders stay visible, also to the lab's user, where they lie in /tmp or in a closed home directory. See pbs_lab.py.
+# See pbs_lab.py.
 set -euo pipefail
 state=$1 host=$2 address=$3 prefix=$4 uid=$5
 shift 5
@@ -9,30 +9,10 @@ hostname "$host"
 mount -t proc proc /proc
 mount -t tmpfs shm /dev/shm
 
-see=$state/see-$host
-n=0
-for folder; do
-  mkdir -p "$see/$n"
-  mount --rbind "$folder" "$see/$n"
-  n=$((n + 1))
-done
-mount -t tmpfs -o mode=1777 tmp /tmp
+# shellcheck source=tests/lab_folders.sh
+source "$(dirname "$0")/../lab_folders.sh"
+own_tmp "$state/see-$host" "$@"
 mount -t tmpfs -o mode=1777 tmp /var/tmp # there a qsub that stays serves the next one, which may be another lab's
-closed() { [[ $(stat -c %A "$1") != *[xt] ]]; }
-n=0
-for folder; do
-  above=
-  while IFS= read -r part; do
-    [[ -n $part ]] || continue
-    above=$above/$part
-    if [[ $above != "$folder" && -d $above ]] && closed "$above"; then mount -t tmpfs -o mode=755 cover "$above"; fi
-  done < <(tr / '\n' <<<"$folder")
-  if [[ ! -d $folder ]]; then
-    mkdir -p "$folder"
-    mount --rbind "$see/$n" "$folder"
-  fi
-  n=$((n + 1))
-done
 
 # An /etc of its own, with PBS's configuration and the lab's user.
 etc=$state/etc-$host home=$state/pbs-$host

@@ -105,6 +105,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("rankup verify --steps 20 --kills 2 mnist-cnn --precision fp64", "a built-in workload, quickly"),
         ("rankup verify --world 1,2 train.py", "also resume on another number of processes"),
     ),
+    "drill": (
+        ("rankup drill job.sh", "all failures, each on a copy of the job"),
+        ("rankup drill --failures preempted,rank-killed --yes job.sh", "two of them, without asking"),
+        ("rankup drill --again 'rankup resume train' job.sh", "a job that is started again in another way"),
+    ),
     "check-results": (
         ("rankup check-results tutorial.md", "the tables of a page, with what its text tells"),
         (

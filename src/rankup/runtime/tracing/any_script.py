@@ -35,6 +35,7 @@ from torch.utils.data import dataloader
 from rankup.core.records import RecordWriter, read_records
 from rankup.runtime.seed import rng_state
 from rankup.runtime.tracing.digest import digest, rows
+from rankup.runtime.tracing.drill_faults import DrillFaults
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
 from rankup.runtime.tracing.fault_injection import FaultInjection
 from rankup.runtime.tracing.fingerprint import fingerprint
@@ -81,6 +82,7 @@ class ScriptTrace:
         self._rank, self._folder = rank, folder
         self._records: RecordWriter | None = None
         self._interruption: FaultInjection | None = None
+        self._drill = DrillFaults(rank, folder)
         self._step = 0  # over all attempts, from 1
         self._numbers: dict[int, int] = {}  # optimizer → its place among those that have stepped
         self._kept: list[Optimizer] = []  # so that no other gets an id
@@ -125,6 +127,7 @@ class ScriptTrace:
         world_size = int(os.environ.get("WORLD_SIZE", "1"))
         if dist.is_available() and dist.is_initialized():  # a script may start its ranks by itself
             self._rank, world_size = dist.get_rank(), dist.get_world_size()
+            self._drill = DrillFaults(self._rank, self._folder)
         self._name_parameters()
         self._step, restored = self._position()
         self._records = RecordWriter(self._folder / f"rank-{self._rank}.jsonl")
@@ -170,6 +173,7 @@ class ScriptTrace:
     def after_step(self, optimizer: Optimizer, *_: Any) -> None:
         if self._records is None or self._interruption is None:
             return
+        self._drill.record_follows()
         self._step += 1
         batches, self._batches = self._batches, []
         if self._expected is not None:
@@ -195,6 +199,7 @@ class ScriptTrace:
         )
         self._losses, self._saved = [], 0
         self._interruption.step(self._step)
+        self._drill.step(self._step)
 
     def _state(self, optimizer: Optimizer) -> Iterator[tuple[str, str]]:
         for number, parameter in enumerate(_parameters(optimizer)):

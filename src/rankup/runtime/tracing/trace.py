@@ -36,6 +36,7 @@ from rankup.runtime.context import RunContext
 from rankup.runtime.seed import rng_state
 from rankup.runtime.tracing import final_state
 from rankup.runtime.tracing.digest import digest, rows
+from rankup.runtime.tracing.drill_faults import DrillFaults
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
 from rankup.runtime.tracing.fault_injection import FaultInjection
 from rankup.runtime.tracing.run_digests import gradients_pending, state_digests, weights_size
@@ -78,6 +79,9 @@ class Trace:
         self._evaluated = 0
         saves = os.environ.get(SAVES_VARIABLE, "")
         self._saves = {int(step) for step in saves.split(",") if step}
+        self._drill: DrillFaults = (
+            before._drill if before is not None else DrillFaults(run.world.rank, folder)
+        )
         if before is not None:
             self._interruption: FaultInjection = before._interruption
             self._interruption.before_freezing = before_freezing
@@ -127,6 +131,7 @@ class Trace:
 
     def step(self) -> None:
         """Record a step; then interrupt the run, if that is due."""
+        self._drill.record_follows()
         run = self._run
         batch = run.batch
         whole = (
@@ -146,6 +151,7 @@ class Trace:
         )
         self._losses.clear()
         self._interruption.step(self._step)
+        self._drill.step(self._step)
 
     def evaluation(self) -> None:
         """A batch of an evaluation is done."""

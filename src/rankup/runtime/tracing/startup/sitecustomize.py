@@ -1,5 +1,6 @@
-"""Python runs this file first in each process of an attempt of ``rankup verify``, which puts its folder first in
-PYTHONPATH. It waits until a program imports torch, and then records its steps (``any_script.py``)."""
+"""Python runs this file first in each process of an attempt of ``rankup verify`` or ``rankup drill``, which put its
+folder first in PYTHONPATH. It waits until a program imports torch, and then records its steps (``any_script.py``). The
+Python of a job need not have rankup."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 _HERE = Path(__file__).resolve().parent
+_RANKUP = _HERE.parents[2]
 
 
 class _AfterTorch:
@@ -26,12 +28,24 @@ class _AfterTorch:
 
             def exec_module(module: Any) -> None:
                 run(module)
+                _find_rankup()
                 from rankup.runtime.tracing.any_script import record
 
                 record()
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
+
+
+def _find_rankup() -> None:
+    """Where this Python has none: this one alone, and not what is installed beside it."""
+    if importlib.util.find_spec("rankup") is None:
+        spec = importlib.util.spec_from_file_location(
+            "rankup", _RANKUP / "__init__.py", submodule_search_locations=[str(_RANKUP)]
+        )
+        assert spec is not None and spec.loader is not None
+        sys.modules["rankup"] = package = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(package)
 
 
 def _run_the_other() -> None:

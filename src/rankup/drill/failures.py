@@ -1,0 +1,207 @@
+"""The failures that a week brings, and how each is made to happen to a job that trains.
+
+Some happen from outside, by the scheduler's commands: ``strike`` returns why it could not, or "". Others have to happen
+inside the job's processes: ``inside`` is what they are told (``runtime/tracing/drill_faults.py``).
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from rankup.core import shell
+from rankup.core.shell import Completed
+from rankup.drill.copied_job import JobScript
+from rankup.drill.queue import Queue, QueueJob
+
+GRACE_S = 30  # between SIGTERM and SIGKILL
+_SHORTENED_S = 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``limit``: the time limit of a job that is not struck by it; ``short``: of one that is; both in seconds.
+    ``outage``: seconds without a writable folder. ``lose_node``, ``return_node``: commands of an operator, in which
+    {node} stands for the node's name."""
+
+    limit: int
+    short: int
+    outage: int = 60
+    lose_node: str = ""
+    return_node: str = ""
+
+
+class Scene(Protocol):
+    """The job that is struck."""
+
+    queue: Queue
+    settings: Settings
+    folder: Path  # the copy in which it runs
+    written: tuple[Path, ...]  # the folders in which the uninterrupted run wrote, within the copy
+
+    def job(self) -> QueueJob | None:
+        """None if it has ended."""
+
+    def submit_again(self) -> None: ...
+
+    def wait(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None: ...
+
+
+def _no_strike(scene: Scene) -> str:
+    return ""
+
+
+def _same_limit(settings: Settings) -> int:
+    return settings.limit
+
+
+@dataclass(frozen=True)
+class Failure:
+    """``window``: for how many seconds the training is slowed down, so that the failure meets it. ``limit``: of the
+    job. ``why_not``: why it cannot be tried with this job; "" if it can. ``alone``: it is right that such a job does
+    not go on by itself."""
+
+    name: str
+    what: str
+    inside: Callable[[Settings], str] = lambda settings: ""
+    strike: Callable[[Scene], str] = _no_strike
+    limit: Callable[[Settings], int] = _same_limit
+    window: Callable[[Settings], float] = lambda settings: 30.0
+    why_not: Callable[[JobScript, Queue, Settings], str] = lambda job, queue, settings: ""
+    without_signal: bool = False
+    alone: bool = False
+
+
+def _refused(done: Completed) -> str:
+    return "" if done.code == 0 else f"the scheduler refuses it: {(done.err or done.out).strip()[-200:]}"
+
+
+def _with_job(command: Callable[[Queue, str], Completed]) -> Callable[[Scene], str]:
+    def strike(scene: Scene) -> str:
+        job = scene.job()
+        return "the job had ended before" if job is None else _refused(command(scene.queue, job.id))
+
+    return strike
+
+
+def _terminate(scene: Scene) -> str:
+    job = scene.job()
+    if job is None:
+        return "the job had ended before"
+    refused = _refused(scene.queue.signal(job.id, "TERM"))
+
+    def ended() -> bool:
+        now = scene.job()
+        return now is None or now.id != job.id or not now.running
+
+    if not refused:
+        scene.wait(GRACE_S, ended)
+        if not ended():
+            scene.queue.signal(job.id, "KILL")
+    return refused
+
+
+def _lose_node(scene: Scene) -> str:
+    """By an operator's commands. Without them the job's processes on its last node are killed from inside."""
+    job = scene.job()
+    if not scene.settings.lose_node or job is None or not job.nodes:
+        return "" if not scene.settings.lose_node else "the job had ended before"
+    node = job.nodes[-1]
+    refused = _refused(_operator(scene.settings.lose_node, node))
+    if not refused and scene.settings.return_node:
+        scene.wait(600, lambda: (now := scene.job()) is None or node not in now.nodes)
+        _operator(scene.settings.return_node, node)
+    return refused
+
+
+def _operator(command: str, node: str) -> Completed:
+    return shell.run([word.replace("{node}", node) for word in shlex.split(command)], timeout=300)
+
+
+def _close_folder(scene: Scene) -> str:
+    with _not_writable(scene.written or (scene.folder,)):
+        scene.wait(scene.settings.outage)
+    return ""
+
+
+@contextmanager
+def _not_writable(folders: tuple[Path, ...]) -> Iterator[None]:
+    """Folders and the files in them, without their owner's right to write."""
+    paths = [path for folder in folders for path in (folder, *folder.iterdir()) if not path.is_symlink()]
+    modes = [(path, stat.S_IMODE(path.stat().st_mode)) for path in paths]
+    try:
+        for path, mode in modes:
+            path.chmod(mode & ~0o222)
+        yield
+    finally:
+        for path, mode in modes:
+            if path.exists():
+                path.chmod(mode)
+
+
+def _second_job(scene: Scene) -> str:
+    scene.submit_again()
+    return ""
+
+
+def _needs_signal(job: JobScript, queue: Queue, settings: Settings) -> str:
+    if queue.name == "slurm" and job.lead is None:
+        return "the script asks for no --signal"
+    return ""
+
+
+def _not_root(job: JobScript, queue: Queue, settings: Settings) -> str:
+    return "root writes into a folder that is not writable" if os.geteuid() == 0 else ""
+
+
+def _until_limit(settings: Settings) -> float:
+    return settings.short + 45.0
+
+
+FAILURES = (
+    Failure(
+        "time-limit",
+        "its time limit",
+        limit=lambda settings: settings.short,
+        window=_until_limit,
+        why_not=_needs_signal,
+    ),
+    Failure(
+        "time-limit-unannounced",
+        "its time limit, without a signal before",
+        strike=_with_job(lambda queue, job: queue.shorten(job, _SHORTENED_S)),
+        window=lambda settings: 120.0,
+        without_signal=True,
+    ),
+    Failure("preempted", "preempted and requeued", strike=_with_job(lambda queue, job: queue.requeue(job))),
+    Failure("cancelled", "cancelled", strike=_with_job(lambda queue, job: queue.cancel(job)), alone=True),
+    Failure(
+        "terminated",
+        f"SIGTERM, and SIGKILL {GRACE_S} s later",
+        strike=_terminate,
+        window=lambda _: GRACE_S + 15.0,
+    ),
+    Failure("rank-killed", "one rank killed", inside=lambda _: "die {step} {rank}"),
+    Failure(
+        "node-lost",
+        "one node lost",
+        inside=lambda settings: "" if settings.lose_node else "node {step} {rank}",
+        strike=_lose_node,
+    ),
+    Failure("disk-full", "the disk full in a save", inside=lambda _: "full {step} *", window=lambda _: 60.0),
+    Failure(
+        "read-only",
+        "its folder read-only for a while",
+        strike=_close_folder,
+        window=lambda settings: settings.outage + 10.0,
+        why_not=_not_root,
+    ),
+    Failure("second-job", "a second job in the same folder", strike=_second_job, window=lambda _: 60.0),
+)
+NAMES = tuple(failure.name for failure in FAILURES)
