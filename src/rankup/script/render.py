@@ -229,9 +229,10 @@ def _base(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
     if run_dir is not None:
         return f"BASE={shell.quote([str(run_dir)])} # the run directory"
     base = shell.quote([f"{spec.folder / spec.runs_root / spec.name}/"])
-    if site.scheduler == "pbs":  # a successor uses the run directory of the job before it
-        base = f"${{RANKUP_RUN:-{base}}}"
-    return f"BASE={base} # the run directory is below it, and named after the job's id"
+    if site.scheduler == "local":
+        return f"BASE={base} # the run directory is below it, and named after the job's id"
+    # So a successor, and a job that is submitted by hand once more, goes on in the run directory of the one before.
+    return f"BASE=${{RANKUP_RUN:-{base}}} # the run directory is below it, and named after the job's id"
 
 
 def _has_short_time(spec: JobSpec, site: Site) -> bool:

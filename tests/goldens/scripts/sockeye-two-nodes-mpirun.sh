@@ -118,6 +118,7 @@ make_run_directory() { # JOB [TASK]
       ;;
   esac
   unset RANKUP_TASK
+  export -n RANKUP_RUN # not for jobs that this one submits
   export RUN=$BASE
   [ "$#" -lt 2 ] || export RANKUP_TASK=$2 RUN=$BASE/task-$2
   export RANKUP_RUN_DIR=$RUN
