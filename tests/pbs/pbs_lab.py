@@ -152,7 +152,7 @@ class PbsLab:
         (self._state / "hosts").write_text("\n".join(["127.0.0.1 localhost", *hosts, ""]))
         for host in (HEAD, *self.nodes):
             self._start(host)
-        _until(self._serves, 120, self._why_not_ready)
+        _until(self._serves, 300, self._why_not_ready)
         nodes = [
             f"create node {node}\nset node {node} resources_available.ncpus = {CPUS_PER_NODE}\n"
             f"set node {node} resources_available.ngpus = {GPUS_PER_NODE}\n"

@@ -177,7 +177,7 @@ def _moved(text: str, folder: Path, other: Path) -> str:
         inside = folder.relative_to(Path.home())
         names += [f"{home}/{inside}" for home in ("$HOME", "${HOME}", "~")]
     pattern = "|".join(re.escape(name) for name in names)
-    return re.sub(rf"(?<![\w.-])(?:{pattern})(?![\w.-])", lambda _: str(other), text)
+    return re.sub(rf"(?<![\w.])(?:{pattern})(?![\w.-])", lambda _: str(other), text)
 
 
 def _after_directives(text: str, added: str) -> str:

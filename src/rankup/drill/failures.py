@@ -22,6 +22,7 @@ from rankup.drill.queue import Queue, QueueJob
 
 GRACE_S = 30  # between SIGTERM and SIGKILL
 _SHORTENED_S = 20
+_NOTICED_S = 600  # until a scheduler has noticed that a node is lost
 
 
 @dataclass(frozen=True)
@@ -113,10 +114,17 @@ def _lose_node(scene: Scene) -> str:
     if not scene.settings.lose_node or job is None or not job.nodes:
         return "" if not scene.settings.lose_node else "the job had ended before"
     node = job.nodes[-1]
+
+    def lost() -> bool:
+        now = scene.job()
+        return now is None or node not in now.nodes
+
     refused = _refused(_operator(scene.settings.lose_node, node))
-    if not refused and scene.settings.return_node:
-        scene.wait(600, lambda: (now := scene.job()) is None or node not in now.nodes)
-        _operator(scene.settings.return_node, node)
+    if not refused:
+        scene.wait(_NOTICED_S, lost)
+        refused = "" if lost() else f"the job kept {node}, although its command had ended"
+    if scene.settings.return_node:
+        refused = refused or _refused(_operator(scene.settings.return_node, node))
     return refused
 
 

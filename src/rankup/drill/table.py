@@ -16,9 +16,12 @@ _HEADINGS = ("failure", "survived", "steps lost", "minutes", "went on", "result"
 
 def text(reference: Outcome, verdicts: Sequence[Verdict], checked: Sequence[Finding]) -> str:
     lines = aligned([_HEADINGS, *map(_cells, verdicts)], right=[2, 3])
+    changes: dict[Finding, list[str]] = {}
     for verdict in verdicts:
-        if verdict.changes:
-            lines += ["", f"{verdict.name}:", *text_lines(verdict.changes, TABLE_WIDTH)]
+        for change in verdict.changes:
+            changes.setdefault(change, []).append(verdict.name)
+    for change, names in changes.items():
+        lines += ["", f"{', '.join(names)}:", *text_lines([change], TABLE_WIDTH)]
     if checked:
         lines += ["", "what rankup check says of it:", *text_lines(checked, TABLE_WIDTH)]
     return "\n".join([*lines, "", summary(verdicts)])
@@ -40,12 +43,13 @@ def _cells(verdict: Verdict) -> tuple[str, ...]:
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
-    """``7 of 9 survived; lost 0, 0, 12 steps``."""
+    """``7 of 9 survived, 4 of them by themselves; lost 0, 0, 12 steps``."""
     tried = [verdict for verdict in verdicts if verdict.outcome.struck]
     survived = sum(verdict.survived for verdict in tried)
     steps = ", ".join(str(verdict.lost) for verdict in tried)
     missing = f"; {len(verdicts) - len(tried)} not tried" if len(tried) < len(verdicts) else ""
-    return f"{survived} of {len(tried)} survived; lost {steps or 'no'} steps{missing}"
+    alone = sum(verdict.survived and not verdict.outcome.again for verdict in tried)
+    return f"{survived} of {len(tried)} survived, {alone} of them by themselves; lost {steps or 'no'} steps{missing}"
 
 
 def as_dict(reference: Outcome, verdicts: Sequence[Verdict], checked: Sequence[Finding]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What ``rankup verify`` reads and does in a training.
+"""What ``rankup verify`` and ``rankup drill`` read and do in a training.
 
 - ``trace``: what each rank records after every step
 - ``any_script``: the same of a script without ``run.steps``; ``startup/`` begins it in each Python
@@ -7,4 +7,5 @@
 - ``final_state``: the numbers with which a script ends
 - ``written_files``: the files that the script writes, as they were and as they are
 - ``fault_injection``: an end put to a run at a chosen point
+- ``drill_faults``: the failures of ``rankup drill`` that happen inside a job's processes
 """
