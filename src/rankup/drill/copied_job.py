@@ -32,6 +32,10 @@ PYTHONPATH={startup}${{PYTHONPATH:+:$PYTHONPATH}}
 export PYTHONPATH RANKUP_TRACE RANKUP_TRACE_REFERENCE
 if [ "$rankup_n" -eq 1 ]; then export {first}; fi
 echo "${{SLURM_JOB_ID:-${{PBS_JOBID:-}}}} $(date +%s)" >"$RANKUP_TRACE/job"
+if [ -n "${{PBS_JOBID:-}}" ]; then # what PBS starts on other nodes has the job's variables, and not this shell's
+  env | grep -E '^RANKUP_(TRACE|DRILL|WRITTEN)' >"$rankup_attempts/$PBS_JOBID.env"
+  qsub() {{ command qsub -v {variables} "$@"; }}
+fi
 unset rankup_attempts rankup_n rankup_folder
 # End of what rankup drill has added.
 """
@@ -103,6 +107,11 @@ class JobCopy:
         return self.home / "job"
 
     @property
+    def variables(self) -> dict[str, str]:
+        """Of the job itself, for processes that do not have the variables of its script."""
+        return {"PYTHONPATH": str(_STARTUP), "RANKUP_ATTEMPTS": str(self.attempts)}
+
+    @property
     def attempts(self) -> Path:
         return self.home / "attempts"
 
@@ -128,6 +137,7 @@ def copy_job(
         reference=quote([str(reference)]) if reference is not None else '""',
         startup=quote([str(_STARTUP)]),
         first=quote(first),
+        variables=quote([",".join(f"{name}={value}" for name, value in made.variables.items())]),
     )
     for script in {made.script, *made.folder.glob("*.sh")}:
         text = script.read_bytes().decode(errors="surrogateescape")

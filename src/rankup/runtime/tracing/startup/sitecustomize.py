@@ -55,6 +55,16 @@ def _run_the_other() -> None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
+def _read_variables() -> None:
+    """What PBS starts on another node has the variables of the job, and not those of its script."""
+    path = Path(os.environ.get("RANKUP_ATTEMPTS", ""), os.environ.get("PBS_JOBID", "") + ".env")
+    if "RANKUP_ATTEMPTS" in os.environ and path.is_file():
+        for line in path.read_text().splitlines():
+            name, _, value = line.partition("=")
+            os.environ.setdefault(name, value)
+
+
+_read_variables()
 if "RANKUP_TRACE" in os.environ:
     sys.meta_path.insert(0, _AfterTorch())
 sys.path[:] = [path for path in sys.path if Path(path).resolve() != _HERE]
