@@ -53,11 +53,14 @@ def test_only_the_first_attempt_is_told_what_happens_in_it(tmp_path: Path):
     )
     made = copy_job(script, tmp_path / "drill" / "one", reference=None, inside="die 3 1;pace 3 *")
 
-    def run() -> str:
-        return subprocess.run(["sh", made.script], capture_output=True, text=True, check=True).stdout.strip()
+    def run(**inherited: str) -> str:
+        env = {"PATH": "/usr/bin:/bin", **inherited}
+        done = subprocess.run(["sh", made.script], capture_output=True, text=True, check=True, env=env)
+        return done.stdout.strip()
 
     assert run() == f"{made.attempts}/1 die 3 1;pace 3 *"
-    assert run() == f"{made.attempts}/2 nothing"
+    # A job that was submitted by the first one has its environment.
+    assert run(RANKUP_DRILL="die 3 1;pace 3 *") == f"{made.attempts}/2 nothing"
 
 
 def test_a_signal_is_taken_out_where_the_limit_comes_unannounced(tmp_path: Path):
@@ -76,6 +79,18 @@ def test_what_is_left_out_and_earlier_drills_are_not_copied(tmp_path: Path):
     made = copy_job(script, home / "one", reference=None, inside="", leave_out=["out/*.pt"])
     kept = {str(path.relative_to(made.folder)) for path in made.folder.rglob("*")}
     assert kept == {"job.sh", "out", "runs"}
+
+
+def test_a_job_of_pbs_has_the_variables_of_its_own_and_those_that_record(tmp_path: Path):
+    for number, own in enumerate(("", "#PBS -v A=1,B=2\n", "#PBS -N x -v A=1\n")):
+        text = f"#!/bin/bash\n#PBS -l select=1\n{own}echo hello\n"
+        made = copy_job(read_script(job(tmp_path / f"p{number}", text)), tmp_path / f"d{number}" / "one" / "x",
+                        reference=None, inside="")  # fmt: skip
+        lines = [
+            line for line in made.script.read_text().splitlines() if line.startswith("#PBS") and "-v" in line
+        ]
+        assert len(lines) == 1 and "RANKUP_ATTEMPTS=" in lines[0], lines
+        assert not own or "-v A=1," in lines[0]
 
 
 @pytest.mark.parametrize("first", ["#!/bin/csh", "#!/usr/bin/env python3", "echo 1"])

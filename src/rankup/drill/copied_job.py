@@ -29,12 +29,12 @@ for rankup_folder in "$rankup_attempts"/*/; do
   RANKUP_TRACE_REFERENCE=$RANKUP_TRACE_REFERENCE:${{rankup_folder%/}}
 done
 PYTHONPATH={startup}${{PYTHONPATH:+:$PYTHONPATH}}
-export PYTHONPATH RANKUP_TRACE RANKUP_TRACE_REFERENCE
+export PYTHONPATH RANKUP_TRACE RANKUP_TRACE_REFERENCE {written}
+unset RANKUP_DRILL # a job that submits the next one hands on its environment
 if [ "$rankup_n" -eq 1 ]; then export {first}; fi
 echo "${{SLURM_JOB_ID:-${{PBS_JOBID:-}}}} $(date +%s)" >"$RANKUP_TRACE/job"
 if [ -n "${{PBS_JOBID:-}}" ]; then # what PBS starts on other nodes has the job's variables, and not this shell's
   env | grep -E '^RANKUP_(TRACE|DRILL|WRITTEN)' >"$rankup_attempts/$PBS_JOBID.env"
-  qsub() {{ command qsub -v {variables} "$@"; }}
 fi
 unset rankup_attempts rankup_n rankup_folder
 # End of what rankup drill has added.
@@ -107,9 +107,9 @@ class JobCopy:
         return self.home / "job"
 
     @property
-    def variables(self) -> dict[str, str]:
-        """Of the job itself, for processes that do not have the variables of its script."""
-        return {"PYTHONPATH": str(_STARTUP), "RANKUP_ATTEMPTS": str(self.attempts)}
+    def variables(self) -> str:
+        """Of a PBS job itself, for processes on other nodes, which do not have those of its script."""
+        return f"PYTHONPATH={_STARTUP},RANKUP_ATTEMPTS={self.attempts}"
 
     @property
     def attempts(self) -> Path:
@@ -131,17 +131,16 @@ def copy_job(
     made = JobCopy(home, home / "job" / job.path.name)
     made.attempts.mkdir(mode=0o700, parents=True)
     _copy_folder(job.folder, made.folder, {home.parents[1]}, leave_out)
-    first = [f"RANKUP_DRILL={inside}"] + ([f"RANKUP_WRITTEN={written}"] if written is not None else [])
     lines = _RECORD.format(
         attempts=quote([str(made.attempts)]),
         reference=quote([str(reference)]) if reference is not None else '""',
         startup=quote([str(_STARTUP)]),
-        first=quote(first),
-        variables=quote([",".join(f"{name}={value}" for name, value in made.variables.items())]),
+        first=quote([f"RANKUP_DRILL={inside}"]),
+        written=quote([f"RANKUP_WRITTEN={written}"]) if written is not None else "",
     )
     for script in {made.script, *made.folder.glob("*.sh")}:
         text = script.read_bytes().decode(errors="surrogateescape")
-        text = _moved(text, job.folder, made.folder)
+        text = _with_variables(_moved(text, job.folder, made.folder), made.variables)
         if script == made.script:
             text = _SIGNAL.sub("# rankup drill has taken --signal out", text) if without_signal else text
             text = _after_directives(text, lines)
@@ -188,6 +187,14 @@ def _moved(text: str, folder: Path, other: Path) -> str:
         names += [f"{home}/{inside}" for home in ("$HOME", "${HOME}", "~")]
     pattern = "|".join(re.escape(name) for name in names)
     return re.sub(rf"(?<![\w.])(?:{pattern})(?![\w.-])", lambda _: str(other), text)
+
+
+def _with_variables(text: str, variables: str) -> str:
+    """The last ``-v`` counts, so there must be one."""
+    own = re.compile(r"^(#PBS\s+(?:.*\s)?-v\s*)(\S.*)$", re.M)
+    if own.search(text):
+        return own.sub(lambda found: f"{found[1]}{found[2].rstrip()},{variables}", text)
+    return re.sub(r"^#PBS\b", lambda found: f"#PBS -v {variables}\n{found[0]}", text, count=1, flags=re.M)
 
 
 def _after_directives(text: str, added: str) -> str:

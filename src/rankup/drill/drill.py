@@ -195,8 +195,7 @@ class _Scene:
         self.queue, self.settings = drill.queue, drill.plan.settings
         self.folder, self.written = outcome.copy.folder, written
         self._plan, self._view = drill.plan, drill.view
-        self._outcome = outcome
-        self._options = [*options, *self.queue.variables(outcome.copy.variables)]
+        self._outcome, self._options = outcome, options
         self._ids: list[str] = []
         self._steps = drill.reference.training.last if outcome.failure is not None else 0
         self._alive: list[QueueJob] = []

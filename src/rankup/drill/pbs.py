@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from rankup.core.shell import Completed
@@ -29,9 +29,6 @@ class PbsQueue:
 
     def submit(self, folder: Path, script: Path, arguments: Sequence[str], options: Sequence[str]) -> str:
         return submitted(["qsub", *options, str(script)], folder)
-
-    def variables(self, variables: Mapping[str, str]) -> list[str]:
-        return ["-v", ",".join(f"{name}={value}" for name, value in variables.items())]
 
     def limit(self, seconds: int) -> list[str]:
         return ["-l", f"walltime={clock(seconds)}"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -35,9 +35,6 @@ class Queue(Protocol):
 
     def submit(self, folder: Path, script: Path, arguments: Sequence[str], options: Sequence[str]) -> str:
         """Submit from ``folder``; the job's id. Raises ``RankupError``."""
-
-    def variables(self, variables: Mapping[str, str]) -> list[str]:
-        """The options that give a job variables, if its processes do not inherit them from its script."""
 
     def limit(self, seconds: int) -> list[str]:
         """The options that submit a job with this time limit."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from rankup.core.hostlist import expand
@@ -25,9 +25,6 @@ class SlurmQueue:
 
     def submit(self, folder: Path, script: Path, arguments: Sequence[str], options: Sequence[str]) -> str:
         return submitted(["sbatch", "--parsable", *options, str(script), *arguments], folder)
-
-    def variables(self, variables: Mapping[str, str]) -> list[str]:
-        return []
 
     def limit(self, seconds: int) -> list[str]:
         return [f"--time={clock(seconds, days=True)}"]

@@ -6,6 +6,7 @@
 #PBS -j oe
 #PBS -o eap.log
 #PBS -r y
+#PBS -v PYTHON
 
 cd "$PBS_O_WORKDIR" || exit 1
 [ -e finished ] && exit 0
@@ -18,7 +19,7 @@ qsub -W depend=afterany:"$PBS_JOBID" eap.sh >next
 export -p >environment
 rank=0
 for node in $(uniq "$PBS_NODEFILE"); do
-  pbsdsh -n "$rank" -- /bin/bash -c ". $PWD/environment; cd $PWD; export RANK=$rank LOCAL_RANK=0; exec python train.py" &
+  pbsdsh -n "$rank" -- /bin/bash -c ". $PWD/environment; cd $PWD; export RANK=$rank LOCAL_RANK=0; exec $PYTHON train.py" &
   rank=$((rank + 1))
 done
 wait

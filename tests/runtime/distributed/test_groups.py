@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import time
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,28 @@ def test_the_soft_limit_is_raised_and_never_lowered(monkeypatch, before, after):
     monkeypatch.setattr(resource, "setrlimit", lambda which, pair: limits.append(pair))
     open_files.raise_limit()
     assert limits[-1] == (after, before[1])
+
+
+def restarted_by_an_agent() -> float:
+    rank = int(os.environ["RANK"])
+    os.environ |= {"TORCHELASTIC_RESTART_COUNT": str(rank), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    # The agent's store of this start; it must outlive the ranks' work.
+    own = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), None, rank == 0, wait_for_workers=False)
+    total = rankup.init().sum(1.0)
+    done = own.add("done", 1)
+    while rank == 0 and done < 2:
+        time.sleep(0.01)
+        done = own.add("done", 0)
+    return total
+
+
+def test_ranks_meet_although_their_agents_count_restarts_differently():
+    """torchrun on two nodes: the agent whose rank died counts a restart, and the one that follows it does not."""
+    agents = {
+        "GROUP_RANK": "0",
+        "GROUP_WORLD_SIZE": "1",
+        "TORCHELASTIC_RUN_ID": "one",
+        "TORCHELASTIC_MAX_RESTARTS": "2",
+    }
+    env = {**agents, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    assert run_ranks(restarted_by_an_agent, 2, env=env) == [2.0, 2.0]

@@ -107,8 +107,11 @@ def start_groups(world: World, device: torch.device, timeout: timedelta) -> Grou
 def _init_default(world: World, backend: str, timeout: timedelta) -> None:
     if world.launcher == "torchrun":  # its agent's store is there already
         store, rank, world_size = next(dist.rendezvous("env://", timeout=timeout))  # type: ignore[attr-defined]
-        # torch 2.13 hands a restarted group the store of the one before, where the addresses are of the dead.
-        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        # torch 2.13 hands a restarted group the store of the one before, where the addresses are of the dead. Agents
+        # count restarts each for itself: one that restarts because of another node does not. So where each start has
+        # a store of its own, the count must not matter.
+        own_store = os.environ.get("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1"
+        attempt = "0" if own_store else os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         store = dist.PrefixStore(f"rankup/attempt-{attempt}", store)  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=timeout)
         return
