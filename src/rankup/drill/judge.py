@@ -146,7 +146,7 @@ class Judge:
             add(
                 "cannot-be-cancelled",
                 "the job went on after it was cancelled",
-                "do not submit a successor after TERM",
+                "what waits for it by afterany begins then: let the next job look for a file that says so",
             )
         if began_anew and self.reference.training.saves:
             add(

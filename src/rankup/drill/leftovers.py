@@ -12,12 +12,12 @@ from rankup.core.shell import quote
 from rankup.drill.queue import Queue
 
 _WAIT_S = 600.0
-# Each process of an attempt has the path of its trace in its environment.
+# Each process of an attempt has the path of its trace in its environment; on other nodes of PBS that of all attempts.
 _LOOK = """\
 #!/bin/bash
 {directives}
 for folder in /proc/[0-9]*; do
-  found=$(tr '\\0' '\\n' <"$folder/environ" 2>/dev/null | grep -m 1 -F RANKUP_TRACE={home}/) || continue
+  found=$(tr '\\0' '\\n' <"$folder/environ" 2>/dev/null | grep -m 1 -E '^RANKUP_(TRACE|ATTEMPTS)='{home}/) || continue
   printf '%s\\t%s\\t%s\\n' "$found" "${{folder#/proc/}}" "$(tr '\\0' ' ' <"$folder/cmdline" | cut -c 1-80)"
 done >{answer}.part
 mv {answer}.part {answer}

@@ -1,0 +1,110 @@
+"""``rankup drill`` on a real PBS: the failures really occur, and the answers are true."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pbs_jobs import RANKUP
+from pbs_lab import ALICE, HEAD, PbsLab
+
+pytestmark = [pytest.mark.pbs, pytest.mark.timeout(2400)]
+JOBS = Path(__file__).parents[1] / "drill" / "jobs"
+SIZES = ("--nodes", "2", "--nproc-per-node", "1", "--time", "4m", "--stop-before", "60s")
+
+
+def project(lab: PbsLab, name: str, *files: str) -> Path:
+    folder = lab.shared / name
+    folder.mkdir()
+    for file in files:
+        shutil.copy(JOBS / file, folder)
+    for path in (folder, *folder.iterdir()):
+        os.chown(path, ALICE, ALICE)
+    return folder
+
+
+def drill(lab: PbsLab, folder: Path, *words: str) -> dict[str, Any]:
+    command = ["env", "-C", folder, f"PYTHON={sys.executable}", *RANKUP, "drill", "--yes", "--json", *words]
+    done = lab.run(HEAD, command, timeout=2300)
+    assert done.out, done.err
+    answer = json.loads(done.out)
+    assert "failures" in answer, answer
+    return {**answer, "rows": {row["failure"]: row for row in answer["failures"]}, "code": done.code}
+
+
+def test_a_chain_of_jobs_goes_on_and_cannot_be_cancelled(pbs: PbsLab):
+    folder = project(pbs, "eap", "eap.sh", "train.py")
+    rows = drill(pbs, folder, "--failures", "preempted,cancelled,rank-killed", "eap.sh")["rows"]
+    assert "Unauthorized" in rows["preempted"]["not_tried"]  # an ordinary user may not
+    killed = rows["rank-killed"]
+    assert (killed["survived"], killed["went_on"], killed["steps_lost"]) == (True, "by itself", 2)
+    assert [change["code"] for change in rows["cancelled"]["changes"]] == ["cannot-be-cancelled"]
+    assert "terminated by alice" in rows["cancelled"]["records"][0]
+    assert sorted(path.name for path in folder.iterdir()) == ["eap.sh", "runs", "train.py"]
+
+
+@contextmanager
+def losing_nodes(lab: PbsLab) -> Iterator[list[str]]:
+    """An operator's commands: a file asks that a node loses its power, another one that it is switched on again."""
+    asked = lab.shared / "lose", lab.shared / "return"
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.2):
+            for path, act in zip(asked, (lab.cut_power, lab.revive), strict=True):
+                if path.exists() and (node := path.read_text().strip()):
+                    act(node)
+                    path.unlink()
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    until_gone = "echo {{node}} >{0}; while [ -e {0} ]; do sleep 0.2; done"
+    try:
+        yield [
+            word
+            for option, path in zip(("--lose-node", "--return-node"), asked, strict=True)
+            for word in (option, f"bash -c '{until_gone.format(path)}'")
+        ]
+    finally:
+        over.set()
+        watching.join()
+
+
+# What PBS itself says, by failure: of the first job.
+RECORDS = {
+    "time-limit-unannounced": "Exit_status -29",
+    "preempted": "run_count 2",
+    "cancelled": "terminated by alice",
+    "node-lost": "run_count 2",
+}
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", ["ours", "eap"])
+def test_every_failure_meets_a_job(own_pbs: PbsLab, name: str):
+    own_pbs.qmgr("set server operators += alice@*\n")
+    folder = project(own_pbs, name, *(("steps.py",) if name == "ours" else ("eap.sh", "train.py")))
+    again: tuple[str, ...] = ()
+    script = "eap.sh"
+    if name == "ours":
+        render = [*RANKUP, "render", "--site", "pbs", "--python", sys.executable, *SIZES, "steps.py"]
+        script = "job.sh"
+        (folder / script).write_text(own_pbs.run(HEAD, ["env", "-C", folder, *render]).out)
+        again = ("--again", "qsub -v RANKUP_RUN=$(echo $PWD/runs/steps/*) job.sh")
+    with losing_nodes(own_pbs) as operator:
+        answer = drill(own_pbs, folder, *operator, "--limit", "4m", "--short", "4m", *again, script)
+    (JOBS.parents[2] / "benchmarks" / "results" / f"drill-pbs-{name}.json").write_text(
+        json.dumps(answer, indent=1)
+    )
+    for failure, row in answer["rows"].items():
+        assert row["not_tried"] == "", row
+        assert RECORDS.get(failure, "") in row["records"][0], row
+        assert name != "ours" or (row["survived"] and row["result"] == "the same"), row
