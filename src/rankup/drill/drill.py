@@ -108,7 +108,7 @@ class Drill:
         )
         (home / "written").mkdir(mode=0o700)
         outcome = Outcome(None, made)
-        scene = _Scene(self, outcome, self.queue.limit(self.plan.settings.limit), ())
+        scene = _Scene(self, outcome, self.queue.limit(self.plan.settings.limit))
         scene.run()
         if not outcome.training.done:
             raise _does_not_train(outcome)
@@ -139,18 +139,6 @@ class Drill:
                 "folder, by a relative path or by an argument",
                 exit_code=1,
             )
-
-    @property
-    def written(self) -> tuple[Path, ...]:
-        """The folders in which the uninterrupted run wrote, relative to the job's."""
-        made = self.reference.copy
-        names = [
-            Path(name)
-            for notes in made.attempts.glob("*/written-*.txt")
-            for name in notes.read_text().split("\n")
-        ]
-        inside = {name.parent for name in names if name.is_relative_to(made.folder)}
-        return tuple(sorted(folder.relative_to(made.folder) for folder in inside if folder.is_dir()))
 
     def strike_step(self) -> int:
         """Two steps after a save that leaves enough of the training, so that these are lost; else after a third."""
@@ -183,17 +171,16 @@ class Drill:
         if not inside or inside.startswith("full"):
             write_atomic(made.attempts / "pace", f"{pace:.3f}")
         outcome = Outcome(failure, made, step=step)
-        written = tuple(made.folder / each for each in self.written)
-        _Scene(self, outcome, self.queue.limit(failure.limit(settings)), written).run()
+        _Scene(self, outcome, self.queue.limit(failure.limit(settings))).run()
         return outcome
 
 
 class _Scene:
     """One copy of the job in the queue, until nothing of it is left there."""
 
-    def __init__(self, drill: Drill, outcome: Outcome, options: list[str], written: tuple[Path, ...]) -> None:
+    def __init__(self, drill: Drill, outcome: Outcome, options: list[str]) -> None:
         self.queue, self.settings = drill.queue, drill.plan.settings
-        self.folder, self.written = outcome.copy.folder, written
+        self.folder = outcome.copy.folder
         self._plan, self._view = drill.plan, drill.view
         self._outcome, self._options = outcome, options
         self._ids: list[str] = []

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -44,7 +44,6 @@ class Scene(Protocol):
     queue: Queue
     settings: Settings
     folder: Path  # the copy in which it runs
-    written: tuple[Path, ...]  # the folders in which the uninterrupted run wrote, within the copy
 
     def job(self) -> QueueJob | None:
         """None if it has ended."""
@@ -133,24 +132,22 @@ def _operator(command: str, node: str) -> Completed:
 
 
 def _close_folder(scene: Scene) -> str:
-    with _not_writable(scene.written or (scene.folder,)):
-        scene.wait(scene.settings.outage)
-    return ""
-
-
-@contextmanager
-def _not_writable(folders: tuple[Path, ...]) -> Iterator[None]:
-    """Folders and the files in them, without their owner's right to write."""
-    paths = [path for folder in folders for path in (folder, *folder.iterdir()) if not path.is_symlink()]
-    modes = [(path, stat.S_IMODE(path.stat().st_mode)) for path in paths]
+    """All folders and files of the copy lose their owner's right to write, and get it back."""
+    modes: dict[Path, int] = {}
+    for path in (scene.folder, *scene.folder.rglob("*")):
+        with suppress(FileNotFoundError):  # the job goes on meanwhile
+            if not path.is_symlink():
+                modes[path] = stat.S_IMODE(path.stat().st_mode)
     try:
-        for path, mode in modes:
-            path.chmod(mode & ~0o222)
-        yield
+        for path, mode in modes.items():
+            with suppress(FileNotFoundError):
+                path.chmod(mode & ~0o222)
+        scene.wait(scene.settings.outage)
     finally:
-        for path, mode in modes:
-            if path.exists():
+        for path, mode in modes.items():
+            with suppress(FileNotFoundError):
                 path.chmod(mode)
+    return ""
 
 
 def _second_job(scene: Scene) -> str:
