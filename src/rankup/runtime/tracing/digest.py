@@ -27,7 +27,12 @@ def rows(value: Any, samples: int) -> list[str]:
 
 def _feed(hasher: Any, value: Any) -> None:
     if isinstance(value, torch.Tensor):
-        plain = local(value.detach()).cpu().contiguous()
+        plain = local(value.detach()).cpu()
+        if plain.layout == torch.sparse_coo:
+            plain = plain.coalesce()
+            _feed(hasher, ("sparse", list(plain.shape), plain.indices(), plain.values()))
+            return
+        plain = (plain if plain.layout == torch.strided else plain.to_dense()).contiguous()
         hasher.update(f"tensor {plain.dtype} {tuple(plain.shape)};".encode())
         if plain.numel():
             hasher.update(as_bytes(plain))

@@ -16,17 +16,25 @@ _RANKUP = _HERE.parents[2]
 
 
 class _AfterTorch:
-    """A finder that finds nothing by itself: it has torch imported, and then records."""
+    """A finder that finds nothing by itself: it has torch imported, and then records. Many packages look for torch, and
+    import it later or never."""
+
+    def __init__(self) -> None:
+        self._asks = False
 
     def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
-        if name != "torch":
+        if name != "torch" or self._asks:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        self._asks = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._asks = False
         if spec is not None and spec.loader is not None:
             run = spec.loader.exec_module
 
             def exec_module(module: Any) -> None:
+                sys.meta_path.remove(self)
                 run(module)
                 _find_rankup()
                 from rankup.runtime.tracing.any_script import record
