@@ -1,0 +1,72 @@
+"""Planted faults of a resume, and right resumes, in programs that do not use rankup: what verify says of each."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "verify"))
+
+from forked_attempts import prove
+from resume_faults import FAULTS, PROVED, RIGHT, ROUNDED, SCRIPTS, Planted
+
+from rankup.errors import RankupError
+from rankup.verify.scenario import VerifyPlan
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "resume-faults.json"
+FOUND, RIGHT_CAUSE, PROVED_RIGHT = 40, 34, 20
+
+
+def judged(folder: Path, planted: Planted) -> dict[str, str | bool]:
+    """One row of the table: the verdict, and the code of the finding, in a folder of its own."""
+    where = folder / f"{planted.program} {planted.what}".replace("/", "-")
+    where.mkdir()
+    shutil.copy(SCRIPTS / "pieces.py", where)
+    script = where / f"{planted.program}.py"
+    script.write_text(planted.text)
+    verdict, code, message = "error", "", ""
+    try:
+        proof = prove(script, VerifyPlan(planted.ranks), planted.words)
+        verdict = proof.conclusion
+        if proof.findings:
+            code, message = proof.findings[0].code, proof.findings[0].message
+    except RankupError as error:
+        code, message = error.code, error.message
+    right = planted.expected in ((verdict,) if planted.expected in (PROVED, ROUNDED) else (code,))
+    return {
+        "style": planted.style,
+        "program": planted.program,
+        "what": planted.what,
+        "ranks": str(planted.ranks),
+        "verdict": verdict,
+        "code": code,
+        "expected": planted.expected,
+        "right": right,
+        "message": message,
+    }
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(7200)
+@pytest.mark.usefixtures("warm_python")
+def test_faults_of_a_resume_are_found_and_named_and_right_resumes_are_proved(tmp_path: Path):
+    with ThreadPoolExecutor(2) as pool:
+        faults = list(pool.map(partial(judged, tmp_path), FAULTS))
+        right = list(pool.map(partial(judged, tmp_path), RIGHT))
+    totals = {
+        "found": sum(row["verdict"] not in (PROVED, ROUNDED) for row in faults),
+        "right cause": sum(bool(row["right"]) for row in faults),
+        "of": len(faults),
+        "proved": sum(bool(row["right"]) for row in right),
+        "of right resumes": len(right),
+    }
+    RESULTS.write_text(json.dumps({"totals": totals, "faults": faults, "right": right}, indent=1) + "\n")
+    assert totals["found"] == len(faults) >= FOUND
+    assert totals["right cause"] >= RIGHT_CAUSE
+    assert totals["proved"] == len(right) >= PROVED_RIGHT
