@@ -162,7 +162,9 @@ FAULTS = (
             ('checkpoint["optimizer"]', 'load("optimizer.pt")'),
             (
                 "    if rank == 0:\n",
-                '    if rank == 0:\n        if epoch % 2 == 0:\n            save(optimizer.state_dict(), "optimizer.pt")\n',
+                "    if rank == 0 and epoch % 2 == 0:\n"
+                '        save(optimizer.state_dict(), "optimizer.pt")\n'
+                "    if rank == 0:\n",
             ),
         ),
         ranks=2,
@@ -480,8 +482,8 @@ RIGHT = (
         (
             ("    for x, y in DataLoader(", "    for number, (x, y) in enumerate(DataLoader("),
             ("generator=order):\n", "generator=order)):\n        if number < skip:\n            continue\n"),
+            ('    save(ckpt, "checkpoint.pt")\n    print', "    skip = 0\n    print"),
             ("        scaler.update()\n", _SAVES_IN_THE_MIDDLE),
-            ('    save(ckpt, "checkpoint.pt")', "    skip = 0"),
             ("epoch, norms = 0, []", "epoch, norms, skip = 0, [], 0"),
             ('    norms = ckpt["norms"]', '    norms, skip = ckpt["norms"], ckpt["skip"]'),
         ),
@@ -536,4 +538,147 @@ RIGHT = (
     Planted("steps", "as it is: the rate is zero at first", PROVED),
     Planted("trainer", "as it is", PROVED),
     Planted("trainer", "SGD without momentum", PROVED, (("torch.optim.Adam(", "torch.optim.SGD("),)),
+)
+
+# Beyond the forty: combinations, and what was met on the way.
+EXTRA = (
+    Planted(
+        "teacher",
+        "evaluates after the save, and so moves the generator",
+        "generators-not-restored",
+        (
+            ("    score = accuracy(ema.module, test_loader)\n", ""),
+            (
+                '    save(state, "last.pt")\n',
+                '    save(state, "last.pt")\n    score = accuracy(ema.module, test_loader)\n',
+            ),
+        ),
+    ),
+    Planted(
+        "teacher",
+        "average not loaded; each file holds a time",
+        "untrained-weights-not-restored",
+        (
+            ("import copy\n", "import copy\nimport time\n"),
+            _without('ema.module.load_state_dict(state["ema"])'),
+            ('        "epoch": epoch + 1,\n', '        "epoch": epoch + 1,\n        "time": time.time(),\n'),
+            (
+                'save(ema.module.state_dict(), "average.pt")',
+                'save({"time": time.time(), "ema": ema.module.state_dict()}, "average.pt")',
+            ),
+            ("accuracy of the average {score:.4f}", "done"),
+        ),
+    ),
+    Planted(
+        "steps",
+        "loader begins after the generator was restored, and draws from it",
+        "generators-not-restored",
+        ((", generator=torch.Generator()))", "))"),),
+    ),
+    Planted(
+        "steps",
+        "stream begins a batch too far",
+        "data-not-restored",
+        (("step * 8", "(step + (step > 0)) * 8"),),
+    ),
+    Planted(
+        "steps",
+        "schedule not loaded, the rate was zero at the save",
+        "schedule-not-restored",
+        (_without('scheduler.load_state_dict(state["scheduler"])'),),
+    ),
+    Planted(
+        "trainer",
+        "temperature not loaded",
+        "hidden-state",
+        (('TrainState(**saved["state"])', 'TrainState(**{**saved["state"], "temperature": 2.0})'),),
+    ),
+    Planted("epochs", "history not loaded", "other-files", (_without('history = checkpoint["history"]'),)),
+    Planted(
+        "epochs",
+        "counters of ReduceLROnPlateau not loaded",
+        "schedule-not-restored",
+        (
+            (
+                "torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS)",
+                _PLATEAU.replace("patience=0", "patience=1"),
+            ),
+            ("    scheduler.step()\n", "    scheduler.step(1.0)\n"),
+            _without('scheduler.load_state_dict(checkpoint["scheduler"])'),
+        ),
+    ),
+    Planted(
+        "epochs",
+        "buffers not saved, and BatchNorm evaluates from the second epoch on",
+        "buffers-not-restored",
+        (
+            *FAULTS[3].edits,
+            ("    model.train()\n", "    model.train()\n    model[1].train(epoch == 0)\n"),
+        ),
+    ),
+    Planted(
+        "epochs",
+        "no momentum, optimizer not saved, network not loaded by a wrong key",
+        "weights-not-restored",
+        (
+            ("momentum=0.9, ", ""),
+            (
+                'model.load_state_dict(checkpoint["model"])',
+                'model.load_state_dict(checkpoint.get("net", {}), strict=False)',
+            ),
+        ),
+    ),
+    Planted(
+        "crops",
+        "evaluates again right after the resume, and so draws",
+        "generators-not-restored",
+        ((_RNG, _RNG + "\n    model(*get_batch())"),),
+    ),
+    Planted(
+        "crops",
+        "a generator of its own for the crops, not saved",
+        "data-not-restored",
+        (
+            ("np.random.seed(1337)", "rng = np.random.default_rng(1337)"),
+            (
+                "np.random.randint(len(data) - block_size, size=batch_size)",
+                "rng.integers(len(data) - block_size, size=batch_size)",
+            ),
+        ),
+    ),
+    Planted(
+        "workers",
+        "a generator of its own for the loader, not saved",
+        "data-not-restored",
+        (("num_workers=2,", "num_workers=2, generator=torch.Generator().manual_seed(5),"),),
+    ),
+    Planted(
+        "gan",
+        "D's network not loaded",
+        "weights-not-restored",
+        (_without('netD.load_state_dict(state["netD"])'),),
+    ),
+    Planted(
+        "gan",
+        "D's optimizer not loaded",
+        "optimizer-not-restored",
+        (_without('optD.load_state_dict(state["optD"])'),),
+    ),
+    Planted(
+        "ddp",
+        "three ranks, scheduler not loaded",
+        "schedule-not-restored",
+        (
+            _without('scheduler.load_state_dict(checkpoint["scheduler"])'),
+            ("StepLR(optimizer, step_size=1, gamma=0.8)", "LambdaLR(optimizer, lambda n: 0.8**n)"),
+        ),
+        ranks=3,
+    ),
+    Planted(
+        "ddp",
+        "three ranks, generators not loaded",
+        "generators-not-restored",
+        (_without('set_rng_state(load(f"rng-{rank}.pt"))'),),
+        ranks=3,
+    ),
 )

@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "verify"))
 
 from forked_attempts import prove
-from resume_faults import FAULTS, PROVED, RIGHT, ROUNDED, SCRIPTS, Planted
+from resume_faults import EXTRA, FAULTS, PROVED, RIGHT, ROUNDED, SCRIPTS, Planted
 
 from rankup.errors import RankupError
 from rankup.verify.scenario import VerifyPlan
@@ -59,6 +59,7 @@ def test_faults_of_a_resume_are_found_and_named_and_right_resumes_are_proved(tmp
     with ThreadPoolExecutor(2) as pool:
         faults = list(pool.map(partial(judged, tmp_path), FAULTS))
         right = list(pool.map(partial(judged, tmp_path), RIGHT))
+        extra = list(pool.map(partial(judged, tmp_path), EXTRA))
     totals = {
         "found": sum(row["verdict"] not in (PROVED, ROUNDED) for row in faults),
         "right cause": sum(bool(row["right"]) for row in faults),
@@ -66,7 +67,10 @@ def test_faults_of_a_resume_are_found_and_named_and_right_resumes_are_proved(tmp
         "proved": sum(bool(row["right"]) for row in right),
         "of right resumes": len(right),
     }
-    RESULTS.write_text(json.dumps({"totals": totals, "faults": faults, "right": right}, indent=1) + "\n")
+    RESULTS.write_text(
+        json.dumps({"totals": totals, "faults": faults, "right": right, "extra": extra}, indent=1) + "\n"
+    )
     assert totals["found"] == len(faults) >= FOUND
+    assert all(row["verdict"] not in (PROVED, ROUNDED) for row in extra)
     assert totals["right cause"] >= RIGHT_CAUSE
     assert totals["proved"] == len(right) >= PROVED_RIGHT

@@ -8,7 +8,6 @@ began.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,7 +28,7 @@ from rankup.verify.first_difference import (
 )
 from rankup.verify.output import other_numbers
 from rankup.verify.scenario import Scenario, VerifyPlan, run_twice
-from rankup.verify.script_causes import ROUNDING, Pair, likeliest
+from rankup.verify.script_causes import ROUNDING, SAVE_UNTRAINED, UNTRAINED, Pair, likeliest
 from rankup.verify.trace_reader import AttemptTrace
 
 _SAVES_TRIED = 3  # after which a kill follows
@@ -92,7 +91,7 @@ def killed(
             if step == first.final_step:
                 interrupt = f"exit {step} 0"
             what = "to its end" if step is None else f"to be killed {_place(step, first)}"
-            folders = os.pathsep.join(str(trace.folder) for trace in earlier)
+            folders = "\n".join(str(trace.folder) for trace in earlier)
             env = {"RANKUP_TRACE_REFERENCE": folders, "RANKUP_TRACE_KILLED": str(at)}
             ask = AttemptSpec(what, plan.processes, snapshots, None, (), interrupt, env, resumed=bool(at))
             end: AttemptEnd = run_twice(attempts, ask) if at else attempts.run(ask)
@@ -193,10 +192,30 @@ def _judge(
             later = _no_resume(first, resumes)
         found = later or found
     if found is None and (paths := other_files(*files)):
-        return of_files(paths, first, made[-1], again)
-    if found is None and (lines := other_numbers(first.printed, again.printed, made[-1].printed)):
-        return of_printed(lines, first, made[-1], again)
-    return found
+        found = of_files(paths, first, made[-1], again)
+    elif found is None and (lines := other_numbers(first.printed, again.printed, made[-1].printed)):
+        found = of_printed(lines, first, made[-1], again)
+    else:
+        return found
+    return _of_untrained(first, resumes, found) or found
+
+
+def _of_untrained(first: AttemptTrace, resumes: Sequence[Resume], result: Finding) -> Finding | None:
+    """Why a result differs, although no step does: weights that no step needs, such as an average."""
+    for resume in resumes:
+        step = resume.attempt.resumed_at + 1
+        for at, _, mine, theirs in pairs(first, resume.attempt):
+            if at == step and mine["before"]["untrained"] != theirs["before"]["untrained"]:
+                return Finding(
+                    UNTRAINED,
+                    Severity.ERROR,
+                    "weights that no optimizer steps are others, and no step depends on them: an average (EMA)",
+                    place=f"step {step}",
+                    why=f"{resume.position}; {result.message}",
+                    fix=SAVE_UNTRAINED,
+                    confidence=Confidence.LIKELY,
+                )
+    return None
 
 
 def _of_end(first: AttemptTrace, again: AttemptTrace, made: Sequence[AttemptTrace]) -> Finding | None:
@@ -277,11 +296,11 @@ def _of_resume(
     why = f"two uninterrupted runs are equal; {resume.position}"
     step = attempt.resumed_at + 1 if difference is None else difference.step
     ignore = unsteady(first, again)
-    both = [
-        (rank, Pair(first, attempt, step, mine, theirs, ignore))
+    every = [
+        Pair(first, attempt, at, mine, theirs, ignore, rank, resume.saved_at)
         for at, rank, mine, theirs in pairs(first, attempt)
-        if at == step
     ]
+    both = [pair for pair in every if pair.step == step]
     if not both or (difference is not None and difference.at_end):
         return Finding(
             "other-end-state",
@@ -292,13 +311,14 @@ def _of_resume(
             fix="what the code after the loop depends on is not saved",
             confidence=Confidence.LIKELY,
         )
-    rank, cause, message = likeliest(both)
+    later = [pair for pair in every if pair.step > step and pair.begins]
+    pair, cause, message = likeliest(both, later)
     return Finding(
         cause.code,
         Severity.NOTE if cause.code == ROUNDING else Severity.ERROR,
         message,
-        place=f"step {step}" + (f", rank {rank}" if first.world_size > 1 else ""),
-        why=f"{why}; the step is number {step - attempt.resumed_at} after it",
+        place=f"step {pair.step}" + (f", rank {pair.rank}" if first.world_size > 1 else ""),
+        why=f"{why}; the step is number {pair.step - attempt.resumed_at} after it",
         fix=cause.fix,
         confidence=Confidence.LIKELY,
     )

@@ -35,7 +35,8 @@ def train():
         scheduler.load_state_dict(state["scheduler"])
         step = state["step"]
         set_rng_state(state["rng"])
-    batches = iter(DataLoader(Stream(start=step * 8), batch_size=8))
+    # With a generator of its own, a loader draws nothing from the global one.
+    batches = iter(DataLoader(Stream(start=step * 8), batch_size=8, generator=torch.Generator()))
     while step < TOTAL_STEPS:
         x, y = next(batches)
         loss = nn.functional.mse_loss(model(x).squeeze(1), y)

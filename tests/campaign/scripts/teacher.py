@@ -62,6 +62,7 @@ for epoch in range(first, EPOCHS):
             for mine, theirs in zip(teacher.parameters(), student.parameters(), strict=True):
                 mine.lerp_(theirs, 0.1)
         ema.update(student)
+    score = accuracy(ema.module, test_loader)
     state = {
         "student": student.state_dict(),
         "teacher": teacher.state_dict(),
@@ -73,5 +74,5 @@ for epoch in range(first, EPOCHS):
         "rng": rng_state(),
     }
     save(state, "last.pt")
-    print(f"epoch {epoch}: accuracy of the average {accuracy(ema.module, test_loader):.4f}")
+    print(f"epoch {epoch}: accuracy of the average {score:.4f}")
 save(ema.module.state_dict(), "average.pt")

@@ -2,14 +2,18 @@
 
 torch tells of each step of any optimizer, whichever library calls it. Records are those of ``trace.py``, and besides:
 
-- ``before``: with what a step began: digests of ``weights``, ``optimizer`` and ``options``, the learning rates ``lr``
+- ``before``: with what a step began: digests of ``weights``, ``optimizer`` and ``options``, the learning rates ``lr``,
+  how many parameters are ``frozen``, the buffers that are ``counts``, and the weights that no optimizer steps
+  (``untrained``: averages, teachers)
 - ``batches``: a digest of each batch that a DataLoader gave since the step before
 - ``saved``: the calls of ``torch.save`` since then
+- ``inputs``: a digest of what each outermost call of a module was given (``script_inputs.py``)
 - ``gradients``, ``gradient_size``: a digest of the gradients, and the sum of their absolute values
 - ``untracked``: the global generators
 
 A script knows no number of its steps over all attempts. So a resumed process looks for the weights with which it begins
-among those of the attempts before (``RANKUP_TRACE_REFERENCE``, the folders of their traces): there it goes on.
+among those of the attempts before (``RANKUP_TRACE_REFERENCE``, a folder in each line): there it goes on
+(``script_position.py``).
 ``restored`` says what was found: ``state``, ``weights`` alone, or ``nothing``; then the steps count from
 ``RANKUP_TRACE_KILLED``, the last step of the attempt before. ``done`` is written at the end of the script.
 """
@@ -22,6 +26,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +38,12 @@ from torch.optim import optimizer as hooks
 from torch.utils.data import dataloader
 
 from rankup.core.records import RecordWriter, read_records
-from rankup.runtime.seed import rng_state
 from rankup.runtime.tracing.digest import digest, rows
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
 from rankup.runtime.tracing.fault_injection import FaultInjection
 from rankup.runtime.tracing.fingerprint import fingerprint
+from rankup.runtime.tracing.script_inputs import ScriptInputs, generators
+from rankup.runtime.tracing.script_position import position, same_end
 from rankup.runtime.tracing.written_files import watch_files
 from rankup.strategies.clipping import local
 
@@ -86,8 +92,10 @@ class ScriptTrace:
         self._kept: list[Optimizer] = []  # so that no other gets an id
         self._names: dict[int, str] = {}  # parameter → its name in the largest module that has it
         self._buffers: list[torch.Tensor] = []
+        self._untrained: list[list[torch.Tensor]] = []  # of each outermost module, what no optimizer steps
         self._batches: list[tuple[str, list[str]]] = []  # their digests, and those of their samples
-        self._expected: int | None = None  # batches of the step at hand in the uninterrupted training
+        self._expected: list[str] | None = None  # batches of the step at hand in the uninterrupted training
+        self._inputs = ScriptInputs(_has_run)
         self._losses: list[str] = []
         self._before: dict[str, Any] = {}
         self._saved = 0
@@ -106,11 +114,16 @@ class ScriptTrace:
         if _has_run():
             return
         if id(optimizer) not in self._numbers:
-            self._numbers[id(optimizer)] = len(self._kept)
+            self._numbers[id(optimizer)] = self._free_number()
             self._kept.append(optimizer)
+        if self._records is None:
+            self._name_parameters()
         self._before = self._now(optimizer)
         if self._records is None:
             self._begin()
+
+    def _free_number(self) -> int:
+        return next(number for number in count() if number not in self._numbers.values())
 
     def _now(self, optimizer: Optimizer) -> dict[str, Any]:
         return {
@@ -119,13 +132,15 @@ class ScriptTrace:
             "optimizer": fingerprint([_fields(optimizer, p) for p in _parameters(optimizer)]),
             "options": digest(_options(optimizer)),
             "lr": [float(group.get("lr", 0.0)) for group in optimizer.param_groups],
+            "frozen": sum(not p.requires_grad for p in _parameters(optimizer)),
+            "untrained": sorted(map(fingerprint, self._untrained)),
+            "counts": fingerprint([buffer for buffer in self._buffers if not buffer.is_floating_point()]),
         }
 
     def _begin(self) -> None:
         world_size = int(os.environ.get("WORLD_SIZE", "1"))
         if dist.is_available() and dist.is_initialized():  # a script may start its ranks by itself
             self._rank, world_size = dist.get_rank(), dist.get_world_size()
-        self._name_parameters()
         self._step, restored = self._position()
         self._records = RecordWriter(self._folder / f"rank-{self._rank}.jsonl")
         self._interruption = FaultInjection(os.environ.get(INTERRUPT_VARIABLE, ""), self._rank, self._folder)
@@ -139,6 +154,9 @@ class ScriptTrace:
             variables={},
             any_script=True,
             restored=restored,
+            generators=self._inputs.began,
+            draws=self._inputs.draws,
+            workers=self._inputs.workers,
         )
 
     def _position(self) -> tuple[int, str]:
@@ -148,39 +166,40 @@ class ScriptTrace:
             return 0, ""
         steps = [
             step
-            for folder in folders.split(os.pathsep)
+            for folder in folders.split("\n")
             for step in read_records(Path(folder) / f"rank-{self._rank}.jsonl")
             if "before" in step
         ]
-        for what, names in (("state", ("weights", "optimizer")), ("weights", ("weights",))):
-            found = [
-                int(step["step"]) - 1
-                for step in steps
-                if all(step["before"][name] == self._before[name] for name in ("optimizer_number", *names))
+        batches = [each for each, _ in self._batches]
+        found = position(steps, self._before, batches, int(os.environ.get(KILLED, "0")))
+        if found.step is not None:
+            # A script that skips what was trained, and a loader that is a batch ahead, have taken more by now.
+            self._expected = found.step.get("batches")
+            optimizer = self._kept[0]
+            self._numbers[id(optimizer)] = self._before["optimizer_number"] = found.step["before"][
+                "optimizer_number"
             ]
-            if found and (what == "state" or found[-1]):  # else only the weights of the beginning
-                # A script that skips what was trained, and a loader that is a batch ahead, have taken more by now.
-                next_step = [
-                    step for step in steps if int(step["step"]) == found[-1] + 1 and "batches" in step
-                ]
-                self._expected = len(next_step[0]["batches"]) if next_step else None
-                return found[-1], what
-        return int(os.environ.get(KILLED, "0")), "nothing"
+        return found.done, found.restored
 
     def after_step(self, optimizer: Optimizer, *_: Any) -> None:
         if self._records is None or self._interruption is None:
             return
         self._step += 1
         batches, self._batches = self._batches, []
-        if self._expected is not None:
-            batches, self._expected = batches[len(batches) - min(self._expected, len(batches)) :], None
+        expected, self._expected = self._expected, None
+        if expected is not None:
+            batches = batches[len(batches) - min(len(expected), len(batches)) :]
+        taken = [each for each, _ in batches]
+        if expected is not None and same_end(taken, expected):
+            taken = expected
         gradients = [p.grad.detach() for p in _parameters(optimizer) if p.grad is not None]
         self._records.write(
             "step",
             step=self._step,
             at=[],
-            batch=digest([each for each, _ in batches]),
-            batches=[each for each, _ in batches],
+            batch=digest(taken),
+            batches=taken,
+            inputs=self._inputs.take(),
             rows=[row for _, samples in batches for row in samples],
             loss=list(self._losses),
             before=self._before,
@@ -189,7 +208,7 @@ class ScriptTrace:
             gradients=fingerprint(gradients),
             gradient_size=_size(gradients),
             state=dict(self._state(optimizer)),
-            untracked={f"generator {name}": digest(state) for name, state in rng_state().items()},
+            untracked=generators(),
             variables={},
             random="",
         )
@@ -206,17 +225,23 @@ class ScriptTrace:
         yield "buffers", fingerprint(self._buffers)
 
     def _name_parameters(self) -> None:
-        modules = [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]
+        things = gc.get_objects()
+        modules = [thing for thing in things if issubclass(type(thing), nn.Module)]
         for module in sorted(modules, key=lambda each: sum(1 for _ in each.parameters())):
             self._names |= {id(parameter): name for name, parameter in module.named_parameters()}
-        trained = {*self._names} & {id(p) for optimizer in self._kept for p in _parameters(optimizer)}
+        optimizers = [thing for thing in things if issubclass(type(thing), Optimizer)]
+        stepped = {id(p) for optimizer in optimizers for p in _parameters(optimizer)}
         found = {
             id(buffer): buffer
             for module in modules
-            if any(id(parameter) in trained for parameter in module.parameters())
+            if any(id(parameter) in stepped for parameter in module.parameters())
             for buffer in module.buffers()
         }
         self._buffers = list(found.values())
+        inner = {id(part) for module in modules for part in module.modules() if part is not module}
+        outermost = [module for module in modules if id(module) not in inner]
+        rest = [[p for p in module.parameters() if id(p) not in stepped] for module in outermost]
+        self._untrained = [parameters for parameters in rest if parameters]
 
     def exit(self) -> None:
         # Python sets last_type before it ends with an uncaught exception; any other exit is a success.
