@@ -630,8 +630,8 @@ EXTRA = (
     ),
     Planted(
         "crops",
-        "evaluates again right after the resume, and so draws",
-        "generators-not-restored",
+        "evaluates again right after the resume, and so draws: as if a batch was fetched ahead",
+        "data-not-restored",
         ((_RNG, _RNG + "\n    model(*get_batch())"),),
     ),
     Planted(

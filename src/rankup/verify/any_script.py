@@ -28,7 +28,7 @@ from rankup.verify.first_difference import (
 )
 from rankup.verify.output import other_numbers
 from rankup.verify.scenario import Scenario, VerifyPlan, run_twice
-from rankup.verify.script_causes import ROUNDING, SAVE_UNTRAINED, UNTRAINED, Pair, likeliest
+from rankup.verify.script_causes import ROUNDING, SAVE_UNTRAINED, UNTRAINED, Pair, after_rounding, likeliest
 from rankup.verify.trace_reader import AttemptTrace
 
 _SAVES_TRIED = 3  # after which a kill follows
@@ -184,8 +184,9 @@ def _judge(
     for resume in resumes:
         difference = first_difference(first, [resume.attempt], ignore=generators)
         if difference is not None or resume.attempt.restored == "nothing":
-            found = _of_resume(first, again, resume, difference)
-            break  # those that follow differ for the same reason
+            found = _of_resume(first, again, resume, difference, rounded=found)
+            if found is not None and found.code != ROUNDING:
+                break  # those that follow differ for the same reason
     if found is None or found.code == ROUNDING:
         later = failure or _of_end(first, again, made)
         if later is None and all(_begins_again(resume) for resume in resumes):
@@ -203,18 +204,20 @@ def _judge(
 def _of_untrained(first: AttemptTrace, resumes: Sequence[Resume], result: Finding) -> Finding | None:
     """Why a result differs, although no step does: weights that no step needs, such as an average."""
     for resume in resumes:
-        step = resume.attempt.resumed_at + 1
-        for at, _, mine, theirs in pairs(first, resume.attempt):
-            if at == step and mine["before"]["untrained"] != theirs["before"]["untrained"]:
-                return Finding(
-                    UNTRAINED,
-                    Severity.ERROR,
-                    "weights that no optimizer steps are others, and no step depends on them: an average (EMA)",
-                    place=f"step {step}",
-                    why=f"{resume.position}; {result.message}",
-                    fix=SAVE_UNTRAINED,
-                    confidence=Confidence.LIKELY,
-                )
+        for step, _, mine, theirs in pairs(first, resume.attempt):
+            if mine["before"]["untrained"] == theirs["before"]["untrained"]:
+                continue
+            if step > resume.attempt.resumed_at + 1:
+                return None  # it was restored, and went on otherwise
+            return Finding(
+                UNTRAINED,
+                Severity.ERROR,
+                "weights that no optimizer steps are others, and no step depends on them: an average (EMA)",
+                place=f"step {step}",
+                why=f"{resume.position}; {result.message}",
+                fix=SAVE_UNTRAINED,
+                confidence=Confidence.LIKELY,
+            )
     return None
 
 
@@ -289,9 +292,14 @@ def _not_deterministic(first: AttemptTrace, again: AttemptTrace, difference: Dif
 
 
 def _of_resume(
-    first: AttemptTrace, again: AttemptTrace, resume: Resume, difference: Difference | None
+    first: AttemptTrace,
+    again: AttemptTrace,
+    resume: Resume,
+    difference: Difference | None,
+    rounded: Finding | None = None,
 ) -> Finding:
-    """What the resume has not restored."""
+    """What the resume has not restored. ``rounded``: an earlier one differs in the last digits, and so its steps do,
+    too."""
     attempt = resume.attempt
     why = f"two uninterrupted runs are equal; {resume.position}"
     step = attempt.resumed_at + 1 if difference is None else difference.step
@@ -311,8 +319,16 @@ def _of_resume(
             fix="what the code after the loop depends on is not saved",
             confidence=Confidence.LIKELY,
         )
-    later = [pair for pair in every if pair.step > step and pair.begins]
-    pair, cause, message = likeliest(both, later)
+    if rounded is not None and attempt.restored == "state":
+        more = after_rounding(every)
+        if more is None:
+            return rounded
+        pair, cause, message = more
+    else:
+        pair, cause, message = likeliest(both, [pair for pair in every if pair.step > step and pair.begins])
+        if cause.code == ROUNDING:
+            after = [pair for pair in every if pair.step > step]
+            pair, cause, message = after_rounding(after) or (pair, cause, message)
     return Finding(
         cause.code,
         Severity.NOTE if cause.code == ROUNDING else Severity.ERROR,

@@ -22,7 +22,7 @@ from rankup.verify.diagnosis import (
     of_resume,
     of_untracked,
 )
-from rankup.verify.files import Digests, ScriptFiles, clocklike, other_files
+from rankup.verify.files import Digests, ScriptFiles, clocklike, other_files, whole_files
 from rankup.verify.first_difference import (
     UNTRACKED,
     compared,
@@ -168,7 +168,7 @@ def _verify_script(
     if scenarios[0].same and plan.kills != 0:
         row, notes = any_script.killed(attempts, plan, first, again, files, twice)
         scenarios.append(row)
-    if paths := sorted(path for path, digest in wrote.items() if digest):
+    if paths := whole_files(wrote):
         notes.append(f"files that the script writes, put back as they were: {_short(paths)}")
     not_crossed = ("a resume, with --kills 0",) if plan.kills == 0 else ()
     return Proof(tuple(scenarios), not_crossed=not_crossed, notes=tuple(notes))
@@ -183,7 +183,7 @@ def _notes(
     course: Course, wanted: list[str], resets: list[str], reference: Reference, logged: list[str]
 ) -> list[str]:
     notes = [too_short(course)] if "epoch" not in wanted else []
-    if paths := sorted(path for path, digest in reference.files.items() if digest):
+    if paths := whole_files(reference.files):
         notes.append(f"files that the script writes, compared and put back as they were: {_short(paths)}")
     if paths := clocklike(reference.files, reference.files_again):
         notes.append(f"not compared, because two uninterrupted runs write them differently: {_short(paths)}")

@@ -23,6 +23,7 @@ SAVE_GENERATORS = (
     "save torch.get_rng_state(), random.getstate() and numpy.random.get_state() of each rank, and set them"
 )
 _ROUNDED = 1e-5  # of a loss, and of the sum of the gradients
+_SOON, _FAR = 5, 0.05  # steps after a resume in which rounding has not changed a loss by more than this
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,19 @@ class Pair:
         near = all(abs(a - b) <= _ROUNDED * max(abs(a), abs(b)) for a, b in both)
         other = self.mine["gradients"] != self.theirs["gradients"]
         return other and near and len(losses[0]) == len(losses[1])
+
+    @property
+    def more_than_rounded(self) -> bool:
+        """Whether this step, after one that differs in the last digits alone, has something that no sum rounds and is
+        another: or soon after the resume quite another loss."""
+        exact = any(self.began_with_other(name) for name in ("lr", "frozen", "counts"))
+        if exact or self.mine["batch"] != self.theirs["batch"]:
+            return True
+        losses = [[float.fromhex(loss) for loss in each["loss"]] for each in (self.mine, self.theirs)]
+        soon = self.step <= self.attempt.resumed_at + _SOON
+        return len(losses[0]) != len(losses[1]) or (
+            soon and any(abs(a - b) > _FAR * max(abs(a), abs(b)) for a, b in zip(*losses, strict=True))
+        )
 
 
 class Cause(NamedTuple):
@@ -146,35 +160,35 @@ def _known(pair: Pair) -> set[str]:
     return {row for ranks in pair.first.steps.values() for each in ranks.values() for row in each["rows"]}
 
 
-def _generators_that_begin_anew(pair: Pair) -> list[str]:
-    """Those which stood before the first batch of the resumed process where they stood before the very first one,
-    although the training had drawn from them; and from which it makes its batches."""
-    ours, other = (each.begin[pair.rank]["generators"] for each in (pair.first, pair.attempt))
-    reached = pair.first.steps.get(pair.attempt.resumed_at, {}).get(pair.rank)
-    if reached is None:
-        return []
-    moved = [name for name, state in ours.items() if reached["untracked"].get(name, state) != state]
-    return [name for name in moved if other.get(name) == ours[name] and _makes_batches(pair, name)]
+def _generators_of_the_batch(pair: Pair) -> list[str]:
+    """Those from which the training makes its batches, and which were others before a loader began: or, if this step is
+    within a pass of a loader, which begin where they did in the very first process."""
+    ours, other = pair.mine["iterated"], pair.theirs["iterated"]
+    if ours is None or other is None:
+        ours, other = (each.begin[pair.rank]["generators"] for each in (pair.first, pair.attempt))
+        reached = pair.first.steps.get(pair.attempt.resumed_at, {}).get(pair.rank, pair.mine)["untracked"]
+        found = [name for name in ours if reached.get(name) != ours[name] == other.get(name)]
+    else:
+        found = [name for name in ours if other.get(name) != ours[name]]
+    return [name for name in found if _makes_batches(pair, name)]
 
 
 def _makes_batches(pair: Pair, name: str) -> bool:
     """torch's generator moves at each epoch, whatever the order depends on; the others only if something draws."""
     begin = pair.first.begin[pair.rank]
-    if name != "generator torch" or begin["draws"]:
-        return True
-    if begin["workers"] and not _known(pair).issuperset(pair.theirs["rows"]):
-        return True
-    states = [
-        ranks[pair.rank]["untracked"][name] for ranks in pair.first.steps.values() if pair.rank in ranks
-    ]
-    return len({*states}) == len(states)
+    records = [ranks[pair.rank] for ranks in pair.first.steps.values() if pair.rank in ranks]
+    states = {record["untracked"].get(name) for record in records}
+    if name != "generator torch":
+        return len(states) > 1
+    drawn = begin["draws"] or (begin["workers"] and not _known(pair).issuperset(pair.theirs["rows"]))
+    return drawn or len(states) == len(records)
 
 
 def _generators(pair: Pair) -> str:
-    names = _generators_that_begin_anew(pair) if _other_batch(pair) or _inputs_elsewhere(pair) else []
+    names = _generators_of_the_batch(pair) if _other_batch(pair) or _inputs_elsewhere(pair) else []
     if names:
         listed = ", ".join(name.removeprefix("generator ") for name in names)
-        return f"the batch is another one, because its generator begins again as at the start of the training: {listed}"
+        return f"the batch is another one, and so were the generators that it is drawn from: {listed}"
     listed = ", ".join(
         name.removeprefix(f"{UNTRACKED}generator ") for name in pair.names if name.startswith(UNTRACKED)
     )
@@ -193,7 +207,7 @@ CAUSES = (
         lambda pair: (
             pair.attempt.restored == "nothing"
             or pair.stale_weights
-            or (pair.begins and pair.began_with_other("weights"))
+            or (pair.step > pair.attempt.resumed_at + 1 and pair.begins and pair.began_with_other("weights"))
         ),
         _weights,
         "save the weights of the step at hand (not an average, not the best ones), after optimizer.step(), and load "
@@ -226,7 +240,7 @@ CAUSES = (
     Cause(
         "generators-not-restored",
         lambda pair: (
-            bool(_other_batch(pair) or _inputs_elsewhere(pair)) and bool(_generators_that_begin_anew(pair))
+            bool(_other_batch(pair) or _inputs_elsewhere(pair)) and bool(_generators_of_the_batch(pair))
         ),
         _generators,
         SAVE_GENERATORS,
@@ -311,6 +325,27 @@ def likeliest(pairs: list[Pair], later: list[Pair]) -> tuple[Pair, Cause, str]:
         others = [each for each in map(_judged, later) if each[1].code in _RESTORED]
         pair, cause = others[0] if others else (pair, cause)
     return pair, cause, cause.message if isinstance(cause.message, str) else cause.message(pair)
+
+
+# What no sum rounds, and what shows in a loss that is far from the other one.
+_NOT_ROUNDED = (
+    "schedule-not-restored",
+    "frozen-not-restored",
+    "generators-not-restored",
+    "data-not-restored",
+    "pending-gradients",
+    "hidden-state",
+    "buffers-not-restored",
+)
+
+
+def after_rounding(pairs: list[Pair]) -> tuple[Pair, Cause, str] | None:
+    """Of the steps after one that differs in the last digits alone, the first that differs by more."""
+    for pair in (pair for pair in pairs if pair.more_than_rounded):
+        for cause in CAUSES:
+            if cause.code in _NOT_ROUNDED and cause.applies(pair):
+                return pair, cause, cause.message if isinstance(cause.message, str) else cause.message(pair)
+    return None
 
 
 def _judged(pair: Pair) -> tuple[Pair, Cause]:

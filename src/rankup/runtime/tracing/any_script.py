@@ -7,7 +7,8 @@ torch tells of each step of any optimizer, whichever library calls it. Records a
   (``untrained``: averages, teachers)
 - ``batches``: a digest of each batch that a DataLoader gave since the step before
 - ``saved``: the calls of ``torch.save`` since then
-- ``inputs``: a digest of what each outermost call of a module was given (``script_inputs.py``)
+- ``inputs``: a digest of what each outermost call of a module was given (``script_inputs.py``), and in ``iterated``
+  the generators before a loader began
 - ``gradients``, ``gradient_size``: a digest of the gradients, and the sum of their absolute values
 - ``untracked``: the global generators
 
@@ -199,7 +200,7 @@ class ScriptTrace:
             at=[],
             batch=digest(taken),
             batches=taken,
-            inputs=self._inputs.take(),
+            **self._inputs.take(),
             rows=[row for _, samples in batches for row in samples],
             loss=list(self._losses),
             before=self._before,

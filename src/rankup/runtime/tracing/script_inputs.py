@@ -31,6 +31,7 @@ class ScriptInputs:
         self._depth = 0
         self._given: list[str] = []
         self.began: dict[str, str] = {}  # the generators before the first batch
+        self.iterated: dict[str, str] | None = None  # those before a loader began, since the last ``take``
         self.draws = False  # whether a loader draws its order from torch's generator
         self.workers = False  # whether one seeds its workers by it
         hooks.register_module_forward_pre_hook(self._before)
@@ -44,13 +45,16 @@ class ScriptInputs:
 
         dataloader.DataLoader.__iter__ = iterated  # type: ignore[assignment,method-assign]
 
-    def take(self) -> list[str]:
-        """Since it was asked last."""
-        given, self._given = self._given, []
-        return given
+    def take(self) -> dict[str, Any]:
+        """What a step's record has of this."""
+        given, iterated = self._given, self.iterated
+        self._given, self.iterated = [], None
+        return {"inputs": given, "iterated": iterated}
 
     def _drawn(self, loader: Any) -> None:
         self._begin()
+        if torch.is_grad_enabled() and not self._ignored():  # else an evaluation
+            self.iterated = generators()
         if loader.generator is None:
             self.draws = self.draws or getattr(loader.sampler, "generator", self) is None
             self.workers = self.workers or loader.num_workers > 0

@@ -37,7 +37,8 @@ def position(
         return Position(killed, "nothing")
     step = max(same, key=evidence)
     done = int(step["step"]) - 1
-    if step["before"]["optimizer"] == before["optimizer"]:
+    restarted = done > 0 or step["before"]["lr"] == before["lr"]
+    if step["before"]["optimizer"] == before["optimizer"] and restarted:
         return Position(done, "state", step)
     # Else only the weights of the beginning: nobody has loaded them.
     return Position(done, "weights", step) if done else Position(killed, "nothing")

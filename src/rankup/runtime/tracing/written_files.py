@@ -108,41 +108,40 @@ def watch_files(rank: int) -> None:
     sys.addaudithook(files.hear)
 
 
-def content(path: Path) -> str:
-    """A digest of a file: of the values that ``torch.save`` wrote, because the same values may be written as other
-    bytes; of the bytes of any other file. Of a folder: of all files in it. "" if there is nothing."""
+def contents(path: Path) -> dict[str, str]:
+    """Digests of a file, or of a folder with all files in it: of the values that ``torch.save`` wrote, because the same
+    values may be written as other bytes, one for each name of a checkpoint; of the bytes of any other file. The name is
+    "" for the whole. Empty if there is nothing."""
     if path.is_dir():
-        inside = [
-            f"{each.relative_to(path)} {content(each)}\n"
-            for each in sorted(path.rglob("*"))
-            if each.is_file()
-        ]
-        return hashlib.sha256("".join(inside).encode()).hexdigest()
+        files = [each for each in sorted(path.rglob("*")) if each.is_file()]
+        inside = "".join(f"{each.relative_to(path)} {contents(each)}\n" for each in files)
+        return {"": hashlib.sha256(inside.encode()).hexdigest()}
     if not path.is_file():
-        return ""
+        return {}
     with path.open("rb") as file:
         if file.read(4) == b"PK\x03\x04":
-            import pickle
+            from rankup.runtime.tracing.saved_values import saved_values
 
-            import torch
-
-            from rankup.runtime.tracing.digest import digest
-
-            with suppress(RuntimeError, pickle.UnpicklingError, ValueError):
-                return digest(torch.load(path, map_location="cpu", weights_only=True))
+            if (values := saved_values(path)) is not None:
+                return values
         file.seek(0)
         hasher = hashlib.sha256()
         while block := file.read(1 << 20):
             hasher.update(block)
-        return hasher.hexdigest()
+        return {"": hasher.hexdigest()}
 
 
 def written(folder: Path) -> dict[str, str]:
-    """path → digest of all files that the attempts in verify's ``folder`` have written so far."""
+    """path → digest of all files that the attempts in verify's ``folder`` have written so far; ``path [name]`` for each
+    part of a checkpoint; "" for a file that is gone."""
     names = {
         name for notes in folder.glob("*/written-*.txt") for name in notes.read_text().splitlines() if name
     }
-    return {name: content(Path(name)) for name in sorted(names)}
+    found: dict[str, str] = {}
+    for name in sorted(names):
+        parts = contents(Path(name)) or {"": ""}
+        found |= {f"{name} [{part}]" if part else name: digest for part, digest in parts.items()}
+    return found
 
 
 if __name__ == "__main__":
