@@ -7,8 +7,17 @@ fails.
 
 from __future__ import annotations
 
+import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "verify"))
+
+from forked_attempts import prove
+
+from rankup.errors import RankupError
+from rankup.verify.scenario import VerifyPlan
 
 SCRIPTS = Path(__file__).parent / "scripts"
 STYLES = {
@@ -47,6 +56,35 @@ class Planted:
             assert text.count(old) == 1, f"{self.program}, {self.what}: {text.count(old)} times {old!r}"
             text = text.replace(old, new)
         return text
+
+
+def judged(folder: Path, planted: Planted) -> dict[str, str | bool]:
+    """One row of the table: the verdict, and the code of the finding, in a folder of its own."""
+    where = folder / f"{planted.program} {planted.what}".replace("/", "-")
+    where.mkdir()
+    shutil.copy(SCRIPTS / "pieces.py", where)
+    script = where / f"{planted.program}.py"
+    script.write_text(planted.text)
+    verdict, code, message = "error", "", ""
+    try:
+        proof = prove(script, VerifyPlan(planted.ranks), planted.words)
+        verdict = proof.conclusion
+        if proof.findings:
+            code, message = proof.findings[0].code, proof.findings[0].message
+    except RankupError as error:
+        code, message = error.code, error.message
+    right = planted.expected in ((verdict,) if planted.expected in (PROVED, ROUNDED) else (code,))
+    return {
+        "style": planted.style,
+        "program": planted.program,
+        "what": planted.what,
+        "ranks": str(planted.ranks),
+        "verdict": verdict,
+        "code": code,
+        "expected": planted.expected,
+        "right": right,
+        "message": message,
+    }
 
 
 def _without(line: str) -> tuple[str, str]:

@@ -3,53 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "verify"))
-
-from forked_attempts import prove
-from resume_faults import EXTRA, FAULTS, PROVED, RIGHT, ROUNDED, SCRIPTS, Planted
-
-from rankup.errors import RankupError
-from rankup.verify.scenario import VerifyPlan
+from resume_faults import EXTRA, FAULTS, PROVED, RIGHT, ROUNDED, judged
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "resume-faults.json"
 FOUND, RIGHT_CAUSE, PROVED_RIGHT = 40, 34, 20
-
-
-def judged(folder: Path, planted: Planted) -> dict[str, str | bool]:
-    """One row of the table: the verdict, and the code of the finding, in a folder of its own."""
-    where = folder / f"{planted.program} {planted.what}".replace("/", "-")
-    where.mkdir()
-    shutil.copy(SCRIPTS / "pieces.py", where)
-    script = where / f"{planted.program}.py"
-    script.write_text(planted.text)
-    verdict, code, message = "error", "", ""
-    try:
-        proof = prove(script, VerifyPlan(planted.ranks), planted.words)
-        verdict = proof.conclusion
-        if proof.findings:
-            code, message = proof.findings[0].code, proof.findings[0].message
-    except RankupError as error:
-        code, message = error.code, error.message
-    right = planted.expected in ((verdict,) if planted.expected in (PROVED, ROUNDED) else (code,))
-    return {
-        "style": planted.style,
-        "program": planted.program,
-        "what": planted.what,
-        "ranks": str(planted.ranks),
-        "verdict": verdict,
-        "code": code,
-        "expected": planted.expected,
-        "right": right,
-        "message": message,
-    }
 
 
 @pytest.mark.campaign
