@@ -166,8 +166,8 @@ def _verify_script(
     scenarios = [any_script.repeated(first, again, plan.processes)]
     notes: list[str] = []
     if scenarios[0].same and plan.kills != 0:
-        row, notes = any_script.killed(attempts, plan, first, again, files, twice)
-        scenarios.append(row)
+        rows, notes = any_script.killed(attempts, plan, first, again, files, twice)
+        scenarios += rows
     if paths := sorted(path for path, digest in wrote.items() if digest):
         notes.append(f"files that the script writes, put back as they were: {_short(paths)}")
     not_crossed = ("a resume, with --kills 0",) if plan.kills == 0 else ()
