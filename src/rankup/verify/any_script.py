@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rankup.errors import RankupError
 from rankup.findings.finding import Confidence, Finding, Severity
-from rankup.verify.attempts import Attempts
+from rankup.verify.attempts import Attempts, AttemptSpec
 from rankup.verify.diagnosis import of_end, of_files, of_printed
 from rankup.verify.files import Digests, ScriptFiles, clocklike, other_files
 from rankup.verify.first_difference import (
@@ -51,6 +52,24 @@ def repeated(first: AttemptTrace, again: AttemptTrace, processes: int) -> Scenar
         finding is None,
         finding,
     )
+
+
+def second_save(attempts: Attempts, plan: VerifyPlan, files: ScriptFiles) -> int | None:
+    """The step to which a training is cut, so that two of its saves and kills after them lie within; None if it ends
+    before. One attempt finds it."""
+    ranks = ";".join(f"saves 2 {rank}" for rank in range(plan.processes))
+    ask = AttemptSpec(
+        "until its second save", plan.processes, attempts.folder / "no-snapshots", None, (), ranks
+    )
+    end = attempts.run(ask)
+    files.put_back()
+    if end.attempt is not None and not end.attempt.any_script:
+        raise RankupError(
+            "has-run-steps",
+            "--shorten is for a script without run.steps(…) and run.epochs(…)",
+            hint="use --quick, or --steps N",
+        )
+    return end.attempt.last if end.attempt is not None and end.killed else None
 
 
 def killed(

@@ -113,6 +113,7 @@ class Attempts:
             PROGRESS_VARIABLE: "off",
             "RANKUP_TRACE": str(trace),
             "RANKUP_INTERRUPT": ask.interrupt + stop,
+            "RANKUP_TRACE_LAST": str(ask.steps or 0),  # of any script
             "RANKUP_SNAPSHOT_DIR": str(ask.snapshots),
             "RANKUP_SNAPSHOT_EVERY": AT_THE_END,
             "RANKUP_SNAPSHOT_STEPS": ",".join(map(str, ask.saves)),

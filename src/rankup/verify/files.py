@@ -93,6 +93,14 @@ def _same(kept: Path, path: Path) -> bool:
     return (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
 
 
+TOO_LARGE = "too large"  # instead of a digest
+
+
+def too_large(first: Digests) -> list[str]:
+    """Files that are not compared, because of their size."""
+    return [path for path, digest in first.items() if digest == TOO_LARGE]
+
+
 def clocklike(first: Digests, again: Digests) -> list[str]:
     """Files that two uninterrupted trainings write differently, such as a log with times."""
     return [path for path, digest in first.items() if digest and again.get(path, "") != digest]

@@ -46,7 +46,7 @@ def interrupt(attempts: Attempts, plan: VerifyPlan, first: AttemptTrace, files: 
             what,
             plan.processes,
             attempts.folder / "no-snapshots",
-            None,
+            plan.steps,
             (),
             now.value if now else "",
             env,

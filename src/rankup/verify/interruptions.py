@@ -45,7 +45,7 @@ def saves(trace: AttemptTrace) -> list[int]:
 def choose(first: AttemptTrace, wanted: int | None, *, shortened: bool = False) -> list[Interruption]:
     """So many, the first rows of ``KINDS`` first; None: one of each kind. In the order of the training, each after
     another save. ``shortened``: the training has no end of its own."""
-    kinds = [kind for kind in KINDS if not (shortened and kind.name in AT_THE_END)]
+    kinds = [kind for kind in KINDS if not (shortened and kind.name in AT_THE_END) and kind.point(first, 0)]
     if wanted is not None:
         more = [KINDS[0]] * max(0, wanted - len(kinds))
         kinds = [*kinds[:wanted], *more]

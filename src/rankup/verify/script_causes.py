@@ -109,6 +109,13 @@ CAUSES = (
         "load optimizer.state_dict(), and give the optimizer the same arguments after a resume",
     ),
     Cause(
+        # Before the data: a step that is skipped takes a batch.
+        "loss-scale-not-restored",
+        lambda pair: bool(pair.mine["before"].get("scales") != pair.theirs["before"].get("scales")),
+        "the loss scale or its growth tracker is another one",
+        "save scaler.state_dict() of the GradScaler, and load it",
+    ),
+    Cause(
         "data-not-restored",
         lambda pair: bool(pair.mine["batch"] != pair.theirs["batch"]),
         _batch,

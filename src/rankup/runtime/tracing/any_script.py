@@ -157,7 +157,10 @@ class ScriptTrace:
         SAVES.least = max(1, sum(each.numel() * each.element_size() for each in trained) // 2)
         self._step, restored = self._position()
         self._records = RecordWriter(self._folder / f"rank-{self._rank}.jsonl")
-        self._interruption = FaultInjection(os.environ.get(INTERRUPT_VARIABLE, ""), self._rank, self._folder)
+        asked = os.environ.get(INTERRUPT_VARIABLE, "").split(";")
+        # A request to stop is heard by rankup's own loop only; ``LAST`` ends this one.
+        asked = [part for part in asked if not part.startswith("stop ")]
+        self._interruption = FaultInjection(";".join(asked), self._rank, self._folder)
         self._records.write(
             "begin",
             step=self._step,
@@ -222,7 +225,11 @@ class ScriptTrace:
             gradients=fingerprint(gradients),
             gradient_size=_size(gradients),
             state=dict(self._state(optimizer)),
-            untracked={f"generator {name}": digest(state) for name, state in rng_state().items()},
+            untracked={
+                # Python's generator is a tuple of 625 numbers.
+                f"generator {name}": digest(repr(state) if name == "python" else state)
+                for name, state in rng_state().items()
+            },
             variables={},
             random="",
         )
@@ -301,4 +308,4 @@ def _options(optimizer: Optimizer) -> list[dict[str, Any]]:
 def _size(tensors: list[torch.Tensor]) -> float:
     """The sum of all absolute values, of this rank's part."""
     dense = (local(tensor) for tensor in tensors if not tensor.is_sparse)
-    return float(sum(tensor.abs().sum(dtype=torch.float64).item() for tensor in dense))
+    return float(sum(torch.linalg.vector_norm(tensor, 1).item() for tensor in dense))
