@@ -9,11 +9,11 @@ began.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from rankup.errors import RankupError
 from rankup.findings.finding import Confidence, Finding, Severity
-from rankup.verify.attempts import AttemptEnd, AttemptFailed, Attempts, AttemptSpec
-from rankup.verify.diagnosis import of_end, of_failure, of_files, of_printed
+from rankup.verify.attempts import Attempts, AttemptSpec
+from rankup.verify.diagnosis import of_end, of_files, of_printed
 from rankup.verify.files import Digests, ScriptFiles, clocklike, other_files
 from rankup.verify.first_difference import (
     INPUTS,
@@ -26,31 +26,14 @@ from rankup.verify.first_difference import (
     pairs,
     unsteady,
 )
+from rankup.verify.interrupted import interrupt
 from rankup.verify.output import other_numbers
-from rankup.verify.scenario import Scenario, VerifyPlan, run_twice
+from rankup.verify.resumes import Resume, samples_of_resume
+from rankup.verify.scenario import Scenario, VerifyPlan
 from rankup.verify.script_causes import ROUNDING, SAVE_UNTRAINED, UNTRAINED, Pair, after_rounding, likeliest
 from rankup.verify.trace_reader import AttemptTrace
 
-_SAVES_TRIED = 3  # after which a kill follows
 NOT_JUDGED = "not judged"
-
-
-@dataclass(frozen=True)
-class Resume:
-    """One kill, and the attempt that followed. ``saved_at``: the last step before it after which the script saves."""
-
-    killed_at: int
-    saved_at: int | None
-    attempt: AttemptTrace
-
-    @property
-    def position(self) -> str:
-        """In words: where it went on, and what that cost."""
-        lost, at = self.killed_at - self.attempt.resumed_at, self.attempt.resumed_at
-        if self.attempt.restored == "nothing":
-            return f"killed after step {self.killed_at}: went on with weights of no step before it"
-        again = f"trained {lost} step{'s' * (lost != 1)} again" if lost else "trained no step twice"
-        return f"killed after step {self.killed_at}, went on after step {at}: {again}"
 
 
 def repeated(first: AttemptTrace, again: AttemptTrace, processes: int) -> Scenario:
@@ -71,6 +54,24 @@ def repeated(first: AttemptTrace, again: AttemptTrace, processes: int) -> Scenar
     )
 
 
+def second_save(attempts: Attempts, plan: VerifyPlan, files: ScriptFiles) -> int | None:
+    """The step to which a training is cut, so that two of its saves and kills after them lie within; None if it ends
+    before. One attempt finds it."""
+    ranks = ";".join(f"saves 2 {rank}" for rank in range(plan.processes))
+    ask = AttemptSpec(
+        "until its second save", plan.processes, attempts.folder / "no-snapshots", None, (), ranks
+    )
+    end = attempts.run(ask)
+    files.put_back()
+    if end.attempt is not None and not end.attempt.any_script:
+        raise RankupError(
+            "has-run-steps",
+            "--shorten is for a script without run.steps(…) and run.epochs(…)",
+            hint="use --quick, or --steps N",
+        )
+    return end.attempt.last if end.attempt is not None and end.killed else None
+
+
 def killed(
     attempts: Attempts,
     plan: VerifyPlan,
@@ -78,86 +79,44 @@ def killed(
     again: AttemptTrace,
     files: ScriptFiles,
     wrote: tuple[Digests, Digests],
-) -> tuple[Scenario, list[str]]:
-    """Kill and start again, several times; then to the end. The row, and notes."""
-    before, snapshots = attempts.count, attempts.folder / "no-snapshots"
-    resumes: list[Resume] = []
-    tried: list[str] = []
-    failure: Finding | None = None
-    at, earlier = 0, [first]
-    try:
-        for step in (*_kills(first, plan.kills), None):
-            interrupt = "" if step is None else f"step {step} {first.world_size - 1}"
-            if step == first.final_step:
-                interrupt = f"exit {step} 0"
-            what = "to its end" if step is None else f"to be killed {_place(step, first)}"
-            folders = "\n".join(str(trace.folder) for trace in earlier)
-            env = {"RANKUP_TRACE_REFERENCE": folders, "RANKUP_TRACE_KILLED": str(at)}
-            ask = AttemptSpec(what, plan.processes, snapshots, None, (), interrupt, env, resumed=bool(at))
-            end: AttemptEnd = run_twice(attempts, ask) if at else attempts.run(ask)
-            if end.attempt is None:
-                continue  # a training that is done trains no step
-            if at:
-                resumes.append(Resume(at, _saved_before(first, at), end.attempt))
-            if not end.killed:
-                break
-            assert step is not None
-            tried.append(_place(step, first))
-            at, earlier = end.attempt.last, [*earlier, end.attempt]
-    except AttemptFailed as error:
-        failure = of_failure(error)
-    made = [resume.attempt for resume in resumes]
+) -> tuple[list[Scenario], list[str]]:
+    """Interrupt and start again, several times; then to the end. The rows, and notes."""
+    before = attempts.count
+    course = interrupt(attempts, plan, first, files)
+    made = [resume.attempt for resume in course.resumes]
     written = files.after_training()
-    finding = _judge(first, again, resumes, failure, (*wrote, written))
+    finding = _judge(first, again, course.resumes, course.failure, (*wrote, written))
     verdict = "identical" if finding is None else _VERDICTS.get(finding.code, "differs")
-    scenario = Scenario(
-        "killed and started again",
-        str(plan.processes),
-        attempts.count - before,
-        len(tried),
-        compared(first, made),
-        verdict,
-        finding is None or finding.code == ROUNDING,
-        finding,
-        tried=tuple(tried),
-    )
-    notes = [f"position: {resume.position}" for resume in resumes]
+    rows = [
+        Scenario(
+            "killed and started again",
+            str(plan.processes),
+            attempts.count - before,
+            len(course.tried),
+            compared(first, made),
+            verdict,
+            finding is None or finding.code == ROUNDING,
+            finding,
+            tried=tuple(course.tried),
+        )
+    ]
+    if course.half_written is not None:
+        # Before the row that decides the conclusion.
+        row = Scenario("killed in a save", str(plan.processes), 2, 1, 0, "fails", False, course.half_written)
+        rows.insert(0, row)
+    notes = [f"position: {_position(first, resume)}" for resume in course.resumes]
+    if course.not_reached:
+        notes.append(f"not reached, because the training had ended: {'; '.join(course.not_reached)}")
     if paths := clocklike(*wrote):
         notes.append(
             f"not compared, because two uninterrupted runs write them differently: {', '.join(paths)}"
         )
-    return scenario, notes
+    return rows, notes
 
 
-# ------------------------------------------------------------------- where it is killed
-
-
-def _saves(trace: AttemptTrace) -> list[int]:
-    """The steps after which the script saves."""
-    later = [(step, ranks) for step, ranks in sorted(trace.steps.items())]
-    found = [step - 1 for step, ranks in later if any(each.get("saved") for each in ranks.values())]
-    if any(each.get("saved") for each in trace.exit.values()):
-        found.append(trace.final_step)
-    return [step for step in found if step > 0]
-
-
-def _kills(first: AttemptTrace, wanted: int | None) -> list[int]:
-    """Two steps after a save, so that they are trained again, for some saves; and after the last line."""
-    inside = [save + 2 for save in _saves(first) if save + 2 < first.final_step]
-    count = _SAVES_TRIED if wanted is None else max(0, wanted - 1)
-    chosen = [inside[number * len(inside) // count] for number in range(count)] if inside and count else []
-    if not inside and first.final_step > 1:
-        chosen = [max(1, first.final_step // 2)]
-    end = [] if wanted == 0 else [first.final_step]
-    return [*dict.fromkeys(chosen), *end]
-
-
-def _saved_before(first: AttemptTrace, step: int) -> int | None:
-    return max((save for save in _saves(first) if save < step), default=None)
-
-
-def _place(step: int, first: AttemptTrace) -> str:
-    return "after the last line of the script" if step == first.final_step else f"after step {step}"
+def _position(first: AttemptTrace, resume: Resume) -> str:
+    samples = samples_of_resume(first, resume)
+    return resume.position + (f"; {samples}" if samples else "")
 
 
 # ------------------------------------------------------------------------ what differs
@@ -189,7 +148,7 @@ def _judge(
                 break  # those that follow differ for the same reason
     if found is None or found.code == ROUNDING:
         later = failure or _of_end(first, again, made)
-        if later is None and all(_begins_again(resume) for resume in resumes):
+        if later is None and all(resume.begins_again for resume in resumes):
             later = _no_resume(first, resumes)
         found = later or found
     if found is None and (paths := other_files(*files)):
@@ -237,10 +196,6 @@ def _of_end(first: AttemptTrace, again: AttemptTrace, made: Sequence[AttemptTrac
             confidence=Confidence.LIKELY,
         )
     return of_end(first, attempt, again)
-
-
-def _begins_again(resume: Resume) -> bool:
-    return resume.attempt.resumed_at == 0 and resume.attempt.restored != "nothing"
 
 
 def _no_resume(first: AttemptTrace, resumes: Sequence[Resume]) -> Finding:

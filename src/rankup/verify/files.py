@@ -99,6 +99,14 @@ def whole_files(found: Digests) -> list[str]:
     return sorted({re.sub(r" \[[^\]]*\]$", "", path) for path, digest in found.items() if digest})
 
 
+TOO_LARGE = "too large"  # instead of a digest
+
+
+def too_large(first: Digests) -> list[str]:
+    """Files that are not compared, because of their size."""
+    return [path for path, digest in first.items() if digest == TOO_LARGE]
+
+
 def clocklike(first: Digests, again: Digests) -> list[str]:
     """Files that two uninterrupted trainings write differently, such as a log with times."""
     return [path for path, digest in first.items() if digest and again.get(path, "") != digest]

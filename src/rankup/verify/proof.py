@@ -22,7 +22,7 @@ from rankup.verify.diagnosis import (
     of_resume,
     of_untracked,
 )
-from rankup.verify.files import Digests, ScriptFiles, clocklike, other_files, whole_files
+from rankup.verify.files import Digests, ScriptFiles, clocklike, other_files, too_large, whole_files
 from rankup.verify.first_difference import (
     UNTRACKED,
     compared,
@@ -67,6 +67,7 @@ class Proof:
     lost: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     epoch_steps: int | None = None  # of a quick proof
+    last_step: int | None = None  # to which any script was shortened
 
     @property
     def same(self) -> bool:
@@ -109,6 +110,8 @@ def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
 
 
 def _verify(attempts: Attempts, plan: VerifyPlan, python: str, files: ScriptFiles) -> Proof:
+    if plan.shorten:
+        plan = replace(plan, steps=any_script.second_save(attempts, plan, files))
     first = _uninterrupted(attempts, plan, "uninterrupted")
     if plan.budget is not None and 2 * attempts.seconds > plan.budget:
         raise too_long(2 * attempts.seconds, "two starts", plan.budget)
@@ -155,23 +158,35 @@ def _verify_script(
     attempts: Attempts, plan: VerifyPlan, first: AttemptTrace, wrote: Digests, files: ScriptFiles
 ) -> Proof:
     """Of a script without ``run.steps``, which saves by itself."""
-    if plan.steps is not None or plan.worlds or plan.epoch_steps is not None:
+    if plan.worlds or plan.epoch_steps is not None:
         raise RankupError(
             "needs-run-steps",
-            "--steps, --quick and --world need a script that loops over run.steps(…) or run.epochs(…)",
-            hint="shorten this script by its own options: two epochs of a few steps show as much",
+            "--quick and --world need a script that loops over run.steps(…) or run.epochs(…)",
+            hint="use --shorten, or shorten this script by its own options",
         )
     again = _uninterrupted(attempts, plan, "uninterrupted, once more")
     twice = (wrote, files.after_training())
     scenarios = [any_script.repeated(first, again, plan.processes)]
     notes: list[str] = []
+    cut = plan.steps if first.final_step == plan.steps else None
     if scenarios[0].same and plan.kills != 0:
-        row, notes = any_script.killed(attempts, plan, first, again, files, twice)
-        scenarios.append(row)
+        rows, notes = any_script.killed(attempts, plan, first, again, files, twice)
+        scenarios += rows
+    if paths := too_large(wrote):
+        notes.append(f"too large to be compared: {_short(paths)}")
     if paths := whole_files(wrote):
         notes.append(f"files that the script writes, put back as they were: {_short(paths)}")
+    if cut:
+        notes.append(
+            f"shortened: each training ended after step {cut}, as by sys.exit(). Not proved: what follows this "
+            "step (later steps, the evaluation and the saves after its loop, its last lines)"
+        )
+    elif plan.shorten:
+        notes.append(
+            "not shortened: the script ends within three steps after its second save, or saves less often"
+        )
     not_crossed = ("a resume, with --kills 0",) if plan.kills == 0 else ()
-    return Proof(tuple(scenarios), not_crossed=not_crossed, notes=tuple(notes))
+    return Proof(tuple(scenarios), not_crossed=not_crossed, notes=tuple(notes), last_step=cut)
 
 
 def _logged_otherwise(scenarios: Sequence[Scenario]) -> list[str]:
@@ -185,6 +200,8 @@ def _notes(
     notes = [too_short(course)] if "epoch" not in wanted else []
     if paths := whole_files(reference.files):
         notes.append(f"files that the script writes, compared and put back as they were: {_short(paths)}")
+    if paths := too_large(reference.files):
+        notes.append(f"too large to be compared: {_short(paths)}")
     if paths := clocklike(reference.files, reference.files_again):
         notes.append(f"not compared, because two uninterrupted runs write them differently: {_short(paths)}")
     if logged:

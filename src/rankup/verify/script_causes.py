@@ -180,8 +180,9 @@ def _makes_batches(pair: Pair, name: str) -> bool:
     states = {record["untracked"].get(name) for record in records}
     if name != "generator torch":
         return len(states) > 1
-    drawn = begin["draws"] or (begin["workers"] and not _known(pair).issuperset(pair.theirs["rows"]))
-    return drawn or len(states) == len(records)
+    # The rows are the sampler's indices, or else digests of what is in the batch.
+    augmented = pair.mine["rows"] == pair.theirs["rows"] or not _known(pair).issuperset(pair.theirs["rows"])
+    return begin["draws"] or (begin["workers"] and augmented) or len(states) == len(records)
 
 
 def _generators(pair: Pair) -> str:
@@ -230,6 +231,13 @@ CAUSES = (
         lambda pair: pair.began_with_other("options"),
         "the optimizer's options are others (weight decay, momentum, betas)",
         "load optimizer.state_dict(), and give the optimizer the same arguments after a resume",
+    ),
+    Cause(
+        # Before the data: a step that is skipped takes a batch.
+        "loss-scale-not-restored",
+        lambda pair: bool(pair.mine["before"].get("scales") != pair.theirs["before"].get("scales")),
+        "the loss scale or its growth tracker is another one",
+        "save scaler.state_dict() of the GradScaler, and load it",
     ),
     Cause(
         "frozen-not-restored",

@@ -61,6 +61,7 @@ def as_dict(proof: Proof, folder: str) -> dict[str, Any]:
         "lost": list(proof.lost),
         "notes": list(proof.notes),
         "epoch_steps": proof.epoch_steps,
+        "last_step": proof.last_step,
         "scenarios": rows,
         "folder": folder,
     }
@@ -90,6 +91,8 @@ def _verdict(proof: Proof) -> str:
         return "no difference found; not proved, because an attempt lost state"
     if any(s.finding is not None and s.finding.severity is Severity.NOTE for s in scenarios):
         return "proved, except for the parts that were not judged"
+    if proof.last_step is not None:
+        return f"proved to step {proof.last_step}: the same model, bit for bit; without --shorten the whole training"
     if proof.epoch_steps is not None:
         return (
             f"proved in loops of two epochs of {proof.epoch_steps} steps: the same model, bit for bit; without --quick "

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from rankup.cli.job_options import SCRIPT_LAST, flags_from, some_job_options
 from rankup.cli.options import JsonOption
@@ -31,7 +32,25 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 # Options end at the script or workload: everything after it is its own.
-@app.command("verify", context_settings=SCRIPT_LAST)
+class VerifyCommand(TyperCommand):
+    """``--shorten`` may have a number."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        takes_value = {
+            name
+            for option in self.params
+            for name in getattr(option, "opts", ())
+            if name.startswith("-") and not getattr(option, "is_flag", False)
+        }
+        at = 0
+        while at < len(args) and args[at].startswith("-") and args[at] != "--":
+            if args[at] == "--shorten" and not "".join(args[at + 1 : at + 2]).isdigit():
+                args = [*args[:at], "--shorten=auto", *args[at + 1 :]]
+            at += 1 + (args[at] in takes_value)
+        return super().parse_args(ctx, args)
+
+
+@app.command("verify", cls=VerifyCommand, context_settings=SCRIPT_LAST)
 @taking(some_job_options("run", "threads", "runs_root", "lost"))
 def verify_command(
     command: Annotated[
@@ -76,6 +95,13 @@ def verify_command(
     checkpoint: Annotated[
         str, typer.Option(metavar="GLOB", help="{last} is the newest path of this pattern, e.g. 'out/*.pt'")
     ] = "",
+    shorten: Annotated[
+        str,
+        typer.Option(
+            metavar="[N]",
+            help="end a script without run.steps after N steps; default: after as many as hold two of its saves",
+        ),
+    ] = "",
     seed: Annotated[int, typer.Option(metavar="S", help="seed of the points where it is interrupted")] = 0,
     as_json: JsonOption = False,
     **asked: Any,
@@ -90,7 +116,10 @@ def verify_command(
     worlds, seconds = _worlds(world), parse_duration(budget) if budget else None
     job = script_or_workload_job(command, flags_from(asked))
     folder = RunDir.create(job.spec.runs_root, f"verify-{job.spec.name}").path
-    plan = VerifyPlan(nproc_per_node, kills, worlds, steps, seed, epoch_steps if quick else None, seconds)
+    steps = _shortened(shorten, steps)
+    plan = VerifyPlan(
+        nproc_per_node, kills, worlds, steps, seed, epoch_steps if quick else None, seconds, shorten == "auto"
+    )
     resumed = ResumeArguments(resume_args, checkpoint, Path(job.spec.folder))
     attempts = Attempts(job, folder, Lines(), env=plan.env, limit=seconds, resume_args=resumed)
     proof = verify(attempts, plan, python=job.spec.python)
@@ -103,6 +132,16 @@ def verify_command(
         print("\n" + text(proof))
     print(f"traces     {folder}", file=sys.stderr if as_json else sys.stdout)
     raise typer.Exit(0 if proof.same else 1)
+
+
+def _shortened(words: str, steps: int | None) -> int | None:
+    if words in ("", "auto"):
+        return steps
+    if words.isdigit() and int(words) >= 2:
+        return int(words)
+    raise RankupError(
+        "bad-shorten", f"--shorten must be at least 2 steps, got {words!r}", hint="e.g. --shorten 40"
+    )
 
 
 def _worlds(text: str) -> tuple[int, ...]:

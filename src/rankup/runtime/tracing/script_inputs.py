@@ -20,7 +20,11 @@ from rankup.runtime.tracing.digest import digest
 
 
 def generators() -> dict[str, str]:
-    return {f"generator {name}": digest(state) for name, state in rng_state().items()}
+    return {
+        # Python's generator is a tuple of 625 numbers.
+        f"generator {name}": digest(repr(state) if name == "python" else state)
+        for name, state in rng_state().items()
+    }
 
 
 class ScriptInputs:

@@ -28,6 +28,7 @@ def position(
             began["optimizer"] == before["optimizer"],
             done <= killed,
             bool(step.get("saved")),
+            began.get("scales") == before.get("scales"),
             began["options"] == before["options"],
             bool(batches) and same_end(batches, step.get("batches", ())),
             done,

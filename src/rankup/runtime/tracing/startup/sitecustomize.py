@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,14 @@ from typing import Any
 _HERE = Path(__file__).resolve().parent
 
 
-class _AfterTorch:
-    """A finder that finds nothing by itself: it has torch imported, and then records."""
+class _After:
+    """A finder that finds nothing by itself: it has a module imported, and then calls ``then``."""
+
+    def __init__(self, module: str, then: Callable[[], None]) -> None:
+        self._module, self._then = module, then
 
     def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
-        if name != "torch":
+        if name != self._module:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
@@ -26,12 +30,22 @@ class _AfterTorch:
 
             def exec_module(module: Any) -> None:
                 run(module)
-                from rankup.runtime.tracing.any_script import record
-
-                record()
+                self._then()
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
+
+
+def _record() -> None:
+    from rankup.runtime.tracing.any_script import record
+
+    record()
+
+
+def _wrap_safetensors() -> None:
+    from rankup.runtime.tracing.written_files import imported
+
+    imported("safetensors")
 
 
 def _run_the_other() -> None:
@@ -42,6 +56,6 @@ def _run_the_other() -> None:
 
 
 if "RANKUP_TRACE" in os.environ:
-    sys.meta_path.insert(0, _AfterTorch())
+    sys.meta_path[:0] = [_After("torch", _record), _After("safetensors", _wrap_safetensors)]
 sys.path[:] = [path for path in sys.path if Path(path).resolve() != _HERE]
 _run_the_other()
