@@ -176,7 +176,7 @@ FAULTS = (
         "ddp",
         "each rank loads rank 0's generators",
         "generators-not-restored",
-        (('load(f"rng-{rank}.pt")', 'load("rng-0.pt")'),),
+        (('checkpoint["rng"][rank]', 'checkpoint["rng"][0]'),),
         ranks=2,
     ),
     Planted(
@@ -211,7 +211,12 @@ FAULTS = (
         "ddp",
         "Python's generator not loaded",
         "generators-not-restored",
-        (('set_rng_state(load(f"rng-{rank}.pt"))', 'torch.set_rng_state(load(f"rng-{rank}.pt")["torch"])'),),
+        (
+            (
+                'set_rng_state(checkpoint["rng"][rank])',
+                'torch.set_rng_state(checkpoint["rng"][rank]["torch"])',
+            ),
+        ),
         ranks=2,
     ),
     # Random crops, as nanoGPT.
@@ -435,7 +440,7 @@ FAULTS = (
     Planted(
         "trainer",
         "a save that is not whole: killed within it",
-        "resume-fails",
+        "save-not-atomic",
         (("        save(saved, path)", "        torch.save(saved, path)"),),
     ),
     Planted(
@@ -716,7 +721,19 @@ EXTRA = (
         "ddp",
         "three ranks, generators not loaded",
         "generators-not-restored",
-        (_without('set_rng_state(load(f"rng-{rank}.pt"))'),),
+        (_without('set_rng_state(checkpoint["rng"][rank])'),),
         ranks=3,
+    ),
+    Planted(
+        "ddp",
+        "generators in a file for each rank: killed between two files",
+        "generators-not-restored",
+        (
+            ('checkpoint["rng"][rank]', 'load(f"rng-{rank}.pt")'),
+            ("    states = [rng_state()] * world\n", '    save(rng_state(), f"rng-{rank}.pt")\n'),
+            ("        dist.all_gather_object(states, rng_state())\n", "        dist.barrier()\n"),
+            ('            "rng": states,  # in the same file: two files are never of the same moment\n', ""),
+        ),
+        ranks=2,
     ),
 )

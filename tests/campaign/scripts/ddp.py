@@ -33,7 +33,7 @@ if Path("last.pt").exists():
     optimizer.load_state_dict(checkpoint["optimizer"])
     scheduler.load_state_dict(checkpoint["scheduler"])
     first = checkpoint["epochs"]
-    set_rng_state(load(f"rng-{rank}.pt"))
+    set_rng_state(checkpoint["rng"][rank])
 
 for epoch in range(first, EPOCHS):
     sampler.set_epoch(epoch)
@@ -47,15 +47,16 @@ for epoch in range(first, EPOCHS):
         optimizer.step()
         optimizer.zero_grad()
     scheduler.step()
-    save(rng_state(), f"rng-{rank}.pt")
+    states = [rng_state()] * world
     if world > 1:
-        dist.barrier()
+        dist.all_gather_object(states, rng_state())
     if rank == 0:
         checkpoint = {
             "epochs": epoch + 1,
             "model": net.state_dict(),
             "optimizer": optimizer.state_dict(),
             "scheduler": scheduler.state_dict(),
+            "rng": states,  # in the same file: two files are never of the same moment
         }
         save(checkpoint, "last.pt")
         print(f"epoch {epoch} done, weights {sum(p.abs().sum().item() for p in net.parameters()):.6f}")
