@@ -104,12 +104,14 @@ def test_a_file_that_is_not_renamed_into_place_is_named_and_the_rest_is_proved(t
     assert answer["scenarios"][-1]["verdict"] == "identical"
 
 
+@pytest.mark.campaign
 def test_a_loss_scale_that_begins_again_is_named(tmp_path: Path):
     (tmp_path / "train.py").write_text(SCRIPT)
     _, answer = verify(tmp_path, "--kills", "2", "train.py", "scale")
     assert [finding["code"] for finding in answer["findings"]] == ["loss-scale-not-restored"], answer
 
 
+@pytest.mark.campaign
 def test_samples_that_are_trained_twice_are_listed(tmp_path: Path):
     (tmp_path / "train.py").write_text(SCRIPT)
     _, answer = verify(tmp_path, "--kills", "2", "train.py", "replays")
