@@ -25,6 +25,8 @@ APART = (
     "programs/test_programs.py",
     "verify/test_any_script.py",
     "verify/test_resume_faults.py",
+    "verify/test_script_interruptions.py",
+    "verify/test_script_input.py",
     "cli/test_one_job_file.py",
     "monitor/test_alerts.py",
     "rehearse/test_rehearse_output.py",

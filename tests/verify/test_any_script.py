@@ -121,7 +121,8 @@ def test_a_resume_that_restores_all_is_proved_and_the_files_are_as_they_were(tmp
     # On three ranks DDP's first step sums in another order.
     assert answer["conclusion"] == ("proved" if ranks < 3 else "equal within rounding"), answer
     assert answer["scenarios"][1]["kills"] == 7  # no evaluation
-    assert any("went on after step 4: trained 2 steps again" in note for note in answer["notes"])
+    positions = [each["text"] for each in answer["position"]["interruptions"]]
+    assert any("went on after step 4: trained 2 steps again" in text for text in positions), positions
     assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "script.py"]
 
 

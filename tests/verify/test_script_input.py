@@ -59,7 +59,7 @@ def test_a_script_that_cannot_be_proved_is_one_error(tmp_path: Path, code: str):
     (tmp_path / "large.bin").write_bytes(b"x" * 5000)
     process = start(tmp_path, "script.py", RANKUP_WRITTEN_LIMIT="4000")
     _, said = process.communicate(timeout=500)
-    assert process.returncode == 1 and said.count("error:") == 1 and f"[{code}]" in said, said
+    assert process.returncode in (1, 2) and said.count("error:") == 1 and f"[{code}]" in said, said
     assert (tmp_path / "large.bin").read_bytes() == b"x" * 5000
     assert left_in(tmp_path) == []
 

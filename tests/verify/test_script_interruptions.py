@@ -86,7 +86,13 @@ def test_a_training_is_interrupted_once_in_each_way_and_each_is_a_line(tmp_path:
         "killed after the last line",
     ):
         assert words in tried, tried
-    assert any("SIGUSR1" in note and "trained no step twice" in note for note in answer["notes"])
+    lines = {each["interruption"]: each for each in answer["position"]["interruptions"]}
+    assert lines["SIGUSR1"]["again"] == 0 and lines["writing"]["again"] > 0, lines
+    assert [answer[part]["verdict"] for part in ("position", "state", "result")] == [
+        "found each time",
+        "the same",
+        "the same",
+    ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "script.py", "train.py"]
 
 
@@ -98,17 +104,20 @@ def test_a_file_that_is_not_renamed_into_place_is_named_and_the_rest_is_proved(t
     assert answer["scenarios"][-1]["verdict"] == "identical"
 
 
+@pytest.mark.campaign
 def test_a_loss_scale_that_begins_again_is_named(tmp_path: Path):
     (tmp_path / "train.py").write_text(SCRIPT)
     _, answer = verify(tmp_path, "--kills", "2", "train.py", "scale")
     assert [finding["code"] for finding in answer["findings"]] == ["loss-scale-not-restored"], answer
 
 
+@pytest.mark.campaign
 def test_samples_that_are_trained_twice_are_listed(tmp_path: Path):
     (tmp_path / "train.py").write_text(SCRIPT)
     _, answer = verify(tmp_path, "--kills", "2", "train.py", "replays")
     assert [finding["code"] for finding in answer["findings"]] == ["data-not-restored"], answer
-    assert any("samples of epoch" in note and "twice" in note for note in answer["notes"]), answer["notes"]
+    samples = [each["samples"] for each in answer["position"]["interruptions"]]
+    assert any("samples of epoch" in text and "twice" in text for text in samples), samples
 
 
 # ------------------------------------------------------------------------------- without processes

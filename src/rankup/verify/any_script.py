@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from rankup.errors import RankupError
 from rankup.findings.finding import Confidence, Finding, Severity
 from rankup.verify.attempts import Attempts, AttemptSpec
+from rankup.verify.conclusion import NOT_JUDGED, Position
 from rankup.verify.diagnosis import of_end, of_files, of_printed
 from rankup.verify.files import Digests, ScriptFiles, clocklike, other_files
 from rankup.verify.first_difference import (
-    INPUTS,
-    LOSS,
     UNTRACKED,
     Difference,
     compared,
@@ -28,18 +27,17 @@ from rankup.verify.first_difference import (
 )
 from rankup.verify.interrupted import interrupt
 from rankup.verify.output import other_numbers
+from rankup.verify.repetition import not_deterministic
 from rankup.verify.resumes import Resume, samples_of_resume
 from rankup.verify.scenario import Scenario, VerifyPlan
 from rankup.verify.script_causes import ROUNDING, SAVE_UNTRAINED, UNTRAINED, Pair, after_rounding, likeliest
 from rankup.verify.trace_reader import AttemptTrace
 
-NOT_JUDGED = "not judged"
-
 
 def repeated(first: AttemptTrace, again: AttemptTrace, processes: int) -> Scenario:
     """Two uninterrupted trainings: are they the same?"""
     difference = first_difference(first, [again], ignore=unsteady(first, again))
-    finding = _not_deterministic(first, again, difference) if difference is not None else None
+    finding = not_deterministic(first, again, difference) if difference is not None else None
     if finding is None and other_end(first, [again]) is not None:
         finding = of_end(first, again, repeated=True)
     return Scenario(
@@ -79,8 +77,8 @@ def killed(
     again: AttemptTrace,
     files: ScriptFiles,
     wrote: tuple[Digests, Digests],
-) -> tuple[list[Scenario], list[str]]:
-    """Interrupt and start again, several times; then to the end. The rows, and notes."""
+) -> tuple[list[Scenario], list[str], list[Position]]:
+    """Interrupt and start again, several times; then to the end. The rows, notes, and where each resume went on."""
     before = attempts.count
     course = interrupt(attempts, plan, first, files)
     made = [resume.attempt for resume in course.resumes]
@@ -104,19 +102,22 @@ def killed(
         # Before the row that decides the conclusion.
         row = Scenario("killed in a save", str(plan.processes), 2, 1, 0, "fails", False, course.half_written)
         rows.insert(0, row)
-    notes = [f"position: {_position(first, resume)}" for resume in course.resumes]
+    notes = []
     if course.not_reached:
         notes.append(f"not reached, because the training had ended: {'; '.join(course.not_reached)}")
     if paths := clocklike(*wrote):
         notes.append(
             f"not compared, because two uninterrupted runs write them differently: {', '.join(paths)}"
         )
-    return rows, notes
+    positions = [_position(first, resume) for resume in course.resumes]
+    positions += [Position(each, first.final_step, None, f"{each}: no step was left") for each in course.done]
+    return rows, notes, positions
 
 
-def _position(first: AttemptTrace, resume: Resume) -> str:
+def _position(first: AttemptTrace, resume: Resume) -> Position:
+    known = None if resume.again is None else resume.attempt.resumed_at
     samples = samples_of_resume(first, resume)
-    return resume.position + (f"; {samples}" if samples else "")
+    return Position(resume.interruption.kind, resume.killed_at, known, resume.position, samples)
 
 
 # ------------------------------------------------------------------------ what differs
@@ -220,29 +221,6 @@ def _no_resume(first: AttemptTrace, resumes: Sequence[Resume]) -> Finding:
         "the script saves, and does not go on from what it has saved",
         why=why,
         fix="give verify what its user would type: --resume-args '--resume {last}' --checkpoint 'out/*.pt'",
-    )
-
-
-def _not_deterministic(first: AttemptTrace, again: AttemptTrace, difference: Difference) -> Finding:
-    mine, theirs = (trace.steps.get(difference.step, {}).get(difference.rank) for trace in (first, again))
-    what, fix = "the gradients or the step", "torch.use_deterministic_algorithms(True) names the operation"
-    if mine is not None and theirs is not None and mine["before"]["weights"] != theirs["before"]["weights"]:
-        what, fix = "the weights before the step", "seed before the model is made: torch.manual_seed(0)"
-    elif difference.first == INPUTS:
-        what, fix = (
-            "the batch",
-            "seed the order and the workers: torch.manual_seed, generator=, worker_init_fn=",
-        )
-    elif difference.first == LOSS:
-        what = "the loss"
-    return Finding(
-        "not-deterministic",
-        Severity.ERROR,
-        f"two uninterrupted runs differ: first in {what}",
-        place=f"step {difference.step}",
-        why="the same command was run twice, and nothing was killed",
-        fix=fix,
-        confidence=Confidence.LIKELY,
     )
 
 

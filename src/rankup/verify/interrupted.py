@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 
 from rankup.findings.finding import Finding, Severity
 from rankup.verify.attempts import AttemptEnd, AttemptFailed, Attempts, AttemptSpec
+from rankup.verify.conclusion import HALF_WRITTEN
 from rankup.verify.diagnosis import of_failure
 from rankup.verify.files import ScriptFiles
 from rankup.verify.interruptions import Interruption, choose, saves
 from rankup.verify.resumes import Resume
 from rankup.verify.scenario import VerifyPlan, run_twice
 from rankup.verify.trace_reader import AttemptTrace
-
-HALF_WRITTEN = "save-not-atomic"
 
 
 @dataclass
@@ -23,6 +22,7 @@ class Interrupted:
     resumes: list[Resume] = field(default_factory=list)
     tried: list[str] = field(default_factory=list)
     not_reached: list[str] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)  # places after which no step was left to train
     half_written: Finding | None = None  # a resume that fails after a save that was cut
     failure: Finding | None = None
 
@@ -65,8 +65,11 @@ def interrupt(attempts: Attempts, plan: VerifyPlan, first: AttemptTrace, files: 
             at, how, last, earlier = 0, "", None, [first]
             continue
         if end.attempt is None:
-            if now is not None:  # a training that is done trains no step
+            # A training that is done trains no step.
+            if now is not None:
                 course.not_reached.append(now.place)
+            elif last is not None:
+                course.done.append(last.at(at))
             continue
         if last is not None:
             course.resumes.append(Resume(last, at, how, _saved_before(first, at), end.attempt))

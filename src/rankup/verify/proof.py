@@ -8,10 +8,11 @@ from pathlib import Path
 from random import Random
 
 from rankup.errors import RankupError
-from rankup.findings.finding import Finding, in_order
+from rankup.findings.finding import Finding
 from rankup.verify import any_script
 from rankup.verify.attempts import AttemptFailed, Attempts, AttemptSpec, too_long
 from rankup.verify.causes import NAMED, held
+from rankup.verify.conclusion import Position, Proof
 from rankup.verify.crossings import WORDS, crossed, offered, too_short
 from rankup.verify.diagnosis import (
     of_end,
@@ -35,7 +36,6 @@ from rankup.verify.other_worlds import other_worlds, whole_worlds
 from rankup.verify.output import other_numbers
 from rankup.verify.plan import Course, choose_kills, last_saves
 from rankup.verify.scenario import Scenario, VerifyPlan, not_ended, run_twice, to_the_end
-from rankup.verify.script_causes import ROUNDING
 from rankup.verify.trace_reader import AttemptTrace
 from rankup.verify.untracked import never_restored, renewed
 
@@ -53,50 +53,6 @@ class Reference:
     def without(self, resets: Sequence[str]) -> Reference:
         """``resets``: unregistered state that begins again in each epoch."""
         return replace(self, ignore=self.ignore | {UNTRACKED + name for name in resets})
-
-
-@dataclass(frozen=True)
-class Proof:
-    """All scenarios, and what their interruptions crossed and did not cross (texts of ``crossings``). ``lost``: what
-    attempts printed about state that was lost. ``notes``: what only a longer training would show, what is not compared,
-    and the files that the script writes."""
-
-    scenarios: tuple[Scenario, ...]
-    crossed: tuple[str, ...] = ()
-    not_crossed: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    epoch_steps: int | None = None  # of a quick proof
-    last_step: int | None = None  # to which any script was shortened
-
-    @property
-    def same(self) -> bool:
-        """Whether no difference was found."""
-        return all(scenario.same for scenario in self.scenarios)
-
-    @property
-    def findings(self) -> list[Finding]:
-        """The findings of all scenarios, most severe first. The place of each begins with its scenario."""
-        return in_order(
-            replace(s.finding, place=", ".join(filter(None, (s.what, s.finding.place))))
-            for s in self.scenarios
-            if s.finding is not None
-        )
-
-    @property
-    def proved(self) -> bool:
-        return self.same and not self.not_crossed and not self.lost
-
-    @property
-    def conclusion(self) -> str:
-        """One of six. A training that differs from its own repetition may resume well: nobody can tell."""
-        if not self.scenarios[0].same:
-            return "not deterministic"
-        if self.scenarios[-1].verdict == any_script.NOT_JUDGED:
-            return any_script.NOT_JUDGED
-        if self.scenarios[-1].finding is not None and self.scenarios[-1].finding.code == ROUNDING:
-            return "equal within rounding"
-        return "differs" if not self.same else "proved" if self.proved else "not proved"
 
 
 def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
@@ -130,8 +86,9 @@ def _verify(attempts: Attempts, plan: VerifyPlan, python: str, files: ScriptFile
     random = Random(plan.seed)
     seen: list[str] = []
     made: list[AttemptTrace] = []
+    positions: list[Position] = []
     if plan.kills != 0:
-        scenario, made = _killed(attempts, plan, course, reference, random, files)
+        scenario, made, positions = _killed(attempts, plan, course, reference, random, files)
         scenarios.append(scenario)
         seen = crossed(made, to_the_end=plan.steps is None)
     if plan.worlds:
@@ -151,6 +108,7 @@ def _verify(attempts: Attempts, plan: VerifyPlan, python: str, files: ScriptFile
         tuple(dict.fromkeys(line for attempt in (first, again, *made) for line in attempt.lost)),
         tuple(_notes(course, wanted, resets, reference, _logged_otherwise(scenarios))),
         plan.epoch_steps,
+        positions=tuple(positions),
     )
 
 
@@ -168,9 +126,10 @@ def _verify_script(
     twice = (wrote, files.after_training())
     scenarios = [any_script.repeated(first, again, plan.processes)]
     notes: list[str] = []
+    positions: list[Position] = []
     cut = plan.steps if first.final_step == plan.steps else None
     if scenarios[0].same and plan.kills != 0:
-        rows, notes = any_script.killed(attempts, plan, first, again, files, twice)
+        rows, notes, positions = any_script.killed(attempts, plan, first, again, files, twice)
         scenarios += rows
     if paths := too_large(wrote):
         notes.append(f"too large to be compared: {_short(paths)}")
@@ -186,7 +145,14 @@ def _verify_script(
             "not shortened: the script ends within three steps after its second save, or saves less often"
         )
     not_crossed = ("a resume, with --kills 0",) if plan.kills == 0 else ()
-    return Proof(tuple(scenarios), not_crossed=not_crossed, notes=tuple(notes), last_step=cut)
+    return Proof(
+        tuple(scenarios),
+        not_crossed=not_crossed,
+        notes=tuple(notes),
+        last_step=cut,
+        positions=tuple(positions),
+        any_script=True,
+    )
 
 
 def _logged_otherwise(scenarios: Sequence[Scenario]) -> list[str]:
@@ -252,13 +218,14 @@ def _killed(
     reference: Reference,
     random: Random,
     files: ScriptFiles,
-) -> tuple[Scenario, list[AttemptTrace]]:
+) -> tuple[Scenario, list[AttemptTrace], list[Position]]:
     """Kill and resume, several times; then train to the end."""
     count = len(course.kinds()) if plan.kills is None else plan.kills
     kills = choose_kills(random, course, count)
     snapshots = attempts.folder / "snapshots-of-the-killed"
     made: list[AttemptTrace] = []
     tried: list[str] = []
+    killed_by: list[tuple[str, int]] = []  # what killed an attempt, and how many were made by then
     ended = False
     before = attempts.count
     failure: Finding | None = None
@@ -272,6 +239,8 @@ def _killed(
                 tried.append(kill.text)
             if end.attempt is not None:
                 made.append(end.attempt)
+                if end.killed:
+                    killed_by.append((kill.text, len(made)))
             if not end.killed and not end.stopped:  # it ended before the kill
                 ended = True
                 break
@@ -291,7 +260,14 @@ def _killed(
         finding,
         tried=tuple(tried),
     )
-    return scenario, made
+    return scenario, made, [_position(text, *made[n - 1 : n + 1]) for text, n in killed_by if n < len(made)]
+
+
+def _position(text: str, before: AttemptTrace, after: AttemptTrace) -> Position:
+    lost = before.last - after.resumed_at
+    again = f"trained {lost} step{'s' * (lost != 1)} again" if lost > 0 else "trained no step twice"
+    words = f"killed {text}, went on after step {after.resumed_at}: {again}"
+    return Position(text, before.last, after.resumed_at, words)
 
 
 def _what_differs(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from rankup.core.records import read_records
 from rankup.verify.attempts import STARTUP
 
 pytestmark = pytest.mark.timeout(300)
@@ -95,3 +96,14 @@ def test_half_of_the_file_is_on_disk_and_nothing_has_followed(tmp_path: Path, wr
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+@pytest.mark.campaign
+def test_saves_are_counted_where_no_files_are_kept(tmp_path: Path):
+    trace = tmp_path / "trace"
+    trace.mkdir()
+    (tmp_path / "script.py").write_text(SCRIPT)
+    env = {**os.environ, "PYTHONPATH": str(STARTUP), "RANKUP_TRACE": str(trace)}
+    subprocess.run([sys.executable, "script.py", "torch"], cwd=tmp_path, env=env, check=True, timeout=240)
+    records = read_records(trace / "rank-0.jsonl")
+    assert [record["saved"] for record in records if "saved" in record] == [0, 1, 1, 1]

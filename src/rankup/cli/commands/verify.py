@@ -21,6 +21,7 @@ from rankup.cli.workload_job import require_torch
 from rankup.core.arrays import parse_numbers
 from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
+from rankup.core.shell import quote
 from rankup.core.units import parse_duration
 from rankup.errors import RankupError
 from rankup.verify.attempts import Attempts
@@ -84,6 +85,10 @@ def verify_command(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="also write the answer of --json to FILE")
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option("--page", metavar="FILE", help="also write the answer as a page, e.g. proof.html"),
+    ] = None,
     resume_args: Annotated[
         str,
         typer.Option(
@@ -126,6 +131,10 @@ def verify_command(
     answer = as_dict(proof, str(folder))
     if out is not None:
         write_atomic(out, json.dumps(answer))
+    if page is not None:
+        from rankup.cli.output.verify_page import verify_page
+
+        write_atomic(page, verify_page(proof, quote(command), str(folder)))
     if as_json:
         console.print_json(answer)
     else:

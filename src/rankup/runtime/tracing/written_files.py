@@ -138,17 +138,19 @@ def _compiled(name: str) -> bool:
 
 @functools.cache  # once per process, which may make several runs
 def watch_files(rank: int) -> None:
-    """Begin to note what this process writes, if ``rankup verify`` has asked for it."""
-    folder = os.environ.get(VARIABLE)
-    if not folder or _TRACE not in os.environ:
+    """Begin to note what this process writes, if ``rankup verify`` has asked for it; a traced process counts its saves
+    all the same."""
+    if _TRACE not in os.environ:
         return
-    files = WrittenFiles(Path(folder), Path(os.environ[_TRACE]), rank)
+    folder = os.environ.get(VARIABLE)
+    files = WrittenFiles(Path(folder), Path(os.environ[_TRACE]), rank) if folder else None
     for module, name in WRITERS:
         if module in sys.modules:
             _wrap_writer(files, module, name)
         else:
             _LATER[module] = functools.partial(_wrap_writer, files, module, name)
-    sys.addaudithook(files.hear)
+    if files is not None:
+        sys.addaudithook(files.hear)
 
 
 # Writers of modules that are not imported yet: startup/sitecustomize.py calls them after the import.
@@ -160,14 +162,16 @@ def imported(module: str) -> None:
         _LATER.pop(module)()
 
 
-def _wrap_writer(files: WrittenFiles, module: str, name: str) -> None:
+def _wrap_writer(files: WrittenFiles | None, module: str, name: str) -> None:
     original = getattr(sys.modules[module], name)
 
     @functools.wraps(original)
     def save(thing: Any, file: Any, *others: Any, **options: Any) -> Any:
         is_path = isinstance(file, (str, os.PathLike))
-        if is_path:
+        if is_path and files is not None:
             files.opens(file, called=True)
+        elif is_path:
+            SAVES.begins(os.path.realpath(os.fsdecode(file)), called=True)
         else:
             SAVES.called()
         done = original(thing, file, *others, **options)
