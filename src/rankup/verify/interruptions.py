@@ -43,8 +43,8 @@ def saves(trace: AttemptTrace) -> list[int]:
 
 
 def choose(first: AttemptTrace, wanted: int | None, *, shortened: bool = False) -> list[Interruption]:
-    """So many, the first rows of ``KINDS`` first; None: one of each kind. In the order of the training, each after
-    another save. ``shortened``: the training has no end of its own."""
+    """So many, the first rows of ``KINDS`` first; None: one of each kind, and one after a step for the second save. In
+    the order of the training, each after another save. ``shortened``: the training has no end of its own."""
     kinds = [kind for kind in KINDS if not (shortened and kind.name in AT_THE_END) and kind.point(first, 0)]
     if wanted is not None:
         more = [KINDS[0]] * max(0, wanted - len(kinds))
@@ -61,6 +61,10 @@ def choose(first: AttemptTrace, wanted: int | None, *, shortened: bool = False) 
             else first.final_step * number // len(spread)
         )
         found.append(by_name[name].point(first, after))  # type: ignore[arg-type]
+    if wanted is None and len(inside) > 1:
+        # What is saved every second time only is stale in one of two saves that follow each other. Before a signal: a
+        # process may train on until it arrives.
+        found.insert(0, by_name["step"].point(first, inside[1]))  # type: ignore[arg-type]
     found = sorted((each for each in found if each is not None), key=lambda each: each.step)
     ends = [each for kind in kinds if kind.name in AT_THE_END and (each := kind.point(first, 0)) is not None]
     return [*dict.fromkeys([*found, *sorted(ends, key=lambda each: each.kind == "exit")])]
