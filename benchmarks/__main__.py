@@ -10,6 +10,7 @@ from benchmarks import machine, report
 BENCHES = (
     "steps",
     "records",
+    "recording",
     "loader",
     "mnist",
     "startup",

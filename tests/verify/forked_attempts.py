@@ -42,6 +42,10 @@ def _rank(env: dict[str, str], script: str, arguments: tuple[str, ...], folder: 
 
     torch.set_num_threads(1)
     sys.argv = [script, *arguments]
+    sys.path.insert(0, folder)
+    from rankup.runtime.tracing.any_script import record
+
+    record()  # elsewhere ``startup`` does this, when a script imports torch
     code = 0
     try:
         runpy.run_path(script, run_name="__main__")
@@ -120,10 +124,10 @@ class Quiet:
         pass
 
 
-def prove(script: Path, plan: VerifyPlan) -> Proof:
-    """What verify says of ``script``; its traces are beside it."""
+def prove(script: Path, plan: VerifyPlan, words: tuple[str, ...] = ()) -> Proof:
+    """What verify says of ``script``, started with ``words``; its traces are beside it."""
     flags = {"name": script.stem, "runs_root": script.parent / "runs"}
-    job = resolve_here(flags, command=(str(script),))
+    job = resolve_here(flags, command=(str(script), *words))
     folder = RunDir.create(script.parent / "runs", f"verify-{script.stem}").path
     attempts = Attempts(job, folder, Quiet(), env=plan.env, execute=execute)
     return verify(attempts, plan, python=sys.executable)

@@ -120,8 +120,9 @@ def test_a_resume_that_restores_all_is_proved_and_the_files_are_as_they_were(tmp
     assert code == 0, answer
     # On three ranks DDP's first step sums in another order.
     assert answer["conclusion"] == ("proved" if ranks < 3 else "equal within rounding"), answer
-    assert answer["scenarios"][1]["kills"] == 4
-    assert any("went on after step 4: trained 2 steps again" in note for note in answer["notes"])
+    assert answer["scenarios"][1]["kills"] == 7  # no evaluation
+    positions = [each["text"] for each in answer["position"]["interruptions"]]
+    assert any("went on after step 4: trained 2 steps again" in text for text in positions), positions
     assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "script.py"]
 
 
@@ -224,6 +225,15 @@ def test_ranks_that_a_script_starts_itself_are_seen(tmp_path: Path, fault: str, 
     (tmp_path / "spawns.py").write_text(SPAWNS)
     _, answer = verify(tmp_path, "--kills", "2", "spawns.py", fault)
     assert answer["conclusion"] == conclusion, answer
+
+
+def test_a_shortened_proof_ends_every_training_after_two_saves(tmp_path: Path):
+    code, answer = verify(tmp_path, "--shorten", "--kills", "2", "script.py")
+    assert code == 0 and answer["conclusion"] == "proved", answer
+    assert answer["last_step"] == 11 and answer["scenarios"][0]["steps_compared"] == 11
+    assert any("shortened" in note for note in answer["notes"])
+    code, answer = verify(tmp_path, "--shorten", "7", "--kills", "1", "script.py", "optimizer")
+    assert [finding["code"] for finding in answer["findings"]] == ["optimizer-not-restored"], answer
 
 
 def test_what_needs_the_loop_of_rankup_says_so(tmp_path: Path):

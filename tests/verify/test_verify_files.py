@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 import torch
 
-from rankup.runtime.tracing.written_files import content, written
+from rankup.runtime.tracing.written_files import contents, written
 from rankup.verify.files import ScriptFiles, clocklike, other_files
 
 # A script whose files are watched, as `rankup.init` does it.
@@ -88,16 +90,32 @@ def test_what_torch_saved_is_compared_by_its_values(tmp_path: Path):
     torch.save({"weight": torch.ones(2), "of": ["weight"]}, tmp_path / "a.pt")
     torch.save({name: torch.ones(2), "of": ["weight"]}, tmp_path / "b.pt")
     torch.save({"weight": torch.zeros(2), "of": ["weight"]}, tmp_path / "c.pt")
-    a, b, c = (content(tmp_path / f"{name}.pt") for name in "abc")
+    a, b, c = (contents(tmp_path / f"{name}.pt") for name in "abc")
     assert a == b != c
-    assert content(tmp_path / "nowhere") == ""
+    assert (a["weight"], a["of"]) != (c["weight"], c["of"]) == (c["weight"], a["of"])  # each part by itself
+    assert contents(tmp_path / "nowhere") == {}
+
+
+class Settings:  # the one who compares cannot import it
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+
+
+def test_parts_of_a_checkpoint_that_are_no_tensors_are_compared_by_their_values(tmp_path: Path):
+    for name, rate in (("a", 0.1), ("b", 0.1), ("c", 0.2)):
+        numbers = numpy.random.RandomState(1).get_state()
+        words = argparse.Namespace(rate=rate)
+        torch.save({"numbers": numbers, "settings": Settings(rate), "words": words}, tmp_path / f"{name}.pt")
+    a, b, c = (contents(tmp_path / f"{name}.pt") for name in "abc")
+    assert a == b and a.keys() == {"numbers", "settings", "words"}
+    assert [name for name in a if a[name] != c[name]] == ["settings", "words"]
 
 
 def test_a_folder_that_was_renamed_into_place_is_compared_by_what_is_in_it(tmp_path: Path):
     for name, text in (("a", "1"), ("b", "1"), ("c", "2")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "model").write_text(text)
-    a, b, c = (content(tmp_path / name) for name in "abc")
+    a, b, c = (contents(tmp_path / name) for name in "abc")
     assert a == b != c
 
 

@@ -40,14 +40,16 @@ def execute(
     resume: Path | None = None,
     terminal: bool = False,
     debug: bool = False,
+    closed_input: bool = False,
     begun: Callable[[RunDir, str], None] = _silently,
 ) -> Result:
     """Run ``job`` to its end and say how it ended; no process of it is left.
 
     ``run_dir`` is the directory of a run that exists already and that several nodes share: this is one of them, and its
     head speaks for all. ``resume`` is the directory of a run which this is another attempt of. ``terminal`` hands a
-    single process our terminal, for a debugger. ``debug`` shows also what is normally summarised. ``begun`` is called
-    before the first process starts, with the run directory and a line about processes and devices.
+    single process our terminal, for a debugger. ``debug`` shows also what is normally summarised. ``closed_input``: no
+    process can read from ours. ``begun`` is called before the first process starts, with the run directory and a line
+    about processes and devices.
 
     A failed run is a ``Result`` with code 1 and its error; what keeps a run from starting (wrong usage, no torch,
     nodes that do not agree) is raised as a ``RankupError``.
@@ -90,7 +92,9 @@ def execute(
         env = for_processes(os.environ, spec, run)
         begun(run, header(spec, env))
         with recorded(view, None if agent or spec.node_rank else run) as view:
-            ended = run_node(spec, run, env, interrupts, view, terminal=terminal, debug=debug)
+            ended = run_node(
+                spec, run, env, interrupts, view, terminal=terminal, debug=debug, closed_input=closed_input
+            )
         return of_node(spec, run, ended, interrupts, time.monotonic() - started, agent=agent)
 
 

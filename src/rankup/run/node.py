@@ -65,6 +65,7 @@ def run_node(
     *,
     terminal: bool,
     debug: bool,
+    closed_input: bool = False,
 ) -> NodeOutcome:
     """Run this node's share in ``env`` (see ``for_processes``) to its end; nothing of it is alive afterwards."""
     suffix = f"-node-{spec.node_rank}" if spec.nodes > 1 else ""
@@ -88,7 +89,7 @@ def run_node(
                 launcher_named(spec.launcher)(spec, run.path.name, guard),
                 env=env,
                 cwd=spec.folder,
-                stdin=None if spec.launcher == "single" else shell.DEVNULL,
+                stdin=None if spec.launcher == "single" and not closed_input else shell.DEVNULL,
                 stdout=chatter,
                 stderr=chatter,
                 # A session of its own: the terminal's Ctrl-C then reaches us alone, and we pass it on once.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import json
 import os
 import signal
@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Protocol
 
 from rankup.core.progress import PROGRESS_VARIABLE
-from rankup.core.records import read_records
-from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.resolve.here import resolve_here
 from rankup.resolve.resolved import Resolved
 from rankup.run.execute import Result, View, execute
+from rankup.verify.killer import Killer, how_it_ended
 from rankup.verify.output import last_lines, lost_lines
 from rankup.verify.trace_reader import FROZEN, AttemptTrace, read_attempt
 
@@ -46,7 +45,8 @@ class AttemptView(Protocol):
 class AttemptSpec:
     """Describes one attempt. ``saves``: the steps after which it saves, besides the end. ``interrupt``: the value of
     RANKUP_INTERRUPT. ``steps``: train to the end of this step; None: to the end of the training. ``env``: besides.
-    ``resumed``: start it as its user would after a kill."""
+    ``resumed``: start it as its user would after a kill. ``final_step``: the last step of the uninterrupted
+    training."""
 
     what: str
     processes: int
@@ -56,16 +56,21 @@ class AttemptSpec:
     interrupt: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     resumed: bool = False
+    final_step: int | None = None
 
 
 @dataclass(frozen=True)
 class AttemptEnd:
     """``attempt``: its trace, or None. ``killed``: verify killed it. ``stopped``: why something else stopped it, so
-    that another attempt must continue."""
+    that another attempt must continue. ``signalled``: verify sent it a signal, and what it did then."""
 
     attempt: AttemptTrace | None
     killed: bool = False
+    signalled: str = ""
     stopped: str = ""
+
+
+_execute = functools.partial(execute, closed_input=True)  # a proof asks nobody
 
 
 class Attempts:
@@ -82,7 +87,7 @@ class Attempts:
         env: Mapping[str, str] | None = None,
         limit: float | None = None,
         resume_args: Callable[[], Sequence[str]] = tuple,
-        execute: Callable[[Resolved, View], Result] = execute,
+        execute: Callable[[Resolved, View], Result] = _execute,
     ) -> None:
         self._job = job
         self._env = env or {}
@@ -108,6 +113,7 @@ class Attempts:
             PROGRESS_VARIABLE: "off",
             "RANKUP_TRACE": str(trace),
             "RANKUP_INTERRUPT": ask.interrupt + stop,
+            "RANKUP_TRACE_LAST": str(ask.steps or 0),  # of any script
             "RANKUP_SNAPSHOT_DIR": str(ask.snapshots),
             "RANKUP_SNAPSHOT_EVERY": AT_THE_END,
             "RANKUP_SNAPSHOT_STEPS": ",".join(map(str, ask.saves)),
@@ -127,11 +133,16 @@ class Attempts:
         self.seconds = time.monotonic() - began
         if killer.late:
             raise too_long(self.seconds, f"attempt {self.count} ({ask.what})", self._limit)
-        self._check(result, ask, killed=killer.killed)
+        self._check(result, ask, killed=killer.killed or bool(killer.signal))
         attempt = read_attempt(trace)
         if attempt is not None:
             logs = result.run.logs
             attempt = replace(attempt, printed=last_lines(logs), lost=lost_lines(logs))
+        if killer.signal:
+            at_end = attempt is not None and attempt.final_step == ask.final_step
+            how = how_it_ended(result.run, killer, at_end=at_end)
+            self._progress.ended(how)
+            return AttemptEnd(attempt, killer.killed, how)
         if attempt is None and ask.resumed and not killer.killed:
             self._progress.ended("ended without a step")
             return AttemptEnd(None)
@@ -168,6 +179,8 @@ class Attempts:
         if result.code in (0, STOPPED) or killed:
             return
         error = result.run.left_error() or result.error
+        if error is not None and (refused := self._refused(error)):
+            raise refused
         raise AttemptFailed(
             error.code if error else "attempt-failed",
             f"attempt {self.count} ({ask.what}) failed: {error.message if error else f'code {result.code}'}",
@@ -175,6 +188,24 @@ class Attempts:
             hint=_hint(error),
             exit_code=error.exit_code if error else 1,
         )
+
+    def _refused(self, error: RankupError) -> RankupError | None:
+        """What no attempt can do here, by the words of its error."""
+        kept = self.folder / "refused.txt"  # runtime/tracing/written_files.py
+        if kept.exists():
+            path, why = kept.read_text().splitlines()[:2]
+            return RankupError(
+                "file-not-kept",
+                f"the script is about to change a file of which verify can keep no copy: {why}",
+                context=path,
+                hint="nothing was changed: move the file away, or run verify in a copy of the folder",
+                exit_code=1,
+            )
+        for code, words, message, hint in _REFUSED:
+            if any(word in error.message for word in words):
+                said = f"{message}: {error.message}"
+                return RankupError(code, said, context=error.context, hint=hint, exit_code=1)
+        return None
 
     def _stopped(self, result: Result, ask: AttemptSpec, attempt: AttemptTrace) -> str:
         """Why the attempt was stopped although verify did not ask for it; "" if it reached its end."""
@@ -204,6 +235,29 @@ class Attempts:
         return str(asked)
 
 
+_REFUSED = (
+    (
+        "asks-for-input",
+        ("EOFError: EOF when reading a line",),
+        "the script asks for input, and a proof has none",
+        "give the answer by an argument of the script, or by a variable",
+    ),
+    (
+        "needs-gpu",
+        (
+            "Torch not compiled with CUDA enabled",
+            "No CUDA GPUs are available",
+            "Found no NVIDIA driver",
+            "CUDA driver initialization failed",
+            "no NVIDIA GPU",
+            "torch.cuda.is_available() is False",
+        ),
+        "the script needs a GPU, and there is none here",
+        "run verify where the script can train, in a job or in an interactive allocation",
+    ),
+)
+
+
 def _hint(error: RankupError | None) -> str:
     if error is None:
         return ""
@@ -223,34 +277,3 @@ def too_long(seconds: float, what: str, limit: float | None) -> RankupError:
         hint="use a larger --budget; a script without run.steps(…) or run.epochs(…) cannot be cut short",
         exit_code=1,
     )
-
-
-class Killer:
-    """A view that shows nothing. When a process of the attempt has frozen, or after ``limit`` seconds, it sends SIGKILL
-    to all of them."""
-
-    def __init__(self, frozen: Path, limit: float | None = None) -> None:
-        self._frozen = frozen
-        self._ends = None if limit is None else time.monotonic() + limit
-        self.killed = False  # also if it was ``late``
-        self.late = False
-
-    def line(self, rank: int | None, stream: str, text: str) -> None:
-        pass
-
-    def tick(self, run: RunDir) -> None:
-        self.late = self.late or (
-            self._ends is not None and not self.killed and time.monotonic() > self._ends
-        )
-        if self.killed or not (self.late or self._frozen.exists()):
-            return
-        self.killed = True
-        for group in _groups(run):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(group, signal.SIGKILL)
-
-
-def _groups(run: RunDir) -> list[int]:
-    """The process groups of the ranks. Each rank has its own group, with its loader workers."""
-    events = read_records(run.logs / "events.jsonl")
-    return [event["pid"] for event in events if event["event"] == "start"]

@@ -7,6 +7,7 @@ an earlier attempt may change what a script does. And a proof must leave nothing
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +18,7 @@ from rankup.errors import RankupError
 
 BEFORE = "before"  # runtime/tracing/written_files.py writes it
 
-Digests = dict[str, str]  # path → digest; "" if there is no file
+Digests = dict[str, str]  # path → digest; "path [name]" → that of a part of it; "" if there is no file
 
 
 class ScriptFiles:
@@ -91,6 +92,19 @@ def _same(kept: Path, path: Path) -> bool:
         return False
     one, other = kept.stat(), path.stat()
     return (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
+
+
+def whole_files(found: Digests) -> list[str]:
+    """The paths of the files that are there, without the names of parts."""
+    return sorted({re.sub(r" \[[^\]]*\]$", "", path) for path, digest in found.items() if digest})
+
+
+TOO_LARGE = "too large"  # instead of a digest
+
+
+def too_large(first: Digests) -> list[str]:
+    """Files that are not compared, because of their size."""
+    return [path for path, digest in first.items() if digest == TOO_LARGE]
 
 
 def clocklike(first: Digests, again: Digests) -> list[str]:

@@ -8,10 +8,11 @@ from pathlib import Path
 from random import Random
 
 from rankup.errors import RankupError
-from rankup.findings.finding import Finding, in_order
+from rankup.findings.finding import Finding
 from rankup.verify import any_script
 from rankup.verify.attempts import AttemptFailed, Attempts, AttemptSpec, too_long
 from rankup.verify.causes import NAMED, held
+from rankup.verify.conclusion import Position, Proof
 from rankup.verify.crossings import WORDS, crossed, offered, too_short
 from rankup.verify.diagnosis import (
     of_end,
@@ -22,7 +23,7 @@ from rankup.verify.diagnosis import (
     of_resume,
     of_untracked,
 )
-from rankup.verify.files import Digests, ScriptFiles, clocklike, other_files
+from rankup.verify.files import Digests, ScriptFiles, clocklike, other_files, too_large, whole_files
 from rankup.verify.first_difference import (
     UNTRACKED,
     compared,
@@ -35,7 +36,6 @@ from rankup.verify.other_worlds import other_worlds, whole_worlds
 from rankup.verify.output import other_numbers
 from rankup.verify.plan import Course, choose_kills, last_saves
 from rankup.verify.scenario import Scenario, VerifyPlan, not_ended, run_twice, to_the_end
-from rankup.verify.script_causes import ROUNDING
 from rankup.verify.trace_reader import AttemptTrace
 from rankup.verify.untracked import never_restored, renewed
 
@@ -55,49 +55,6 @@ class Reference:
         return replace(self, ignore=self.ignore | {UNTRACKED + name for name in resets})
 
 
-@dataclass(frozen=True)
-class Proof:
-    """All scenarios, and what their interruptions crossed and did not cross (texts of ``crossings``). ``lost``: what
-    attempts printed about state that was lost. ``notes``: what only a longer training would show, what is not compared,
-    and the files that the script writes."""
-
-    scenarios: tuple[Scenario, ...]
-    crossed: tuple[str, ...] = ()
-    not_crossed: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    epoch_steps: int | None = None  # of a quick proof
-
-    @property
-    def same(self) -> bool:
-        """Whether no difference was found."""
-        return all(scenario.same for scenario in self.scenarios)
-
-    @property
-    def findings(self) -> list[Finding]:
-        """The findings of all scenarios, most severe first. The place of each begins with its scenario."""
-        return in_order(
-            replace(s.finding, place=", ".join(filter(None, (s.what, s.finding.place))))
-            for s in self.scenarios
-            if s.finding is not None
-        )
-
-    @property
-    def proved(self) -> bool:
-        return self.same and not self.not_crossed and not self.lost
-
-    @property
-    def conclusion(self) -> str:
-        """One of six. A training that differs from its own repetition may resume well: nobody can tell."""
-        if not self.scenarios[0].same:
-            return "not deterministic"
-        if self.scenarios[-1].verdict == any_script.NOT_JUDGED:
-            return any_script.NOT_JUDGED
-        if self.scenarios[-1].finding is not None and self.scenarios[-1].finding.code == ROUNDING:
-            return "equal within rounding"
-        return "differs" if not self.same else "proved" if self.proved else "not proved"
-
-
 def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
     """Run all scenarios. If two uninterrupted trainings differ, the later scenarios prove nothing and are left out. The
     files that the script writes are put back after each.
@@ -109,6 +66,8 @@ def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
 
 
 def _verify(attempts: Attempts, plan: VerifyPlan, python: str, files: ScriptFiles) -> Proof:
+    if plan.shorten:
+        plan = replace(plan, steps=any_script.second_save(attempts, plan, files))
     first = _uninterrupted(attempts, plan, "uninterrupted")
     if plan.budget is not None and 2 * attempts.seconds > plan.budget:
         raise too_long(2 * attempts.seconds, "two starts", plan.budget)
@@ -127,8 +86,9 @@ def _verify(attempts: Attempts, plan: VerifyPlan, python: str, files: ScriptFile
     random = Random(plan.seed)
     seen: list[str] = []
     made: list[AttemptTrace] = []
+    positions: list[Position] = []
     if plan.kills != 0:
-        scenario, made = _killed(attempts, plan, course, reference, random, files)
+        scenario, made, positions = _killed(attempts, plan, course, reference, random, files)
         scenarios.append(scenario)
         seen = crossed(made, to_the_end=plan.steps is None)
     if plan.worlds:
@@ -148,6 +108,7 @@ def _verify(attempts: Attempts, plan: VerifyPlan, python: str, files: ScriptFile
         tuple(dict.fromkeys(line for attempt in (first, again, *made) for line in attempt.lost)),
         tuple(_notes(course, wanted, resets, reference, _logged_otherwise(scenarios))),
         plan.epoch_steps,
+        positions=tuple(positions),
     )
 
 
@@ -155,23 +116,43 @@ def _verify_script(
     attempts: Attempts, plan: VerifyPlan, first: AttemptTrace, wrote: Digests, files: ScriptFiles
 ) -> Proof:
     """Of a script without ``run.steps``, which saves by itself."""
-    if plan.steps is not None or plan.worlds or plan.epoch_steps is not None:
+    if plan.worlds or plan.epoch_steps is not None:
         raise RankupError(
             "needs-run-steps",
-            "--steps, --quick and --world need a script that loops over run.steps(…) or run.epochs(…)",
-            hint="shorten this script by its own options: two epochs of a few steps show as much",
+            "--quick and --world need a script that loops over run.steps(…) or run.epochs(…)",
+            hint="use --shorten, or shorten this script by its own options",
         )
     again = _uninterrupted(attempts, plan, "uninterrupted, once more")
     twice = (wrote, files.after_training())
     scenarios = [any_script.repeated(first, again, plan.processes)]
     notes: list[str] = []
+    positions: list[Position] = []
+    cut = plan.steps if first.final_step == plan.steps else None
     if scenarios[0].same and plan.kills != 0:
-        row, notes = any_script.killed(attempts, plan, first, again, files, twice)
-        scenarios.append(row)
-    if paths := sorted(path for path, digest in wrote.items() if digest):
+        rows, notes, positions = any_script.killed(attempts, plan, first, again, files, twice)
+        scenarios += rows
+    if paths := too_large(wrote):
+        notes.append(f"too large to be compared: {_short(paths)}")
+    if paths := whole_files(wrote):
         notes.append(f"files that the script writes, put back as they were: {_short(paths)}")
+    if cut:
+        notes.append(
+            f"shortened: each training ended after step {cut}, as by sys.exit(). Not proved: what follows this "
+            "step (later steps, the evaluation and the saves after its loop, its last lines)"
+        )
+    elif plan.shorten:
+        notes.append(
+            "not shortened: the script ends within three steps after its second save, or saves less often"
+        )
     not_crossed = ("a resume, with --kills 0",) if plan.kills == 0 else ()
-    return Proof(tuple(scenarios), not_crossed=not_crossed, notes=tuple(notes))
+    return Proof(
+        tuple(scenarios),
+        not_crossed=not_crossed,
+        notes=tuple(notes),
+        last_step=cut,
+        positions=tuple(positions),
+        any_script=True,
+    )
 
 
 def _logged_otherwise(scenarios: Sequence[Scenario]) -> list[str]:
@@ -183,8 +164,10 @@ def _notes(
     course: Course, wanted: list[str], resets: list[str], reference: Reference, logged: list[str]
 ) -> list[str]:
     notes = [too_short(course)] if "epoch" not in wanted else []
-    if paths := sorted(path for path, digest in reference.files.items() if digest):
+    if paths := whole_files(reference.files):
         notes.append(f"files that the script writes, compared and put back as they were: {_short(paths)}")
+    if paths := too_large(reference.files):
+        notes.append(f"too large to be compared: {_short(paths)}")
     if paths := clocklike(reference.files, reference.files_again):
         notes.append(f"not compared, because two uninterrupted runs write them differently: {_short(paths)}")
     if logged:
@@ -235,13 +218,14 @@ def _killed(
     reference: Reference,
     random: Random,
     files: ScriptFiles,
-) -> tuple[Scenario, list[AttemptTrace]]:
+) -> tuple[Scenario, list[AttemptTrace], list[Position]]:
     """Kill and resume, several times; then train to the end."""
     count = len(course.kinds()) if plan.kills is None else plan.kills
     kills = choose_kills(random, course, count)
     snapshots = attempts.folder / "snapshots-of-the-killed"
     made: list[AttemptTrace] = []
     tried: list[str] = []
+    killed_by: list[tuple[str, int]] = []  # what killed an attempt, and how many were made by then
     ended = False
     before = attempts.count
     failure: Finding | None = None
@@ -255,6 +239,8 @@ def _killed(
                 tried.append(kill.text)
             if end.attempt is not None:
                 made.append(end.attempt)
+                if end.killed:
+                    killed_by.append((kill.text, len(made)))
             if not end.killed and not end.stopped:  # it ended before the kill
                 ended = True
                 break
@@ -274,7 +260,14 @@ def _killed(
         finding,
         tried=tuple(tried),
     )
-    return scenario, made
+    return scenario, made, [_position(text, *made[n - 1 : n + 1]) for text, n in killed_by if n < len(made)]
+
+
+def _position(text: str, before: AttemptTrace, after: AttemptTrace) -> Position:
+    lost = before.last - after.resumed_at
+    again = f"trained {lost} step{'s' * (lost != 1)} again" if lost > 0 else "trained no step twice"
+    words = f"killed {text}, went on after step {after.resumed_at}: {again}"
+    return Position(text, before.last, after.resumed_at, words)
 
 
 def _what_differs(

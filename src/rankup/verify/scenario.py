@@ -22,7 +22,7 @@ class VerifyPlan:
     """``steps`` None: to the training's end. ``kills`` None: one of each possible kind. ``worlds``: the numbers of
     processes, one after another; empty: leave this scenario out. ``seed`` chooses where to interrupt. ``epoch_steps``:
     a quick proof, of two epochs of so many steps, with few kinds of kill. ``budget``: the most seconds that two starts
-    may take."""
+    may take. ``shorten``: of any script, as many ``steps`` as hold two of its saves."""
 
     processes: int
     kills: int | None = None
@@ -31,6 +31,7 @@ class VerifyPlan:
     seed: int = 0
     epoch_steps: int | None = None
     budget: float | None = None
+    shorten: bool = False
 
     @property
     def kinds(self) -> tuple[str, ...]:

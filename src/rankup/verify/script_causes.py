@@ -14,12 +14,22 @@ from rankup.verify.first_difference import LOSS, UNTRACKED, differing
 from rankup.verify.trace_reader import AttemptTrace, Record
 
 ROUNDING = "rounding"
+UNTRAINED = "untrained-weights-not-restored"
+SAVE_UNTRAINED = (
+    "save the state of the average or the teacher, too, and load it; do not copy the model's weights again"
+)
+SAVE_BUFFERS = "save the whole model.state_dict(), and load it with strict=True"
+SAVE_GENERATORS = (
+    "save torch.get_rng_state(), random.getstate() and numpy.random.get_state() of each rank, and set them"
+)
 _ROUNDED = 1e-5  # of a loss, and of the sum of the gradients
+_SOON, _FAR = 5, 0.05  # steps after a resume in which rounding has not changed a loss by more than this
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One step on one rank: ``mine`` of the uninterrupted training ``first``, ``theirs`` of the resumed ``attempt``."""
+    """One step on one rank: ``mine`` of the uninterrupted training ``first``, ``theirs`` of the resumed ``attempt``.
+    ``saved_at``: the step after which the script saved last before the kill."""
 
     first: AttemptTrace
     attempt: AttemptTrace
@@ -27,10 +37,37 @@ class Pair:
     mine: Record
     theirs: Record
     ignore: frozenset[str]
+    rank: int
+    saved_at: int | None = None
 
     def began_with_other(self, name: str) -> bool:
-        """Of ``weights``, ``optimizer``, ``options``, ``lr``."""
+        """Of ``weights``, ``optimizer``, ``options``, ``lr``, ``frozen``, ``untrained``, ``counts``."""
         return bool(self.mine["before"][name] != self.theirs["before"][name])
+
+    @property
+    def begins(self) -> bool:
+        """Whether this optimizer has not stepped before in the resumed process."""
+        number = self.theirs["before"]["optimizer_number"]
+        earlier = (ranks.get(self.rank) for step, ranks in self.attempt.steps.items() if step < self.step)
+        return all(each is None or each["before"]["optimizer_number"] != number for each in earlier)
+
+    def steps_with(self, has: Callable[[Record], bool]) -> list[int]:
+        """The steps of the uninterrupted training whose record ``has`` it, on any rank."""
+        return [step for step, ranks in sorted(self.first.steps.items()) if any(map(has, ranks.values()))]
+
+    @property
+    def optimizer_of(self) -> int | None:
+        """The step that began with the optimizer's state of the resumed one, if it is another."""
+        state = self.theirs["before"]["optimizer"]
+        found = self.steps_with(lambda record: bool(record["before"]["optimizer"] == state))
+        return found[-1] if found and found[-1] > 1 else None
+
+    @property
+    def stale_weights(self) -> bool:
+        """Whether the optimizer's state is that of the last save, and the weights are older."""
+        if not self.began_with_other("optimizer") or self.saved_at is None:
+            return False
+        return self.optimizer_of == self.saved_at + 1 and self.step <= self.saved_at
 
     @property
     def names(self) -> list[str]:
@@ -45,6 +82,19 @@ class Pair:
         other = self.mine["gradients"] != self.theirs["gradients"]
         return other and near and len(losses[0]) == len(losses[1])
 
+    @property
+    def more_than_rounded(self) -> bool:
+        """Whether this step, after one that differs in the last digits alone, has something that no sum rounds and is
+        another: or soon after the resume quite another loss."""
+        exact = any(self.began_with_other(name) for name in ("lr", "frozen", "counts"))
+        if exact or self.mine["batch"] != self.theirs["batch"]:
+            return True
+        losses = [[float.fromhex(loss) for loss in each["loss"]] for each in (self.mine, self.theirs)]
+        soon = self.step <= self.attempt.resumed_at + _SOON
+        return len(losses[0]) != len(losses[1]) or (
+            soon and any(abs(a - b) > _FAR * max(abs(a), abs(b)) for a, b in zip(*losses, strict=True))
+        )
+
 
 class Cause(NamedTuple):
     code: str
@@ -53,13 +103,23 @@ class Cause(NamedTuple):
     fix: str
 
 
+def _weights(pair: Pair) -> str:
+    if pair.attempt.restored == "nothing":
+        return "the weights after the resume are those of no step before it"
+    if pair.stale_weights:
+        state = f"the optimizer's state is that after step {pair.saved_at}"
+        return f"the weights are those after step {pair.step - 1}, and {state}"
+    return "the weights that this optimizer steps are others"
+
+
+def _optimizer(pair: Pair) -> str:
+    message = "the optimizer's state before the step is another one (moments, counts of steps)"
+    return message if pair.optimizer_of is None else f"{message}: that before step {pair.optimizer_of}"
+
+
 def _rates(pair: Pair) -> str:
     ours, other = (_numbers(each["before"]["lr"]) for each in (pair.mine, pair.theirs))
-    same = [
-        step
-        for step, ranks in sorted(pair.first.steps.items())
-        if any(record["before"]["lr"] == pair.theirs["before"]["lr"] for record in ranks.values())
-    ]
+    same = pair.steps_with(lambda record: bool(record["before"]["lr"] == pair.theirs["before"]["lr"]))
     where = f", that of step {same[0]}" if same else ""
     return f"the learning rate is {other}{where}, and not {ours}: the schedule was not restored"
 
@@ -68,32 +128,96 @@ def _numbers(values: list[float]) -> str:
     return ", ".join(f"{value:.6g}" for value in dict.fromkeys(values))
 
 
+def _frozen(pair: Pair) -> str:
+    ours, other = (each["before"]["frozen"] for each in (pair.mine, pair.theirs))
+    return f"{other} parameters are frozen (requires_grad), and not {ours}"
+
+
+def _other_batch(pair: Pair) -> bool:
+    return bool(pair.mine["batch"] != pair.theirs["batch"])
+
+
+def _inputs_elsewhere(pair: Pair) -> list[int]:
+    """The steps whose modules were given what those of the resumed step were, if they were given other values at this
+    step. Data may come from no DataLoader."""
+    other = {*pair.theirs["inputs"]} - {*pair.mine["inputs"]}
+    return pair.steps_with(lambda record: bool(other & {*record["inputs"]})) if other else []
+
+
 def _batch(pair: Pair) -> str:
     mine, theirs = pair.mine, pair.theirs
-    elsewhere = [
-        step
-        for step, ranks in sorted(pair.first.steps.items())
-        if any(record["batch"] == theirs["batch"] for record in ranks.values())
-    ]
-    known = {row for ranks in pair.first.steps.values() for each in ranks.values() for row in each["rows"]}
+    elsewhere = pair.steps_with(lambda record: bool(record["batch"] == theirs["batch"]))
+    if not _other_batch(pair):
+        elsewhere = _inputs_elsewhere(pair)
     where = f"that of step {elsewhere[0]}" if elsewhere else "another one"
-    if not elsewhere and theirs["rows"] and known.issuperset(theirs["rows"]):
+    if not elsewhere and theirs["rows"] and _known(pair).issuperset(theirs["rows"]):
         where = "in another order" if {*mine["rows"]} == {*theirs["rows"]} else "made of other samples"
     return f"the batch of step {pair.step} is {where}: the position in the data was not restored"
+
+
+def _known(pair: Pair) -> set[str]:
+    """All samples of the uninterrupted training."""
+    return {row for ranks in pair.first.steps.values() for each in ranks.values() for row in each["rows"]}
+
+
+def _generators_of_the_batch(pair: Pair) -> list[str]:
+    """Those from which the training makes its batches, and which were others before a loader began: or, if this step is
+    within a pass of a loader, which begin where they did in the very first process."""
+    ours, other = pair.mine["iterated"], pair.theirs["iterated"]
+    if ours is None or other is None:
+        ours, other = (each.begin[pair.rank]["generators"] for each in (pair.first, pair.attempt))
+        reached = pair.first.steps.get(pair.attempt.resumed_at, {}).get(pair.rank, pair.mine)["untracked"]
+        found = [name for name in ours if reached.get(name) != ours[name] == other.get(name)]
+    else:
+        found = [name for name in ours if other.get(name) != ours[name]]
+    return [name for name in found if _makes_batches(pair, name)]
+
+
+def _makes_batches(pair: Pair, name: str) -> bool:
+    """torch's generator moves at each epoch, whatever the order depends on; the others only if something draws."""
+    begin = pair.first.begin[pair.rank]
+    records = [ranks[pair.rank] for ranks in pair.first.steps.values() if pair.rank in ranks]
+    states = {record["untracked"].get(name) for record in records}
+    if name != "generator torch":
+        return len(states) > 1
+    # The rows are the sampler's indices, or else digests of what is in the batch.
+    augmented = pair.mine["rows"] == pair.theirs["rows"] or not _known(pair).issuperset(pair.theirs["rows"])
+    return begin["draws"] or (begin["workers"] and augmented) or len(states) == len(records)
+
+
+def _generators(pair: Pair) -> str:
+    names = _generators_of_the_batch(pair) if _other_batch(pair) or _inputs_elsewhere(pair) else []
+    if names:
+        listed = ", ".join(name.removeprefix("generator ") for name in names)
+        return f"the batch is another one, and so were the generators that it is drawn from: {listed}"
+    listed = ", ".join(
+        name.removeprefix(f"{UNTRACKED}generator ") for name in pair.names if name.startswith(UNTRACKED)
+    )
+    return f"the generators' states are others (dropout, noise, shuffling): {listed}"
+
+
+def _fewer_gradients(pair: Pair) -> bool:
+    """Whether the step summed only the last of its gradients."""
+    mine, theirs = pair.mine["loss"], pair.theirs["loss"]
+    return 0 < len(theirs) < len(mine) and mine[-len(theirs) :] == theirs
 
 
 CAUSES = (
     Cause(
         "weights-not-restored",
-        lambda pair: pair.attempt.restored == "nothing",
-        "the weights after the resume are those of no step before it",
+        lambda pair: (
+            pair.attempt.restored == "nothing"
+            or pair.stale_weights
+            or (pair.step > pair.attempt.resumed_at + 1 and pair.begins and pair.began_with_other("weights"))
+        ),
+        _weights,
         "save the weights of the step at hand (not an average, not the best ones), after optimizer.step(), and load "
         "them before the optimizer is made",
     ),
     Cause(
         "optimizer-not-restored",
         lambda pair: pair.began_with_other("optimizer"),
-        "the optimizer's state before the step is another one (moments, counts of steps)",
+        _optimizer,
         "save optimizer.state_dict(), and load it into the optimizer that steps",
     ),
     Cause(
@@ -109,8 +233,29 @@ CAUSES = (
         "load optimizer.state_dict(), and give the optimizer the same arguments after a resume",
     ),
     Cause(
+        # Before the data: a step that is skipped takes a batch.
+        "loss-scale-not-restored",
+        lambda pair: bool(pair.mine["before"].get("scales") != pair.theirs["before"].get("scales")),
+        "the loss scale or its growth tracker is another one",
+        "save scaler.state_dict() of the GradScaler, and load it",
+    ),
+    Cause(
+        "frozen-not-restored",
+        lambda pair: pair.began_with_other("frozen"),
+        _frozen,
+        "freeze and unfreeze by the epoch or step that was restored, also right after the resume",
+    ),
+    Cause(
+        "generators-not-restored",
+        lambda pair: (
+            bool(_other_batch(pair) or _inputs_elsewhere(pair)) and bool(_generators_of_the_batch(pair))
+        ),
+        _generators,
+        SAVE_GENERATORS,
+    ),
+    Cause(
         "data-not-restored",
-        lambda pair: bool(pair.mine["batch"] != pair.theirs["batch"]),
+        lambda pair: _other_batch(pair) or bool(_inputs_elsewhere(pair)),
         _batch,
         "save the epoch and the batches of it that are done, set the sampler's epoch (set_epoch) or its generator, and "
         "skip what was trained; a DataLoader draws its seed from torch's generator at each epoch",
@@ -118,8 +263,26 @@ CAUSES = (
     Cause(
         "generators-not-restored",
         lambda pair: not pair.rounded and any(name.startswith(UNTRACKED) for name in pair.names),
-        "the generators' states are others (dropout, noise, shuffling)",
-        "save torch.get_rng_state(), random.getstate() and numpy.random.get_state() of each rank, and set them",
+        _generators,
+        SAVE_GENERATORS,
+    ),
+    Cause(
+        "pending-gradients",
+        _fewer_gradients,
+        "the first losses of the step are missing: their gradients were accumulated before the save, and are lost",
+        "save after optimizer.step(), or save the gradients",
+    ),
+    Cause(
+        "buffers-not-restored",
+        lambda pair: pair.began_with_other("counts"),
+        "the model's buffers are others, also those that count",
+        SAVE_BUFFERS,
+    ),
+    Cause(
+        UNTRAINED,
+        lambda pair: pair.began_with_other("untrained"),
+        "weights that no optimizer steps are others: an average (EMA), a teacher, a frozen part",
+        SAVE_UNTRAINED,
     ),
     Cause(
         "hidden-state",
@@ -133,7 +296,7 @@ CAUSES = (
         "buffers-not-restored",
         lambda pair: not pair.rounded and "buffers" in pair.names,
         "the model's buffers are others",
-        "save the whole model.state_dict()",
+        SAVE_BUFFERS,
     ),
     Cause(
         ROUNDING,
@@ -151,11 +314,47 @@ CAUSES = (
 )
 
 
-def likeliest(pairs: list[tuple[int, Pair]]) -> tuple[int, Cause, str]:
-    """Of one step on several ranks: the rank that tells most, its cause, and the message. What one rank has lost
-    changes the gradients of all."""
-    order, rank, pair = min(
-        (next(n for n, cause in enumerate(CAUSES) if cause.applies(pair)), rank, pair) for rank, pair in pairs
-    )
-    cause = CAUSES[order]
-    return rank, cause, cause.message if isinstance(cause.message, str) else cause.message(pair)
+# What a step of another optimizer may tell more of.
+VAGUE = ("generators-not-restored", "hidden-state", "buffers-not-restored", "other-resume")
+_RESTORED = (
+    "weights-not-restored",
+    "optimizer-not-restored",
+    "schedule-not-restored",
+    "options-not-restored",
+)
+
+
+def likeliest(pairs: list[Pair], later: list[Pair]) -> tuple[Pair, Cause, str]:
+    """Of one step on several ranks: the pair that tells most, its cause, and the message. What one rank has lost
+    changes the gradients of all. ``later``: the first steps of the other optimizers after the resume; if the cause
+    is a vague one, what one of them began with tells more."""
+    pair, cause = min(map(_judged, pairs), key=lambda each: CAUSES.index(each[1]))
+    if cause.code in VAGUE:
+        others = [each for each in map(_judged, later) if each[1].code in _RESTORED]
+        pair, cause = others[0] if others else (pair, cause)
+    return pair, cause, cause.message if isinstance(cause.message, str) else cause.message(pair)
+
+
+# What no sum rounds, and what shows in a loss that is far from the other one.
+_NOT_ROUNDED = (
+    "schedule-not-restored",
+    "frozen-not-restored",
+    "generators-not-restored",
+    "data-not-restored",
+    "pending-gradients",
+    "hidden-state",
+    "buffers-not-restored",
+)
+
+
+def after_rounding(pairs: list[Pair]) -> tuple[Pair, Cause, str] | None:
+    """Of the steps after one that differs in the last digits alone, the first that differs by more."""
+    for pair in (pair for pair in pairs if pair.more_than_rounded):
+        for cause in CAUSES:
+            if cause.code in _NOT_ROUNDED and cause.applies(pair):
+                return pair, cause, cause.message if isinstance(cause.message, str) else cause.message(pair)
+    return None
+
+
+def _judged(pair: Pair) -> tuple[Pair, Cause]:
+    return pair, next(cause for cause in CAUSES if cause.applies(pair))

@@ -8,8 +8,8 @@ from typing import Any
 from rankup.core.columns import aligned
 from rankup.findings.finding import Severity
 from rankup.findings.text import TABLE_WIDTH, text_lines
-from rankup.verify.any_script import NOT_JUDGED
-from rankup.verify.proof import Proof
+from rankup.verify import conclusion
+from rankup.verify.conclusion import NOT_JUDGED, Proof
 
 _HEADINGS = ("what", "processes", "attempts", "kills", "steps compared", "verdict")
 _LEFT = ("what", "verdict")
@@ -22,9 +22,12 @@ def text(proof: Proof) -> str:
         for s in proof.scenarios
     ]
     lines = aligned([_HEADINGS, *cells], right=[n for n, name in enumerate(_HEADINGS) if name not in _LEFT])
+    if proof.positions:
+        lines += ["", *_parts(proof)]
     tried = [kill for scenario in proof.scenarios for kill in scenario.tried]
     for label, names in (("tried", tried), ("crossed", proof.crossed), ("not crossed", proof.not_crossed)):
-        if names and (proof.crossed or tried):
+        told = label == "tried" and proof.any_script and proof.positions
+        if names and (proof.crossed or tried) and not told:
             lines += ["", *_wrapped(f"{label}: {'; '.join(names)}")]
     for finding in proof.findings:
         lines += ["", *text_lines([finding], TABLE_WIDTH)]
@@ -39,7 +42,7 @@ def text(proof: Proof) -> str:
         lines += ["", *_wrapped(f"note: {note}")]
     for said in proof.lost:
         lines += ["", *_wrapped(f"printed by an attempt: {said}")]
-    return "\n".join([*lines, "", _verdict(proof)])
+    return "\n".join([*lines, "", verdict(proof)])
 
 
 def as_dict(proof: Proof, folder: str) -> dict[str, Any]:
@@ -54,6 +57,7 @@ def as_dict(proof: Proof, folder: str) -> dict[str, Any]:
     return {
         "conclusion": proof.conclusion,
         "proved": proof.proved,
+        **conclusion.as_dict(proof),
         "findings": [finding.as_dict() for finding in proof.findings],
         "same": proof.same,
         "crossed": list(proof.crossed),
@@ -61,6 +65,7 @@ def as_dict(proof: Proof, folder: str) -> dict[str, Any]:
         "lost": list(proof.lost),
         "notes": list(proof.notes),
         "epoch_steps": proof.epoch_steps,
+        "last_step": proof.last_step,
         "scenarios": rows,
         "folder": folder,
     }
@@ -70,7 +75,21 @@ def _wrapped(line: str) -> list[str]:
     return wrap(line, TABLE_WIDTH, subsequent_indent="  ", break_long_words=False)
 
 
-def _verdict(proof: Proof) -> str:
+def _parts(proof: Proof) -> list[str]:
+    lines = []
+    for part in proof.parts:
+        words = f"{part.verdict}" + (f": {part.text}" if part.text else "")
+        lines += wrap(
+            f"{part.name:<10}{words}", TABLE_WIDTH, subsequent_indent=" " * 10, break_long_words=False
+        )
+        if part.name == "position":
+            for position in proof.positions:
+                lines += wrap(position.line, TABLE_WIDTH, initial_indent="  ", subsequent_indent="    ")
+    return lines
+
+
+def verdict(proof: Proof) -> str:
+    """The last word."""
     scenarios = proof.scenarios
     if proof.conclusion == "not deterministic":
         return "not deterministic, not proved: two uninterrupted runs differ"
@@ -90,6 +109,8 @@ def _verdict(proof: Proof) -> str:
         return "no difference found; not proved, because an attempt lost state"
     if any(s.finding is not None and s.finding.severity is Severity.NOTE for s in scenarios):
         return "proved, except for the parts that were not judged"
+    if proof.last_step is not None:
+        return f"proved to step {proof.last_step}: the same model, bit for bit; without --shorten the whole training"
     if proof.epoch_steps is not None:
         return (
             f"proved in loops of two epochs of {proof.epoch_steps} steps: the same model, bit for bit; without --quick "

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from rankup.cli.job_options import SCRIPT_LAST, flags_from, some_job_options
 from rankup.cli.options import JsonOption
@@ -20,6 +21,7 @@ from rankup.cli.workload_job import require_torch
 from rankup.core.arrays import parse_numbers
 from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
+from rankup.core.shell import quote
 from rankup.core.units import parse_duration
 from rankup.errors import RankupError
 from rankup.verify.attempts import Attempts
@@ -31,7 +33,25 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 # Options end at the script or workload: everything after it is its own.
-@app.command("verify", context_settings=SCRIPT_LAST)
+class VerifyCommand(TyperCommand):
+    """``--shorten`` may have a number."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        takes_value = {
+            name
+            for option in self.params
+            for name in getattr(option, "opts", ())
+            if name.startswith("-") and not getattr(option, "is_flag", False)
+        }
+        at = 0
+        while at < len(args) and args[at].startswith("-") and args[at] != "--":
+            if args[at] == "--shorten" and not "".join(args[at + 1 : at + 2]).isdigit():
+                args = [*args[:at], "--shorten=auto", *args[at + 1 :]]
+            at += 1 + (args[at] in takes_value)
+        return super().parse_args(ctx, args)
+
+
+@app.command("verify", cls=VerifyCommand, context_settings=SCRIPT_LAST)
 @taking(some_job_options("run", "threads", "runs_root", "lost"))
 def verify_command(
     command: Annotated[
@@ -65,6 +85,10 @@ def verify_command(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="also write the answer of --json to FILE")
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option("--page", metavar="FILE", help="also write the answer as a page, e.g. proof.html"),
+    ] = None,
     resume_args: Annotated[
         str,
         typer.Option(
@@ -75,6 +99,13 @@ def verify_command(
     ] = "",
     checkpoint: Annotated[
         str, typer.Option(metavar="GLOB", help="{last} is the newest path of this pattern, e.g. 'out/*.pt'")
+    ] = "",
+    shorten: Annotated[
+        str,
+        typer.Option(
+            metavar="[N]",
+            help="end a script without run.steps after N steps; default: after as many as hold two of its saves",
+        ),
     ] = "",
     seed: Annotated[int, typer.Option(metavar="S", help="seed of the points where it is interrupted")] = 0,
     as_json: JsonOption = False,
@@ -90,19 +121,36 @@ def verify_command(
     worlds, seconds = _worlds(world), parse_duration(budget) if budget else None
     job = script_or_workload_job(command, flags_from(asked))
     folder = RunDir.create(job.spec.runs_root, f"verify-{job.spec.name}").path
-    plan = VerifyPlan(nproc_per_node, kills, worlds, steps, seed, epoch_steps if quick else None, seconds)
+    steps = _shortened(shorten, steps)
+    plan = VerifyPlan(
+        nproc_per_node, kills, worlds, steps, seed, epoch_steps if quick else None, seconds, shorten == "auto"
+    )
     resumed = ResumeArguments(resume_args, checkpoint, Path(job.spec.folder))
     attempts = Attempts(job, folder, Lines(), env=plan.env, limit=seconds, resume_args=resumed)
     proof = verify(attempts, plan, python=job.spec.python)
     answer = as_dict(proof, str(folder))
     if out is not None:
         write_atomic(out, json.dumps(answer))
+    if page is not None:
+        from rankup.cli.output.verify_page import verify_page
+
+        write_atomic(page, verify_page(proof, quote(command), str(folder)))
     if as_json:
         console.print_json(answer)
     else:
         print("\n" + text(proof))
     print(f"traces     {folder}", file=sys.stderr if as_json else sys.stdout)
     raise typer.Exit(0 if proof.same else 1)
+
+
+def _shortened(words: str, steps: int | None) -> int | None:
+    if words in ("", "auto"):
+        return steps
+    if words.isdigit() and int(words) >= 2:
+        return int(words)
+    raise RankupError(
+        "bad-shorten", f"--shorten must be at least 2 steps, got {words!r}", hint="e.g. --shorten 40"
+    )
 
 
 def _worlds(text: str) -> tuple[int, ...]:

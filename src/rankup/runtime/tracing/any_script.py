@@ -2,16 +2,23 @@
 
 torch tells of each step of any optimizer, whichever library calls it. Records are those of ``trace.py``, and besides:
 
-- ``before``: with what a step began: digests of ``weights``, ``optimizer`` and ``options``, the learning rates ``lr``
-- ``batches``: a digest of each batch that a DataLoader gave since the step before
-- ``saved``: the calls of ``torch.save`` since then
+- ``before``: with what a step began: digests of ``weights``, ``optimizer`` and ``options``, the learning rates ``lr``,
+  how many parameters are ``frozen``, the buffers that are ``counts``, the weights that no optimizer steps
+  (``untrained``: averages, teachers), scale and growth tracker of each ``GradScaler``: ``scales``
+- ``batches``, ``rows``: a digest of each batch that a DataLoader gave since the step before, and its samples: the
+  indices that the sampler told, or digests. ``epoch``: the number of the loader's pass
+- ``inputs``: a digest of what each outermost call of a module was given (``script_inputs.py``), and in ``iterated``
+  the generators before a loader began
+- ``saved``, ``saves``, ``evaluated``, ``epoch_end``, ``skipped``: what else happened since then (``between_steps.py``)
 - ``gradients``, ``gradient_size``: a digest of the gradients, and the sum of their absolute values
 - ``untracked``: the global generators
 
 A script knows no number of its steps over all attempts. So a resumed process looks for the weights with which it begins
-among those of the attempts before (``RANKUP_TRACE_REFERENCE``, the folders of their traces): there it goes on.
+among those of the attempts before (``RANKUP_TRACE_REFERENCE``, a folder in each line): there it goes on
+(``script_position.py``).
 ``restored`` says what was found: ``state``, ``weights`` alone, or ``nothing``; then the steps count from
-``RANKUP_TRACE_KILLED``, the last step of the attempt before. ``done`` is written at the end of the script.
+``RANKUP_TRACE_KILLED``, the last step of the attempt before. ``done`` is written at the end of the script. After step
+``RANKUP_TRACE_LAST`` the script ends, as by ``sys.exit()``.
 """
 
 from __future__ import annotations
@@ -22,6 +29,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +41,20 @@ from torch.optim import optimizer as hooks
 from torch.utils.data import dataloader
 
 from rankup.core.records import RecordWriter, read_records
-from rankup.runtime.seed import rng_state
-from rankup.runtime.tracing.digest import digest, rows
+from rankup.runtime.tracing.between_steps import EPOCH, BetweenSteps
+from rankup.runtime.tracing.digest import digest
 from rankup.runtime.tracing.drill_faults import DrillFaults
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
 from rankup.runtime.tracing.fault_injection import FaultInjection
 from rankup.runtime.tracing.fingerprint import fingerprint
+from rankup.runtime.tracing.saves import SAVES
+from rankup.runtime.tracing.script_inputs import ScriptInputs, generators
+from rankup.runtime.tracing.script_position import position
 from rankup.runtime.tracing.written_files import watch_files
 from rankup.strategies.clipping import local
 
 VARIABLE = "RANKUP_TRACE"
-REFERENCE, KILLED = "RANKUP_TRACE_REFERENCE", "RANKUP_TRACE_KILLED"
+REFERENCE, KILLED, LAST = "RANKUP_TRACE_REFERENCE", "RANKUP_TRACE_KILLED", "RANKUP_TRACE_LAST"
 _NUMBERS = (bool, int, float, str, type(None))
 
 
@@ -54,21 +65,39 @@ def record() -> None:
     script = ScriptTrace(rank, Path(os.environ[VARIABLE]))
     hooks.register_optimizer_step_pre_hook(script.before_step)
     hooks.register_optimizer_step_post_hook(script.after_step)
-    _wrap(dataloader._BaseDataLoaderIter, "__next__", script.batch)
-    _wrap(torch.Tensor, "backward", lambda tensor, _: script.loss(tensor))
-    _wrap(torch, "save", lambda *_: script.save())
+    between, loader, scaler = script.between, dataloader._BaseDataLoaderIter, torch.amp.GradScaler
+    for owner, name, note, fails in (
+        (loader, "_next_index", between.index, None),
+        (loader, "_reset", between.begins_epoch, None),
+        (loader, "__next__", between.batch, between.exhausted),
+        (torch.Tensor, "backward", between.loss, None),
+        (torch.nn.Module, "eval", between.evaluates, None),
+        (scaler, "__init__", between.scaler, None),
+        (scaler, "step", between.scaled_step, None),
+    ):
+        _wrap(owner, name, note, fails)
     atexit.register(script.exit)
+    os.register_at_fork(after_in_child=script.forked)
 
 
-def _wrap(owner: Any, name: str, note: Callable[[Any, Any], None]) -> None:
-    """Call ``note`` with the first argument and what ``name`` gives, after each call; not in a process whose loop
-    rankup traces."""
+def _wrap(
+    owner: Any, name: str, note: Callable[[Any, Any], None], exhausted: Callable[[Any], None] | None
+) -> None:
+    """Call ``note`` with the first argument and what ``name`` gives, after each call, and ``exhausted`` after a
+    StopIteration; not in a process whose loop rankup traces."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
     def wrapped(*args: Any, **options: Any) -> Any:
-        given = original(*args, **options)
+        try:
+            given = original(*args, **options)
+        except StopIteration:
+            if exhausted is not None and not _has_run():
+                SAVES.settles()
+                exhausted(args[0])
+            raise
         if not _has_run():
+            SAVES.settles()
             note(args[0], given)
         return given
 
@@ -88,31 +117,41 @@ class ScriptTrace:
         self._kept: list[Optimizer] = []  # so that no other gets an id
         self._names: dict[int, str] = {}  # parameter → its name in the largest module that has it
         self._buffers: list[torch.Tensor] = []
-        self._batches: list[tuple[str, list[str]]] = []  # their digests, and those of their samples
-        self._expected: int | None = None  # batches of the step at hand in the uninterrupted training
-        self._losses: list[str] = []
+        self._untrained: list[list[torch.Tensor]] = []  # of each outermost module, what no optimizer steps
+        self._expected: list[str] | None = None  # batches of the step at hand in the uninterrupted training
+        self._inputs = ScriptInputs(_has_run)
         self._before: dict[str, Any] = {}
-        self._saved = 0
+        self._last = int(os.environ.get(LAST, "0"))
+        self._silent = False
+        self.between = BetweenSteps(self._reached)
 
-    def batch(self, _: Any, batch: Any) -> None:
-        self._batches.append((digest(batch), rows(batch, _length(batch))))
+    def forked(self) -> None:
+        """A process that a training has forked (a loader's worker, a helper) is not the training."""
+        self._silent = self._silent or self._records is not None
 
-    def loss(self, tensor: torch.Tensor) -> None:
-        if tensor.numel() == 1:
-            self._losses.append(float(tensor.detach()).hex())
-
-    def save(self) -> None:
-        self._saved += 1
+    def _reached(self, what: str) -> None:
+        if self._interruption is not None and not self._silent:
+            (self._interruption.epoch if what == EPOCH else self._interruption.evaluation)(self._step)
 
     def before_step(self, optimizer: Optimizer, *_: Any) -> None:
-        if _has_run():
+        if _has_run() or self._silent:
             return
         if id(optimizer) not in self._numbers:
-            self._numbers[id(optimizer)] = len(self._kept)
+            self._numbers[id(optimizer)] = self._free_number()
             self._kept.append(optimizer)
+        if self._records is None:
+            self._name_parameters()
         self._before = self._now(optimizer)
         if self._records is None:
             self._begin()
+        self._stop_at_last()
+
+    def _stop_at_last(self) -> None:
+        if self._last and self._step >= self._last:
+            sys.exit()
+
+    def _free_number(self) -> int:
+        return next(number for number in count() if number not in self._numbers.values())
 
     def _now(self, optimizer: Optimizer) -> dict[str, Any]:
         return {
@@ -121,6 +160,10 @@ class ScriptTrace:
             "optimizer": fingerprint([_fields(optimizer, p) for p in _parameters(optimizer)]),
             "options": digest(_options(optimizer)),
             "lr": [float(group.get("lr", 0.0)) for group in optimizer.param_groups],
+            "frozen": sum(not p.requires_grad for p in _parameters(optimizer)),
+            "untrained": sorted(map(fingerprint, self._untrained)),
+            "counts": fingerprint([buffer for buffer in self._buffers if not buffer.is_floating_point()]),
+            "scales": self.between.scales,
         }
 
     def _begin(self) -> None:
@@ -128,10 +171,14 @@ class ScriptTrace:
         if dist.is_available() and dist.is_initialized():  # a script may start its ranks by itself
             self._rank, world_size = dist.get_rank(), dist.get_world_size()
             self._drill = DrillFaults(self._rank, self._folder)
-        self._name_parameters()
+        trained = (local(parameter.detach()) for parameter in _parameters(self._kept[0]))
+        SAVES.least = max(1, sum(each.numel() * each.element_size() for each in trained) // 2)
         self._step, restored = self._position()
         self._records = RecordWriter(self._folder / f"rank-{self._rank}.jsonl")
-        self._interruption = FaultInjection(os.environ.get(INTERRUPT_VARIABLE, ""), self._rank, self._folder)
+        asked = os.environ.get(INTERRUPT_VARIABLE, "").split(";")
+        # A request to stop is heard by rankup's own loop only; ``LAST`` ends this one.
+        asked = [part for part in asked if not part.startswith("stop ")]
+        self._interruption = FaultInjection(";".join(asked), self._rank, self._folder)
         self._records.write(
             "begin",
             step=self._step,
@@ -142,6 +189,10 @@ class ScriptTrace:
             variables={},
             any_script=True,
             restored=restored,
+            generators=self._inputs.began,
+            draws=self._inputs.draws,
+            workers=self._inputs.workers,
+            seed=torch.initial_seed(),
         )
 
     def _position(self) -> tuple[int, str]:
@@ -151,55 +202,49 @@ class ScriptTrace:
             return 0, ""
         steps = [
             step
-            for folder in folders.split(os.pathsep)
+            for folder in folders.split("\n")
             for step in read_records(Path(folder) / f"rank-{self._rank}.jsonl")
             if "before" in step
         ]
-        for what, names in (("state", ("weights", "optimizer")), ("weights", ("weights",))):
-            found = [
-                int(step["step"]) - 1
-                for step in steps
-                if all(step["before"][name] == self._before[name] for name in ("optimizer_number", *names))
+        found = position(steps, self._before, self.between.taken, int(os.environ.get(KILLED, "0")))
+        if found.step is not None:
+            # A script that skips what was trained, and a loader that is a batch ahead, have taken more by now.
+            self._expected = found.step.get("batches")
+            optimizer = self._kept[0]
+            self._numbers[id(optimizer)] = self._before["optimizer_number"] = found.step["before"][
+                "optimizer_number"
             ]
-            if found and (what == "state" or found[-1]):  # else only the weights of the beginning
-                # A script that skips what was trained, and a loader that is a batch ahead, have taken more by now.
-                next_step = [
-                    step for step in steps if int(step["step"]) == found[-1] + 1 and "batches" in step
-                ]
-                self._expected = len(next_step[0]["batches"]) if next_step else None
-                return found[-1], what
-        return int(os.environ.get(KILLED, "0")), "nothing"
+        return found.done, found.restored
 
     def after_step(self, optimizer: Optimizer, *_: Any) -> None:
-        if self._records is None or self._interruption is None:
+        if self._records is None or self._interruption is None or self._silent:
             return
         self._drill.record_follows()
         self._step += 1
-        batches, self._batches = self._batches, []
-        if self._expected is not None:
-            batches, self._expected = batches[len(batches) - min(self._expected, len(batches)) :], None
+        expected, self._expected = self._expected, None
+        saved = SAVES.since_step()
         gradients = [p.grad.detach() for p in _parameters(optimizer) if p.grad is not None]
         self._records.write(
             "step",
             step=self._step,
             at=[],
-            batch=digest([each for each, _ in batches]),
-            batches=[each for each, _ in batches],
-            rows=[row for _, samples in batches for row in samples],
-            loss=list(self._losses),
+            **self.between.since_step(expected),
+            **self._inputs.take(),
+            **saved,
             before=self._before,
-            saved=self._saved,
             size=_size([p.detach() for p in _parameters(optimizer)]),
             gradients=fingerprint(gradients),
             gradient_size=_size(gradients),
             state=dict(self._state(optimizer)),
-            untracked={f"generator {name}": digest(state) for name, state in rng_state().items()},
+            untracked=generators(),
             variables={},
             random="",
         )
-        self._losses, self._saved = [], 0
+        if saved["saved"]:
+            self._interruption.saved(self._step)
         self._interruption.step(self._step)
         self._drill.step(self._step)
+        self._stop_at_last()
 
     def _state(self, optimizer: Optimizer) -> Iterator[tuple[str, str]]:
         for number, parameter in enumerate(_parameters(optimizer)):
@@ -209,30 +254,47 @@ class ScriptTrace:
                 yield f"optimizer/{name}/{field}", fingerprint(value)
         yield "optimizer/options", digest(_options(optimizer))
         yield "buffers", fingerprint(self._buffers)
+        if self.between.scales:
+            yield "loss scale", digest(self.between.scales)
 
     def _name_parameters(self) -> None:
-        modules = [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]
+        things = gc.get_objects()
+        modules = [thing for thing in things if issubclass(type(thing), nn.Module)]
         for module in sorted(modules, key=lambda each: sum(1 for _ in each.parameters())):
             self._names |= {id(parameter): name for name, parameter in module.named_parameters()}
-        trained = {*self._names} & {id(p) for optimizer in self._kept for p in _parameters(optimizer)}
+        optimizers = [thing for thing in things if issubclass(type(thing), Optimizer)]
+        stepped = {id(p) for optimizer in optimizers for p in _parameters(optimizer)}
         found = {
             id(buffer): buffer
             for module in modules
-            if any(id(parameter) in trained for parameter in module.parameters())
+            if any(id(parameter) in stepped for parameter in module.parameters())
             for buffer in module.buffers()
         }
         self._buffers = list(found.values())
+        inner = {id(part) for module in modules for part in module.modules() if part is not module}
+        outermost = [module for module in modules if id(module) not in inner]
+        rest = [[p for p in module.parameters() if id(p) not in stepped] for module in outermost]
+        self._untrained = [parameters for parameters in rest if parameters]
+        trained = {id(parameter) for optimizer in self._kept for parameter in _parameters(optimizer)}
+        self.between.trains(
+            [
+                module
+                for module in sorted(modules, key=lambda each: sum(1 for _ in each.modules()))
+                if trained and trained.issubset(id(each) for each in module.parameters())
+            ]
+        )
 
     def exit(self) -> None:
         # Python sets last_type before it ends with an uncaught exception; any other exit is a success.
-        if self._records is None or self._interruption is None or getattr(sys, "last_type", None) is not None:
+        failed = getattr(sys, "last_type", None) is not None
+        if self._records is None or self._interruption is None or self._silent or failed:
             return
+        saved = SAVES.since_step()
         self._records.write("done", step=self._step + 1, before=self._now(self._kept[0]))
         self._interruption.exit(self._step)
         ends = dict(pair for optimizer in self._kept for pair in self._state(optimizer))
-        self._records.write(
-            "exit", step=self._step, saved=self._saved, state=ends, untracked={}, variables={}, random=""
-        )
+        fields = {**saved, **self.between.events(), "state": ends}
+        self._records.write("exit", step=self._step, untracked={}, variables={}, random="", **fields)
         self._records.close()
 
 
@@ -261,12 +323,4 @@ def _options(optimizer: Optimizer) -> list[dict[str, Any]]:
 def _size(tensors: list[torch.Tensor]) -> float:
     """The sum of all absolute values, of this rank's part."""
     dense = (local(tensor) for tensor in tensors if not tensor.is_sparse)
-    return float(sum(tensor.abs().sum(dtype=torch.float64).item() for tensor in dense))
-
-
-def _length(batch: Any) -> int:
-    """Samples of a batch, by its first tensor."""
-    if isinstance(batch, torch.Tensor):
-        return len(batch) if batch.dim() else 0
-    inside = batch.values() if isinstance(batch, dict) else batch if isinstance(batch, (list, tuple)) else ()
-    return next((length for item in inside if (length := _length(item))), 0)
+    return float(sum(torch.linalg.vector_norm(tensor, 1).item() for tensor in dense))

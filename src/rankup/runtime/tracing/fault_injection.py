@@ -9,6 +9,10 @@
 | ``exit N RANK`` | freeze when the script has ended, after N steps or more |
 | ``save N RANK`` | freeze before the Nth change that this attempt's saves make on disk |
 | ``stop N RANK`` | ask the run to stop after step N |
+| ``signal N RANK NUMBER`` | freeze after step N, until verify has sent this signal to all processes |
+| ``epoch N RANK`` | any script: freeze when its loader is exhausted, after step N |
+| ``writing N RANK K`` | any script: freeze when half of its Kth file after step N is written |
+| ``saves N RANK`` | any script: freeze three steps after its Nth step that was followed by a save |
 
 Steps count from the first attempt on; if the point has passed already, the next one of its kind counts. Several are
 separated by semicolons. A frozen process (SIGSTOP) has written a file into the trace's directory, and is then killed
@@ -26,10 +30,12 @@ from pathlib import Path
 
 from rankup.core.files import write_atomic
 from rankup.runtime.checkpointing import stop
+from rankup.runtime.tracing.saves import SAVES
 from rankup.snapshots import disk
 
 VARIABLE = "RANKUP_INTERRUPT"
 FROZEN = "frozen"  # the file in the trace's directory; it holds the kind
+_AFTER_A_SAVE = 3  # steps: a kill two steps after it fits in
 
 
 class FaultInjection:
@@ -42,6 +48,7 @@ class FaultInjection:
         self.before_freezing = before_freezing
         self._changes = 0
         self._evaluated, self._evaluated_at = 0, -1
+        self._saved = 0
         parts = [words for part in value.split(";") if (words := part.split())]
         self._plan = [
             (kind, int(at), float(rest[0]) if rest else 0.0)
@@ -63,11 +70,27 @@ class FaultInjection:
                 os.kill(os.getpid(), signal.SIGTERM)  # heard as a request: it needs no run directory
             elif kind == "step":
                 self._freeze(kind)
+            elif kind == "signal":
+                self._plan.remove(part)
+                self._freeze(f"{kind} {int(seconds)}")
+            elif kind == "writing":
+                SAVES.interrupt(int(seconds), lambda: self._freeze("writing"))
             elif kind == "moment":
                 self._plan.remove(part)
                 timer = threading.Timer(seconds, self._freeze, (kind,))
                 timer.daemon = True
                 timer.start()
+
+    def saved(self, done: int) -> None:
+        """Before ``step``: the script has saved since the step before."""
+        self._saved += 1
+        for part in self._plan:
+            if part[0] == "saves" and self._saved == part[1]:
+                self._plan[self._plan.index(part)] = ("step", done - 1 + _AFTER_A_SAVE, 0.0)
+
+    def epoch(self, done: int) -> None:
+        if any(kind == "epoch" and done >= at for kind, at, _ in self._plan):
+            self._freeze("epoch")
 
     def behind(self, done: int) -> None:
         if any(kind == "behind" and done >= at for kind, at, _ in self._plan):
@@ -92,7 +115,7 @@ class FaultInjection:
             self._freeze("save")
 
     def _freeze(self, kind: str) -> None:
-        if kind not in ("save", "moment", "exit"):
+        if kind not in ("save", "moment", "exit", "writing"):
             self.before_freezing()
         write_atomic(self._folder / FROZEN, kind)
         os.kill(os.getpid(), signal.SIGSTOP)

@@ -4,9 +4,12 @@
 must put them back. Off unless ``RANKUP_WRITTEN`` names verify's directory: there ``before/`` gets what was at a path
 when the first process was about to change it, and each attempt's trace gets the paths that it changed.
 
-Python reports each file that it opens, renames or removes (an audit hook). ``torch.save`` is wrapped, because it writes
-without Python. Other libraries that do so (safetensors, HDF5, SQLite) are not seen. ``python -m
-rankup.runtime.tracing.written_files FOLDER`` prints the digests of what all attempts have written, as JSON.
+Python reports each file that it opens, renames or removes (an audit hook). ``WRITERS`` are wrapped, because they write
+without Python. Other libraries that do so (HDF5, SQLite) are not seen. What is written is also told to ``saves.py``.
+``python -m rankup.runtime.tracing.written_files FOLDER`` prints the digests of what all attempts have written, as JSON.
+
+A file that is too large to be kept must not change: verify could not put it back, so the attempt ends before it does.
+What is too large to be compared is only named.
 """
 
 from __future__ import annotations
@@ -18,15 +21,35 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from rankup.runtime.tracing.saves import SAVES
 
 VARIABLE = "RANKUP_WRITTEN"
 BEFORE = "before"  # the folder of what was there
 _TRACE = "RANKUP_TRACE"
 _NEVER = ("/dev/", "/proc/", "/sys/")
 _DESCRIPTOR = -1  # of a path that is relative to the working directory
+# Bytes that are kept of all files together, and of one file that is compared.
+LIMIT_VARIABLE, LIMIT = "RANKUP_WRITTEN_LIMIT", 4 << 30
+TOO_LARGE = "too large"  # instead of a digest
+REFUSED = "refused.txt"  # in verify's folder: the file that is too large to be kept
+WRITERS = (("torch", "save"), ("safetensors", "serialize_file"))  # their second argument is the file
+_CHANGES = frozenset(
+    {
+        "os.rename",
+        "os.remove",
+        "os.mkdir",
+        "os.rmdir",
+        "os.link",
+        "os.symlink",
+        "shutil.rmtree",
+        "shutil.move",
+    }
+)
 
 
 class WrittenFiles:
@@ -41,19 +64,37 @@ class WrittenFiles:
         away = () if here.is_relative_to(temporary) else (f"{temporary}{os.sep}",)
         self._left_out = (*_NEVER, *away, f"{folder.resolve()}{os.sep}")
         self._seen: set[str] = set()
+        self._limit = limit() - sum(kept.stat().st_size for kept in self._before.iterdir())
 
     def hear(self, event: str, values: tuple[Any, ...]) -> None:
-        """An audit hook. It must not raise: the script would not open its file."""
+        """An audit hook. It must not raise for another reason: the script would not open its file."""
+        if event != "open" and event not in _CHANGES:
+            return
         with suppress(OSError, ValueError, TypeError):
-            if event == "open" and values[2] & (os.O_WRONLY | os.O_RDWR):
-                self.note(values[0])
-            elif event == "os.rename" and values[2] == values[3] == _DESCRIPTOR:
+            if event == "open":
+                path, _, flags = values
+                if not isinstance(path, int) and flags & (os.O_WRONLY | os.O_RDWR):
+                    self.opens(path, anew=bool(flags & (os.O_TRUNC | os.O_EXCL)))
+                return
+            SAVES.settles()
+            if event == "os.rename" and values[2] == values[3] == _DESCRIPTOR:
                 self.note(values[0])
                 self.note(values[1])
             elif event == "os.remove" and values[1] == _DESCRIPTOR:
                 self.note(values[0])
             elif event == "os.mkdir" and values[2] == _DESCRIPTOR:
                 self.note(values[0], list_it=False)
+
+    def opens(self, path: Any, *, anew: bool = True, called: bool = False) -> None:
+        """``path`` is about to be written, ``anew``: from its beginning; ``called``: by a function that saves."""
+        name = os.path.realpath(os.fsdecode(path))
+        if name.startswith(self._left_out) or _compiled(name) or Path(name).is_dir():
+            return
+        if anew:
+            SAVES.begins(name, called=called)
+        else:
+            SAVES.settles()
+        self.note(name)
 
     def note(self, path: Any, *, list_it: bool = True) -> None:
         """``path`` is about to change. ``list_it`` False for a folder, which has no content to compare."""
@@ -76,7 +117,15 @@ class WrittenFiles:
         existed = path.exists()
         if path.is_file():
             # Renamed into place: a process that is killed meanwhile has not changed the file yet.
-            shutil.copy2(path, copy := kept.with_suffix(f".{os.getpid()}"))
+            copy = kept.with_suffix(f".{os.getpid()}")
+            try:
+                self._limit -= path.stat().st_size
+                if self._limit < 0:
+                    raise OSError(f"the limit is {limit():,} bytes")
+                shutil.copy2(path, copy)
+            except OSError as error:
+                self._before.with_name(REFUSED).write_text(f"{name}\n{error}\n")
+                raise SystemExit(f"rankup verify cannot keep a copy of {name}: {error}") from None
             if not kept.exists():
                 copy.rename(kept)
         with suppress(FileExistsError), note.open("x") as file:
@@ -89,60 +138,90 @@ def _compiled(name: str) -> bool:
 
 @functools.cache  # once per process, which may make several runs
 def watch_files(rank: int) -> None:
-    """Begin to note what this process writes, if ``rankup verify`` has asked for it."""
-    folder = os.environ.get(VARIABLE)
-    if not folder or _TRACE not in os.environ:
+    """Begin to note what this process writes, if ``rankup verify`` has asked for it; a traced process counts its saves
+    all the same."""
+    if _TRACE not in os.environ:
         return
-    import torch
+    folder = os.environ.get(VARIABLE)
+    files = WrittenFiles(Path(folder), Path(os.environ[_TRACE]), rank) if folder else None
+    for module, name in WRITERS:
+        if module in sys.modules:
+            _wrap_writer(files, module, name)
+        else:
+            _LATER[module] = functools.partial(_wrap_writer, files, module, name)
+    if files is not None:
+        sys.addaudithook(files.hear)
 
-    files = WrittenFiles(Path(folder), Path(os.environ[_TRACE]), rank)
-    original = torch.save
+
+# Writers of modules that are not imported yet: startup/sitecustomize.py calls them after the import.
+_LATER: dict[str, Callable[[], None]] = {}
+
+
+def imported(module: str) -> None:
+    if module in _LATER:
+        _LATER.pop(module)()
+
+
+def _wrap_writer(files: WrittenFiles | None, module: str, name: str) -> None:
+    original = getattr(sys.modules[module], name)
 
     @functools.wraps(original)
-    def save(thing: Any, file: Any, *others: Any, **options: Any) -> None:
-        if isinstance(file, (str, os.PathLike)):
-            files.note(file)
-        original(thing, file, *others, **options)
+    def save(thing: Any, file: Any, *others: Any, **options: Any) -> Any:
+        is_path = isinstance(file, (str, os.PathLike))
+        if is_path and files is not None:
+            files.opens(file, called=True)
+        elif is_path:
+            SAVES.begins(os.path.realpath(os.fsdecode(file)), called=True)
+        else:
+            SAVES.called()
+        done = original(thing, file, *others, **options)
+        if is_path:
+            SAVES.settles()
+        return done
 
-    torch.save = save  # type: ignore[assignment]
-    sys.addaudithook(files.hear)
+    setattr(sys.modules[module], name, save)
 
 
-def content(path: Path) -> str:
-    """A digest of a file: of the values that ``torch.save`` wrote, because the same values may be written as other
-    bytes; of the bytes of any other file. Of a folder: of all files in it. "" if there is nothing."""
+def limit() -> int:
+    return int(os.environ.get(LIMIT_VARIABLE, LIMIT))
+
+
+def contents(path: Path) -> dict[str, str]:
+    """Digests of a file, or of a folder with all files in it: of the values that ``torch.save`` wrote, because the same
+    values may be written as other bytes, one for each name of a checkpoint; of the bytes of any other file. The name is
+    "" for the whole. Empty if there is nothing."""
     if path.is_dir():
-        inside = [
-            f"{each.relative_to(path)} {content(each)}\n"
-            for each in sorted(path.rglob("*"))
-            if each.is_file()
-        ]
-        return hashlib.sha256("".join(inside).encode()).hexdigest()
+        files = [each for each in sorted(path.rglob("*")) if each.is_file()]
+        inside = "".join(f"{each.relative_to(path)} {contents(each)}\n" for each in files)
+        return {"": hashlib.sha256(inside.encode()).hexdigest()}
     if not path.is_file():
-        return ""
+        return {}
+    if path.stat().st_size > limit() // 4:
+        return {"": TOO_LARGE}
     with path.open("rb") as file:
         if file.read(4) == b"PK\x03\x04":
-            import pickle
+            from rankup.runtime.tracing.saved_values import saved_values
 
-            import torch
-
-            from rankup.runtime.tracing.digest import digest
-
-            with suppress(RuntimeError, pickle.UnpicklingError, ValueError):
-                return digest(torch.load(path, map_location="cpu", weights_only=True))
+            if (values := saved_values(path)) is not None:
+                return values
         file.seek(0)
         hasher = hashlib.sha256()
         while block := file.read(1 << 20):
             hasher.update(block)
-        return hasher.hexdigest()
+        return {"": hasher.hexdigest()}
 
 
 def written(folder: Path) -> dict[str, str]:
-    """path → digest of all files that the attempts in verify's ``folder`` have written so far."""
+    """path → digest of all files that the attempts in verify's ``folder`` have written so far; ``path [name]`` for each
+    part of a checkpoint; "" for a file that is gone."""
     names = {
         name for notes in folder.glob("*/written-*.txt") for name in notes.read_text().splitlines() if name
     }
-    return {name: content(Path(name)) for name in sorted(names)}
+    found: dict[str, str] = {}
+    for name in sorted(names):
+        parts = contents(Path(name)) or {"": ""}
+        found |= {f"{name} [{part}]" if part else name: digest for part, digest in parts.items()}
+    return found
 
 
 if __name__ == "__main__":

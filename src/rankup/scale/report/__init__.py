@@ -12,7 +12,8 @@
 | ``sentences`` | the summary, in sentences with numbers |
 | ``tables`` | the tables: CSV, Markdown, LaTeX |
 | ``figures`` | one function per figure, and how they are drawn |
-| ``page`` | ``report.html``, one file that asks nothing of any network; its style and script lie beside it |
+| ``frame`` | the frame of a page that asks nothing of any network; its style and script lie beside it |
+| ``page`` | ``report.html`` |
 | ``write`` | everything into one folder |
 
 Only ``figures/draw`` imports matplotlib. ``run_records`` and ``thin`` use NumPy, which comes with it.

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,16 @@ _HERE = Path(__file__).resolve().parent
 _RANKUP = _HERE.parents[2]
 
 
-class _AfterTorch:
-    """A finder that finds nothing by itself: it has torch imported, and then records. Many packages look for torch, and
-    import it later or never."""
+class _After:
+    """A finder that finds nothing by itself: it has a module imported, and then calls ``then``. Many packages look for
+    a module, and import it later or never."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str, then: Callable[[], None]) -> None:
+        self._module, self._then = module, then
         self._asks = False
 
     def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
-        if name != "torch" or self._asks:
+        if name != self._module or self._asks:
             return None
         self._asks = True
         try:
@@ -36,13 +38,24 @@ class _AfterTorch:
             def exec_module(module: Any) -> None:
                 sys.meta_path.remove(self)
                 run(module)
-                _find_rankup()
-                from rankup.runtime.tracing.any_script import record
-
-                record()
+                self._then()
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
+
+
+def _record() -> None:
+    _find_rankup()
+    from rankup.runtime.tracing.any_script import record
+
+    record()
+
+
+def _wrap_safetensors() -> None:
+    _find_rankup()
+    from rankup.runtime.tracing.written_files import imported
+
+    imported("safetensors")
 
 
 def _find_rankup() -> None:
@@ -74,6 +87,6 @@ def _read_variables() -> None:
 
 _read_variables()
 if "RANKUP_TRACE" in os.environ:
-    sys.meta_path.insert(0, _AfterTorch())
+    sys.meta_path[:0] = [_After("torch", _record), _After("safetensors", _wrap_safetensors)]
 sys.path[:] = [path for path in sys.path if Path(path).resolve() != _HERE]
 _run_the_other()

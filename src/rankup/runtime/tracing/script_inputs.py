@@ -1,0 +1,82 @@
+"""What a step of any script was computed from, besides the batches of a DataLoader: what its modules were given.
+
+A script may make its batches without a DataLoader. So what each outermost call of a module is given is noted, while
+gradients are on. And the global generators are noted once, just before the first batch is drawn: a resume that has
+restored them begins there with others than the first process did.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.nn.modules import module as hooks
+from torch.utils.data import dataloader
+
+from rankup.runtime.seed import rng_state
+from rankup.runtime.tracing.digest import digest
+
+
+def generators() -> dict[str, str]:
+    return {
+        # Python's generator is a tuple of 625 numbers.
+        f"generator {name}": digest(repr(state) if name == "python" else state)
+        for name, state in rng_state().items()
+    }
+
+
+class ScriptInputs:
+    """Of this process. ``ignored`` says that rankup's own loop is traced."""
+
+    def __init__(self, ignored: Callable[[], bool]) -> None:
+        self._ignored = ignored
+        self._depth = 0
+        self._given: list[str] = []
+        self.began: dict[str, str] = {}  # the generators before the first batch
+        self.iterated: dict[str, str] | None = None  # those before a loader began, since the last ``take``
+        self.draws = False  # whether a loader draws its order from torch's generator
+        self.workers = False  # whether one seeds its workers by it
+        hooks.register_module_forward_pre_hook(self._before)
+        hooks.register_module_forward_hook(self._after, always_call=True)
+        original = dataloader.DataLoader.__iter__
+
+        @functools.wraps(original)
+        def iterated(loader: Any) -> Iterator[Any]:
+            self._drawn(loader)
+            return original(loader)
+
+        dataloader.DataLoader.__iter__ = iterated  # type: ignore[assignment,method-assign]
+
+    def take(self) -> dict[str, Any]:
+        """What a step's record has of this."""
+        given, iterated = self._given, self.iterated
+        self._given, self.iterated = [], None
+        return {"inputs": given, "iterated": iterated}
+
+    def _drawn(self, loader: Any) -> None:
+        self._begin()
+        if torch.is_grad_enabled() and not self._ignored():  # else an evaluation
+            self.iterated = generators()
+        if loader.generator is None:
+            self.draws = self.draws or getattr(loader.sampler, "generator", self) is None
+            self.workers = self.workers or loader.num_workers > 0
+
+    def _begin(self) -> None:
+        if not self.began and not self._ignored():
+            self.began = generators()
+
+    # torch.compile traces hooks into its graph: there they do nothing.
+
+    def _before(self, module: Any, values: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        self._depth += 1
+        if self._depth == 1 and torch.is_grad_enabled() and not self._ignored():
+            self._begin()
+            self._given.append(digest(values))
+
+    def _after(self, module: Any, values: Any, given: Any) -> None:
+        if not torch.compiler.is_compiling():
+            self._depth -= 1

@@ -1,0 +1,96 @@
+"""Interrupts any script at chosen points, and starts it again after each, as its user would."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rankup.findings.finding import Finding, Severity
+from rankup.verify.attempts import AttemptEnd, AttemptFailed, Attempts, AttemptSpec
+from rankup.verify.conclusion import HALF_WRITTEN
+from rankup.verify.diagnosis import of_failure
+from rankup.verify.files import ScriptFiles
+from rankup.verify.interruptions import Interruption, choose, saves
+from rankup.verify.resumes import Resume
+from rankup.verify.scenario import VerifyPlan, run_twice
+from rankup.verify.trace_reader import AttemptTrace
+
+
+@dataclass
+class Interrupted:
+    """What came of the interruptions."""
+
+    resumes: list[Resume] = field(default_factory=list)
+    tried: list[str] = field(default_factory=list)
+    not_reached: list[str] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)  # places after which no step was left to train
+    half_written: Finding | None = None  # a resume that fails after a save that was cut
+    failure: Finding | None = None
+
+
+def interrupt(attempts: Attempts, plan: VerifyPlan, first: AttemptTrace, files: ScriptFiles) -> Interrupted:
+    """One interruption after another, each resumed by the next attempt; the last attempt trains to the end."""
+    course = Interrupted()
+    left: list[Interruption | None] = [
+        *choose(first, plan.kills, shortened=first.final_step == plan.steps),
+        None,
+    ]
+    last: Interruption | None = None  # from which the next attempt resumes
+    at, how, earlier = 0, "", [first]
+    while left:
+        now = left.pop(0)
+        what = "to its end" if now is None else f"to be {now.place}".replace("to be SIG", "to get SIG")
+        folders = "\n".join(str(trace.folder) for trace in earlier)
+        env = {"RANKUP_TRACE_REFERENCE": folders, "RANKUP_TRACE_KILLED": str(at)}
+        ask = AttemptSpec(
+            what,
+            plan.processes,
+            attempts.folder / "no-snapshots",
+            plan.steps,
+            (),
+            now.value if now else "",
+            env,
+            resumed=last is not None,
+            final_step=first.final_step,
+        )
+        try:
+            end: AttemptEnd = run_twice(attempts, ask) if last else attempts.run(ask)
+        except AttemptFailed as error:
+            if last is None or last.kind != "writing":
+                course.failure = of_failure(error)
+                return course
+            # Nothing can follow from here. The other interruptions tell something else.
+            course.half_written = _half_written(error, last.at(at))
+            files.put_back()
+            left.insert(0, now)
+            at, how, last, earlier = 0, "", None, [first]
+            continue
+        if end.attempt is None:
+            # A training that is done trains no step.
+            if now is not None:
+                course.not_reached.append(now.place)
+            elif last is not None:
+                course.done.append(last.at(at))
+            continue
+        if last is not None:
+            course.resumes.append(Resume(last, at, how, _saved_before(first, at), end.attempt))
+        if now is not None and not (end.killed or end.signalled):
+            course.not_reached += [each.place for each in (now, *left) if each is not None]
+            break
+        if now is not None:
+            last, at, how, earlier = now, end.attempt.last, end.signalled, [*earlier, end.attempt]
+            course.tried.append(now.at(at) + (f": {how}" if how else ""))
+    return course
+
+
+def _saved_before(first: AttemptTrace, step: int) -> int | None:
+    return max((save for save in saves(first) if save < step), default=None)
+
+
+def _half_written(error: AttemptFailed, place: str) -> Finding:
+    return Finding(
+        HALF_WRITTEN,
+        Severity.ERROR,
+        "the script fails on a file that was half written when it was killed",
+        why=f"{place}; started again: {error.message}",
+        fix='write under another name, then rename: torch.save(state, path + ".tmp"); os.replace(path + ".tmp", path)',
+    )

@@ -1,0 +1,39 @@
+"""Resumes of programs that do not use rankup: rules of ``script_causes`` that one program each can break. All of them
+run in a campaign (tests/campaign/test_resume_campaign.py)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "campaign"))
+
+from resume_faults import EXTRA, FAULTS, RIGHT, Planted, judged
+
+IN_SHORT = (
+    # An evaluation between two steps uses a loader.
+    ("epochs", "as it is"),
+    # Several steps have the same weights.
+    ("steps", "as it is: the rate is zero at first"),
+    # Each of several optimizers must be restored.
+    ("gan", "one of two networks not loaded"),
+    # Rounding must not hide it.
+    ("ddp", "three ranks, scheduler not loaded"),
+    # No step depends on it, and the file differs anyhow.
+    ("teacher", "average not loaded; each file holds a time"),
+    # The batch comes from no loader.
+    ("crops", "the batch that was fetched ahead is lost"),
+)
+
+
+@pytest.mark.usefixtures("warm_python")
+@pytest.mark.parametrize(
+    "planted",
+    [each for each in (*FAULTS, *RIGHT, *EXTRA) if (each.program, each.what) in IN_SHORT],
+    ids=lambda each: each.program,
+)
+def test_a_resume_is_judged_right(planted: Planted, tmp_path: Path):
+    row = judged(tmp_path, planted)
+    assert row["right"], row

@@ -1,0 +1,113 @@
+"""``rankup verify`` of scripts that cannot be proved: one clear error, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from test_any_script import SCRIPT
+
+pytestmark = pytest.mark.timeout(600)
+
+STEPS = """\
+import os, sys
+import torch
+
+torch.manual_seed(0)
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+
+def step():
+    net(torch.ones(4)).sum().backward()
+    opt.step()
+    opt.zero_grad()
+
+step()
+"""
+FAILING = {
+    "nothing-traced": "print('hello')",
+    "asks-for-input": "input('which model? ')",
+    "needs-gpu": "import torch; torch.zeros(1).to('cuda')",
+    "file-not-kept": STEPS + "open('large.bin', 'wb').close()",
+}
+
+
+def start(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "rankup", "verify", "--threads", "1", *words],
+        cwd=folder,
+        env={**os.environ, **variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [pytest.param(code, marks=() if code != "nothing-traced" else pytest.mark.campaign) for code in FAILING],
+)
+def test_a_script_that_cannot_be_proved_is_one_error(tmp_path: Path, code: str):
+    (tmp_path / "script.py").write_text(FAILING[code])
+    (tmp_path / "large.bin").write_bytes(b"x" * 5000)
+    process = start(tmp_path, "script.py", RANKUP_WRITTEN_LIMIT="4000")
+    _, said = process.communicate(timeout=500)
+    assert process.returncode in (1, 2) and said.count("error:") == 1 and f"[{code}]" in said, said
+    assert (tmp_path / "large.bin").read_bytes() == b"x" * 5000
+    assert left_in(tmp_path) == []
+
+
+def test_a_file_that_is_too_large_is_named_and_removed_and_a_fork_is_no_training(tmp_path: Path):
+    (tmp_path / "script.py").write_text(
+        STEPS
+        + "pid = os.fork()\nif pid == 0:\n    step()\n    sys.exit()\nos.waitpid(pid, 0)\nstep()\n"
+        + "open('huge.bin', 'wb').write(b'x' * 5000)\n"
+    )
+    process = start(tmp_path, "--kills", "0", "script.py", RANKUP_WRITTEN_LIMIT="4000")
+    out, said = process.communicate(timeout=500)
+    assert process.returncode == 0 and "no difference found in 2 steps" in out, out + said
+    assert "too large to be compared" in out and "huge.bin" in out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "script.py"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(word, marks=() if word == "attempt 3" else pytest.mark.campaign)
+        for word in ("attempt 1", "ended at step 16", "attempt 3", "killed at step", "attempt 5")
+    ],
+)
+def test_ctrl_c_leaves_no_process_and_no_file(tmp_path: Path, line: str):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    process = start(tmp_path, "script.py")
+    assert process.stderr is not None
+    for said in process.stderr:
+        if line in said:
+            break
+    else:
+        pytest.fail(f"it never said {line!r}")
+    time.sleep(0.5)  # anywhere in this phase
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 130, said
+    assert left_in(tmp_path) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "script.py"]
+
+
+def left_in(folder: Path) -> list[str]:
+    """The processes that work in a folder."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if Path(process.cwd()) == folder and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline()))
+        except (psutil.Error, OSError):
+            continue
+    return found

@@ -1,0 +1,164 @@
+"""The kinds of interruption of any script: where they are, and what is said of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_any_script import verify
+from verify_records import attempt, step
+
+from rankup.verify.interruptions import KINDS, choose
+from rankup.verify.resumes import Resume, samples_of_resume
+
+pytestmark = pytest.mark.timeout(900)
+
+# Epochs of four steps and an evaluation of three batches. SIGUSR1: it saves and ends; SIGTERM: it does not listen.
+SCRIPT = """\
+import os, signal, sys
+import torch
+from torch import nn
+
+words = sys.argv[1:]
+asked = []
+signal.signal(signal.SIGUSR1, lambda *_: asked.append(1))
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+torch.manual_seed(0)
+dataset = torch.utils.data.TensorDataset(torch.randn(48, 4), torch.randn(48, 1))
+net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+opt = torch.optim.Adam(net.parameters(), lr=0.01)
+scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40, growth_interval=3)
+done = 0
+if os.path.exists("last.pt"):
+    saved = torch.load("last.pt", weights_only=True)
+    net.load_state_dict(saved["net"])
+    opt.load_state_dict(saved["opt"])
+    done = saved["done"]
+    if "scale" not in words:
+        scaler.load_state_dict(saved["scaler"])
+
+def save():
+    state = {"net": net.state_dict(), "opt": opt.state_dict(), "done": done, "scaler": scaler.state_dict()}
+    path = "last.pt" if "direct" in words else "last.tmp"
+    torch.save(state, path)
+    os.replace(path, "last.pt")
+
+for epoch in range(done // 4, 5):
+    generator = torch.Generator().manual_seed(epoch)
+    batches = iter(torch.utils.data.DataLoader(dataset, 12, shuffle=True, generator=generator))
+    if "replays" not in words:
+        for _ in range(done % 4):
+            next(batches)
+    for a, b in batches:
+        loss = nn.functional.mse_loss(net(a), b)
+        scaler.scale(loss).backward()
+        scaler.step(opt)
+        scaler.update()
+        opt.zero_grad()
+        done += 1
+        if done % 4 == (2 if "replays" in words else 0):
+            save()
+        if asked:
+            save()
+            sys.exit()
+    net.eval()
+    with torch.no_grad():
+        total = sum(net(a).sum() for a, _ in torch.utils.data.DataLoader(dataset, 16))
+    net.train()
+"""
+
+
+def test_a_training_is_interrupted_once_in_each_way_and_each_is_a_line(tmp_path: Path, monkeypatch: Any):
+    monkeypatch.setenv("RANKUP_VERIFY_GRACE", "60")
+    (tmp_path / "train.py").write_text(SCRIPT)
+    code, answer = verify(tmp_path, "train.py")
+    assert code == 0 and answer["conclusion"] == "proved", answer
+    tried = "\n".join(answer["scenarios"][-1]["tried"])
+    for words in (
+        "killed after step ",
+        "killed in an evaluation after step ",
+        "killed in a save after step ",
+        "half of last.tmp was written",
+        "killed at an epoch's end, after step ",
+        "handled SIGUSR1: ended by itself",
+        "went on after SIGTERM: killed",
+        "killed after the last line",
+    ):
+        assert words in tried, tried
+    lines = {each["interruption"]: each for each in answer["position"]["interruptions"]}
+    assert lines["SIGUSR1"]["again"] == 0 and lines["writing"]["again"] > 0, lines
+    assert [answer[part]["verdict"] for part in ("position", "state", "result")] == [
+        "found each time",
+        "the same",
+        "the same",
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "script.py", "train.py"]
+
+
+@pytest.mark.campaign
+def test_a_file_that_is_not_renamed_into_place_is_named_and_the_rest_is_proved(tmp_path: Path):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    _, answer = verify(tmp_path, "--kills", "4", "train.py", "direct")
+    assert [finding["code"] for finding in answer["findings"]] == ["save-not-atomic"], answer
+    assert answer["scenarios"][-1]["verdict"] == "identical"
+
+
+@pytest.mark.campaign
+def test_a_loss_scale_that_begins_again_is_named(tmp_path: Path):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    _, answer = verify(tmp_path, "--kills", "2", "train.py", "scale")
+    assert [finding["code"] for finding in answer["findings"]] == ["loss-scale-not-restored"], answer
+
+
+@pytest.mark.campaign
+def test_samples_that_are_trained_twice_are_listed(tmp_path: Path):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    _, answer = verify(tmp_path, "--kills", "2", "train.py", "replays")
+    assert [finding["code"] for finding in answer["findings"]] == ["data-not-restored"], answer
+    samples = [each["samples"] for each in answer["position"]["interruptions"]]
+    assert any("samples of epoch" in text and "twice" in text for text in samples), samples
+
+
+# ------------------------------------------------------------------------------- without processes
+
+
+def trained(number: int, rows: list[int], epoch: int = 1, **events: Any) -> dict[str, Any]:
+    return step(number, rows=rows, epoch=epoch, **events)
+
+
+def test_no_kind_is_tried_that_a_training_has_not():
+    first = attempt(*(step(number) for number in range(1, 9)), exit=step(8))
+    kinds = [each.kind for each in choose(first, None)]
+    assert kinds == ["step", "SIGUSR1", "SIGTERM", "end", "exit"]
+    assert [each.kind for each in choose(first, 2)] == ["step", "exit"]
+    assert choose(first, 0) == []
+    assert "exit" not in [each.kind for each in choose(first, None, shortened=True)]
+    assert len(choose(first, len(KINDS) + 2)) >= 5
+
+
+def test_a_save_is_cut_where_its_largest_file_is_written():
+    saves = [["small.json", 10], ["large.pt", 1000]]
+    steps = [
+        step(number, **({"saved": 2, "saves": saves} if number in (4, 7) else {})) for number in range(1, 11)
+    ]
+    cut = next(each for each in choose(attempt(*steps, exit=step(10)), None) if each.kind == "writing")
+    assert cut.value in ("writing 3 0 2", "writing 6 0 2") and "large.pt" in cut.place
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([[2, 3], [4, 5]], ""),
+        ([[0, 1], [2, 3], [4, 5]], "samples of epoch 1: 0–1 twice"),
+        ([[4, 5]], "samples of epoch 1: 2–3 never"),
+        ([[0, 1], [4, 5]], "samples of epoch 1: 0–1 twice, 2–3 never"),
+    ],
+)
+def test_samples_of_an_epoch_are_counted_over_the_resume(given: list[list[int]], said: str):
+    whole = [trained(1, [0, 1]), trained(2, [2, 3]), trained(3, [4, 5]), trained(4, [0, 1], 2)]
+    first = attempt(*whole, exit=step(4))
+    rest = [trained(number, rows, 7) for number, rows in enumerate(given, 2)]
+    other = attempt(*rest, trained(2 + len(given), [9, 9], 8), resumed_at=1, exit=step(5))
+    resume = Resume(choose(first, 1)[0], 2, "", 1, other)
+    assert samples_of_resume(first, resume) == said
