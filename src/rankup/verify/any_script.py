@@ -28,7 +28,8 @@ from rankup.verify.first_difference import (
 )
 from rankup.verify.output import other_numbers
 from rankup.verify.scenario import Scenario, VerifyPlan, run_twice
-from rankup.verify.script_causes import ROUNDING, SAVE_UNTRAINED, UNTRAINED, Pair, after_rounding, likeliest
+from rankup.verify.script_causes import ROUNDING, SAVE_UNTRAINED, UNTRAINED, after_rounding, likeliest
+from rankup.verify.script_pair import Pair
 from rankup.verify.trace_reader import AttemptTrace
 
 _SAVES_TRIED = 3  # after which a kill follows
