@@ -30,7 +30,8 @@ from rankup.verify.output import other_numbers
 from rankup.verify.repetition import not_deterministic
 from rankup.verify.resumes import Resume, samples_of_resume
 from rankup.verify.scenario import Scenario, VerifyPlan
-from rankup.verify.script_causes import ROUNDING, SAVE_UNTRAINED, UNTRAINED, Pair, after_rounding, likeliest
+from rankup.verify.script_causes import ROUNDING, SAVE_UNTRAINED, UNTRAINED, after_rounding, likeliest
+from rankup.verify.script_pair import Pair
 from rankup.verify.trace_reader import AttemptTrace
 
 
