@@ -42,13 +42,13 @@ from rankup.runtime.tracing.digest import digest
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
 from rankup.runtime.tracing.fault_injection import FaultInjection
 from rankup.runtime.tracing.fingerprint import fingerprint
+from rankup.runtime.tracing.optimizer_state import fields, options, parameters, size_of
 from rankup.runtime.tracing.saves import SAVES
 from rankup.runtime.tracing.written_files import watch_files
 from rankup.strategies.clipping import local
 
 VARIABLE = "RANKUP_TRACE"
 REFERENCE, KILLED, LAST = "RANKUP_TRACE_REFERENCE", "RANKUP_TRACE_KILLED", "RANKUP_TRACE_LAST"
-_NUMBERS = (bool, int, float, str, type(None))
 
 
 def record() -> None:
@@ -141,9 +141,9 @@ class ScriptTrace:
     def _now(self, optimizer: Optimizer) -> dict[str, Any]:
         return {
             "optimizer_number": self._numbers[id(optimizer)],
-            "weights": fingerprint([p.detach() for p in _parameters(optimizer)]),
-            "optimizer": fingerprint([_fields(optimizer, p) for p in _parameters(optimizer)]),
-            "options": digest(_options(optimizer)),
+            "weights": fingerprint([p.detach() for p in parameters(optimizer)]),
+            "optimizer": fingerprint([fields(optimizer, p) for p in parameters(optimizer)]),
+            "options": digest(options(optimizer)),
             "lr": [float(group.get("lr", 0.0)) for group in optimizer.param_groups],
             "scales": self.between.scales,
         }
@@ -153,7 +153,7 @@ class ScriptTrace:
         if dist.is_available() and dist.is_initialized():  # a script may start its ranks by itself
             self._rank, world_size = dist.get_rank(), dist.get_world_size()
         self._name_parameters()
-        trained = (local(parameter.detach()) for parameter in _parameters(self._kept[0]))
+        trained = (local(parameter.detach()) for parameter in parameters(self._kept[0]))
         SAVES.least = max(1, sum(each.numel() * each.element_size() for each in trained) // 2)
         self._step, restored = self._position()
         self._records = RecordWriter(self._folder / f"rank-{self._rank}.jsonl")
@@ -213,7 +213,7 @@ class ScriptTrace:
         self._step += 1
         expected, self._expected = self._expected, None
         saved = SAVES.since_step()
-        gradients = [p.grad.detach() for p in _parameters(optimizer) if p.grad is not None]
+        gradients = [p.grad.detach() for p in parameters(optimizer) if p.grad is not None]
         self._records.write(
             "step",
             step=self._step,
@@ -221,10 +221,14 @@ class ScriptTrace:
             **self.between.since_step(expected),
             **saved,
             before=self._before,
-            size=_size([p.detach() for p in _parameters(optimizer)]),
+            size=(size := size_of(gradients)),  # not finite: nor are the weights
             gradients=fingerprint(gradients),
-            gradient_size=_size(gradients),
-            state=dict(self._state(optimizer)),
+            gradient_size=size,
+            # Its state after the step is what the next one begins with: once is enough.
+            state={
+                "optimizer before": self._before["optimizer"],
+                **dict(self._state(optimizer, after=False)),
+            },
             untracked={
                 # Python's generator is a tuple of 625 numbers.
                 f"generator {name}": digest(repr(state) if name == "python" else state)
@@ -238,13 +242,13 @@ class ScriptTrace:
         self._interruption.step(self._step)
         self._stop_at_last()
 
-    def _state(self, optimizer: Optimizer) -> Iterator[tuple[str, str]]:
-        for number, parameter in enumerate(_parameters(optimizer)):
+    def _state(self, optimizer: Optimizer, *, after: bool = True) -> Iterator[tuple[str, str]]:
+        for number, parameter in enumerate(parameters(optimizer)):
             name = self._names.get(id(parameter), f"parameter {number}")
             yield f"model/{name}", fingerprint(parameter.detach())
-            for field, value in sorted(_fields(optimizer, parameter).items()):
+            for field, value in sorted(fields(optimizer, parameter).items()) if after else ():
                 yield f"optimizer/{name}/{field}", fingerprint(value)
-        yield "optimizer/options", digest(_options(optimizer))
+        yield "optimizer/options", digest(options(optimizer))
         yield "buffers", fingerprint(self._buffers)
         if self.between.scales:
             yield "loss scale", digest(self.between.scales)
@@ -253,7 +257,7 @@ class ScriptTrace:
         modules = [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]
         for module in sorted(modules, key=lambda each: sum(1 for _ in each.parameters())):
             self._names |= {id(parameter): name for name, parameter in module.named_parameters()}
-        trained = {*self._names} & {id(p) for optimizer in self._kept for p in _parameters(optimizer)}
+        trained = {*self._names} & {id(p) for optimizer in self._kept for p in parameters(optimizer)}
         found = {
             id(buffer): buffer
             for module in modules
@@ -287,25 +291,3 @@ def _has_run() -> bool:
     """Whether rankup's own loop is traced in this process."""
     own = sys.modules.get("rankup.runtime.tracing.trace")
     return own is not None and own._latest is not None
-
-
-def _parameters(optimizer: Optimizer) -> Iterator[torch.Tensor]:
-    return (parameter for group in optimizer.param_groups for parameter in group["params"])
-
-
-def _fields(optimizer: Optimizer, parameter: torch.Tensor) -> dict[str, Any]:
-    state = optimizer.state.get(parameter, {})
-    return {name: value for name, value in state.items() if isinstance(value, (torch.Tensor, *_NUMBERS))}
-
-
-def _options(optimizer: Optimizer) -> list[dict[str, Any]]:
-    return [
-        {name: value for name, value in sorted(group.items()) if name != "params"}
-        for group in optimizer.param_groups
-    ]
-
-
-def _size(tensors: list[torch.Tensor]) -> float:
-    """The sum of all absolute values, of this rank's part."""
-    dense = (local(tensor) for tensor in tensors if not tensor.is_sparse)
-    return float(sum(torch.linalg.vector_norm(tensor, 1).item() for tensor in dense))
