@@ -60,6 +60,7 @@ def _of_attempt(attempt: int, trace: Path) -> list[Start]:
             before = record["time"]
         elif kind == "exit" and starts:
             starts[-1].ended, starts[-1].state = True, _state(record)
+            starts[-1].size = float(record.get("size", starts[-1].size))
             starts[-1].saves += [step] if record.get("saved") else []
     return starts
 

@@ -26,7 +26,8 @@ until mkdir "$rankup_attempts/$rankup_n" 2>/dev/null || [ "$rankup_n" -ge 100 ];
 RANKUP_TRACE=$rankup_attempts/$rankup_n
 RANKUP_TRACE_REFERENCE={reference}
 for rankup_folder in "$rankup_attempts"/*/; do
-  RANKUP_TRACE_REFERENCE=$RANKUP_TRACE_REFERENCE:${{rankup_folder%/}}
+  RANKUP_TRACE_REFERENCE="$RANKUP_TRACE_REFERENCE
+${{rankup_folder%/}}"
 done
 PYTHONPATH={startup}${{PYTHONPATH:+:$PYTHONPATH}}
 export PYTHONPATH RANKUP_TRACE RANKUP_TRACE_REFERENCE {written}
@@ -34,7 +35,7 @@ unset RANKUP_DRILL # a job that submits the next one hands on its environment
 if [ "$rankup_n" -eq 1 ]; then export {first}; fi
 echo "${{SLURM_JOB_ID:-${{PBS_JOBID:-}}}} $(date +%s)" >"$RANKUP_TRACE/job"
 if [ -n "${{PBS_JOBID:-}}" ]; then # what PBS starts on other nodes has the job's variables, and not this shell's
-  env | grep -E '^RANKUP_(TRACE|DRILL|WRITTEN)' >"$rankup_attempts/$PBS_JOBID.env"
+  env -0 | grep -z -E '^RANKUP_(TRACE|DRILL|WRITTEN)' >"$rankup_attempts/$PBS_JOBID.env"
 fi
 unset rankup_attempts rankup_n rankup_folder
 # End of what rankup drill has added.

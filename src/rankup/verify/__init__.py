@@ -4,11 +4,16 @@
 |---|---|
 | ``proof`` | the scenarios on one number of processes, and the proof of all |
 | ``any_script`` | the scenarios of a script without ``run.steps``, and how they are judged |
+| ``interruptions`` | where such a script is interrupted: a table of kinds |
+| ``interrupted`` | the attempts that are interrupted, one after another |
+| ``resumes`` | where a resume went on, and which samples that cost |
+| ``repetition`` | what makes such a script not deterministic: a table |
 | ``script_causes`` | what a resume of such a script has not restored: a table |
 | ``other_worlds`` | the scenarios on other numbers of processes, and how they are judged |
 | ``scenario`` | one scenario: what it is asked to do, and the row that it gives |
 | ``plan`` | where a run is interrupted, and where it saves |
-| ``attempts`` | starts, interrupts and kills one attempt |
+| ``attempts`` | starts one attempt |
+| ``killer`` | ends its processes, or sends them a signal first |
 | ``trace_reader`` | reads what each rank has traced |
 | ``crossings`` | what the interruptions crossed: a step, an epoch, a save |
 | ``files``, ``output`` | what the script writes and prints |
@@ -18,6 +23,7 @@
 | ``diagnosis`` | the most likely cause of a difference |
 | ``untracked`` | state that no snapshot holds |
 | ``values`` | how far two final snapshots are apart |
+| ``conclusion`` | the answer: a last word, and position, state and result |
 | ``table`` | what ``rankup verify`` prints |
 
 Only ``attempts``, ``values`` and ``files`` start processes, and nothing here imports torch.

@@ -144,10 +144,14 @@ def _verify_script(
         notes.append(
             "not shortened: the script ends within three steps after its second save, or saves less often"
         )
-    not_crossed = ("a resume, with --kills 0",) if plan.kills == 0 else ()
+    not_crossed = ["a resume, with --kills 0"] if plan.kills == 0 else []
+    if (lost := not_finite_from(first)) is not None:
+        not_crossed.append(
+            f"steps after step {lost}: the gradients are NaN or infinite, and the weights become so"
+        )
     return Proof(
         tuple(scenarios),
-        not_crossed=not_crossed,
+        not_crossed=tuple(not_crossed),
         notes=tuple(notes),
         last_step=cut,
         positions=tuple(positions),

@@ -10,5 +10,6 @@
 | ``progress`` | the progress bar of ``rankup train`` |
 | ``diagnostics`` | what ``rankup check`` finds: text, JSON, GitHub, SARIF |
 | ``top`` | the live view of a run |
+| ``verify_page`` | the answer of ``rankup verify`` as a page |
 | ``snapshots`` | snapshots as rows, verdicts and differences |
 """

@@ -47,6 +47,7 @@ from rankup.runtime.tracing.drill_faults import DrillFaults
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
 from rankup.runtime.tracing.fault_injection import FaultInjection
 from rankup.runtime.tracing.fingerprint import fingerprint
+from rankup.runtime.tracing.optimizer_state import fields, options, parameters, size_of
 from rankup.runtime.tracing.saves import SAVES
 from rankup.runtime.tracing.script_inputs import ScriptInputs, generators
 from rankup.runtime.tracing.script_position import position
@@ -55,7 +56,6 @@ from rankup.strategies.clipping import local
 
 VARIABLE = "RANKUP_TRACE"
 REFERENCE, KILLED, LAST = "RANKUP_TRACE_REFERENCE", "RANKUP_TRACE_KILLED", "RANKUP_TRACE_LAST"
-_NUMBERS = (bool, int, float, str, type(None))
 
 
 def record() -> None:
@@ -156,11 +156,11 @@ class ScriptTrace:
     def _now(self, optimizer: Optimizer) -> dict[str, Any]:
         return {
             "optimizer_number": self._numbers[id(optimizer)],
-            "weights": fingerprint([p.detach() for p in _parameters(optimizer)]),
-            "optimizer": fingerprint([_fields(optimizer, p) for p in _parameters(optimizer)]),
-            "options": digest(_options(optimizer)),
+            "weights": fingerprint([p.detach() for p in parameters(optimizer)]),
+            "optimizer": fingerprint([fields(optimizer, p) for p in parameters(optimizer)]),
+            "options": digest(options(optimizer)),
             "lr": [float(group.get("lr", 0.0)) for group in optimizer.param_groups],
-            "frozen": sum(not p.requires_grad for p in _parameters(optimizer)),
+            "frozen": sum(not p.requires_grad for p in parameters(optimizer)),
             "untrained": sorted(map(fingerprint, self._untrained)),
             "counts": fingerprint([buffer for buffer in self._buffers if not buffer.is_floating_point()]),
             "scales": self.between.scales,
@@ -171,7 +171,7 @@ class ScriptTrace:
         if dist.is_available() and dist.is_initialized():  # a script may start its ranks by itself
             self._rank, world_size = dist.get_rank(), dist.get_world_size()
             self._drill = DrillFaults(self._rank, self._folder)
-        trained = (local(parameter.detach()) for parameter in _parameters(self._kept[0]))
+        trained = (local(parameter.detach()) for parameter in parameters(self._kept[0]))
         SAVES.least = max(1, sum(each.numel() * each.element_size() for each in trained) // 2)
         self._step, restored = self._position()
         self._records = RecordWriter(self._folder / f"rank-{self._rank}.jsonl")
@@ -223,7 +223,7 @@ class ScriptTrace:
         self._step += 1
         expected, self._expected = self._expected, None
         saved = SAVES.since_step()
-        gradients = [p.grad.detach() for p in _parameters(optimizer) if p.grad is not None]
+        gradients = [p.grad.detach() for p in parameters(optimizer) if p.grad is not None]
         self._records.write(
             "step",
             step=self._step,
@@ -232,10 +232,14 @@ class ScriptTrace:
             **self._inputs.take(),
             **saved,
             before=self._before,
-            size=_size([p.detach() for p in _parameters(optimizer)]),
+            size=(size := size_of(gradients)),  # not finite: nor are the weights
             gradients=fingerprint(gradients),
-            gradient_size=_size(gradients),
-            state=dict(self._state(optimizer)),
+            gradient_size=size,
+            # Its state after the step is what the next one begins with: once is enough.
+            state={
+                "optimizer before": self._before["optimizer"],
+                **dict(self._state(optimizer, after=False)),
+            },
             untracked=generators(),
             variables={},
             random="",
@@ -246,13 +250,13 @@ class ScriptTrace:
         self._drill.step(self._step)
         self._stop_at_last()
 
-    def _state(self, optimizer: Optimizer) -> Iterator[tuple[str, str]]:
-        for number, parameter in enumerate(_parameters(optimizer)):
+    def _state(self, optimizer: Optimizer, *, after: bool = True) -> Iterator[tuple[str, str]]:
+        for number, parameter in enumerate(parameters(optimizer)):
             name = self._names.get(id(parameter), f"parameter {number}")
             yield f"model/{name}", fingerprint(parameter.detach())
-            for field, value in sorted(_fields(optimizer, parameter).items()):
+            for field, value in sorted(fields(optimizer, parameter).items()) if after else ():
                 yield f"optimizer/{name}/{field}", fingerprint(value)
-        yield "optimizer/options", digest(_options(optimizer))
+        yield "optimizer/options", digest(options(optimizer))
         yield "buffers", fingerprint(self._buffers)
         if self.between.scales:
             yield "loss scale", digest(self.between.scales)
@@ -263,7 +267,7 @@ class ScriptTrace:
         for module in sorted(modules, key=lambda each: sum(1 for _ in each.parameters())):
             self._names |= {id(parameter): name for name, parameter in module.named_parameters()}
         optimizers = [thing for thing in things if issubclass(type(thing), Optimizer)]
-        stepped = {id(p) for optimizer in optimizers for p in _parameters(optimizer)}
+        stepped = {id(p) for optimizer in optimizers for p in parameters(optimizer)}
         found = {
             id(buffer): buffer
             for module in modules
@@ -274,8 +278,8 @@ class ScriptTrace:
         inner = {id(part) for module in modules for part in module.modules() if part is not module}
         outermost = [module for module in modules if id(module) not in inner]
         rest = [[p for p in module.parameters() if id(p) not in stepped] for module in outermost]
-        self._untrained = [parameters for parameters in rest if parameters]
-        trained = {id(parameter) for optimizer in self._kept for parameter in _parameters(optimizer)}
+        self._untrained = [each for each in rest if each]
+        trained = {id(parameter) for optimizer in self._kept for parameter in parameters(optimizer)}
         self.between.trains(
             [
                 module
@@ -293,8 +297,9 @@ class ScriptTrace:
         self._records.write("done", step=self._step + 1, before=self._now(self._kept[0]))
         self._interruption.exit(self._step)
         ends = dict(pair for optimizer in self._kept for pair in self._state(optimizer))
-        fields = {**saved, **self.between.events(), "state": ends}
-        self._records.write("exit", step=self._step, untracked={}, variables={}, random="", **fields)
+        weights = [p.detach() for optimizer in self._kept for p in parameters(optimizer)]
+        more = {**saved, **self.between.events(), "state": ends, "size": size_of(weights)}
+        self._records.write("exit", step=self._step, untracked={}, variables={}, random="", **more)
         self._records.close()
 
 
@@ -302,25 +307,3 @@ def _has_run() -> bool:
     """Whether rankup's own loop is traced in this process."""
     own = sys.modules.get("rankup.runtime.tracing.trace")
     return own is not None and own._latest is not None
-
-
-def _parameters(optimizer: Optimizer) -> Iterator[torch.Tensor]:
-    return (parameter for group in optimizer.param_groups for parameter in group["params"])
-
-
-def _fields(optimizer: Optimizer, parameter: torch.Tensor) -> dict[str, Any]:
-    state = optimizer.state.get(parameter, {})
-    return {name: value for name, value in state.items() if isinstance(value, (torch.Tensor, *_NUMBERS))}
-
-
-def _options(optimizer: Optimizer) -> list[dict[str, Any]]:
-    return [
-        {name: value for name, value in sorted(group.items()) if name != "params"}
-        for group in optimizer.param_groups
-    ]
-
-
-def _size(tensors: list[torch.Tensor]) -> float:
-    """The sum of all absolute values, of this rank's part."""
-    dense = (local(tensor) for tensor in tensors if not tensor.is_sparse)
-    return float(sum(torch.linalg.vector_norm(tensor, 1).item() for tensor in dense))

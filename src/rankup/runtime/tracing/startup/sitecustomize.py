@@ -80,8 +80,8 @@ def _read_variables() -> None:
     """What PBS starts on another node has the variables of the job, and not those of its script."""
     path = Path(os.environ.get("RANKUP_ATTEMPTS", ""), os.environ.get("PBS_JOBID", "") + ".env")
     if "RANKUP_ATTEMPTS" in os.environ and path.is_file():
-        for line in path.read_text().splitlines():
-            name, _, value = line.partition("=")
+        for variable in filter(None, path.read_text().split("\0")):
+            name, _, value = variable.partition("=")
             os.environ.setdefault(name, value)
 
 
