@@ -90,7 +90,8 @@ def _half_written(error: AttemptFailed, place: str) -> Finding:
     return Finding(
         HALF_WRITTEN,
         Severity.ERROR,
-        "the script fails on a file that was half written when it was killed",
+        "the script fails after a kill in the middle of a save",
         why=f"{place}; started again: {error.message}",
-        fix='write under another name, then rename: torch.save(state, path + ".tmp"); os.replace(path + ".tmp", path)',
+        fix='write under another name, then rename: torch.save(state, path + ".tmp"); os.replace(path + ".tmp", path). '
+        "If each rank has a file, a resume must find those of the same step on all",
     )

@@ -117,8 +117,9 @@ def _evaluation(trace: AttemptTrace, after: int) -> Interruption | None:
     found = _next(trace, after, lambda record: record.get("evaluated", 0) > 0)
     if found is None:
         return None
-    step, rank, record = found
-    value = f"evaluation {step} {rank} {(record['evaluated'] + 1) // 2}"
+    step, _, record = found
+    middle = (record["evaluated"] + 1) // 2
+    value = _on_all_ranks(trace, f"evaluation {step}", f" {middle}")
     return Interruption("evaluation", step, value, "killed in an evaluation after step {step}")
 
 
@@ -126,8 +127,10 @@ def _epoch(trace: AttemptTrace, after: int) -> Interruption | None:
     found = _next(trace, after, lambda record: bool(record.get("epoch_end")))
     if found is None:
         return None
-    step, rank, _ = found
-    return Interruption("epoch", step, f"epoch {step} {rank}", "killed at an epoch's end, after step {step}")
+    step = found[0]
+    return Interruption(
+        "epoch", step, _on_all_ranks(trace, f"epoch {step}"), "killed at an epoch's end, after step {step}"
+    )
 
 
 def _signalled(number: signal.Signals) -> Callable[[AttemptTrace, int], Interruption | None]:
@@ -141,6 +144,11 @@ def _signalled(number: signal.Signals) -> Callable[[AttemptTrace, int], Interrup
         return Interruption(number.name, step.step, value, f"{number.name} after step {{step}}", number.value)
 
     return point
+
+
+def _on_all_ranks(trace: AttemptTrace, point: str, more: str = "") -> str:
+    """So that no rank goes on to save what the others have not reached."""
+    return ";".join(f"{point} {rank}{more}" for rank in range(trace.world_size))
 
 
 def _plain(name: str) -> str:
