@@ -18,6 +18,7 @@ CLUSTERS = (
     ("doctor", "rehearse", "state"),
     ("time_limit", "life", "jobs", "run", "training", "submit"),
     ("scale", "frameworks", "script", "sampler", "env", "lab", "world"),
+    ("drill", "drill_here"),
 )
 # Files of many slow tests that prepare nothing together, the slowest first.
 APART = (

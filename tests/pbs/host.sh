@@ -9,8 +9,8 @@ hostname "$host"
 mount -t proc proc /proc
 mount -t tmpfs shm /dev/shm
 
-# shellcheck source=tests/lab_folders.sh
-source "$(dirname "$0")/../lab_folders.sh"
+# shellcheck source=src/rankup/drill/lab/own_tmp.sh
+source "$(dirname "$0")/../../src/rankup/drill/lab/own_tmp.sh"
 own_tmp "$state/see-$host" "$@"
 mount -t tmpfs -o mode=1777 tmp /var/tmp # there a qsub that stays serves the next one, which may be another lab's
 

@@ -33,7 +33,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Reliability": {
         "snapshots": ("snapshots", "list, verify, compare and export saved states"),
         "verify": ("verify", "prove exact resume: kill a training, resume it, compare bits"),
-        "drill": ("drill", "let the failures of a week strike a job script, and see what it survives"),
+        "drill": ("drill", "let the failures of a week strike a job script"),
     },
     "Measure": {
         "scale": ("scale", "measure the same work on 1, 2, … processes: a speed-up table"),

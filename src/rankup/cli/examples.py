@@ -108,6 +108,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "drill": (
         ("rankup drill job.sh", "all failures, each on a copy of the job"),
         ("rankup drill --failures preempted,rank-killed --yes job.sh", "two of them, without asking"),
+        ("rankup drill --here job.sh", "no queue: a SLURM comes up on this machine; as root"),
         ("rankup drill --again 'rankup resume train' job.sh", "a job that is started again in another way"),
     ),
     "check-results": (

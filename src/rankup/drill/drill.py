@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from rankup.core import shell
 from rankup.core.files import write_atomic
 from rankup.drill.attempts import Training, last_rank, training
 from rankup.drill.copied_job import JobCopy, JobScript, copy_job
@@ -232,7 +231,7 @@ class _Scene:
         if not self._plan.again:
             self._submit()
             return
-        done = shell.run(["bash", "-c", self._plan.again], cwd=self.folder, timeout=300)
+        done = self.queue.ask(["bash", "-c", self._plan.again], self.folder)
         if done.code != 0:
             raise RankupError(
                 "cannot-start-again",

@@ -18,7 +18,7 @@ from typing import Protocol
 from rankup.core import shell
 from rankup.core.shell import Completed
 from rankup.drill.copied_job import JobScript
-from rankup.drill.queue import Queue, QueueJob
+from rankup.drill.queue import NodeAction, Queue, QueueJob
 
 GRACE_S = 30  # between SIGTERM and SIGKILL
 _SHORTENED_S = 20
@@ -28,14 +28,13 @@ _NOTICED_S = 600  # until a scheduler has noticed that a node is lost
 @dataclass(frozen=True)
 class Settings:
     """``limit``: the time limit of a job that is not struck by it; ``short``: of one that is; both in seconds.
-    ``outage``: seconds without a writable folder. ``lose_node``, ``return_node``: commands of an operator, in which
-    {node} stands for the node's name."""
+    ``outage``: seconds without a writable folder. ``lose_node``, ``return_node``: an operator's."""
 
     limit: int
     short: int
     outage: int = 60
-    lose_node: str = ""
-    return_node: str = ""
+    lose_node: NodeAction | None = None
+    return_node: NodeAction | None = None
 
 
 class Scene(Protocol):
@@ -108,27 +107,35 @@ def _terminate(scene: Scene) -> str:
 
 
 def _lose_node(scene: Scene) -> str:
-    """By an operator's commands. Without them the job's processes on its last node are killed from inside."""
+    """By an operator. Without one the job's processes on its last node are killed from inside."""
+    lose, bring_back = scene.settings.lose_node, scene.settings.return_node
+    if lose is None:
+        return ""
     job = scene.job()
-    if not scene.settings.lose_node or job is None or not job.nodes:
-        return "" if not scene.settings.lose_node else "the job had ended before"
+    if job is None or not job.nodes:
+        return "the job had ended before"
     node = job.nodes[-1]
 
     def lost() -> bool:
         now = scene.job()
         return now is None or node not in now.nodes
 
-    refused = _refused(_operator(scene.settings.lose_node, node))
+    refused = lose(node)
     if not refused:
         scene.wait(_NOTICED_S, lost)
-        refused = "" if lost() else f"the job kept {node}, although its command had ended"
-    if scene.settings.return_node:
-        refused = refused or _refused(_operator(scene.settings.return_node, node))
-    return refused
+        refused = "" if lost() else f"the job kept {node}, although it is lost"
+    back = bring_back(node) if bring_back is not None else ""
+    return refused or back
 
 
-def _operator(command: str, node: str) -> Completed:
-    return shell.run([word.replace("{node}", node) for word in shlex.split(command)], timeout=300)
+def by_command(command: str) -> NodeAction | None:
+    """An operator's command, in which {node} stands for the node's name."""
+
+    def act(node: str) -> str:
+        words = [word.replace("{node}", node) for word in shlex.split(command)]
+        return _refused(shell.run(words, timeout=300))
+
+    return act if command else None
 
 
 def _close_folder(scene: Scene) -> str:
@@ -196,7 +203,7 @@ FAILURES = (
     Failure(
         "node-lost",
         "one node lost",
-        inside=lambda settings: "" if settings.lose_node else "node {step} {rank}",
+        inside=lambda settings: "" if settings.lose_node is not None else "node {step} {rank}",
         strike=_lose_node,
     ),
     Failure("disk-full", "the disk full in a save", inside=lambda _: "full {step} *", window=lambda _: 60.0),

@@ -26,9 +26,10 @@ _SAID = (
 class PbsQueue:
     name = "pbs"
     takes_arguments = False
+    ask = staticmethod(ask)
 
     def submit(self, folder: Path, script: Path, arguments: Sequence[str], options: Sequence[str]) -> str:
-        return submitted(["qsub", *options, str(script)], folder)
+        return submitted(ask, ["qsub", *options, str(script)], folder)
 
     def limit(self, seconds: int) -> list[str]:
         return ["-l", f"walltime={clock(seconds)}"]

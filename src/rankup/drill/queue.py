@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +14,9 @@ from rankup.errors import RankupError
 from rankup.schedulers.submit_environment import clean_environment
 
 FIVE_MINUTES_S = 300
+
+# Has a node lost, or returned; why it could not, or "".
+NodeAction = Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -27,11 +30,18 @@ class QueueJob:
     nodes: tuple[str, ...] = ()
 
 
+class Ask(Protocol):
+    def __call__(self, tokens: Sequence[str], folder: Path | None = None) -> Completed: ...
+
+
 class Queue(Protocol):
     """The commands return what the scheduler said, where it may refuse them to this user."""
 
     name: str
     takes_arguments: bool
+
+    def ask(self, tokens: Sequence[str], folder: Path | None = None) -> Completed:
+        """Run a command where the scheduler's commands are."""
 
     def submit(self, folder: Path, script: Path, arguments: Sequence[str], options: Sequence[str]) -> str:
         """Submit from ``folder``; the job's id. Raises ``RankupError``."""
@@ -59,12 +69,21 @@ class Queue(Protocol):
         """The options that submit a job of one core to ``node``."""
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """Where a drill runs. ``lose_node`` and ``return_node``: what an operator does, if somebody can."""
+
+    queue: Queue
+    lose_node: NodeAction | None = None
+    return_node: NodeAction | None = None
+
+
 def ask(tokens: Sequence[str], folder: Path | None = None) -> Completed:
     """A command of the scheduler, in the environment of a login shell."""
-    return shell.run(tokens, env=clean_environment(os.environ), cwd=folder, timeout=120)
+    return shell.run(tokens, env=clean_environment(os.environ), cwd=folder, timeout=FIVE_MINUTES_S)
 
 
-def submitted(tokens: Sequence[str], folder: Path) -> str:
+def submitted(ask: Ask, tokens: Sequence[str], folder: Path) -> str:
     """The last line that sbatch or qsub printed: the job's id."""
     done = ask(tokens, folder)
     lines = done.out.split()

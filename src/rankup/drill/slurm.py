@@ -10,7 +10,7 @@ from pathlib import Path
 from rankup.core.hostlist import expand
 from rankup.core.shell import Completed
 from rankup.core.units import clock
-from rankup.drill.queue import FIVE_MINUTES_S, QueueJob, ask, submitted
+from rankup.drill.queue import FIVE_MINUTES_S, Ask, QueueJob, ask, submitted
 
 _RECORD, _FIELD = "\x1e", "\x1f"
 _FORMAT = _RECORD + _FIELD.join(("%i", "%T", "%r", "%N", "%Z"))
@@ -23,14 +23,17 @@ class SlurmQueue:
     name = "slurm"
     takes_arguments = True
 
+    def __init__(self, ask: Ask = ask) -> None:
+        self.ask = ask
+
     def submit(self, folder: Path, script: Path, arguments: Sequence[str], options: Sequence[str]) -> str:
-        return submitted(["sbatch", "--parsable", *options, str(script), *arguments], folder)
+        return submitted(self.ask, ["sbatch", "--parsable", *options, str(script), *arguments], folder)
 
     def limit(self, seconds: int) -> list[str]:
         return [f"--time={clock(seconds, days=True)}"]
 
     def jobs(self, folder: Path, ids: Collection[str]) -> list[QueueJob]:
-        done = ask(["squeue", "--noheader", f"--user={os.getuid()}", f"--format={_FORMAT}"])
+        done = self.ask(["squeue", "--noheader", f"--user={os.geteuid()}", f"--format={_FORMAT}"])
         found = []
         for record in done.out.split(_RECORD)[1:]:
             job, state, reason, nodes, where = record.rstrip("\n").split(_FIELD)
@@ -41,19 +44,19 @@ class SlurmQueue:
         return found
 
     def requeue(self, job: str) -> Completed:
-        return ask(["scontrol", "requeue", job])
+        return self.ask(["scontrol", "requeue", job])
 
     def cancel(self, job: str) -> Completed:
-        return ask(["scancel", job])
+        return self.ask(["scancel", job])
 
     def signal(self, job: str, name: str) -> Completed:
-        return ask(["scancel", "--full", f"--signal={name}", job])
+        return self.ask(["scancel", "--full", f"--signal={name}", job])
 
     def shorten(self, job: str, seconds: int) -> Completed:
-        return ask(["scontrol", "update", f"JobId={job}", f"TimeLimit={clock(seconds, days=True)}"])
+        return self.ask(["scontrol", "update", f"JobId={job}", f"TimeLimit={clock(seconds, days=True)}"])
 
     def record(self, job: str) -> str:
-        said = dict(re.findall(r"(\w+)=(\S*)", ask(["scontrol", "--oneliner", "show", "job", job]).out))
+        said = dict(re.findall(r"(\w+)=(\S*)", self.ask(["scontrol", "--oneliner", "show", "job", job]).out))
         return ", ".join(f"{name} {said[name]}" for name in _SAID if said.get(name))
 
     def on_node(self, node: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -15,10 +16,11 @@ from rankup.core.rundir import RunDir, default_name
 from rankup.core.units import duration, parse_duration
 from rankup.drill.copied_job import USUAL_LEAD_S, JobScript, read_script
 from rankup.drill.drill import Drill, DrillPlan
-from rankup.drill.failures import FAILURES, NAMES, Failure, Settings
+from rankup.drill.failures import FAILURES, NAMES, Failure, Settings, by_command
+from rankup.drill.here import slurm_here
 from rankup.drill.judge import changes_of_check, judge_all
 from rankup.drill.pbs import PbsQueue
-from rankup.drill.queue import Queue
+from rankup.drill.queue import Cluster, Queue
 from rankup.drill.slurm import SlurmQueue
 from rankup.drill.table import as_dict, text
 from rankup.errors import RankupError
@@ -64,13 +66,20 @@ def drill_command(
     return_node: Annotated[
         str, typer.Option("--return-node", metavar="COMMAND", help="and to bring it back")
     ] = "",
+    here: Annotated[
+        bool, typer.Option("--here", help="on a SLURM that comes up on this machine; needs root and slurmd")
+    ] = False,
+    user: Annotated[
+        str,
+        typer.Option("--as", metavar="USER", help="with --here: whose jobs; default: who has called sudo"),
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="do not ask before jobs are submitted")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Submit copies of a job, let a failure strike each of them, and show what the job makes of it.
 
-    It needs the queue's commands here. Nothing of the job's folder is changed: each failure meets a copy. The exit code
-    is 1 if a failure is not survived.
+    It needs the queue's commands here, or --here. Nothing of the job's folder is changed: each failure meets a copy.
+    The exit code is 1 if a failure is not survived.
     """
     job = read_script(script)
     queue = _queue(job)
@@ -78,19 +87,36 @@ def drill_command(
         raise RankupError(
             "no-arguments", "qsub passes no arguments to a job script", hint="write them into the script"
         )
+    if here and (lose_node or return_node):
+        raise RankupError(
+            "two-operators", "--here loses its nodes itself", context="--lose-node, --return-node"
+        )
+    if user and not here:
+        raise RankupError(
+            "not-here", "--as is for --here: your queue runs your own jobs", context=f"--as {user}"
+        )
     chosen = _chosen(failures)
     seconds = {"limit": _seconds("limit", limit), "outage": _seconds("outage", outage)}
     lead = job.lead or USUAL_LEAD_S
     # SLURM counts minutes, and may be a minute late.
     at_limit = _seconds("short", short) if short else -(-(lead + 90) // 60) * 60
-    settings = Settings(**seconds, short=at_limit, lose_node=lose_node, return_node=return_node)
-    if not yes:
-        _ask(queue, chosen, settings)
-    home = RunDir.create(job.folder / "runs", f"drill-{default_name((script.name,))}", parts=()).path
-    plan = DrillPlan(job, tuple(arguments or ()), settings, chosen, step, again, tuple(leave_out or ()))
-    drill = Drill(plan, queue, home, _Lines())
-    outcomes = [drill.meet(failure) for failure in chosen]
-    verdicts, checked = judge_all(drill, outcomes), changes_of_check(job)
+    if not yes and not here:
+        _ask(queue, chosen, seconds["limit"])
+    lines = _Lines()
+    if here:
+        spare = any(failure.name == "second-job" for failure in chosen)
+        where: AbstractContextManager[Cluster] = slurm_here(job, user, spare=spare, says=lines.begins)
+    else:
+        where = nullcontext(Cluster(queue, by_command(lose_node), by_command(return_node)))
+    with where as cluster:
+        settings = Settings(
+            **seconds, short=at_limit, lose_node=cluster.lose_node, return_node=cluster.return_node
+        )
+        home = RunDir.create(job.folder / "runs", f"drill-{default_name((script.name,))}", parts=()).path
+        plan = DrillPlan(job, tuple(arguments or ()), settings, chosen, step, again, tuple(leave_out or ()))
+        drill = Drill(plan, cluster.queue, home, lines)
+        outcomes = [drill.meet(failure) for failure in chosen]
+        verdicts, checked = judge_all(drill, outcomes), changes_of_check(job)
     if as_json:
         console.print_json({**as_dict(drill.reference, verdicts, checked), "folder": str(home)})
     else:
@@ -131,10 +157,10 @@ def _seconds(option: str, value: str) -> int:
         raise RankupError("bad-time", str(error), context=f"--{option}") from None
 
 
-def _ask(queue: Queue, chosen: tuple[Failure, ...], settings: Settings) -> None:
+def _ask(queue: Queue, chosen: tuple[Failure, ...], limit: int) -> None:
     what = (
         f"{len(chosen) + 1} jobs or more go to the {queue.name} queue, one after another, each of at most "
-        f"{duration(settings.limit)}"
+        f"{duration(limit)}"
     )
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise RankupError("not-asked", what, hint="--yes says that this is all right")

@@ -1,5 +1,5 @@
-# Sourced by pid 1 of a pretended host (tests/cluster/node.sh, tests/pbs/host.sh).
-# A host has a /tmp of its own. FOLDERs stay visible, also to the lab's user, where they lie in /tmp or in a closed home
+# Sourced by pid 1 of a pretended host: node.sh, and tests/pbs/host.sh.
+# A host has a /tmp of its own. FOLDERs stay visible, also to other users, where they lie in /tmp or in a closed home
 # directory.
 own_tmp() { # SCRATCH FOLDER...
   local see=$1 n=0 above part folder

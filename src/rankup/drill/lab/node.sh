@@ -1,29 +1,20 @@
 #!/usr/bin/env bash
-# pid 1 of a host of the lab: node.sh STATE HOST ADDRESS UID FOLDER...
+# pid 1 of a host of the lab: node.sh STATE HOST ADDRESS FOLDER...
 # See lab.py.
 set -euo pipefail
-state=$1 host=$2 address=$3 uid=$4
-shift 4
+state=$1 host=$2 address=$3
+shift 3
 
 hostname "$host"
 mount -t proc proc /proc
 mount -t tmpfs shm /dev/shm
-mount --bind "$state/hosts" /etc/hosts
 mount --bind "$state/etc" /etc/slurm
-sed 's/^hosts:.*/hosts: files/' /etc/nsswitch.conf >"$state/nsswitch-$host"  # no name server can be reached
-mount --bind "$state/nsswitch-$host" /etc/nsswitch.conf
-
-# The lab's user, whom this machine does not have.
-for file in passwd group; do
-  grep -v '^alice:' "/etc/$file" >"$state/$file-$host"
+for file in "$state"/etc-files/*; do
+  mount --bind "$file" "/etc/${file##*/}"
 done
-echo "alice:x:$uid:$uid::$state/shared/alice:/bin/bash" >>"$state/passwd-$host"
-echo "alice:x:$uid:" >>"$state/group-$host"
-mount --bind "$state/passwd-$host" /etc/passwd
-mount --bind "$state/group-$host" /etc/group
 
-# shellcheck source=tests/lab_folders.sh
-source "$(dirname "$0")/../lab_folders.sh"
+# shellcheck source=src/rankup/drill/lab/own_tmp.sh
+source "$(dirname "$0")/own_tmp.sh"
 own_tmp "$state/see-$host" "$@"
 
 ip link set lo up

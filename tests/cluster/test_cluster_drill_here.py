@@ -1,0 +1,111 @@
+"""``rankup drill --here``: a SLURM comes up for the drill, its nodes are really lost, and nothing of it is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from lab import ALICE, HEAD, Lab, why_not
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+JOBS = Path(__file__).parents[1] / "drill" / "jobs"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A job's folder, not below /tmp."""
+    if reason := why_not():
+        pytest.skip(f"no SLURM lab: {reason}")
+    with tempfile.TemporaryDirectory(prefix="rankup-here-", dir="/var/tmp") as name:
+        for file in ("cyclone.sh", "train.py"):
+            shutil.copy(JOBS / file, name)
+        yield Path(name)
+
+
+class Here:
+    """``rankup drill --here`` in ``folder``, with its lab: the folder of its state, and all its processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.drill = subprocess.Popen(
+            [sys.executable, "-m", "rankup", "drill", "--here", "--json", "--failures", "node-lost", "cyclone.sh"],
+            cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "PATH": f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}"},
+        )  # fmt: skip
+        self.hosts: list[psutil.Process] = []
+        deadline = time.monotonic() + 120
+        while "slurmd" not in {host.name() for host in self.hosts if host.is_running()}:
+            assert self.drill.poll() is None, self.drill.communicate()
+            assert time.monotonic() < deadline, "no lab comes up"
+            self.hosts = psutil.Process(self.drill.pid).children(recursive=True)
+            time.sleep(0.2)
+        self.state = next(Path(each.cmdline()[-1]) for each in self.hosts if "sweeper" in each.cmdline())
+        assert self.state.is_dir()
+
+    def nothing_is_left(self) -> None:
+        _, alive = psutil.wait_procs(self.hosts, timeout=20)
+        assert alive == []
+        assert not self.state.exists()
+        assert str(self.state) not in Path("/proc/self/mounts").read_text()
+        named = [each.info for each in psutil.process_iter(["cmdline"]) if str(self.state) in str(each.info)]
+        assert named == []
+
+
+def test_a_node_is_really_lost_and_nothing_of_the_lab_is_left(folder: Path):
+    here = Here(folder)
+    out, err = here.drill.communicate()
+    here.nothing_is_left()
+    assert here.drill.returncode == 0, err
+    (row,) = json.loads(out)["failures"]
+    # SLURM itself has noticed the node, and requeued the job.
+    assert "JobState COMPLETED" in row["records"][0] and "Restarts 1" in row["records"][0], row
+    assert [start["attempt"] for start in row["starts"]] == [1, 2]
+    assert (row["survived"], row["went_on"], row["result"]) == (True, "by itself", "the same"), row
+    assert not [*folder.glob("runs/*/*/node-lost/attempts/1/node")]  # which the failure from inside leaves
+    assert sorted(path.name for path in folder.iterdir()) == ["cyclone.sh", "runs", "train.py"]
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_of_a_drill_that_is_killed_while_its_job_trains(folder: Path, number: signal.Signals):
+    here = Here(folder)
+    deadline = time.monotonic() + 120
+    while not any(
+        trace.stat().st_size for trace in folder.glob("runs/*/*/uninterrupted/attempts/1/rank-0.jsonl")
+    ):
+        assert time.monotonic() < deadline and here.drill.poll() is None
+        time.sleep(0.1)
+    here.hosts = psutil.Process(here.drill.pid).children(recursive=True)
+    assert any("train.py" in each.cmdline() for each in here.hosts)
+    here.drill.send_signal(number)
+    here.drill.communicate(timeout=60)
+    here.nothing_is_left()
+
+
+@pytest.mark.campaign
+def test_the_jobs_are_those_of_the_user_for_whom_root_calls(cluster: Lab):
+    """In the lab of the tests, whose user can read this Python: a lab on its head."""
+    folder = cluster.alice / "here"
+    folder.mkdir()
+    for file in ("cyclone.sh", "train.py"):
+        shutil.copy(JOBS / file, folder)
+    for path in (folder, *folder.iterdir()):
+        os.chown(path, ALICE, ALICE)
+    words = ["rankup", "drill", "--here", "--json", "--failures", "read-only,node-lost", "cyclone.sh"]
+    command = ["env", "-C", folder, "SUDO_USER=alice", sys.executable, "-m", *words]
+    done = cluster.run(HEAD, command, timeout=800)
+    assert done.out, done.err
+    rows = {row["failure"]: row for row in json.loads(done.out)["failures"]}
+    assert rows["read-only"]["not_tried"] == "" and "Restarts 1" in rows["node-lost"]["records"][0], rows
+    assert {path.stat().st_uid for path in folder.rglob("*")} == {ALICE}
+    assert (folder / "runs").stat().st_uid == ALICE
