@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 from test_any_script import SCRIPT
+
+from rankup.cli.app import main
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -111,3 +114,36 @@ def left_in(folder: Path) -> list[str]:
         except (psutil.Error, OSError):
             continue
     return found
+
+
+HANGS = """\
+import os, time
+import torch
+
+torch.manual_seed(0)
+net = torch.nn.Linear(3, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.01)
+while os.path.exists("last.pt"):
+    time.sleep(0.1)  # waits for a step that never comes
+for step in range(1, 9):
+    net(torch.ones(2, 3)).sum().backward()
+    opt.step()
+    opt.zero_grad()
+    if step % 3 == 0:
+        torch.save({"net": net.state_dict()}, "last.pt")
+os.remove("last.pt")
+"""
+
+
+def test_a_resume_that_waits_for_ever_is_ended_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from rankup.verify import interrupted
+
+    monkeypatch.setattr(interrupted, "_PATIENCE_S", 5.0)
+    monkeypatch.setattr(interrupted, "_PATIENCE", 1)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.py").write_text(HANGS)
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", "--json", "--threads", "1", "--kills", "1", "--out", "answer.json", "script.py"])
+    assert ended.value.code == 1
+    (finding,) = json.loads((tmp_path / "answer.json").read_text())["findings"]
+    assert finding["code"] == "resume-fails" and "had not ended after" in finding["why"]

@@ -75,6 +75,11 @@ class Judge:
         resumed = [start.began for start in training.starts[1:]]
         from_last = not resumed or not saved or min(resumed) >= saved[-1]
         began_anew = any(start.began == 0 for start in training.starts[1:]) and outcome.step > 0
+        if failure.name == "second-job":  # it may well be a training of its own; then it must end the same
+            began_anew, from_last = False, True
+            ends = [start for start in training.starts if start.ended and start.last >= training.steps]
+            if result == SAME and any(start.state != ends[0].state for start in ends):
+                result = OTHER
         alone = outcome.again == 0
         survived = (
             result in (SAME, ROUNDING)
@@ -180,8 +185,8 @@ class Judge:
         if failure.name == "second-job" and outcome.training.lost > 0:
             add(
                 "two-at-once",
-                "two jobs train in one folder at the same time",
-                "take a lock (flock), or submit with --dependency=singleton",
+                "two jobs in one folder train the same steps",
+                "take a lock (flock), or submit with --dependency=singleton, if that was not meant",
                 job.line_of(r"^#SBATCH\s+(-J|--job-name)|^#PBS\s+-N"),
             )
         return found

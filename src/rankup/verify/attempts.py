@@ -76,7 +76,8 @@ _execute = functools.partial(execute, closed_input=True)  # a proof asks nobody
 class Attempts:
     """Starts attempts of ``job`` one after another, each below ``folder`` with its trace and its run directory.
     ``env``: what shortens them; ``limit``: the most seconds that one may take; ``resume_args``: gives the arguments
-    with which its user starts the script after a kill."""
+    with which its user starts the script after a kill. ``alone``: one process is started as ``python script.py`` would,
+    without the variables of a launcher."""
 
     def __init__(
         self,
@@ -87,12 +88,15 @@ class Attempts:
         env: Mapping[str, str] | None = None,
         limit: float | None = None,
         resume_args: Callable[[], Sequence[str]] = tuple,
+        alone: bool = False,
         execute: Callable[[Resolved, View], Result] = _execute,
     ) -> None:
         self._job = job
         self._env = env or {}
         self._limit = limit
         self._resume_args = resume_args
+        self._alone = alone
+        self.patience: float | None = None  # in seconds, with an attempt that resumes
         self.folder = folder
         self._progress = progress
         self._execute = execute
@@ -118,12 +122,14 @@ class Attempts:
             "RANKUP_SNAPSHOT_EVERY": AT_THE_END,
             "RANKUP_SNAPSHOT_STEPS": ",".join(map(str, ask.saves)),
             "RANKUP_WRITTEN": str(self.folder),
+            "RANKUP_TRACE_ALONE": str(int(self._alone and ask.processes == 1)),
             "PYTHONPATH": self._python_path(),
             **NO_TRACKING,
             **self._env,
             **ask.env,
         }
-        killer = Killer(trace / FROZEN, self._limit)
+        limit = self._limit or (self.patience if ask.resumed else None)
+        killer = Killer(trace / FROZEN, limit)
         flags = {"name": "attempts", "nodes": 1, "nproc_per_node": ask.processes, "runs_root": self.folder}
         added = tuple(self._resume_args()) if ask.resumed else ()
         command = (*self._job.spec.command, *added) if added else ()
@@ -131,6 +137,13 @@ class Attempts:
         began = time.monotonic()
         result = self._execute(job, killer)
         self.seconds = time.monotonic() - began
+        if killer.late and self._limit is None:
+            raise AttemptFailed(
+                "hangs",
+                f"attempt {self.count} ({ask.what}) had not ended after {self.seconds:.0f} s",
+                context=str(result.run.logs),
+                hint=f"many times longer than without an interruption; the logs are in {result.run.logs}",
+            )
         if killer.late:
             raise too_long(self.seconds, f"attempt {self.count} ({ask.what})", self._limit)
         self._check(result, ask, killed=killer.killed or bool(killer.signal))

@@ -22,6 +22,10 @@ from rankup.verify.first_difference import Difference
 from rankup.verify.trace_reader import AttemptTrace
 
 STATE_LOST = "state-lost"  # the error of a resume that would lose state
+_WRITTEN_ANY = (
+    "the model is the same, and what the script keeps beside it is not: a best value, a history, a counter, or only "
+    "the arguments and the generators with which it was started. Look into it, and save what must go on"
+)
 _WRITTEN = (
     "what the script writes and prints must follow from registered state: use values = run.register(best=0.0) before "
     "the loop and values.best in it, run.register(name=thing) for lists, dicts and objects, and run.meter for means. "
@@ -82,7 +86,7 @@ def of_files(
     paths: list[str], reference: AttemptTrace, resumed: AttemptTrace, again: AttemptTrace | None
 ) -> Finding:
     """The weights are the same at every step, and what the script writes is not."""
-    listed = ", ".join(Path(path).name for path in paths[:NAMED])
+    listed = ", ".join("/".join(Path(path).parts[-2:]) for path in paths[:NAMED])
     return Finding(
         "other-files",
         Severity.ERROR,
@@ -90,7 +94,7 @@ def of_files(
         place=paths[0],
         why="two uninterrupted runs write the same content, and the model is the same at every step"
         + suspects(reference, resumed, again),
-        fix=_WRITTEN,
+        fix=_WRITTEN_ANY if reference.any_script else _WRITTEN,
         confidence=Confidence.LIKELY,
     )
 
@@ -106,7 +110,7 @@ def of_printed(
         place=f"the line {lines[0]!r}",
         why=f"two uninterrupted runs print the same numbers; this one prints {lines[1]!r}"
         + suspects(reference, resumed, again),
-        fix=_WRITTEN,
+        fix=_WRITTEN_ANY if reference.any_script else _WRITTEN,
         confidence=Confidence.LIKELY,
     )
 

@@ -27,9 +27,14 @@ class Interrupted:
     failure: Finding | None = None
 
 
+# A resume that takes so many times longer than an uninterrupted training, and at least so many seconds, hangs.
+_PATIENCE, _PATIENCE_S = 20, 180.0
+
+
 def interrupt(attempts: Attempts, plan: VerifyPlan, first: AttemptTrace, files: ScriptFiles) -> Interrupted:
     """One interruption after another, each resumed by the next attempt; the last attempt trains to the end."""
     course = Interrupted()
+    attempts.patience = max(_PATIENCE_S, _PATIENCE * attempts.seconds)
     left: list[Interruption | None] = [
         *choose(first, plan.kills, shortened=first.final_step == plan.steps),
         None,

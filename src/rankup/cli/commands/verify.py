@@ -73,7 +73,14 @@ def verify_command(
     world: Annotated[
         str, typer.Option(metavar="N,N,…", help="also stop and resume on these numbers of processes")
     ] = "",
-    nproc_per_node: Annotated[int, typer.Option(min=1, metavar="P", help="processes of the training")] = 1,
+    nproc_per_node: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="P",
+            help="processes of the training; default: one, without the variables of a launcher",
+        ),
+    ] = None,
     quick: Annotated[
         bool,
         typer.Option("--quick", help="cut each loop to two epochs of a few steps, and kill at fewer places"),
@@ -123,10 +130,19 @@ def verify_command(
     folder = RunDir.create(job.spec.runs_root, f"verify-{job.spec.name}").path
     steps = _shortened(shorten, steps)
     plan = VerifyPlan(
-        nproc_per_node, kills, worlds, steps, seed, epoch_steps if quick else None, seconds, shorten == "auto"
+        nproc_per_node or 1,
+        kills,
+        worlds,
+        steps,
+        seed,
+        epoch_steps if quick else None,
+        seconds,
+        shorten == "auto",
     )
     resumed = ResumeArguments(resume_args, checkpoint, Path(job.spec.folder))
-    attempts = Attempts(job, folder, Lines(), env=plan.env, limit=seconds, resume_args=resumed)
+    attempts = Attempts(
+        job, folder, Lines(), env=plan.env, limit=seconds, resume_args=resumed, alone=nproc_per_node is None
+    )
     proof = verify(attempts, plan, python=job.spec.python)
     answer = as_dict(proof, str(folder))
     if out is not None:

@@ -44,8 +44,19 @@ class _After:
         return spec
 
 
+# `python script.py` has none of them. They go when the script imports torch: rankup's own guard, which does not, needs
+# them.
+_OF_A_LAUNCHER = (
+    *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK"),
+    *("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID"),
+)
+
+
 def _record() -> None:
     _find_rankup()
+    if os.environ.get("RANKUP_TRACE_ALONE") == "1" and "SLURM_JOB_ID" not in os.environ:
+        for name in _OF_A_LAUNCHER:
+            os.environ.pop(name, None)
     from rankup.runtime.tracing.any_script import record
 
     record()
