@@ -9,6 +9,7 @@
 | ``resumes`` | where a resume went on, and which samples that cost |
 | ``repetition`` | what makes such a script not deterministic: a table |
 | ``script_causes`` | what a resume of such a script has not restored: a table |
+| ``script_pair`` | one of its steps, and its twin after a resume |
 | ``other_worlds`` | the scenarios on other numbers of processes, and how they are judged |
 | ``scenario`` | one scenario: what it is asked to do, and the row that it gives |
 | ``plan`` | where a run is interrupted, and where it saves |

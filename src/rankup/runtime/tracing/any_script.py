@@ -233,11 +233,12 @@ class ScriptTrace:
             **saved,
             before=self._before,
             size=(size := size_of(gradients)),  # not finite: nor are the weights
-            gradients=fingerprint(gradients),
+            gradients=(given := fingerprint(gradients)),
             gradient_size=size,
             # Its state after the step is what the next one begins with: once is enough.
             state={
                 "optimizer before": self._before["optimizer"],
+                "gradients": given,  # the first to differ, where a sum is rounded
                 **dict(self._state(optimizer, after=False)),
             },
             untracked=generators(),
