@@ -15,6 +15,8 @@ import pytest
 from test_any_script import SCRIPT
 
 from rankup.cli.app import main
+from rankup.cli.commands.verify import ResumeArguments
+from rankup.errors import RankupError
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -147,3 +149,17 @@ def test_a_resume_that_waits_for_ever_is_ended_and_named(tmp_path: Path, monkeyp
     assert ended.value.code == 1
     (finding,) = json.loads((tmp_path / "answer.json").read_text())["findings"]
     assert finding["code"] == "resume-fails" and "had not ended after" in finding["why"]
+
+
+def test_arguments_of_a_resume_name_the_newest_checkpoint_or_its_number(tmp_path: Path):
+    asked = ResumeArguments("--resume {last} --iteration={number}", "out/*.pt", tmp_path)
+    assert asked() == []
+    (tmp_path / "out").mkdir()
+    for number, age in ((100, 50), (250, 10)):
+        path = tmp_path / "out" / f"v2-{number}.pt"
+        path.touch()
+        os.utime(path, (time.time() - age, time.time() - age))
+    assert asked() == ["--resume", "out/v2-250.pt", "--iteration=250"]
+    with pytest.raises(RankupError) as error:
+        ResumeArguments("--iteration {number}", "", tmp_path)
+    assert error.value.code == "bad-resume-args"

@@ -151,7 +151,7 @@ CAUSES = (
         "schedule-not-restored",
         lambda pair: pair.began_with_other("lr"),
         _rates,
-        "save scheduler.state_dict() and load it; or compute the rate from the step that was restored",
+        "save scheduler.state_dict() and load it; or restore what the rate is computed from: a step, a generator",
     ),
     Cause(
         "options-not-restored",

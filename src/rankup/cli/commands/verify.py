@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -105,7 +106,11 @@ def verify_command(
         ),
     ] = "",
     checkpoint: Annotated[
-        str, typer.Option(metavar="GLOB", help="{last} is the newest path of this pattern, e.g. 'out/*.pt'")
+        str,
+        typer.Option(
+            metavar="GLOB",
+            help="{last} is the newest path of this pattern, e.g. 'out/*.pt', {number} the last number in its name",
+        ),
     ] = "",
     shorten: Annotated[
         str,
@@ -184,17 +189,18 @@ def _worlds(text: str) -> tuple[int, ...]:
 
 
 class ResumeArguments:
-    """With what a script is started after a kill: ``{last}`` is the newest checkpoint."""
+    """With what a script is started after a kill. ``{last}``: the newest checkpoint; ``{number}``: the last number in
+    its name."""
 
     def __init__(self, arguments: str, pattern: str, folder: Path) -> None:
         try:
             self._words = shlex.split(arguments)
         except ValueError as error:
             raise RankupError("bad-resume-args", f"--resume-args {arguments!r}: {error}") from None
-        if any("{last}" in word for word in self._words) and not pattern:
+        if re.search(r"{(last|number)}", arguments) and not pattern:
             raise RankupError(
                 "bad-resume-args",
-                "{last} in --resume-args needs --checkpoint",
+                "{last} and {number} in --resume-args need --checkpoint",
                 hint="for example --checkpoint 'out/*.pt'",
             )
         self._pattern, self._folder = pattern, folder
@@ -206,7 +212,9 @@ class ResumeArguments:
         found = max(self._folder.glob(self._pattern), key=lambda path: path.stat().st_mtime, default=None)
         if found is None:
             return []
-        return [word.replace("{last}", str(found.relative_to(self._folder))) for word in self._words]
+        last, numbers = str(found.relative_to(self._folder)), re.findall(r"\d+", found.name)
+        words = [word.replace("{last}", last) for word in self._words]
+        return [word.replace("{number}", numbers[-1]) if numbers else word for word in words]
 
 
 class Lines:
