@@ -55,9 +55,12 @@ def start(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
     )
 
 
+IN_SHORT = ("asks-for-input", "file-not-kept")
+
+
 @pytest.mark.parametrize(
     "code",
-    [pytest.param(code, marks=() if code != "nothing-traced" else pytest.mark.campaign) for code in FAILING],
+    [pytest.param(code, marks=() if code in IN_SHORT else pytest.mark.campaign) for code in FAILING],
 )
 def test_a_script_that_cannot_be_proved_is_one_error(tmp_path: Path, code: str):
     (tmp_path / "script.py").write_text(FAILING[code])
@@ -137,6 +140,7 @@ os.remove("last.pt")
 """
 
 
+@pytest.mark.campaign
 def test_a_resume_that_waits_for_ever_is_ended_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from rankup.verify import interrupted
 
