@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from lab import ALICE, HEAD, Lab
 
+from drill_results import keep
+
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 JOBS = Path(__file__).parents[1] / "drill" / "jobs"
 SIZES = "--time 10m --stop-before 60s --nodes 2 --nproc-per-node 1 --max-restarts 2"
@@ -59,11 +61,6 @@ def test_a_preempted_job_goes_on_and_one_whose_rank_is_killed_does_not(cluster: 
     # No process of the drill is left.
     for node in cluster.nodes:
         assert "train.py" not in cluster.run(node, ["ps", "-eo", "args"]).out
-
-
-def keep(answer: dict[str, Any], name: str) -> None:
-    results = JOBS.parents[2] / "benchmarks" / "results"
-    (results / f"drill-slurm-{name}.json").write_text(json.dumps(answer, indent=1))
 
 
 @contextmanager
@@ -111,7 +108,7 @@ def test_a_rendered_job_survives_every_failure_with_the_same_weights(own_cluster
     again = "RANKUP_RUN=$(echo $PWD/runs/steps/*) sbatch job.sh"
     with losing_nodes(own_cluster) as operator:
         answer = drill(own_cluster, folder, *operator, "--again", again, "job.sh")
-    keep(answer, "ours")
+    keep(answer, "slurm-ours")
     for name, row in answer["rows"].items():
         assert row["not_tried"] == "", row
         assert row["survived"] and row["result"] == "the same", row
@@ -128,7 +125,7 @@ def test_scripts_of_others_meet_every_failure(own_cluster: Lab, name: str):
     folder = project(own_cluster, name, f"{name}.sh", "train.py" if name == "cyclone" else "plain.py")
     with losing_nodes(own_cluster) as operator:
         answer = drill(own_cluster, folder, *operator, f"{name}.sh")
-    keep(answer, name)
+    keep(answer, f"slurm-{name}")
     for failure, row in answer["rows"].items():
         if not row["not_tried"]:
             assert RECORDS.get(failure, "") in row["records"][0], row

@@ -16,6 +16,8 @@ import pytest
 from pbs_jobs import RANKUP
 from pbs_lab import ALICE, HEAD, PbsLab
 
+from drill_results import keep
+
 pytestmark = [pytest.mark.pbs, pytest.mark.timeout(2400)]
 JOBS = Path(__file__).parents[1] / "drill" / "jobs"
 SIZES = ("--nodes", "2", "--nproc-per-node", "1", "--time", "4m", "--stop-before", "60s")
@@ -100,9 +102,7 @@ def test_every_failure_meets_a_job(own_pbs: PbsLab, name: str):
         again = ("--again", "qsub -v RANKUP_RUN=$(echo $PWD/runs/steps/*) job.sh")
     with losing_nodes(own_pbs) as operator:
         answer = drill(own_pbs, folder, *operator, "--limit", "4m", "--short", "4m", *again, script)
-    (JOBS.parents[2] / "benchmarks" / "results" / f"drill-pbs-{name}.json").write_text(
-        json.dumps(answer, indent=1)
-    )
+    keep(answer, f"pbs-{name}")
     for failure, row in answer["rows"].items():
         assert row["not_tried"] == "", row
         assert RECORDS.get(failure, "") in row["records"][0], row
