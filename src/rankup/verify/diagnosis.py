@@ -86,7 +86,8 @@ def of_files(
     paths: list[str], reference: AttemptTrace, resumed: AttemptTrace, again: AttemptTrace | None
 ) -> Finding:
     """The weights are the same at every step, and what the script writes is not."""
-    listed = ", ".join("/".join(Path(path).parts[-2:]) for path in paths[:NAMED])
+    alike = len({Path(path).name for path in paths}) < len(paths)  # such as one of each checkpoint
+    listed = ", ".join("/".join(Path(path).parts[-2 if alike else -1 :]) for path in paths[:NAMED])
     return Finding(
         "other-files",
         Severity.ERROR,
