@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rankup.drill.attempts import Training, training
+from rankup.drill.attempts import Training, last_step, training
 from rankup.drill.copied_job import JobCopy, JobScript
-from rankup.drill.drill import Outcome
+from rankup.drill.drill import Outcome, not_met
 from rankup.drill.failures import FAILURES, NAMES
 from rankup.drill.judge import Judge
 from rankup.drill.table import as_dict, summary, text
@@ -129,9 +129,29 @@ def test_a_cancelled_job_must_stay_cancelled_until_it_is_submitted_again(tmp_pat
 
 def test_a_failure_that_did_not_happen_is_not_survived(tmp_path: Path, judge: Judge):
     attempt(tmp_path / "a", 1, 0, 20, ends="the weights")
-    verdict = judge.verdict(outcome(tmp_path / "a", "disk-full"))
-    assert not verdict.survived and "did not meet" in verdict.outcome.not_tried
+    made = outcome(tmp_path / "a", "preempted")
+    assert not_met(made, "") == "the job did not come to step 7"
+    made.reached = True
+    assert not_met(made, "") == "it did not stop the job"
+    assert not_met(outcome_reached(tmp_path / "a", "disk-full"), "full") == "it did not meet the training"
+    (tmp_path / "a" / "attempts" / "1" / "full").touch()
+    assert not_met(outcome_reached(tmp_path / "a", "disk-full"), "full") == ""
+    made.not_tried = not_met(made, "")
+    verdict = judge.verdict(made)
+    assert not verdict.survived
     assert summary([verdict]) == "0 of 0 survived, 0 of them by themselves; lost no steps; 1 not tried"
+
+
+def outcome_reached(home: Path, name: str) -> Outcome:
+    made = outcome(home, name)
+    made.reached = True
+    return made
+
+
+def test_the_last_step_is_known_from_the_end_of_the_newest_trace(tmp_path: Path):
+    assert last_step(tmp_path) == 0
+    attempt(tmp_path, 1, 0, 7)
+    assert last_step(tmp_path / "attempts") == 7
 
 
 def test_temporary_files_and_processes_that_are_left_are_named(tmp_path: Path, judge: Judge):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -10,6 +11,7 @@ from typing import Any
 from rankup.core.records import read_records
 
 # State that is not trained, and may hold a clock.
+_TAIL = 4 << 20  # bytes: more than a step of the largest models leaves
 _ASIDE = ("registered/", "metrics/")
 
 
@@ -38,6 +40,21 @@ def read_starts(attempts: Path) -> list[Start]:
         (path for path in attempts.iterdir() if path.name.isdigit()), key=lambda path: int(path.name)
     )
     return [start for folder in folders for start in _of_attempt(int(folder.name), folder / "rank-0.jsonl")]
+
+
+def last_step(attempts: Path) -> int:
+    """The last step of the newest attempt, by the end of its trace alone: it is asked for once a second."""
+    newest = max(
+        (path for path in attempts.glob("[0-9]*/rank-0.jsonl")),
+        key=lambda path: path.stat().st_mtime,
+        default=None,
+    )
+    if newest is None:
+        return 0
+    with newest.open("rb") as file:
+        file.seek(max(0, newest.stat().st_size - _TAIL))
+        steps = re.findall(rb'"kind": "step".*?"step": (\d+)', file.read())
+    return int(steps[-1]) if steps else 0
 
 
 def last_rank(attempt: Path) -> int:

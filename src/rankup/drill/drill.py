@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rankup.core.files import write_atomic
-from rankup.drill.attempts import Training, last_rank, training
+from rankup.drill.attempts import Training, last_rank, last_step, training
 from rankup.drill.copied_job import JobCopy, JobScript, copy_job
 from rankup.drill.failures import Failure, Settings
 from rankup.drill.queue import Queue, QueueJob
@@ -33,16 +33,16 @@ class DrillView(Protocol):
 
 @dataclass
 class Outcome:
-    """What became of the job. ``attempts_alone``: how many it made before it was submitted again. ``states``: those
-    that the queue showed, in order. ``records``: what the scheduler says of each job at the end."""
+    """What became of the job. ``states``: those that the queue showed, in order. ``records``: what the scheduler says
+    of each job at the end."""
 
     failure: Failure | None  # None: the uninterrupted run
     copy: JobCopy
     training: Training = field(default_factory=lambda: Training(()))
     step: int = 0  # after which it was struck
     not_tried: str = ""
+    reached: bool = False  # that step
     again: int = 0
-    attempts_alone: int = 0
     endless: bool = False
     seconds: float = 0.0
     states: list[str] = field(default_factory=list)
@@ -171,7 +171,21 @@ class Drill:
             write_atomic(made.attempts / "pace", f"{pace:.3f}")
         outcome = Outcome(failure, made, step=step)
         _Scene(self, outcome, self.queue.limit(failure.limit(settings))).run()
+        outcome.not_tried = outcome.not_tried or not_met(outcome, inside.partition(" ")[0])
         return outcome
+
+
+def not_met(outcome: Outcome, mark: str) -> str:
+    """Why the failure was none for this job; "" if it met it. ``mark``: the file that one from inside leaves."""
+    failure, done = outcome.failure, outcome.training
+    assert failure is not None
+    if not outcome.reached:
+        return f"the job did not come to step {outcome.step}"
+    if mark and not outcome.happened(mark):
+        return "it did not meet the training"
+    if failure.stops and done.done and len(done.starts) == 1 and outcome.again == 0:
+        return "it did not stop the job"
+    return ""
 
 
 class _Scene:
@@ -184,14 +198,12 @@ class _Scene:
         self._outcome, self._options = outcome, options
         self._ids: list[str] = []
         self._steps = drill.reference.training.last if outcome.failure is not None else 0
-        self._alive: list[QueueJob] = []
 
     def run(self) -> None:
         began = time.monotonic()
         try:
             self._submit()
             self._watch()
-            self._outcome.attempts_alone = len(self._attempts())
             while not self._finished() and self._outcome.again < _SUBMITTED_AGAIN and self._outcome.failure:
                 self._outcome.again += 1
                 self._view.says("the job has ended, and is submitted again")
@@ -209,9 +221,11 @@ class _Scene:
 
     # ------------------------------------------------------------------ what a failure uses (``failures.Scene``)
 
+    def jobs(self) -> list[QueueJob]:
+        return self._look()
+
     def job(self) -> QueueJob | None:
-        running = [job for job in self._look() if job.running]
-        return running[0] if running else None
+        return next((job for job in self._look() if job.running), None)
 
     def submit_again(self) -> None:
         self._submit()
@@ -242,15 +256,15 @@ class _Scene:
             )
 
     def _look(self) -> list[QueueJob]:
-        self._alive = self.queue.jobs(self.folder, self._ids)
-        for job in self._alive:
+        alive = self.queue.jobs(self.folder, self._ids)
+        for job in alive:
             if job.id not in self._ids:
                 self._ids.append(job.id)
             self._outcome.nodes |= {*job.nodes}
             said = f"{job.id} {job.state}"
-            if said not in self._outcome.states[-len(self._alive) :]:
+            if said not in self._outcome.states[-len(alive) :]:
                 self._outcome.states.append(said)
-        return self._alive
+        return alive
 
     def _watch(self) -> None:
         """Until no job is left; strikes when it is time."""
@@ -268,17 +282,16 @@ class _Scene:
                 for job in jobs:
                     self.queue.cancel(job.id)
                 return
-            if waits_for is not None and training(outcome.copy.attempts).last >= outcome.step:
+            if waits_for is not None and last_step(outcome.copy.attempts) >= outcome.step:
                 self._strike(waits_for)
                 waits_for = None
             time.sleep(_POLL_S)
 
     def _strike(self, failure: Failure) -> None:
         self._view.says(f"strikes after step {self._outcome.step}")
+        self._outcome.reached = True
         self._outcome.not_tried = failure.strike(self)
-        if failure.name == "second-job":
-            self.wait(failure.window(self.settings), lambda: len(self._look()) < 2)
-        if failure.name not in ("time-limit", "time-limit-unannounced", "disk-full"):
+        if not failure.stays_slow:
             (self._outcome.copy.attempts / "pace").unlink(missing_ok=True)
 
     def _attempts(self) -> Sequence[Path]:

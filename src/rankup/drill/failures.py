@@ -22,6 +22,7 @@ from rankup.drill.queue import NodeAction, Queue, QueueJob
 
 GRACE_S = 30  # between SIGTERM and SIGKILL
 _SHORTENED_S = 20
+_TOGETHER_S = 60  # two jobs at once, at most
 _NOTICED_S = 600  # until a scheduler has noticed that a node is lost
 
 
@@ -44,6 +45,9 @@ class Scene(Protocol):
     settings: Settings
     folder: Path  # the copy in which it runs
 
+    def jobs(self) -> list[QueueJob]:
+        """Those that wait or run."""
+
     def job(self) -> QueueJob | None:
         """None if it has ended."""
 
@@ -63,8 +67,9 @@ def _same_limit(settings: Settings) -> int:
 @dataclass(frozen=True)
 class Failure:
     """``window``: for how many seconds the training is slowed down, so that the failure meets it. ``limit``: of the
-    job. ``why_not``: why it cannot be tried with this job; "" if it can. ``alone``: it is right that such a job does
-    not go on by itself."""
+    job. ``why_not``: why it cannot be tried with this job; "" if it can. ``stops``: whether it ends a job that it
+    meets. ``stays_slow``: the training must not be let go once it is struck. ``alone``: it is right that such a job
+    does not go on by itself."""
 
     name: str
     what: str
@@ -74,6 +79,8 @@ class Failure:
     window: Callable[[Settings], float] = lambda settings: 30.0
     why_not: Callable[[JobScript, Queue, Settings], str] = lambda job, queue, settings: ""
     without_signal: bool = False
+    stops: bool = True
+    stays_slow: bool = False
     alone: bool = False
 
 
@@ -159,6 +166,7 @@ def _close_folder(scene: Scene) -> str:
 
 def _second_job(scene: Scene) -> str:
     scene.submit_again()
+    scene.wait(_TOGETHER_S, lambda: len(scene.jobs()) < 2)
     return ""
 
 
@@ -183,6 +191,7 @@ FAILURES = (
         limit=lambda settings: settings.short,
         window=_until_limit,
         why_not=_needs_signal,
+        stays_slow=True,
     ),
     Failure(
         "time-limit-unannounced",
@@ -190,6 +199,7 @@ FAILURES = (
         strike=_with_job(lambda queue, job: queue.shorten(job, _SHORTENED_S)),
         window=lambda settings: 120.0,
         without_signal=True,
+        stays_slow=True,
     ),
     Failure("preempted", "preempted and requeued", strike=_with_job(lambda queue, job: queue.requeue(job))),
     Failure("cancelled", "cancelled", strike=_with_job(lambda queue, job: queue.cancel(job)), alone=True),
@@ -206,14 +216,28 @@ FAILURES = (
         inside=lambda settings: "" if settings.lose_node is not None else "node {step} {rank}",
         strike=_lose_node,
     ),
-    Failure("disk-full", "the disk full in a save", inside=lambda _: "full {step} *", window=lambda _: 60.0),
+    Failure(
+        "disk-full",
+        "the disk full in a save",
+        inside=lambda _: "full {step} *",
+        window=lambda _: 60.0,
+        stops=False,
+        stays_slow=True,
+    ),
     Failure(
         "read-only",
         "its folder read-only for a while",
         strike=_close_folder,
         window=lambda settings: settings.outage + 10.0,
         why_not=_not_root,
+        stops=False,
     ),
-    Failure("second-job", "a second job in the same folder", strike=_second_job, window=lambda _: 60.0),
+    Failure(
+        "second-job",
+        "a second job in the same folder",
+        strike=_second_job,
+        window=lambda _: _TOGETHER_S,
+        stops=False,
+    ),
 )
 NAMES = tuple(failure.name for failure in FAILURES)

@@ -41,7 +41,7 @@ def slurm_here(
     user = job_user(user_name)
     lab = lab_for(job, spare=spare)
     says(
-        f"a SLURM of {len(lab.nodes)} nodes comes up on this machine, each of {lab.cpus} CPUs and {lab.gpus} GPUs"
+        f"a SLURM comes up on this machine (nodes: {len(lab.nodes)}, CPUs of each: {lab.cpus}, GPUs: {lab.gpus})"
     )
     try:
         lab.up()

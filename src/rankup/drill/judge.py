@@ -44,7 +44,7 @@ class Verdict:
 
 @dataclass
 class Judge:
-    """``again``: a second uninterrupted run, which is made only where a result differs."""
+    """Of one drill."""
 
     job: JobScript
     reference: Outcome
@@ -64,8 +64,8 @@ class Judge:
     def verdict(self, outcome: Outcome) -> Verdict:
         training, failure = outcome.training, outcome.failure
         assert failure is not None
-        if not outcome.struck or self._missed(outcome):
-            return Verdict(_missed(outcome), survived=False, lost=0, minutes=0.0, went_on="", result="")
+        if not outcome.struck:
+            return Verdict(outcome, survived=False, lost=0, minutes=0.0, went_on="", result="")
         result = self.result(training)
         if result == OTHER and self.same_again is False:
             result = "cannot be judged: two uninterrupted runs differ"
@@ -80,14 +80,13 @@ class Judge:
             ends = [start for start in training.starts if start.ended and start.last >= training.steps]
             if result == SAME and any(start.state != ends[0].state for start in ends):
                 result = OTHER
-        alone = outcome.again == 0
         survived = (
             result in (SAME, ROUNDING)
             and from_last
             and not began_anew
             and not left
             and not outcome.endless
-            and not (failure.alone and alone and failure.name == "cancelled")
+            and not (failure.alone and outcome.again == 0)
         )
         lost = max(0, training.lost)
         return Verdict(
@@ -100,12 +99,6 @@ class Judge:
             left,
             tuple(self._changes(outcome, survived=survived, result=result, left=left, began_anew=began_anew)),
         )
-
-    def _missed(self, outcome: Outcome) -> bool:
-        """Whether what had to happen inside the processes did not."""
-        assert outcome.failure is not None
-        mark = {"rank-killed": "die", "disk-full": "full"}.get(outcome.failure.name, "")
-        return bool(mark) and not outcome.happened(mark)
 
     def _went_on(self, outcome: Outcome) -> str:
         if outcome.endless:
@@ -147,24 +140,19 @@ class Judge:
 
         if outcome.endless:
             add("never-ends", "the job starts again and again", "count the attempts, and stop after some")
-        if failure.name == "cancelled" and outcome.again == 0 and outcome.training.done:
+        if failure.alone and outcome.again == 0 and outcome.training.done:
             add(
                 "cannot-be-cancelled",
                 "the job went on after it was cancelled",
                 "what waits for it by afterany begins then: let the next job look for a file that says so",
             )
-        if began_anew and self.reference.training.saves:
+        if began_anew:
             add(
                 "begins-anew",
-                "the job saves, and begins anew when it is started again",
-                "let the script find its newest checkpoint by itself, and load it where there is one",
+                "the job begins anew when it is started again",
+                "save every few minutes, and let the script find its newest checkpoint by itself. If you start it in "
+                "another way, say so: --again COMMAND; for a job of rankup render RANKUP_RUN=DIR sbatch job.sh",
                 job.line_of(r"^\s*(srun|mpirun|mpiexec|torchrun|python|accelerate|deepspeed)\b"),
-            )
-        elif began_anew:
-            add(
-                "no-checkpoint",
-                "the job saves nothing that it could go on from",
-                "save every few minutes, and resume",
             )
         if outcome.again and not failure.alone:
             self._not_alone(outcome, add)
@@ -216,13 +204,6 @@ class Judge:
                 "let the batch script requeue itself when the program ends with an error after it has trained further; "
                 "count the attempts",
             )
-
-
-def _missed(outcome: Outcome) -> Outcome:
-    outcome.not_tried = (
-        outcome.not_tried or "the failure did not meet the training: nothing was saved after it"
-    )
-    return outcome
 
 
 def changes_of_check(job: JobScript) -> list[Finding]:
