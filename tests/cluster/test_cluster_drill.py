@@ -6,16 +6,13 @@ import json
 import os
 import shutil
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lab import ALICE, HEAD, Lab
 
-from drill_results import keep
+from drilling import keep, losing_nodes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 JOBS = Path(__file__).parents[1] / "drill" / "jobs"
@@ -63,33 +60,6 @@ def test_a_preempted_job_goes_on_and_one_whose_rank_is_killed_does_not(cluster: 
         assert "train.py" not in cluster.run(node, ["ps", "-eo", "args"]).out
 
 
-@contextmanager
-def losing_nodes(lab: Lab) -> Iterator[list[str]]:
-    """An operator's commands: a file asks that a node loses its power, another one that it is switched on again."""
-    asked = lab.alice / "lose", lab.alice / "return"
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(0.2):
-            for path, act in zip(asked, (lab.crash, lab.revive), strict=True):
-                if path.exists() and (node := path.read_text().strip()):
-                    act(node)
-                    path.unlink()
-
-    watching = threading.Thread(target=watch)
-    watching.start()
-    until_gone = "echo {{node}} >{0}; while [ -e {0} ]; do sleep 0.2; done"
-    try:
-        yield [
-            word
-            for option, path in zip(("--lose-node", "--return-node"), asked, strict=True)
-            for word in (option, f"bash -c '{until_gone.format(path)}'")
-        ]
-    finally:
-        over.set()
-        watching.join()
-
-
 # What the scheduler itself says, by failure: of the first job.
 RECORDS = {
     "time-limit-unannounced": "JobState TIMEOUT",
@@ -106,7 +76,7 @@ def test_a_rendered_job_survives_every_failure_with_the_same_weights(own_cluster
     script = own_cluster.run(HEAD, ["env", "-C", folder, *RENDER.split()], alice=True)
     (folder / "job.sh").write_text(script.out)
     again = "RANKUP_RUN=$(echo $PWD/runs/steps/*) sbatch job.sh"
-    with losing_nodes(own_cluster) as operator:
+    with losing_nodes(own_cluster.alice, own_cluster.crash, own_cluster.revive) as operator:
         answer = drill(own_cluster, folder, *operator, "--again", again, "job.sh")
     keep(answer, "slurm-ours")
     for name, row in answer["rows"].items():
@@ -123,7 +93,7 @@ def test_a_rendered_job_survives_every_failure_with_the_same_weights(own_cluster
 @pytest.mark.parametrize("name", ["cyclone", "olivia"])
 def test_scripts_of_others_meet_every_failure(own_cluster: Lab, name: str):
     folder = project(own_cluster, name, f"{name}.sh", "train.py" if name == "cyclone" else "plain.py")
-    with losing_nodes(own_cluster) as operator:
+    with losing_nodes(own_cluster.alice, own_cluster.crash, own_cluster.revive) as operator:
         answer = drill(own_cluster, folder, *operator, f"{name}.sh")
     keep(answer, f"slurm-{name}")
     for failure, row in answer["rows"].items():

@@ -6,9 +6,6 @@ import json
 import os
 import shutil
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,7 @@ import pytest
 from pbs_jobs import RANKUP
 from pbs_lab import ALICE, HEAD, PbsLab
 
-from drill_results import keep
+from drilling import keep, losing_nodes
 
 pytestmark = [pytest.mark.pbs, pytest.mark.timeout(2400)]
 JOBS = Path(__file__).parents[1] / "drill" / "jobs"
@@ -53,33 +50,6 @@ def test_a_chain_of_jobs_goes_on_and_cannot_be_cancelled(pbs: PbsLab):
     assert sorted(path.name for path in folder.iterdir()) == ["eap.sh", "runs", "train.py"]
 
 
-@contextmanager
-def losing_nodes(lab: PbsLab) -> Iterator[list[str]]:
-    """An operator's commands: a file asks that a node loses its power, another one that it is switched on again."""
-    asked = lab.shared / "lose", lab.shared / "return"
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(0.2):
-            for path, act in zip(asked, (lab.cut_power, lab.revive), strict=True):
-                if path.exists() and (node := path.read_text().strip()):
-                    act(node)
-                    path.unlink()
-
-    watching = threading.Thread(target=watch)
-    watching.start()
-    until_gone = "echo {{node}} >{0}; while [ -e {0} ]; do sleep 0.2; done"
-    try:
-        yield [
-            word
-            for option, path in zip(("--lose-node", "--return-node"), asked, strict=True)
-            for word in (option, f"bash -c '{until_gone.format(path)}'")
-        ]
-    finally:
-        over.set()
-        watching.join()
-
-
 # What PBS itself says, by failure: of the first job.
 RECORDS = {
     "time-limit-unannounced": "Exit_status -29",
@@ -100,7 +70,7 @@ def test_every_failure_meets_a_job(own_pbs: PbsLab, name: str):
         script = "job.sh"
         (folder / script).write_text(own_pbs.run(HEAD, ["env", "-C", folder, *render]).out)
         again = ("--again", "qsub -v RANKUP_RUN=$(echo $PWD/runs/steps/*) job.sh")
-    with losing_nodes(own_pbs) as operator:
+    with losing_nodes(own_pbs.shared, own_pbs.cut_power, own_pbs.revive) as operator:
         answer = drill(own_pbs, folder, *operator, "--limit", "4m", "--short", "4m", *again, script)
     keep(answer, f"pbs-{name}")
     for failure, row in answer["rows"].items():
