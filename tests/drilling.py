@@ -24,8 +24,8 @@ def keep(answer: dict[str, Any], name: str) -> None:
 def losing_nodes(
     folder: Path, lose: Callable[[str], None], bring_back: Callable[[str], None]
 ) -> Iterator[list[str]]:
-    """The options of an operator: a file in ``folder`` asks that a node loses its power, another one that it is switched
-    on again."""
+    """The options of an operator. A file in ``folder`` asks that a node loses its power, another one that it is
+    switched on again."""
     asked = folder / "lose", folder / "return"
     over = threading.Event()
 
