@@ -96,10 +96,11 @@ def play(
         **loader,
     )
     assert feed is not None
+    batches = run.steps(feed, epochs=1_000_000)  # one loop: a second one over the same data is refused
 
     def one_epoch() -> float:
         began = time.perf_counter()
-        for x, y in run.steps(feed, epochs=feed.position.epoch + 1):
+        for x, y in itertools.islice(batches, steps):
             run.strategy.forward_backward(model, made.loss, x, y)
             run.step(optimizer)
         if run.device.type == "cuda":
