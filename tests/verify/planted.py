@@ -349,6 +349,7 @@ RIGHT = [
     ),
     Planted(
         "data_with_a_plain_counter",
+        before="run.register(dataset=dataset)",
         make=stateful_data(
             "self.calls = 0", "self.calls += 1; return points[i] + self.calls, points[i].sum()[None]"
         ),
@@ -392,7 +393,7 @@ RIGHT = [
     ),
     Planted(
         "generator_seeded_by_the_step",
-        before="noise = torch.Generator()",
+        before="noise = torch.Generator()\nrun.forget('noise')",
         pre="noise.manual_seed(run.global_step)\n" + NOISY,
     ),
     Planted(
@@ -441,13 +442,13 @@ RIGHT = [
     Planted(
         "evaluation_with_a_loader_of_its_own",
         before="own = torch.Generator().manual_seed(1)\n"
-        "loader = torch.utils.data.DataLoader(points, 8, shuffle=True, generator=own)",
+        "loader = torch.utils.data.DataLoader(points, 8, shuffle=True, generator=own)\nrun.register(own=own)",
         behind="with torch.no_grad():\n    [model(x) for x in loader]",
     ),
     Planted(
         "mean_reset_in_every_epoch",
         make=HOLDER,
-        before="meter = Holder(total=0.0)",
+        before="meter = Holder(total=0.0)\nrun.forget('meter')",
         begin="meter.total = 0.0",
         post="meter.total += loss.item()",
     ),
@@ -500,7 +501,7 @@ RIGHT = [
     ),
     Planted(
         "clock_and_losses_for_a_log",
-        before="began, losses = time.time(), []",
+        before="began, losses = time.time(), []\nrun.forget('losses')",
         post="losses.append(loss.item())\nspeed = len(losses) / (time.time() - began)",
     ),
     Planted(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from verify_records import attempt, step
 
 from rankup.verify.trace_reader import AttemptTrace
-from rankup.verify.untracked import changing, never_restored, renewed
+from rankup.verify.untracked import born_later, changing, never_restored, renewed
 
 
 def training(first: int = 1, last: int = 6, offset: int = 0, **other: object) -> AttemptTrace:
@@ -38,3 +38,12 @@ def test_what_every_epoch_begins_anew_is_no_state_that_is_lost():
     begin = {"untracked": {"StepLR": "s-0", "Meter": "0", "Teacher": "t"}}
     assert renewed(attempt(*steps, begin=begin, epochs=epochs)) == ["Meter"]
     assert renewed(training(epochs=epochs[:1])) == []
+
+
+def test_what_is_made_within_the_loop_is_not_state_of_its_own():
+    steps = (
+        step(n, untracked={"StepLR": f"s-{n}", **({"Tensor a": f"a-{n}"} if n > 3 else {})})
+        for n in range(1, 7)
+    )
+    begun = attempt(*steps, begin={"untracked": {"StepLR": "s-0"}})
+    assert born_later(begun) == {"untracked/Tensor a"}

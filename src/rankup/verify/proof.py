@@ -37,7 +37,7 @@ from rankup.verify.output import other_numbers
 from rankup.verify.plan import Course, choose_kills, last_saves
 from rankup.verify.scenario import Scenario, VerifyPlan, not_ended, run_twice, to_the_end
 from rankup.verify.trace_reader import AttemptTrace
-from rankup.verify.untracked import never_restored, renewed
+from rankup.verify.untracked import born_later, never_restored, renewed
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,10 @@ class Reference:
     ignore: frozenset[str]
 
     def without(self, resets: Sequence[str]) -> Reference:
-        """``resets``: unregistered state that begins again in each epoch."""
-        return replace(self, ignore=self.ignore | {UNTRACKED + name for name in resets})
+        """``resets``: unregistered state that begins again in each epoch. What is made within the loop is left out with
+        it: it follows from what is compared."""
+        ours = {UNTRACKED + name for name in resets} | born_later(self.first)
+        return replace(self, ignore=self.ignore | ours)
 
 
 def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:

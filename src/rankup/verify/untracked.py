@@ -30,6 +30,18 @@ def changing(reference: AttemptTrace) -> list[str]:
     return [name for name, seen in values.items() if len(seen) > 1]
 
 
+def born_later(reference: AttemptTrace) -> frozenset[str]:
+    """Names of state that the script made after its loop began, such as the last batch of an evaluation. They hold what
+    the steps made of the state that is compared."""
+    first = reference.begin.get(0, {}).get("untracked", {})
+    return frozenset(
+        UNTRACKED + name
+        for record in _records(reference)
+        for name in record["untracked"]
+        if name not in first
+    )
+
+
 def renewed(reference: AttemptTrace) -> list[str]:
     """Names of state that is the same at the beginning of every epoch (of two or more), such as a mean that is reset. A
     resume in the middle of an epoch changes it, but not the training."""
