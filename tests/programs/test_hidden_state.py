@@ -370,7 +370,14 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=[program.name() for program in PROGRAMS])
+# Every second one each time the tests run; the campaign has the others.
+NUMBERED = [
+    pytest.param(program, id=program.name(), marks=pytest.mark.campaign if number % 2 else [])
+    for number, program in enumerate(PROGRAMS)
+]
+
+
+@pytest.mark.parametrize("program", NUMBERED)
 def test_a_killed_training_goes_on_with_the_state_that_is_easily_overlooked(
     program: type[Program], tmp_path: Path
 ):

@@ -126,7 +126,17 @@ PROGRAMS = [RateFinder, RateFinderLeft, SchedulePerLoop, BornAgain]
 
 
 @pytest.mark.parametrize("every", ["1 steps", pytest.param("3 steps", marks=pytest.mark.campaign)])
-@pytest.mark.parametrize("program", PROGRAMS, ids=[program.name() for program in PROGRAMS])
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(
+            each,
+            id=each.name(),
+            marks=[] if each in (RateFinderLeft, SchedulePerLoop) else pytest.mark.campaign,
+        )
+        for each in PROGRAMS
+    ],
+)
 def test_the_code_between_two_loops_meets_the_state_that_it_met_the_first_time(
     program: type[Program], every: str, tmp_path: Path
 ):

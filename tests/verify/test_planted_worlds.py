@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from forked_attempts import prove
@@ -97,14 +98,25 @@ def proved(folder: Path, script: str) -> Proof:
     return prove(folder / "script.py", VerifyPlan(1, kills=0, worlds=(1, 2)))
 
 
-@pytest.mark.parametrize("script", FAULTS.values(), ids=FAULTS)
+def _few(scripts: dict[str, str], *names: str) -> list[Any]:
+    """All of them; those that are not named wait for the campaign."""
+    return [
+        pytest.param(script, id=name, marks=[] if name in names else pytest.mark.campaign)
+        for name, script in scripts.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    "script",
+    _few(FAULTS, "statistics_of_a_share", "a_registered_average", "the_first_of_two_trainings"),
+)
 def test_a_fault_that_needs_several_processes_is_found_wherever_it_was_stopped(script: str, tmp_path: Path):
     proof = proved(tmp_path, script)
     assert [finding.code for finding in proof.findings] == ["other-model"]
     assert text(proof).endswith("when it is continued or repeated on other numbers of processes")
 
 
-@pytest.mark.parametrize("script", RIGHT.values(), ids=RIGHT)
+@pytest.mark.parametrize("script", _few(RIGHT, "a_rate_and_a_list_from_losses", "two_trainings"))
 def test_a_right_training_is_the_same_on_other_numbers_of_processes(script: str, tmp_path: Path):
     proof = proved(tmp_path, script)
     assert proof.same and not proof.findings
