@@ -55,8 +55,14 @@ def no_columns(_: Any) -> None:
     rankup.ResidentData()
 
 
+def data_of_another_run(run: Any) -> None:
+    theirs = prepared(rankup.init(name="other"))[2]
+    next(iter(run.steps(theirs, epochs=1)))
+
+
 REFUSED: dict[str, list[Callable[[Any], None]]] = {
     "bad-accumulate": [no_parts],
+    "data-of-another-run": [data_of_another_run],
     "no-dataset": [loader_arguments_without_data],
     "no-global-batch": [no_batch],
     "two-accumulates": [two_accumulates],

@@ -43,6 +43,13 @@ def loop(
             hint="model, opt, data = run.prepare(model, opt, dataset, global_batch=…)",
         )
     assert feed is not None
+    if all(feed is not mine for mine in run.feeds):
+        raise RankupError(
+            "data-of-another-run",
+            "the loop needs data that this run has prepared: a position in the data belongs to one run",
+            hint="_, _, data = run.prepare(model, None, dataset, global_batch=…), with the run of this loop",
+            exit_code=1,
+        )
     if not isinstance(goal, int) or goal < 1:
         raise RankupError("bad-length", f"{unit}={goal!r}: at least 1 is needed")
     goal = shorter_goal(feed, unit, goal)
