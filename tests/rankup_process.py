@@ -46,7 +46,7 @@ class Started:
         self.err = "".join(line for line in lines if not line.startswith(_OWN))
         return self
 
-    def wait_for(self, name: str, timeout: float = 60) -> Path:
+    def wait_for(self, name: str, timeout: float = 240) -> Path:
         """The file ``name`` in the folder, once a script has made it."""
         path, deadline = self.folder / name, time.monotonic() + timeout
         while not path.exists():

@@ -123,7 +123,7 @@ def test_a_job_that_may_be_in_the_queue_ends_as_soon_as_it_begins(asked, slurm, 
     env = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": "101", "SLURM_JOB_NODELIST": "node1"}
     if array:
         env |= {"SLURM_ARRAY_JOB_ID": "101", "SLURM_ARRAY_TASK_ID": "1"}
-    done = subprocess.run(["bash", run / "job.sh"], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", run / "job.sh"], env=env, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0 and "nothing is left to do" in done.stdout
     assert all_runs(tmp_path / "work" / "runs") == []  # there is no job that anybody knows
 

@@ -65,7 +65,7 @@ def test_nothing_to_read_is_wrong_usage(capfd, targets, error):
 def test_a_failed_run_offers_it_and_is_explained(folder, capfd):
     script(
         folder,
-        "import os, time\nif os.environ['RANK'] == '1':\n    open('data/train.bin')\ntime.sleep(60)\n",
+        "import os, time\nif os.environ['RANK'] == '1':\n    open('data/train.bin')\ntime.sleep(999)\n",
         "train.py",
     )
     code, _, err = call(capfd, "run", "--nproc-per-node", "2", "train.py")

@@ -75,7 +75,7 @@ def test_render_takes_both_and_what_it_prints_runs(capfd, folder, written_by):
     path = written_by(capfd, folder)
     code, text, err = call(capfd, "render", "--site", "local", "--runs-root", "rendered", path)
     assert code == 0, err
-    done = subprocess.run(["bash", "-c", text], cwd=folder, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", text], cwd=folder, capture_output=True, text=True, timeout=240)
     assert f"0 None {folder} --lr 1\n" in done.stdout + done.stderr, done
 
 

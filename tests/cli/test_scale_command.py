@@ -47,7 +47,7 @@ def test_a_study_that_is_interrupted_goes_on_and_ends_with_table_results_and_rep
     while study.poll() is None and not ended(tmp_path, 1):
         time.sleep(0.05)
     study.send_signal(signal.SIGINT)
-    out, err = study.communicate(timeout=60)
+    out, err = study.communicate(timeout=240)
     assert study.returncode == 130, err
     # On a busy machine others may have ended before the signal came.
     done_runs = re.search(r"ended by SIGINT after ([123]) of 4 runs", err)

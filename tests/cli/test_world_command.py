@@ -21,7 +21,7 @@ def python(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
     """A process of its own, without anything of a launcher around the tests."""
     base = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     return subprocess.run(
-        [sys.executable, *args], env={**base, **env}, capture_output=True, text=True, timeout=60
+        [sys.executable, *args], env={**base, **env}, capture_output=True, text=True, timeout=240
     )
 
 

@@ -13,7 +13,7 @@ from rankup.core.shell import Completed
 SITE = ("--site", "slurm", "--time", "5m")
 
 
-def rankup(cluster: Lab, *words: str, timeout: float = 60) -> Completed:
+def rankup(cluster: Lab, *words: str, timeout: float = 240) -> Completed:
     return cluster.run(HEAD, [cluster.python, "-m", "rankup", *words], timeout=timeout)
 
 

@@ -74,7 +74,7 @@ class Lab(lab.Lab):
         node: str,
         argv: Sequence[str | Path],
         env: Mapping[str, str] | None = None,
-        timeout: float = 60,
+        timeout: float = 240,
         *,
         alice: bool = False,
     ) -> Completed:
@@ -104,7 +104,7 @@ class Lab(lab.Lab):
         }
 
     def srun(
-        self, argv: Sequence[str | Path], env: Mapping[str, str] | None = None, timeout: float = 60
+        self, argv: Sequence[str | Path], env: Mapping[str, str] | None = None, timeout: float = 240
     ) -> Completed:
         """``srun`` from the head, with its options first: ``lab.srun(["-N2", "hostname"])``."""
         return self.run(HEAD, ["srun", *argv], env, timeout)
@@ -119,7 +119,7 @@ class Lab(lab.Lab):
         assert done.code == 0, done.err
         return BatchJob(done.out.strip(), log)
 
-    def wait(self, job: BatchJob, timeout: float = 60) -> str:
+    def wait(self, job: BatchJob, timeout: float = 240) -> str:
         """Wait for a job's end; returns its last state (COMPLETED, FAILED, TIMEOUT, …)."""
 
         def ended() -> str:
@@ -132,7 +132,7 @@ class Lab(lab.Lab):
         """A job's state now, as ``squeue`` names it."""
         return self.state_of(job.id)
 
-    def wait_for(self, number: str, timeout: float = 60) -> str:
+    def wait_for(self, number: str, timeout: float = 240) -> str:
         """The same for a job that was submitted by other means, by its id."""
         return self.wait(BatchJob(number, Path()), timeout)
 
@@ -141,7 +141,7 @@ class Lab(lab.Lab):
         assert done.code == 0, done.err
         return done.out.strip()
 
-    def until(self, condition: Callable[[], object], timeout: float = 60) -> None:
+    def until(self, condition: Callable[[], object], timeout: float = 240) -> None:
         """Wait until ``condition`` is true; what the queue says otherwise."""
         until(condition, timeout, lambda: self.run(HEAD, ["squeue", "--states=all"]).out)
 

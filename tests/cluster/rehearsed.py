@@ -115,11 +115,11 @@ class Pair:
         assert done.code == 0, done.err
         self.job = BatchJob(first, self.job.log)
 
-    def seen(self, timeout: float = 60) -> list[dict[str, Any]]:
+    def seen(self, timeout: float = 240) -> list[dict[str, Any]]:
         """What the ranks say of themselves."""
         return self._records("seen", timeout)
 
-    def agents(self, timeout: float = 60) -> list[dict[str, Any]]:
+    def agents(self, timeout: float = 240) -> list[dict[str, Any]]:
         return self._records("agents", timeout)
 
     def _records(self, folder: str, timeout: float) -> list[dict[str, Any]]:

@@ -67,7 +67,7 @@ def in_job(lab: Lab, *options: str, before: str = "") -> Report:
     """``rankup doctor`` in a batch script, which starts an agent per node. ``before`` is bash of that script."""
     command = shlex.join([lab.python, *DOCTOR, *options])
     job = lab.sbatch(f"#!/bin/bash\n{before}\n{command} >said.json\necho code $?\n", "-N2")
-    lab.wait(job, timeout=60)
+    lab.wait(job, timeout=240)
     said = job.log.read_text()
     return Report(int(said.rpartition("code ")[2]), _json((lab.shared / "said.json").read_text(), said))
 
@@ -265,7 +265,7 @@ def test_a_cut_link(lab: Lab):
     try:
         (lab.shared / "cut").touch()
         lab.until((lab.shared / "said.json").exists)
-        lab.until((lab.shared / "said.json").read_text, timeout=30)
+        lab.until((lab.shared / "said.json").read_text, timeout=240)
     finally:
         on(lab, HEAD, "ip link set node2 up")
         thread.join()

@@ -82,7 +82,7 @@ def test_a_submit_from_inside_a_job_is_not_poisoned_by_its_environment(cluster: 
     outer = cluster.sbatch(
         f"#!/bin/bash\nexport RANK=3 WORLD_SIZE=8\nsrun -n1 {command}\n", "-N2", "--ntasks-per-node=2"
     )
-    assert cluster.wait(outer, timeout=60) == "COMPLETED", outer.log.read_text()
+    assert cluster.wait(outer, timeout=240) == "COMPLETED", outer.log.read_text()
     run = rankup(cluster, "logs", "-f", "inner", timeout=100)
     assert run.code == 0, run.out + run.err
     assert "tasks per node 1 rank 0" in run.out

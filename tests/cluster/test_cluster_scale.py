@@ -84,7 +84,7 @@ def grid(cluster: Lab) -> Client:
         cluster.until(lambda: client.poll() is not None or _submitted(cluster, 8))
         # Not to our child, which is nsenter.
         cluster.run(HEAD, ["kill", "-INT", (cluster.shared / "client").read_text().strip()])
-        out, err = client.communicate(timeout=30)
+        out, err = client.communicate(timeout=240)
     finally:
         client.kill()
     later = rankup(cluster, "scale", "--resume", str(study_of(cluster, "grid")), "--json", timeout=120)
@@ -187,7 +187,7 @@ def test_in_an_allocation_a_job_gets_the_first_nodes_that_it_asks_for(cluster: L
     python = f"{cluster.python} -m rankup run --runs-root runs --name part"
     text = f"#!/bin/bash\n{python} --nnodes 2 where.py\n{python} --nnodes 1 where.py\n{python} --nnodes 3 where.py\n"
     job = cluster.sbatch(text, "-N2", "--ntasks-per-node=1", "--cpus-per-task=4")
-    cluster.wait(job, timeout=60)
+    cluster.wait(job, timeout=240)
     said = job.log.read_text()
     assert said.count("ran on node1") == 2 and said.count("ran on node2") == 1, said
     assert "asks for 3 nodes, and this allocation has 2" in said

@@ -115,7 +115,7 @@ def test_each_node_is_sampled_and_no_sampler_outlives_the_job(cluster: Lab, laun
     cluster.wait_for(number, timeout=120)
     files = sorted(path.name for path in run.records.glob("utilization-*.jsonl"))
     assert len(files) == 2, (files, (run.logs / "job.log").read_text())
-    cluster.until(lambda: not _samplers(run), timeout=30)
+    cluster.until(lambda: not _samplers(run), timeout=240)
 
 
 def _samplers(run: RunDir) -> list[list[str]]:

@@ -46,7 +46,7 @@ def test_an_interactive_shell_needs_no_script_and_is_on_the_node(cluster: Lab):
     ]
     typed = "echo I am on $(uname -n); srun --ntasks-per-node=1 bash -c 'echo task on $(uname -n)'; exit 3\n"
     terminal = f"script -qec {shlex.quote(shlex.join(ask))} /dev/null <<'END'\n{typed}END\n"
-    done = cluster.run(HEAD, ["bash", "-c", terminal], timeout=60)
+    done = cluster.run(HEAD, ["bash", "-c", terminal], timeout=240)
     assert done.code == 3, done.out + done.err
     said = [line.strip() for line in done.out.splitlines()]
     assert "I am on node1" in said, done.out

@@ -86,8 +86,8 @@ def test_a_driver_without_devices_is_a_machine_without_gpus(tmp_path: Path, bin_
 
 
 def test_a_driver_that_hangs_does_not_hold_up_the_rest(tmp_path: Path, bin_folder: Path):
-    program(bin_folder, "nvidia-smi", "exec sleep 60")
-    found = examined(tmp_path, clean(PATH=f"{bin_folder}:{os.environ['PATH']}"), timeout=6.0)
+    program(bin_folder, "nvidia-smi", "exec sleep 999")
+    found = examined(tmp_path, clean(PATH=f"{bin_folder}:{os.environ['PATH']}"), timeout=20.0)
     assert "probe-unfinished" in codes(found)
     assert found.facts.part(0, "machine")["cpus"] > 0
 
@@ -199,17 +199,17 @@ def test_a_prologue_that_prints_between_the_lines(tmp_path: Path):
 
 
 def test_an_agent_that_prints_half_of_what_it_should(tmp_path: Path):
-    facts = facts_of(["$AGENT 0", "$AGENT 1 | head -c 2500"], tmp_path, timeout=9)
+    facts = facts_of(["$AGENT 0", "$AGENT 1 | head -c 2500"], tmp_path, timeout=30)
     found = {finding.code: finding for finding in judge(facts)}
     assert "agent-lost" in found and 1 in facts.nodes
 
 
 def test_an_agent_that_never_starts_is_named_when_the_time_is_over(tmp_path: Path):
     began = time.monotonic()
-    facts = facts_of(["$AGENT 0", "exec sleep 100"], tmp_path, timeout=7, window=5)
+    facts = facts_of(["$AGENT 0", "exec sleep 999"], tmp_path, timeout=20, window=15)
     assert facts.silent == {1}
     assert "agent-missing" in {finding.code for finding in judge(facts)}
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 240
 
 
 def test_an_agent_that_fails_explains_itself(tmp_path: Path):

@@ -51,7 +51,7 @@ def file_in(folder):
     return folder / "records" / f"utilization-{os.uname().nodename}.jsonl"
 
 
-def samples(folder, count=1, timeout=30):
+def samples(folder, count=1, timeout=240):
     """The samples, once there are ``count``."""
     deadline = time.monotonic() + timeout
     while len(found := read_records(file_in(folder))) < count:
@@ -62,7 +62,7 @@ def samples(folder, count=1, timeout=30):
 
 def ended(process):
     """It has ended by itself, and said nothing."""
-    assert process.communicate(timeout=30) == ("", "")
+    assert process.communicate(timeout=240) == ("", "")
     return process.returncode
 
 
@@ -90,7 +90,7 @@ def test_it_ends_when_its_parent_is_killed(folder, how):
     shell.send_signal(how)
     shell.wait()
     shell.stdout.close()
-    assert psutil.wait_procs([process], timeout=30) == ([process], [])
+    assert psutil.wait_procs([process], timeout=240) == ([process], [])
 
 
 def test_it_does_not_begin_if_its_parent_is_gone_already(folder, start):

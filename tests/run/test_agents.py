@@ -184,7 +184,7 @@ def test_agents_end_when_rankup_run_is_killed(tmp_path, allocation):
     ranks = [psutil.Process(int(text)) for i in (0, 1) if (text := written(run.wait_for(f"here-{i}")))]
     run.send(signal.SIGKILL)
     run.end()
-    _, alive = psutil.wait_procs(ranks, timeout=60)
+    _, alive = psutil.wait_procs(ranks, timeout=240)
     for rank in alive:
         rank.kill()
     assert (len(ranks), alive) == (2, [])

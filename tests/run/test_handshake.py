@@ -27,7 +27,7 @@ def endpoint():
     return Endpoint("127.0.0.1", ranks.free_port())
 
 
-def meet(endpoint, *nodes, timeout=10.0):
+def meet(endpoint, *nodes, timeout=240):
     """What each node ends with, an agreement or an error, and the notes that all of them were shown."""
     results, notes = {}, []
 

@@ -28,7 +28,7 @@ with (run / "starts").open("a") as file:
 print("rank", os.environ["RANK"], "start", len((run / "starts").read_text().splitlines()))
 if os.environ.get("WAITS"):
     pathlib.Path("ready").touch()
-    time.sleep(99)
+    time.sleep(999)
 """
 
 
@@ -179,12 +179,12 @@ def test_on_a_terminal_it_asks(folder, answer, runs):
 def test_a_run_in_another_terminal_is_seen_and_cancelled_as_by_ctrl_c(folder, capfd):
     script(
         folder,
-        "import time\ntry: time.sleep(99)\nexcept KeyboardInterrupt: print('told', flush=True); raise",
+        "import time\ntry: time.sleep(999)\nexcept KeyboardInterrupt: print('told', flush=True); raise",
         "waits.py",
     )
     run = Started(folder, "--name", "x", "--nproc-per-node", "1", "waits.py")
     path = None
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while path is None or not (path / "logs" / "events.jsonl").exists():
         path = next(folder.glob("runs/x/*"), None)
         assert time.monotonic() < deadline

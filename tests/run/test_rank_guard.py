@@ -16,7 +16,7 @@ def guarded(folder: Path, starter: int) -> subprocess.CompletedProcess[bytes]:
     (folder / "logs").mkdir()
     words = [folder / "logs", folder / "events", folder / "spare", starter]
     command = [sys.executable, "-I", "-S", rank.__file__, *map(str, words), "touch", str(folder / "begun")]
-    return subprocess.run(command, timeout=60)
+    return subprocess.run(command, timeout=240)
 
 
 def test_a_rank_is_started_while_its_starter_lives(tmp_path: Path):

@@ -70,7 +70,7 @@ def test_what_the_users_own_lines_declare_reaches_the_program_and_here_documents
     spec = {"name": "job", "folder": tmp_path, "command": command, "pre": pre, "python": sys.executable}
     path = tmp_path / "job.sh"
     path.write_text(render(JobSpec.model_validate(spec), find_site("local", {}, tmp_path), None))
-    done = subprocess.run(["bash", path], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", path], capture_output=True, text=True, timeout=240)
     assert "found 1 2   as it is\n" in done.stdout, done.stdout + done.stderr
 
 

@@ -292,13 +292,13 @@ def test_between_its_launcher_and_a_rank_stands_nothing_that_changes_its_end(tmp
             while not (tmp_path / "up").exists():
                 time.sleep(0.02)
             os.killpg(process.pid, signum)
-        return process.wait(timeout=30)
+        return process.wait(timeout=240)
 
     assert end("exit 0") == 0 and not (tmp_path / "failures").exists()
     assert end("exit 6") == 6
     assert end("kill -KILL $$") == -signal.SIGKILL
-    assert end("trap 'exit 0' TERM; sleep 60 &", signal.SIGTERM) == 0  # it saves when it is told to end
-    assert end("sleep 60 &", signal.SIGTERM) == -signal.SIGTERM
+    assert end("trap 'exit 0' TERM; sleep 999 &", signal.SIGTERM) == 0  # it saves when it is told to end
+    assert end("sleep 999 &", signal.SIGTERM) == -signal.SIGTERM
     said = [line.split() for line in (tmp_path / "failures").read_text().splitlines()]
     assert [words[1:] for words in said] == [["2", os.uname().nodename, c, "0"] for c in ("6", "137", "143")]
 
@@ -313,7 +313,7 @@ def test_a_rank_that_is_told_to_end_while_its_failure_is_noted_leaves_no_half_li
     date.chmod(0o755)
     env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "RUN": str(tmp_path), "RANK": "2"}
     rank = files("rankup.script").joinpath("parts").joinpath("rank.sh")
-    assert subprocess.run([shell, rank, "sh", "-c", "exit 7"], env=env, timeout=30).returncode == 7
+    assert subprocess.run([shell, rank, "sh", "-c", "exit 7"], env=env, timeout=240).returncode == 7
     noted = (tmp_path / "failures").read_text().splitlines() if (tmp_path / "failures").exists() else []
     assert [line.split()[1:] for line in noted] == [["2", os.uname().nodename, "7", "0"]] * lines
 
@@ -328,7 +328,7 @@ def test_a_script_is_run_by_the_python_of_the_torchrun_that_started_it(tmp_path:
     )
     env = {"PATH": "/usr/bin:/bin", "RUN": str(tmp_path)}  # whose Python is another one
     done = subprocess.run(
-        [sys.executable, "-c", start], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", start], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=240
     )
     assert done.stdout == f"{sys.executable} ['a b']\n", done.stderr
 
@@ -387,7 +387,7 @@ def test_a_node_on_which_nothing_can_be_started_ends_the_job_at_once(tmp_path: P
     process = job.start()
     try:
         # Without a word from PBS a code that is late on NFS would be waited for: 75 s.
-        assert process.wait(timeout=60) == 1
+        assert process.wait(timeout=240) == 1
     finally:
         process.kill()
         job.clean_up()
@@ -568,7 +568,7 @@ def test_a_cancelled_job_says_so_and_is_not_requeued(tmp_path: Path, marked: boo
     if marked:
         (job.run.path / "CANCELLED").touch()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 143, job.log
+    assert process.wait(timeout=240) == 143, job.log
     # Without our mark it may have been preempted as well: the scheduler has the last word.
     assert (job["outcome"], job["exit_code"], job["requeues"]) == ("cancelled" if marked else "", "143", "")
 
@@ -579,7 +579,7 @@ def test_a_preempted_job_saves_and_leaves_the_requeueing_to_the_scheduler(tmp_pa
     while not (job.run.logs / "job.log").exists() or "begun" not in job.log:
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 75, job.log
+    assert process.wait(timeout=240) == 75, job.log
     assert job["STOP"].startswith("terminated ") and job["outcome"] == "requeue"
     assert not (job.fakes / "qsub.log").exists()
 
@@ -595,7 +595,7 @@ launcher=$(ps -o ppid= -p $PPID); touch gone; kill -KILL $(ps -o ppid= -p $launc
 @pytest.mark.parametrize("requeues", [1, pytest.param(0, marks=pytest.mark.campaign)])
 def test_a_job_that_loses_a_node_goes_on_as_often_as_it_may_and_names_it(tmp_path: Path, requeues: int):
     job = Job(tmp_path, command=bash(LOSES), nodes=2, nproc_per_node=1, max_requeues=requeues)
-    (job.fakes / "pbsdsh").write_text(PBSDSH.replace("code=$?", 'code=$?; [ "$line" = 0 ] || sleep 100')
+    (job.fakes / "pbsdsh").write_text(PBSDSH.replace("code=$?", 'code=$?; [ "$line" = 0 ] || sleep 999')
                                       .replace("shift 3", "line=$2; shift 3"))  # fmt: skip
     (job.fakes / "state-127.0.0.1").write_text("down\n")
     process = job.start({"PBS_JOBID": "9.head"})
@@ -624,7 +624,7 @@ def test_when_pbs_ends_the_whole_job_the_ranks_are_waited_for(tmp_path: Path, fa
     while not (job.run.logs / "job.log").exists() or job.log.count("begun") < 2:
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGTERM)  # to the script and everything that it has started on its node
-    assert process.wait(timeout=60) == 143, job.log
+    assert process.wait(timeout=240) == 143, job.log
     assert "saved 0" in job.log and "saved 1" in job.log, job.log
     assert "Traceback" not in job.log, job.log  # of torchrun, which was told to end as well
     assert job["outcome"] == "requeue"
@@ -654,7 +654,7 @@ def test_an_agent_leaves_nothing_of_torchrun_on_its_node(tmp_path: Path, how: st
     else:
         for agent in agents:
             agent.kill()
-    assert all(agent.wait(timeout=60) != 0 for agent in agents)
+    assert all(agent.wait(timeout=240) != 0 for agent in agents)
     deadline = time.monotonic() + (20 if how == "killed" else 0)
     while (alive := job.alive()) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -686,7 +686,7 @@ def test_what_ends_well_because_it_is_terminated_is_done_only_if_it_says_so(
     while not (job.run.logs / "job.log").exists() or "begun" not in job.log:
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    assert (process.wait(timeout=60), job["outcome"]) == ends, job.log
+    assert (process.wait(timeout=240), job["outcome"]) == ends, job.log
 
 
 def test_without_a_scheduler_the_script_goes_on_by_itself(tmp_path: Path):

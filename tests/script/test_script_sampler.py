@@ -92,7 +92,7 @@ def test_rankups_sampler_runs_as_long_as_the_rank(
     process = rank(
         sys.executable,
         "-c",
-        "import sys; sys.stdin.read()" if how == "end" else "import time; time.sleep(60)",
+        "import sys; sys.stdin.read()" if how == "end" else "import time; time.sleep(999)",
     )
     if how == "kill":
         os.kill(process.pid, signal.SIGKILL)  # the shell of the rank alone: nobody tells the sampler
@@ -123,7 +123,7 @@ def test_without_rankup_nvidia_smi_is_asked(run: Path, rank: Callable[..., subpr
 def test_without_either_the_rank_runs_all_the_same(run: Path, rank: Callable[..., subprocess.Popen[str]]):
     program(run, "python", "#!/bin/sh\nexit 1\n")
     process = rank("sh", "-c", "echo trained; exit 3")
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=240)
     assert (out, process.returncode) == ("trained\n", 3)
     until(lambda: not left(run))
 
@@ -141,5 +141,5 @@ def test_the_program_is_never_asked_whether_it_has_rankup(
 def test_a_slow_end_of_the_sampler_delays_no_rank(run: Path, rank: Callable[..., subprocess.Popen[str]]):
     """It has none of the rank's pipes."""
     process = rank(sys.executable, "-c", "print('done')")
-    out, _ = process.communicate(timeout=30)  # reads to the end of the pipe
+    out, _ = process.communicate(timeout=240)  # reads to the end of the pipe
     assert out == "done\n"

@@ -247,7 +247,7 @@ def test_two_processes_at_once_download_each_file_once(serve, tmp_path):
     )
     command = [sys.executable, str(script), str(tmp_path / "data"), mirror.url]
     processes = [start(command) for _ in range(2)]
-    assert [process.wait(timeout=60) for process in processes] == [0, 0]
+    assert [process.wait(timeout=240) for process in processes] == [0, 0]
     assert sorted(mirror.asked) == sorted(PACKED)
     assert contents(tmp_path / "data") == PACKED
 

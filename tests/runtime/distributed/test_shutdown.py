@@ -50,7 +50,7 @@ def test_a_rank_that_raises_ends_all_though_a_thread_of_it_would_live_on(tmp_pat
     port = ranks.free_port()
     processes = [start(script, rank, 2, port, warm / "python") for rank in range(2)]
     try:
-        errors = [process.communicate(timeout=60)[1] for process in processes]
+        errors = [process.communicate(timeout=240)[1] for process in processes]
     finally:
         for process in processes:
             process.kill()
