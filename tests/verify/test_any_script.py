@@ -124,7 +124,8 @@ def test_a_resume_that_restores_all_is_proved_and_the_files_are_as_they_were(tmp
     assert answer["conclusion"] == ("proved" if ranks < 3 else "equal within rounding"), answer
     assert answer["scenarios"][1]["kills"] == (7 if ranks == 1 else 2)  # no evaluation
     positions = [each["text"] for each in answer["position"]["interruptions"]]
-    assert any("went on after step 4: trained 2 steps again" in text for text in positions), positions
+    # How far the other ranks are when one is killed depends on the machine.
+    assert any("went on after step 4: trained" in text for text in positions), positions
     assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "script.py"]
 
 
@@ -196,9 +197,13 @@ def test_without_a_kill_nothing_is_proved(tmp_path: Path):
 
 
 def test_what_its_user_types_after_a_kill_is_given(tmp_path: Path):
-    words = ("--kills", "2", "--resume-args", "{last}", "--checkpoint", "rank-*.pt")
+    words = ("--kills", "1", "--resume-args", "{last}", "--checkpoint", "rank-*.pt")
     _, answer = verify(tmp_path, *words, "script.py", "asks")
     assert answer["conclusion"] == "proved", answer
+
+
+@pytest.mark.campaign
+def test_a_script_that_must_be_told_where_to_go_on_begins_again_without(tmp_path: Path):
     _, answer = verify(tmp_path, "--kills", "2", "script.py", "asks")
     assert [finding["code"] for finding in answer["findings"]] == ["begins-again"]
 
@@ -232,10 +237,14 @@ def test_ranks_that_a_script_starts_itself_are_seen(tmp_path: Path, fault: str, 
 
 
 def test_a_shortened_proof_ends_every_training_after_two_saves(tmp_path: Path):
-    code, answer = verify(tmp_path, "--shorten", "--kills", "2", "script.py")
+    code, answer = verify(tmp_path, "--shorten", "--kills", "1", "script.py")
     assert code == 0 and answer["conclusion"] == "proved", answer
     assert answer["last_step"] == 11 and answer["scenarios"][0]["steps_compared"] == 11
     assert any("shortened" in note for note in answer["notes"])
+
+
+@pytest.mark.campaign
+def test_a_proof_shortened_to_a_number_of_steps_names_a_fault(tmp_path: Path):
     code, answer = verify(tmp_path, "--shorten", "7", "--kills", "1", "script.py", "optimizer")
     assert [finding["code"] for finding in answer["findings"]] == ["optimizer-not-restored"], answer
 
