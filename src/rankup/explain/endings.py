@@ -15,7 +15,10 @@ _SRUN = re.compile(r"srun: error: (?P<host>\S+): tasks? (?P<tasks>[\d,-]+): (?P<
 _MPIRUN = re.compile(
     r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on signal (?P<signal>\d+)"
 )
-_AGENT = re.compile(r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+)")
+# torchrun's agent and deepspeed's launcher, of a rank on their own node.
+_AGENT = re.compile(
+    r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+)|exits with return code = (?P<deepspeed>-?\d+)"
+)
 _RANKUP = re.compile(
     r"rank (?P<rank>\d+) on (?P<host>\S+) failed first, at .*?: "
     r"(?:exit code (?P<code>\d+)|killed by (?P<signal>SIG\w+))"
@@ -44,9 +47,9 @@ def ending_of(text: str, quote: Quote, order: int) -> list[Ending]:
     if "exited on signal" in text and (found := _MPIRUN.search(text)):
         exit = Exit(int(found["rank"]), -int(found["signal"]), order)
         return [Ending(exit, found["host"], (quote,), root=True, launcher="mpirun")]
-    if "failed (exitcode: " in text and (found := _AGENT.search(text)):
-        exit = Exit(int(found["rank"]), int(found["code"]), order)
-        return [Ending(exit, "", (quote,), launcher="torchrun's agent", local=True)]
+    if "code" in text and (found := _AGENT.search(text)):
+        exit = Exit(int(found["rank"] or 0), int(found["code"] or found["deepspeed"]), order)
+        return [Ending(exit, "", (quote,), launcher="agent", local=True)]
     if "failed first, at" in text and (found := _RANKUP.search(text)):
         number = -getattr(signal, found["signal"], 0) if found["signal"] else int(found["code"])
         return [

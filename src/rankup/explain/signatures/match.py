@@ -21,7 +21,7 @@ _WORDS = (
     "second time", "recursion", "format", "bound", "traceback", "root cause", 'file "', "= attempt", "pmi", "slots",
     "loss is nan", "low on resource", "fallen off", "mismatch", "no locks", "nan loss", "found nan", "status_", "ucx ",
     "stale", "locked", "lost communication", "dead node", "machine only", "numpy", "gated repo", "no gpu",
-    "insufficient",
+    "insufficient", "[e ", "[e0", "[e1",
 )  # fmt: skip
 _DIGITS = re.compile(r"\d+")
 _LONGEST = 4000
