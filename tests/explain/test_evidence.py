@@ -110,6 +110,23 @@ CASES = {
         "[n1:17] PMIX ERROR: OUT-OF-RESOURCE in file base/bfrop_base_unpack.c at line 750\n"
         "*** An error occurred in MPI_Init\n*** MPI_ERRORS_ARE_FATAL (processes in this communicator will now abort,\n",
     ),
+    "an unknown module, and a shell that goes on for some lines and fails": (
+        "module-command",
+        'Lmod has detected the following error: The following module(s) are unknown: "Tool/9.9"\n'
+        'Try "module spider"\n'
+        "/var/spool/slurmd/job7/slurm_script: line 9: /bin/tool: No such file or directory\n",
+    ),
+    "of two causes in one line the nearer one": (
+        "disk-full",
+        "safetensors_rust.SafetensorError: Error while serializing: IoError(No space left on device)\n",
+    ),
+    "a step that the controller did not answer": (
+        "slurm-unreachable",
+        "srun: error: Unable to confirm allocation for job 7: Unable to contact slurm controller (connect failure)\n",
+    ),
+    "an exit code of a shell": ("segmentation-fault", "Process finished with exit code 139\n"),
+    "an exit code of a task": ("killed-by-sigkill", "srun: error: n1: task 3: Exited with exit code 137\n"),
+    "a signal in words": ("shared-memory", "Command terminated by signal 7\n"),
     "an exception without its traceback": (
         "python-exception",
         "step 3\nmylab.errors.NoSuchShardError: shard 17\n",

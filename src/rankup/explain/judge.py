@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -23,6 +24,8 @@ from rankup.explain.watchdog import ranks_text
 from rankup.findings.engine import first
 from rankup.findings.finding import Confidence, Finding, Severity
 
+_WENT_ON = 30  # ordinary lines after a complaint of a job's shell
+_ENDED_WELL = re.compile(r"\b(?:done|finished|complete|completed|success\w*|saved)\b", re.IGNORECASE)
 # What launchers and schedulers do to the others once a rank has failed.
 _ENDED_FROM_OUTSIDE = ("cancelled", "terminated-from-outside", "pbs-deleted", "interrupted")
 
@@ -80,6 +83,13 @@ def _is_told(facts: Facts) -> bool:
     return bool(facts.endings or facts.failed or any(e.level in told and not e.warning for e in facts.events))
 
 
+def _went_on(event: Event, facts: Facts) -> bool:
+    """Whether the script went on after a complaint, and came to its end."""
+    ended_well = any(_ENDED_WELL.search(quote.text) for _, quotes in facts.last for quote in quotes)
+    went_on = event.after >= _WENT_ON or (event.after > 0 and ended_well)
+    return went_on and not _is_told(facts) and not facts.suspects
+
+
 def waited(facts: Facts) -> Iterator[Finding]:
     """Nobody has an error of its own: somebody waited in vain, or was ended from outside."""
     weak = [event for event in facts.events if event.level is Level.WEAK and not event.warning]
@@ -88,8 +98,8 @@ def waited(facts: Facts) -> Iterator[Finding]:
     if not fresh:
         return
     chosen = better(min(fresh, key=ordered(fresh)), facts)
-    if chosen.signature.setup and chosen.after > 0 and not _is_told(facts) and not facts.suspects:
-        return  # the script went on to its end
+    if all(event.signature.setup and _went_on(event, facts) for event in fresh):
+        return
     cause = first_ending(facts)
     if (
         chosen.signature.name in _ENDED_FROM_OUTSIDE

@@ -1,4 +1,5 @@
-"""The signature of a text: the one that explains most; among equals the first in the tables."""
+"""The signature of a text: the one that explains most; among equals one that is ``better``, else the first in the
+tables."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _WORDS = (
     "second time", "recursion", "format", "bound", "traceback", "root cause", 'file "', "= attempt", "pmi", "slots",
     "loss is nan", "low on resource", "fallen off", "mismatch", "no locks", "nan loss", "found nan", "status_", "ucx ",
     "stale", "locked", "lost communication", "dead node", "machine only", "numpy", "gated repo", "no gpu",
-    "insufficient", "[e ", "[e0", "[e1",
+    "insufficient", "[e ", "[e0", "[e1", "unavailable", "exit code", "expired",
 )  # fmt: skip
 _DIGITS = re.compile(r"\d+")
 _LONGEST = 4000
@@ -63,4 +64,5 @@ def _signature_of(text: str) -> Signature | None:
     # Noise that looks like an error is known by its own words.
     if any(signature.level is Level.NOISE for signature in found):
         return None
-    return max(found, key=lambda signature: signature.level, default=None)
+    best = max(found, key=lambda signature: signature.level, default=None)
+    return next((signature for signature in found if best and signature.name in best.better), best)
