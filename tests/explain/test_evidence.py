@@ -110,6 +110,27 @@ CASES = {
         "[n1:17] PMIX ERROR: OUT-OF-RESOURCE in file base/bfrop_base_unpack.c at line 750\n"
         "*** An error occurred in MPI_Init\n*** MPI_ERRORS_ARE_FATAL (processes in this communicator will now abort,\n",
     ),
+    "MPI that does not start, with a cause in the log": (
+        "pmi-mismatch",
+        "*** An error occurred in MPI_Init\nThe launcher is srun, but OMPI was not built with SLURM's PMI support\n",
+    ),
+    "MPI that does not start, and no word more": (
+        "mpi-not-started",
+        "It looks like MPI runtime init failed for some reason; your parallel process is\nlikely to abort.\n",
+    ),
+    "an assertion of an old PyTorch": (
+        "label-out-of-range",
+        "ClassNLLCriterion.cu:101: block: [0,0,0], thread: [2,0,0] Assertion t >= 0 && t < n_classes failed.\n"
+        "RuntimeError: cuda runtime error (59) : device-side assert triggered\n",
+    ),
+    "HDF5 on a file system without locks": (
+        "file-locked",
+        "OSError: file locking disabled on this file system (use HDF5_USE_FILE_LOCKING environment variable)\n",
+    ),
+    "a loss that detectron2 checks": (
+        "not-a-number",
+        "FloatingPointError: Loss became infinite or NaN at iteration=7!\n",
+    ),
     "an unknown module, and a shell that goes on for some lines and fails": (
         "module-command",
         'Lmod has detected the following error: The following module(s) are unknown: "Tool/9.9"\n'

@@ -54,8 +54,10 @@ def ending_of(text: str, quote: Quote, order: int) -> list[Ending]:
         exit = Exit(int(found["rank"]), -int(found["signal"]), order)
         return [Ending(exit, found["host"], (quote,), root=True, launcher="mpirun")]
     if found := _AGENT.search(text):
-        code = -int(found["signal"]) if found["signal"] else _by_signal(int(found["code"] or found["other"]))
-        exit = Exit(int(found["rank"] or 0), code, order)
+        number = (
+            -int(found["signal"]) if found["signal"] else _by_signal(int(found["code"] or found["other"]))
+        )
+        exit = Exit(int(found["rank"] or 0), number, order)
         return [Ending(exit, "", (quote,), launcher="agent", local=True)]
     if "failed first, at" in text and (found := _RANKUP.search(text)):
         number = -getattr(signal, found["signal"], 0) if found["signal"] else int(found["code"])
