@@ -123,6 +123,11 @@ CASES = {
         "ClassNLLCriterion.cu:101: block: [0,0,0], thread: [2,0,0] Assertion t >= 0 && t < n_classes failed.\n"
         "RuntimeError: cuda runtime error (59) : device-side assert triggered\n",
     ),
+    "an assertion that the GPU prints after the traceback": (
+        "label-out-of-range",
+        "RuntimeError: CUDA error: device-side assert triggered\n\n"
+        "ClassNLLCriterion.cu:108: block: [0,0,0], thread: [31,0,0] Assertion `t >= 0 && t < n_classes` failed.\n",
+    ),
     "HDF5 on a file system without locks": (
         "file-locked",
         "OSError: file locking disabled on this file system (use HDF5_USE_FILE_LOCKING environment variable)\n",
