@@ -10,7 +10,6 @@
 | ``endings`` | what launchers say of the end of ranks |
 | ``watchdog`` | which rank did not come to a collective |
 | ``signatures`` | what known failures look like: tables, one for each origin |
-| ``rules`` | names of the rules of `rankup check` that signatures refer to |
 | ``events`` | what happened, as data |
 | ``log_reader`` | one pass over a log |
 | ``gather`` | from files to facts |

@@ -10,15 +10,6 @@ from rankup.explain.signatures.signature import PYTHON_EXCEPTION, Level
 from rankup.explain.watchdog import ranks_text
 
 _MOST = 4
-# What launchers say in the end; everybody knows that the job failed.
-_SUMMARIES = (
-    "torchrun-summary",
-    "spawn-summary",
-    "mpiexec-summary",
-    "srun-task-failed",
-    "srun-terminating",
-    "terminated",
-)
 
 
 def cascade_of(cause: Event, facts: Facts, rank: int | None = None, same: Collection[int] = ()) -> list[str]:
@@ -31,8 +22,7 @@ def cascade_of(cause: Event, facts: Facts, rank: int | None = None, same: Collec
         if (
             event is cause
             or event.warning
-            or name in _SUMMARIES
-            or event.level is Level.NOISE
+            or event.level <= Level.REPORT  # everybody knows that the job failed
             or event.survived
         ):
             continue
@@ -40,10 +30,9 @@ def cascade_of(cause: Event, facts: Facts, rank: int | None = None, same: Collec
             continue
         if name == cause.signature.name and (event.rank is None or event.rank in same):
             continue
-        key = event.said.split(":")[0] if event.signature is PYTHON_EXCEPTION else name
-        words.setdefault(
-            key, f"`{event.said[:120]}`" if event.signature is PYTHON_EXCEPTION else event.signature.what
-        )
+        exception = name == PYTHON_EXCEPTION.name
+        key = event.said.split(":")[0] if exception else name
+        words.setdefault(key, f"`{event.said[:120]}`" if exception else event.signature.what)
         kinds[key] |= {event.rank} if event.rank is not None else set()
     lines = []
     for key, ranks in list(kinds.items())[:_MOST]:
@@ -57,6 +46,8 @@ def cascade_of(cause: Event, facts: Facts, rank: int | None = None, same: Collec
 def survived_lines(facts: Facts, cause: Event | None = None) -> list[str]:
     """The first error after which the program went on, if there is one."""
     survived = [e for e in facts.events if e.survived and e.level is Level.ROOT and e is not cause]
+    if cause is None:
+        survived += [event for event in facts.events if event.signature.setup]
     if not survived:
         return []
     first = survived[0]

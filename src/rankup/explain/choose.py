@@ -26,6 +26,7 @@ def first_ending(facts: Facts) -> Ending | None:
     endings = (
         [e for e in facts.endings if e.root]
         or [e for e in facts.endings if e.launcher == "torchrun"]
+        or [e for e in facts.endings if not e.local]
         or facts.endings
     )
     if facts.failed_rank is not None:
@@ -66,14 +67,17 @@ def ordered(events: Sequence[Event]) -> Callable[[Event], tuple[float, int]]:
 
 
 def better(event: Event, facts: Facts) -> Event:
-    """An event that explains ``event``, if there is one, also among warnings."""
-    for name in event.signature.better:
-        found = next((other for other in facts.events if other.signature.name == name), None)
-        if found is not None:
-            merged = replace(found, quotes=[*found.quotes[:1], *event.quotes[-1:]], warning=False)
-            merged.rank = found.rank if found.rank is not None else event.rank
-            return merged
-    return event
+    """An event that explains ``event``, wherever it stands, also among warnings; else ``event``."""
+    bare, named = event.signature, event.signature.better
+    found = [other for name in named for other in facts.events if other.signature.name == name]
+    if bare.bare:
+        found += [e for e in facts.events if not e.signature.bare and e.level is Level.ROOT
+                  and not e.traceback and set(e.signature.exits) & set(bare.exits)]  # fmt: skip
+    if not found:
+        return event
+    merged = replace(found[0], quotes=[*found[0].quotes[:1], *event.quotes[-1:]], warning=False)
+    merged.rank = found[0].rank if found[0].rank is not None else event.rank
+    return merged
 
 
 def explains(events: Sequence[Event], cause: Ending) -> bool:
@@ -89,8 +93,9 @@ def death(cause: Ending) -> Event | None:
         return None
     signature = _BY_NAME.get(_BY_SIGNAL.get(cause.exit.code, ""), EXIT_CODE)
     quotes = list(cause.quotes)
-    event = Event(signature, quotes, quotes[-1].text.strip(), 0, quotes[0].file, cause.exit.rank, cause.host)
-    event.others = {cause.exit.rank}
+    event = Event(signature, quotes, quotes[-1].text.strip(), 0, quotes[0].file, host=cause.host)
+    if not cause.local:
+        event.rank, event.others = cause.exit.rank, {cause.exit.rank}
     return event
 
 

@@ -15,6 +15,12 @@ _SRUN = re.compile(r"srun: error: (?P<host>\S+): tasks? (?P<tasks>[\d,-]+): (?P<
 _MPIRUN = re.compile(
     r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on signal (?P<signal>\d+)"
 )
+# torchrun's agent, deepspeed's launcher, shells and containers, of a process on their own node.
+_AGENT = re.compile(
+    r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+)"
+    r"|(?i:return code = |exit(?:ed)?(?: with)?(?: exit)? (?:code|status):? )(?P<other>-\d+|13[24579])\b"
+    r"|(?i:(?:terminated|killed|interrupted) by signal:? )(?P<signal>\d+)\b"
+)
 _RANKUP = re.compile(
     r"rank (?P<rank>\d+) on (?P<host>\S+) failed first, at .*?: "
     r"(?:exit code (?P<code>\d+)|killed by (?P<signal>SIG\w+))"
@@ -35,7 +41,11 @@ def ending_of(text: str, quote: Quote, order: int) -> list[Ending]:
     """The ends of ranks that one line tells; ``order`` stands for the time, which these lines lack."""
     if "srun: error: " in text and (found := _SRUN.search(text)):
         code = re.search(r"exit code (\d+)", found["how"])
-        number = int(code[1]) if code else next((n for how, n in _HOW.items() if how in found["how"]), 1)
+        number = (
+            _by_signal(int(code[1]))
+            if code
+            else next((n for how, n in _HOW.items() if how in found["how"]), 1)
+        )
         return [
             Ending(Exit(rank, number, order), found["host"], (quote,), launcher="srun")
             for rank in _tasks(found["tasks"])
@@ -43,6 +53,12 @@ def ending_of(text: str, quote: Quote, order: int) -> list[Ending]:
     if "exited on signal" in text and (found := _MPIRUN.search(text)):
         exit = Exit(int(found["rank"]), -int(found["signal"]), order)
         return [Ending(exit, found["host"], (quote,), root=True, launcher="mpirun")]
+    if found := _AGENT.search(text):
+        number = (
+            -int(found["signal"]) if found["signal"] else _by_signal(int(found["code"] or found["other"]))
+        )
+        exit = Exit(int(found["rank"] or 0), number, order)
+        return [Ending(exit, "", (quote,), launcher="agent", local=True)]
     if "failed first, at" in text and (found := _RANKUP.search(text)):
         number = -getattr(signal, found["signal"], 0) if found["signal"] else int(found["code"])
         return [
@@ -51,6 +67,11 @@ def ending_of(text: str, quote: Quote, order: int) -> list[Ending]:
             )
         ]
     return []
+
+
+def _by_signal(code: int) -> int:
+    """A shell's 128 + N of a process that a signal ended as -N: SIGILL, SIGABRT, SIGBUS, SIGKILL, SIGSEGV."""
+    return 128 - code if code in (132, 134, 135, 137, 139) else code
 
 
 def _tasks(text: str) -> list[int]:

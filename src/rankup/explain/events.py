@@ -61,13 +61,15 @@ class Event:
 
 @dataclass(frozen=True)
 class Ending:
-    """What a launcher said of the end of one rank. ``sure``: it saw which one was the first (``root``)."""
+    """What a launcher said of the end of one rank. ``root``: it saw that this one was the first. ``local``: its rank is
+    that on its node."""
 
     exit: Exit
     host: str
     quotes: tuple[Quote, ...]
     root: bool = False
     launcher: str = "torchrun"
+    local: bool = False
 
 
 @dataclass(frozen=True)

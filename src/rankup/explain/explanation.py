@@ -6,14 +6,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rankup.explain.events import Quote
-from rankup.explain.rules import RULES
 from rankup.findings.finding import Confidence, Finding
 
 
 @dataclass(frozen=True)
 class Explanation(Finding):
-    """``quotes`` are lines of the logs; ``rules`` codes of `rankup check` that find the mistake before the job;
-    ``cascade`` what followed, and what else the reader has to know."""
+    """``quotes`` are lines of the logs; ``rules`` those of `rankup check` that find the mistake before the job, by code
+    and name; ``cascade`` what followed, and what else the reader has to know."""
 
     rank: int | None = None
     host: str = ""
@@ -26,7 +25,7 @@ class Explanation(Finding):
         return {
             **super().as_dict(),
             "quotes": quotes,
-            "rules": list(self.rules),
+            "rules": [rule.split()[0] for rule in self.rules],
             "cascade": list(self.cascade),
         }
 
@@ -39,7 +38,6 @@ def explanation_lines(found: Explanation) -> list[str]:
     for label, text in (("why:", why), ("hint:", found.fix)):
         lines += [f"  {label:<7}{text}"] if text else []
     if found.rules:
-        rules = ", ".join(f"{code} {RULES[code]}" for code in found.rules)
         label = "rule:" if len(found.rules) == 1 else "rules:"
-        lines.append(f"  {label:<7}{rules}: `rankup check` looks for this before the job")
+        lines.append(f"  {label:<7}{', '.join(found.rules)}: `rankup check` looks for this before the job")
     return lines + [f"  {'then:' if i == 0 else '':<7}{text}" for i, text in enumerate(found.cascade)]

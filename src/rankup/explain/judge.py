@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,7 +11,7 @@ from rankup.explain.cascade import cascade_of
 from rankup.explain.choose import better, death, earliest, explains, first_ending, ordered, rank_that_left
 from rankup.explain.events import Event, Facts, Quote
 from rankup.explain.explanation import Explanation
-from rankup.explain.signatures.signature import ERROR_LINE, EXIT_CODE, Level
+from rankup.explain.signatures.signature import CUT_OFF, ERROR_LINE, EXIT_CODE, Level
 from rankup.explain.verdict import (
     barrier_verdict,
     place_of,
@@ -23,6 +24,8 @@ from rankup.explain.watchdog import ranks_text
 from rankup.findings.engine import first
 from rankup.findings.finding import Confidence, Finding, Severity
 
+_WENT_ON = 30  # ordinary lines after a complaint of a job's shell
+_ENDED_WELL = re.compile(r"\b(?:done|finished|complete|completed|success\w*|saved)\b", re.IGNORECASE)
 # What launchers and schedulers do to the others once a rank has failed.
 _ENDED_FROM_OUTSIDE = ("cancelled", "terminated-from-outside", "pbs-deleted", "interrupted")
 
@@ -71,8 +74,20 @@ def own_error(facts: Facts) -> Iterator[Finding]:
 def _may_be_caught(event: Event, facts: Facts) -> bool:
     """Whether the script may have printed a traceback and gone on: ordinary lines follow, and nobody else tells of a
     failure. They may also be what was still in the buffer of stdout."""
-    told = facts.endings or facts.failed or any(e.level is Level.FALLOUT for e in facts.events)
-    return event.traceback and event.after > 0 and not told
+    return event.traceback and event.after > 0 and not _is_told(facts)
+
+
+def _is_told(facts: Facts) -> bool:
+    """Whether somebody else than the error itself tells that the job failed."""
+    told = (Level.FALLOUT, Level.REPORT)
+    return bool(facts.endings or facts.failed or any(e.level in told and not e.warning for e in facts.events))
+
+
+def _went_on(event: Event, facts: Facts) -> bool:
+    """Whether the script went on after a complaint, and came to its end."""
+    ended_well = any(_ENDED_WELL.search(quote.text) for _, quotes in facts.last for quote in quotes)
+    went_on = event.after >= _WENT_ON or (event.after > 0 and ended_well)
+    return went_on and not _is_told(facts) and not facts.suspects
 
 
 def waited(facts: Facts) -> Iterator[Finding]:
@@ -83,6 +98,8 @@ def waited(facts: Facts) -> Iterator[Finding]:
     if not fresh:
         return
     chosen = better(min(fresh, key=ordered(fresh)), facts)
+    if all(event.signature.setup and _went_on(event, facts) for event in fresh):
+        return
     cause = first_ending(facts)
     if (
         chosen.signature.name in _ENDED_FROM_OUTSIDE
@@ -121,8 +138,10 @@ def exit_code(facts: Facts) -> Iterator[Finding]:
     cause = first_ending(facts)
     if cause is None:
         return
-    rank = cause.exit.rank
-    if cause.exit.code == 1 and any(e.level is Level.FALLOUT and e.rank == rank for e in facts.events):
+    rank = None if cause.local else cause.exit.rank
+    if cause.exit.code == 1 and any(
+        e.level is Level.FALLOUT and (cause.local or e.rank == rank) for e in facts.events
+    ):
         return  # it did write why: it lost another rank
     near = [quote for event in facts.suspects if event.rank in (None, rank) for quote in event.quotes][:1]
     event = Event(
@@ -176,6 +195,26 @@ def consequences(facts: Facts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+def ended_from_outside(facts: Facts) -> Iterator[Finding]:
+    """A process was told to end, and nobody says that another rank was lost."""
+    events = [e for e in facts.events if e.signature.name == "terminated" and not e.survived]
+    if events:
+        yield verdict(events[0], facts, None, sure=False)
+
+
+def reported(facts: Facts) -> Iterator[Finding]:
+    """A launcher tells that the job failed, and nobody tells why."""
+    events = [e for e in facts.events if e.level is Level.REPORT and not e.warning and not e.survived]
+    if not events:
+        return
+    event = max(events, key=lambda event: event.signature is CUT_OFF)
+    yield Explanation(
+        "unknown", Severity.ERROR, f"unknown: {event.signature.what}, and the log does not say why the job failed",
+        place=place_of(event), why=event.signature.cause, fix=event.signature.fix, confidence=Confidence.LIKELY,
+        quotes=tuple(event.quotes), cascade=tuple(facts.notes),
+    )  # fmt: skip
+
+
 def error_line(facts: Facts) -> Iterator[Finding]:
     """No known failure, but the log ends with lines that look like an error."""
     if not facts.suspects:
@@ -209,7 +248,9 @@ JUDGES: dict[str, Callable[[Facts], Iterator[Finding]]] = {
     "left-early": left_early,
     "exit-code": exit_code,
     "consequences": consequences,
+    "ended-from-outside": ended_from_outside,
     "error-line": error_line,
+    "reported": reported,
     "known-failure": known_failure,
 }
 

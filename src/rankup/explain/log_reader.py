@@ -17,7 +17,14 @@ from rankup.explain.events import Ending, Event, Quote, Stuck
 from rankup.explain.prefixes import Line, is_labelled, parse, stamp
 from rankup.explain.reading import LogFile
 from rankup.explain.signatures.match import Matcher, signature_of, suspicious
-from rankup.explain.signatures.signature import ERROR_LINE, PYTHON_EXCEPTION, Level, Signature
+from rankup.explain.signatures.signature import (
+    CUT_OFF,
+    ERROR_LINE,
+    EXCEPTION_LINE,
+    PYTHON_EXCEPTION,
+    Level,
+    Signature,
+)
 from rankup.explain.tracebacks import ENDED_NOTHING, Traceback, Tracebacks
 from rankup.explain.watchdog import stuck_of
 from rankup.run.failure import ATTEMPT
@@ -33,7 +40,8 @@ _LONGEST_QUOTE, _LONGEST_LABEL = 300, 24
 _NEAR_END = 40  # ordinary lines; an error further from the end was survived
 _RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)\b|(?:^|/)(\d+)/std(?:out|err)\.log$")
 _ERROR_LINE = re.compile(
-    r"^\W*(?:\S+ ){0,3}?(?:fatal|critical|error|exception|failed|failure|\w+(?:Error|Exception))\b\]?[:\s-]",
+    r"^\[?E(?:\d{3,4} \d\d:| \w+\.cpp)"  # the level of torch's own logger
+    r"|^\W*(?:\S+ ){0,3}?(?:fatal|critical|error|exception|failed|failure|\w+(?:Error|Exception))\b\]?[:\s-]",
     re.IGNORECASE,
 )
 #: A metric is not a failure: ``error rate 0.12``, ``validation error: 3.1e-2``, ``failed samples: 0``.
@@ -165,7 +173,8 @@ class LogReader:
             self.endings += stream.summary.take()
             return True
         of = stream.summary.rank if stream.summary.active else self._rank_of(line)
-        inside = stream.tracebacks.feed(text, quote, of, (order, self._time))
+        alone = not line.warning and stream.before is None
+        inside = stream.tracebacks.feed(text, quote, of, (order, self._time), alone=alone)
         self._tracebacks(stream, stream.tracebacks.take())
         if inside:
             return True
@@ -179,7 +188,8 @@ class LogReader:
         event = Event(
             signature or ERROR_LINE, [quote], text.strip()[:_LONGEST_QUOTE], order, self._file.name, of
         )
-        event.time, event.warning = self._time, line.warning
+        event.time = self._time
+        event.warning = line.warning and not event.signature.warned
         event.labelled = line.rank is not None or self.rank is not None
         if signature is None:
             said = self._quiet(text, quote, stream) or bool(endings)
@@ -278,4 +288,6 @@ def _signature_of_chain(chain: Sequence[Traceback]) -> tuple[Signature, Tracebac
         if best is Level.ROOT or len(found) == len(chain):
             return signature, named
     named = next(one for one in reversed(chain) if not signature_of(one.text))
-    return PYTHON_EXCEPTION, named
+    if not named.finished:
+        return CUT_OFF, named
+    return PYTHON_EXCEPTION if named.frames else EXCEPTION_LINE, named

@@ -17,6 +17,8 @@ _CHAIN = (
 _SPAWNED = re.compile(r"^-- Process (\d+) terminated with the following error:")
 # A class as its last part: with a small letter after a capital, or one of the old ones of the standard library.
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*[a-z]\w*|error|gaierror|herror|timeout)(?:: |:?$)")
+# One that stands without its traceback: an excerpt, or a logger that prints the last line only.
+_ALONE = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Interrupt)|Exception)(?:: |:?$)")
 _LIBRARY = re.compile(
     r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python\d|^<(?:frozen|__array)|[/\\]bin[/\\]torchrun$"
 )
@@ -51,6 +53,7 @@ class Traceback:
     cause: Traceback | None = None
     more: list[Quote] = field(default_factory=list)  # the lines that continue the message
     ignored: bool = False
+    finished: bool = True  # the log has the exception
     nested: bool = False  # handed on by the process that wrote it: what is inside is the error itself
     number: int = 0
     at: tuple[int, float | None] = (0, None)  # order and time of ``said``
@@ -62,8 +65,11 @@ class Traceback:
 
     @property
     def text(self) -> str:
-        """The message, and the file that raised it: some exceptions say nothing."""
-        return self.message + (f"\n@ {self.frames[-1].file}" if self.frames else "")
+        """The message, the file that raised it, since some exceptions say nothing, and the functions from there on."""
+        if not self.frames:
+            return self.message
+        functions = [frame.quotes[0].text.rpartition(" in ")[2] for frame in self.frames[:-20:-1]]
+        return f"{self.message}\n@ {self.frames[-1].file}\n< {' < '.join(functions)}"
 
     def chain(self) -> list[Traceback]:
         """From the first cause to the last exception."""
@@ -96,7 +102,10 @@ class Tracebacks:
         self._flush()
         return self.take()
 
-    def feed(self, text: str, quote: Quote, rank: int | None, at: tuple[int, float | None]) -> bool:
+    def feed(
+        self, text: str, quote: Quote, rank: int | None, at: tuple[int, float | None], *, alone: bool = False
+    ) -> bool:
+        """``alone``: the line may be an exception without a traceback."""
         text = _GROUP.sub("", text, count=1)
         if found := _HEADER.search(text):
             self._begin(text, found, rank)
@@ -106,7 +115,7 @@ class Tracebacks:
         if self._open is not None:
             return self._inside(text, quote, at)
         if self._last is None:
-            return False
+            return alone and self._alone(text, quote, rank, at)
         stripped = text.strip()
         if stripped in _CHAIN:
             self._chained, self._continued = True, 0
@@ -129,7 +138,14 @@ class Tracebacks:
             self._last.more.append(quote)
             return True
         self._flush()
-        return False
+        return alone and self._alone(text, quote, rank, at)
+
+    def _alone(self, text: str, quote: Quote, rank: int | None, at: tuple[int, float | None]) -> bool:
+        if not _ALONE.match(text):
+            return False
+        self._open = Traceback(rank, 0, at=at)
+        self._close(text.strip(), quote)
+        return True
 
     def _begin(self, text: str, found: re.Match[str], rank: int | None) -> None:
         if self._open is not None:  # another process wrote between
@@ -172,7 +188,7 @@ class Tracebacks:
         trace.said, trace.message, trace.quote = said, said, quote
         self._open, self._last, self._continued = None, trace, 0
         if not finished:
-            trace.said = trace.message = "a traceback that is cut off"
+            trace.finished, trace.said, trace.message = False, "a traceback that is cut off", ""
 
     def _flush(self) -> None:
         if self._last is not None and not self._last.ignored:

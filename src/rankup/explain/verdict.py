@@ -106,7 +106,7 @@ def _may_be(event: Event, cause: Ending) -> bool:
 
 def _message(event: Event, facts: Facts, rank: int | None, host: str, same: set[int], *, waited: bool) -> str:
     signature = event.signature
-    what = shortened(event.said) if signature is PYTHON_EXCEPTION else signature.what
+    what = shortened(event.said) if signature.name == PYTHON_EXCEPTION.name else signature.what
     if signature is EXIT_CODE:
         what = f"unknown: {{}}, with {event.said}, and wrote no error that is known"
         if len(same) > 1:

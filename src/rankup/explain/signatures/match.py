@@ -1,36 +1,15 @@
-"""The signature of a text: the one that explains most; among equals the first in the tables."""
+"""The signature of a text: the one that explains most; among equals one that is ``better``, else the first in the
+tables."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 
-from rankup.explain.signatures.collectives import COLLECTIVES
-from rankup.explain.signatures.files import FILES
-from rankup.explain.signatures.loaders import LOADERS
-from rankup.explain.signatures.models import MODELS
-from rankup.explain.signatures.nccl import NCCL
-from rankup.explain.signatures.pbs import PBS
-from rankup.explain.signatures.python import PYTHON
-from rankup.explain.signatures.rendezvous import RENDEZVOUS
 from rankup.explain.signatures.signature import Level, Signature
-from rankup.explain.signatures.slurm import SLURM
-from rankup.explain.signatures.slurm_submit import SLURM_SUBMIT
-from rankup.explain.signatures.system import SYSTEM
+from rankup.explain.signatures.tables import read_signatures
 
-SIGNATURES: tuple[Signature, ...] = (
-    *SLURM,
-    *SLURM_SUBMIT,
-    *PBS,
-    *NCCL,
-    *RENDEZVOUS,
-    *COLLECTIVES,
-    *MODELS,
-    *FILES,
-    *LOADERS,
-    *PYTHON,
-    *SYSTEM,
-)
+SIGNATURES = read_signatures()
 # A log has millions of lines that match nothing: a line without one of these words is not looked at.
 # Searching for fixed words one by one is ten times as fast as one expression of them all.
 _WORDS = (
@@ -40,7 +19,10 @@ _WORDS = (
     "kernel image", "assert", "illegal", "of memory", "oom", "no space", "quota", "locate", "warning", "job die",
     "deleted", "no route", "dos line", "requested", "allocated", "interrupt", "corrupt", "an attempt", "free(",
     "unrecognized", "qsub", "preempt", "undefined", "unknown", "destroy_process", "bad ", "mark a", "per-task", "peer",
-    "second time", "recursion", "format", "bound", "traceback", "root cause", 'file "', "= attempt",
+    "second time", "recursion", "format", "bound", "traceback", "root cause", 'file "', "= attempt", "pmi", "slots",
+    "loss is nan", "low on resource", "fallen off", "mismatch", "no locks", "nan loss", "found nan", "status_", "ucx ",
+    "stale", "locked", "lost communication", "dead node", "machine only", "numpy", "gated repo", "no gpu",
+    "insufficient", "[e ", "[e0", "[e1", "unavailable", "exit code", "expired",
 )  # fmt: skip
 _DIGITS = re.compile(r"\d+")
 _LONGEST = 4000
@@ -82,4 +64,5 @@ def _signature_of(text: str) -> Signature | None:
     # Noise that looks like an error is known by its own words.
     if any(signature.level is Level.NOISE for signature in found):
         return None
-    return max(found, key=lambda signature: signature.level, default=None)
+    best = max(found, key=lambda signature: signature.level, default=None)
+    return next((signature for signature in found if best and signature.name in best.better), best)

@@ -1,0 +1,210 @@
+"""What is weighed: which line of a log is the cause, which only follows, and when the log does not say.
+
+The texts are our own; the lines of errors are what the programs themselves print.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from rankup.explain.explain_logs import explain_logs
+
+CASES = {
+    "oom-kill below a worker that died": (
+        "oom-kill",
+        "RuntimeError: DataLoader worker (pid 12) is killed by signal: Killed.\n"
+        "wandb: waiting\nwandb: done\n"
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.\n",
+    ),
+    "oom-kill below an allocation that failed": (
+        "oom-kill",
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: not enough memory\n"
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.\n",
+    ),
+    "an unknown module before the import that fails": (
+        "module-command",
+        'Lmod has detected the following error: The following module(s) are unknown: "PyTorch/9.9"\n'
+        "Traceback (most recent call last):\n"
+        '  File "train.py", line 1, in <module>\n'
+        "    import torch\n"
+        "ImportError: libtorch_cpu.so: cannot open shared object file: No such file or directory\n",
+    ),
+    "an unknown module before another import that fails": (
+        "module-command",
+        'Lmod has detected the following error: The following module(s) are unknown: "SciPy/9.9"\n'
+        "Traceback (most recent call last):\n"
+        '  File "train.py", line 1, in <module>\n'
+        "    import scipy\n"
+        "ImportError: dynamic module does not define module export function (PyInit__lib)\n",
+    ),
+    "/dev/shm is not the disk": (
+        "shared-memory",
+        "OSError: [Errno 28] No space left on device: '/dev/shm/batch-3'\n",
+    ),
+    "torch's own files in /dev/shm": (
+        "shared-memory",
+        "RuntimeError: unable to write to file </torch_17_4_0>: No space left on device (28)\n",
+    ),
+    "NCCL's files in /dev/shm": (
+        "shared-memory",
+        "node1:9:12 [0] include/shm.h:28 NCCL WARN Call to posix_fallocate failed : No space left on device\n",
+    ),
+    "SIGBUS, by torchrun": (
+        "shared-memory",
+        "E1122 14:34:26.541000 10 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -7) "
+        "local_rank: 1 (pid: 16) of binary: /usr/bin/python3\n",
+    ),
+    "SIGKILL, by torchrun": (
+        "killed-by-sigkill",
+        "E1122 14:34:26.541000 10 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -9) "
+        "local_rank: 1 (pid: 16) of binary: /usr/bin/python3\n",
+    ),
+    "SIGKILL, by deepspeed": (
+        "killed-by-sigkill",
+        "[2026-01-01 10:00:00,000] [ERROR] [launch.py:325:sigkill_handler] ['python3', 'train.py'] exits with return "
+        "code = -9\n",
+    ),
+    "ended from outside": ("terminated", "step 12\nstep 13\nTerminated\n"),
+    "a line of c10d at the level of errors": (
+        "endpoint-unreachable",
+        "[E socket.cpp:1011] [c10d] The client socket has timed out after 60000ms while trying to connect to (n1, 29500).\n",
+    ),
+    "an unknown line of c10d at the level of errors": (
+        "unknown",
+        "[E Something.cpp:17] the thread has gone\n",
+    ),
+    "a name that getaddrinfo does not know": (
+        "host-unresolvable",
+        "[W socket.cpp:697] [c10d] The IPv4 network addresses of (gpu-17-3, 29500) cannot be retrieved (gai error: -2 - "
+        "Name or service not known).\n",
+    ),
+    "Moab's time limit": (
+        "pbs-time-limit",
+        "Job deleted at request of root@head\nMOAB_INFO:  job exceeded wallclock limit\n",
+    ),
+    "Torque's limit of memory": (
+        "pbs-memory",
+        "Aborted by PBS Server\nJob exceeded a memory resource limit (vmem, pvmem, etc.). Job was aborted\n",
+    ),
+    "an agent that lost the one with the store": (
+        "agent-lost",
+        "Traceback (most recent call last):\n"
+        '  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/elastic/agent/server/api.py", line 906, in _invoke_run\n'
+        "    num_nodes_waiting = rdzv_handler.num_nodes_waiting()\n"
+        '  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/elastic/rendezvous/dynamic_rendezvous.py", line 1212, in num_nodes_waiting\n'
+        "    self._state_holder.sync()\n"
+        '  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/elastic/rendezvous/c10d_rendezvous_backend.py", line 117, in _call_store\n'
+        "    raise RendezvousConnectionError(\n"
+        "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed.\n",
+    ),
+    "an agent that cannot reach the store at the begin": (
+        "rendezvous-connection",
+        "Traceback (most recent call last):\n"
+        '  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/elastic/rendezvous/c10d_rendezvous_backend.py", line 175, in _create_tcp_store\n'
+        "    raise RendezvousConnectionError(\n"
+        "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed.\n",
+    ),
+    "PMI-2 that is not there": ("pmi-mismatch", "PMI2_Init failed to intialize.  Return code: 14\n"),
+    "PMIx of another version": (
+        "pmi-mismatch",
+        "[n1:17] PMIX ERROR: OUT-OF-RESOURCE in file base/bfrop_base_unpack.c at line 750\n"
+        "*** An error occurred in MPI_Init\n*** MPI_ERRORS_ARE_FATAL (processes in this communicator will now abort,\n",
+    ),
+    "MPI that does not start, with a cause in the log": (
+        "pmi-mismatch",
+        "*** An error occurred in MPI_Init\nThe launcher is srun, but OMPI was not built with SLURM's PMI support\n",
+    ),
+    "MPI that does not start, and no word more": (
+        "mpi-not-started",
+        "It looks like MPI runtime init failed for some reason; your parallel process is\nlikely to abort.\n",
+    ),
+    "an assertion of an old PyTorch": (
+        "label-out-of-range",
+        "ClassNLLCriterion.cu:101: block: [0,0,0], thread: [2,0,0] Assertion t >= 0 && t < n_classes failed.\n"
+        "RuntimeError: cuda runtime error (59) : device-side assert triggered\n",
+    ),
+    "an assertion that the GPU prints after the traceback": (
+        "label-out-of-range",
+        "RuntimeError: CUDA error: device-side assert triggered\n\n"
+        "ClassNLLCriterion.cu:108: block: [0,0,0], thread: [31,0,0] Assertion `t >= 0 && t < n_classes` failed.\n",
+    ),
+    "HDF5 on a file system without locks": (
+        "file-locked",
+        "OSError: file locking disabled on this file system (use HDF5_USE_FILE_LOCKING environment variable)\n",
+    ),
+    "a loss that detectron2 checks": (
+        "not-a-number",
+        "FloatingPointError: Loss became infinite or NaN at iteration=7!\n",
+    ),
+    "an unknown module, and a shell that goes on for some lines and fails": (
+        "module-command",
+        'Lmod has detected the following error: The following module(s) are unknown: "Tool/9.9"\n'
+        'Try "module spider"\n'
+        "/var/spool/slurmd/job7/slurm_script: line 9: /bin/tool: No such file or directory\n",
+    ),
+    "of two causes in one line the nearer one": (
+        "disk-full",
+        "safetensors_rust.SafetensorError: Error while serializing: IoError(No space left on device)\n",
+    ),
+    "a step that the controller did not answer": (
+        "slurm-unreachable",
+        "srun: error: Unable to confirm allocation for job 7: Unable to contact slurm controller (connect failure)\n",
+    ),
+    "an exit code of a shell": ("segmentation-fault", "Process finished with exit code 139\n"),
+    "an exit code of a task": ("killed-by-sigkill", "srun: error: n1: task 3: Exited with exit code 137\n"),
+    "a signal in words": ("shared-memory", "Command terminated by signal 7\n"),
+    "an exception without its traceback": (
+        "python-exception",
+        "step 3\nmylab.errors.NoSuchShardError: shard 17\n",
+    ),
+    "a kill that PBS explains": (
+        "pbs-memory",
+        "job.sh: line 4:  4711 Killed                  python train.py\n"
+        "=>> PBS: job killed: mem 33554944kb exceeded limit 33554432kb\n",
+    ),
+    "a traceback that is cut off": (
+        "unknown",
+        'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    main()\n',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_cause_that_the_log_shows(tmp_path, name):
+    code, text = CASES[name]
+    (tmp_path / "job.log").write_text("starting\n" + text)
+    found, _ = explain_logs([tmp_path / "job.log"])
+    assert found is not None
+    assert found.code == code
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if CASES[name][0] in ("unknown", "killed-by-sigkill", "terminated")]
+)
+def test_what_the_log_does_not_say_is_not_sure_and_blames_no_other_rank(tmp_path, name):
+    (tmp_path / "job.log").write_text(CASES[name][1])
+    found, _ = explain_logs([tmp_path / "job.log"])
+    assert found is not None
+    assert found.confidence.value == "likely"
+    assert "another rank" not in found.message
+
+
+def test_a_complaint_of_conda_in_a_log_that_ends_well_is_no_failure(tmp_path):
+    complaint = "CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'.\n"
+    log = tmp_path / "job.log"
+    log.write_text(complaint + "epoch 1\nepoch 2\ndone\n")
+    found, notes = explain_logs([log])
+    assert found is None
+    assert notes == [f"earlier, and the program went on: job.log:1: {complaint.strip()}"]
+    log.write_text(complaint)
+    found, _ = explain_logs([log])
+    assert found is not None
+    assert found.code == "conda-missing"
+
+
+def test_a_rank_on_its_node_is_not_called_a_rank_among_all(tmp_path):
+    line = "E1122 14:34:26.5 9 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -9) local_rank: 1"
+    (tmp_path / "job.log").write_text(line + " (pid: 16) of binary: python3\n")
+    found, _ = explain_logs([tmp_path / "job.log"])
+    assert found is not None
+    assert found.rank is None
