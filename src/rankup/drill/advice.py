@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from rankup.drill.copied_job import JobScript
 from rankup.drill.drill import Outcome
@@ -49,15 +48,18 @@ class Seen:
     def forbids_requeue(self) -> bool:
         return self.name in ("preempted", "node-lost") and self.job.line_of(_FORBIDS) is not None
 
-    @cached_property
+    @property
     def hides_its_end(self) -> bool:
-        """Whether the scheduler says of a job that it ended well, though its training ended by an error."""
-        for record in self.outcome.records:
-            job = record.removeprefix("job ").partition(":")[0]
-            starts = [start for start in self.outcome.training.starts if self._job_of(start.attempt) == job]
-            if _ENDED_WELL.search(record) and starts and not starts[-1].ended:
-                return True
-        return False
+        """Whether the scheduler says of the job in which a rank died that it ended well, though nothing in that job has
+        started the ranks again."""
+        attempts = [self._job_of(start.attempt) for start in self.outcome.training.starts]
+        if self.name not in ("rank-killed", "node-lost") or not any(attempts[:1]):
+            return False
+        starts = [
+            start for start in self.outcome.training.starts if self._job_of(start.attempt) == attempts[0]
+        ]
+        said = [record for record in self.outcome.records if record.startswith(f"job {attempts[0]}:")]
+        return any(map(_ENDED_WELL.search, said)) and (len(starts) == 1 or not starts[-1].ended)
 
     def _job_of(self, attempt: int) -> str:
         """As the attempt's script has noted it."""
@@ -100,7 +102,7 @@ ADVICE = (
     Advice(
         "hides-its-end",
         lambda seen: seen.hides_its_end,
-        "the scheduler says that the job ended well, although its training ended by an error",
+        "the scheduler says that the job ended well, although one of its ranks died",
         "let the script end with the program's exit code: set -o pipefail, no command after it or `exit $code`, and "
         "`wait PID` for each rank in the background. A job that waits for it by afterok begins otherwise",
         line=r"^\s*wait\s*$|;\s*true\b|\|\|\s*(true|:)|^\s*exit\s+0\b|^\s*trap\b",
