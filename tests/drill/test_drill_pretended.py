@@ -31,7 +31,7 @@ def drill(
     monkeypatch.setattr("rankup.drill.drill._GONE_S", 0.5)
     shutil.copy(JOBS / "train.py", folder)
     script = folder / "job.sh"
-    script.write_text(f"#!/bin/bash\n#SBATCH --nodes=1\nsrun {sys.executable} train.py 12\n")
+    script.write_text(f"#!/bin/bash\n#SBATCH --nodes=1\nsrun {sys.executable} train.py 12\necho over\n")
     with pytest.raises(SystemExit) as ended:
         main(["drill", "--here", "--json", "--failures", failures, str(script)])
     answer = json.loads(capfd.readouterr().out)
@@ -48,6 +48,7 @@ def test_a_drill_on_a_pretended_cluster_says_so_and_names_what_it_cannot_try(fol
 
 
 @pytest.mark.campaign
+@pytest.mark.timeout(900)
 def test_failures_really_meet_a_training_on_a_pretended_cluster(folder, monkeypatch, capfd):
     rows = drill(folder, monkeypatch, capfd, "preempted,rank-killed")["rows"]
     preempted, killed = rows["preempted"], rows["rank-killed"]
@@ -58,4 +59,5 @@ def test_failures_really_meet_a_training_on_a_pretended_cluster(folder, monkeypa
     )
     assert "JobState COMPLETED, Restarts 1" in preempted["records"][0]
     assert (killed["went_on"], killed["steps_lost"]) == ("when it was submitted again", 2)
-    assert "JobState FAILED, Restarts 0, ExitCode 137:0" in killed["records"][0]
+    assert "JobState COMPLETED, Restarts 0, ExitCode 0:0" in killed["records"][0]
+    assert [change["code"] for change in killed["changes"]] == ["hides-its-end", "not-started-again"]
