@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab_user import ALICE, WithAlice
 from rankup.core.shell import Completed
-from rankup.drill.lab import lab
-from rankup.drill.lab.lab import HEAD, SYSTEM_PATH, until, why_not
-from rankup.drill.lab.users import User
+from rankup.drill.lab.lab import HEAD, SYSTEM_PATH, until
+from rankup.drill.lab.slurm import SlurmLab
 from warm.start import Server, end, ready, start_server, write_clients
 
 __all__ = ["ALICE", "HEAD", "SYSTEM_PATH", "BatchJob", "Lab", "why_not"]
 
 ACTIVE = ("PENDING", "CONFIGURING", "RUNNING", "SIGNALING", "COMPLETING", "REQUEUED", "SUSPENDED")
-ALICE = 61999
-REPOSITORY = Path(__file__).parents[2]
 # A real cluster keeps time, and tests that only compute run beside it: its processes come first.
 AHEAD = ("nice", "-n", "-10")
+why_not = SlurmLab.why_not
 
 
 @dataclass(frozen=True)
@@ -42,9 +39,9 @@ def ahead() -> tuple[str, ...]:
     return () if tried.returncode or tried.stderr else AHEAD
 
 
-class Lab(lab.Lab):
-    """``shared`` is a folder that all nodes see; the repository and its Python are seen too. A test's ``tmp_path`` is
-    not, being under /tmp. A job or process that a test leaves running is a leak to the test suite.
+class Lab(WithAlice, SlurmLab):
+    """A test's ``tmp_path`` is not seen by the nodes, being under /tmp. A job or process that a test leaves running is
+    a leak to the test suite.
     """
 
     def __init__(
@@ -57,12 +54,8 @@ class Lab(lab.Lab):
         memory: int = 1,
         partitions: Sequence[str] = (),
     ) -> None:
-        visible = (REPOSITORY, Path(sys.prefix), Path(sys.base_prefix))
-        super().__init__(nodes, cpus=cpus, gpus=gpus, memory=memory, partitions=partitions, visible=visible)
+        super().__init__(nodes, cpus=cpus, gpus=gpus, memory=memory, queues=partitions)
         self._first = ahead()
-        self.shared = self._state / "shared"
-        self.alice = self.shared / "alice"  # the home of the lab's user, whom this machine does not have
-        self._alice = User("alice", ALICE, ALICE, str(self.alice))
         self._warm = warm
         self._servers: list[Server] = []
         self._submitted = 0
@@ -79,8 +72,7 @@ class Lab(lab.Lab):
         alice: bool = False,
     ) -> Completed:
         """In the shared folder, in a clean environment with ``env``; as root, or as ``alice`` in hers."""
-        user, folder = (self._alice, self.alice) if alice else (None, self.shared)
-        return super().run(node, argv, self._environment(env, alice), timeout, user=user, folder=folder)
+        return self.run_as(node, argv, env, timeout, alice=alice)
 
     def enter(
         self,
@@ -89,19 +81,8 @@ class Lab(lab.Lab):
         env: Mapping[str, str] | None = None,
     ) -> list[str]:
         """The tokens that run ``argv`` as ``run`` does, for a process that a test watches itself."""
-        variables = [f"{name}={value}" for name, value in self._environment(env).items()]
+        variables = [f"{name}={value}" for name, value in self.environment(env, alice=False).items()]
         return [*self.into(node), "env", "-i", "-C", str(self.shared), *variables, *map(str, argv)]
-
-    def _environment(self, env: Mapping[str, str] | None, alice: bool = False) -> dict[str, str]:
-        return {
-            "PATH": f"{sysconfig.get_path('scripts')}:{SYSTEM_PATH}",
-            "HOME": str(self.alice if alice else self.shared),
-            "USER": "alice" if alice else "root",
-            "LANG": "C.UTF-8",
-            "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            **(env or {}),
-        }
 
     def srun(
         self, argv: Sequence[str | Path], env: Mapping[str, str] | None = None, timeout: float = 240
@@ -167,18 +148,6 @@ class Lab(lab.Lab):
                 self.run(HEAD, ["tc", "qdisc", "del", "dev", node, "root"])
 
     # Up and down.
-
-    def _write_files(self) -> None:
-        super()._write_files()
-        self.shared.mkdir()
-        self.alice.mkdir()
-        os.chown(self.alice, ALICE, ALICE)
-        for name, line in {
-            "passwd": f"alice:x:{ALICE}:{ALICE}::{self.alice}:/bin/bash",
-            "group": f"alice:x:{ALICE}:",
-        }.items():
-            others = [each for each in Path("/etc", name).read_text().splitlines() if "alice:" not in each]
-            (self._state / "etc-files" / name).write_text("\n".join([*others, line, ""]))
 
     def _start_hosts(self) -> None:
         super()._start_hosts()

@@ -76,7 +76,7 @@ def test_a_rendered_job_survives_every_failure_with_the_same_weights(own_cluster
     script = own_cluster.run(HEAD, ["env", "-C", folder, *RENDER.split()], alice=True)
     (folder / "job.sh").write_text(script.out)
     again = "RANKUP_RUN=$(echo $PWD/runs/steps/*) sbatch job.sh"
-    with losing_nodes(own_cluster.alice, own_cluster.crash, own_cluster.revive) as operator:
+    with losing_nodes(own_cluster.alice, own_cluster.cut_power, own_cluster.revive) as operator:
         answer = drill(own_cluster, folder, *operator, "--again", again, "job.sh")
     keep(answer, "slurm-ours")
     for name, row in answer["rows"].items():
@@ -93,7 +93,7 @@ def test_a_rendered_job_survives_every_failure_with_the_same_weights(own_cluster
 @pytest.mark.parametrize("name", ["cyclone", "olivia"])
 def test_scripts_of_others_meet_every_failure(own_cluster: Lab, name: str):
     folder = project(own_cluster, name, f"{name}.sh", "train.py" if name == "cyclone" else "plain.py")
-    with losing_nodes(own_cluster.alice, own_cluster.crash, own_cluster.revive) as operator:
+    with losing_nodes(own_cluster.alice, own_cluster.cut_power, own_cluster.revive) as operator:
         answer = drill(own_cluster, folder, *operator, f"{name}.sh")
     keep(answer, f"slurm-{name}")
     for failure, row in answer["rows"].items():

@@ -6,17 +6,15 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
-import sysconfig
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from lab import ALICE, HEAD, Lab, why_not
+
+from drilling import Here
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 JOBS = Path(__file__).parents[1] / "drill" / "jobs"
@@ -33,36 +31,8 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-class Here:
-    """``rankup drill --here`` in ``folder``, with its lab: the folder of its state, and all its processes."""
-
-    def __init__(self, folder: Path) -> None:
-        self.drill = subprocess.Popen(
-            [sys.executable, "-m", "rankup", "drill", "--here", "--json", "--failures", "node-lost", "cyclone.sh"],
-            cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, "PATH": f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}"},
-        )  # fmt: skip
-        self.hosts: list[psutil.Process] = []
-        deadline = time.monotonic() + 120
-        while "slurmd" not in {host.name() for host in self.hosts if host.is_running()}:
-            assert self.drill.poll() is None, self.drill.communicate()
-            assert time.monotonic() < deadline, "no lab comes up"
-            self.hosts = psutil.Process(self.drill.pid).children(recursive=True)
-            time.sleep(0.2)
-        self.state = next(Path(each.cmdline()[-1]) for each in self.hosts if "sweeper" in each.cmdline())
-        assert self.state.is_dir()
-
-    def nothing_is_left(self) -> None:
-        _, alive = psutil.wait_procs(self.hosts, timeout=240)
-        assert alive == []
-        assert not self.state.exists()
-        assert str(self.state) not in Path("/proc/self/mounts").read_text()
-        named = [each.info for each in psutil.process_iter(["cmdline"]) if str(self.state) in str(each.info)]
-        assert named == []
-
-
 def test_a_node_is_really_lost_and_nothing_of_the_lab_is_left(folder: Path):
-    here = Here(folder)
+    here = Here(folder, "cyclone.sh", "slurmd")
     out, err = here.drill.communicate()
     here.nothing_is_left()
     assert here.drill.returncode == 0, err
@@ -78,15 +48,8 @@ def test_a_node_is_really_lost_and_nothing_of_the_lab_is_left(folder: Path):
 @pytest.mark.campaign
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_left_of_a_drill_that_is_killed_while_its_job_trains(folder: Path, number: signal.Signals):
-    here = Here(folder)
-    deadline = time.monotonic() + 120
-    while not any(
-        trace.stat().st_size for trace in folder.glob("runs/*/*/uninterrupted/attempts/1/rank-0.jsonl")
-    ):
-        assert time.monotonic() < deadline and here.drill.poll() is None
-        time.sleep(0.1)
-    here.hosts = psutil.Process(here.drill.pid).children(recursive=True)
-    assert any("train.py" in each.cmdline() for each in here.hosts)
+    here = Here(folder, "cyclone.sh", "slurmd")
+    here.trains(folder)
     here.drill.send_signal(number)
     here.drill.communicate(timeout=240)
     here.nothing_is_left()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rankup.drill.advice import ADVICE
 from rankup.drill.attempts import Training, last_step, training
 from rankup.drill.copied_job import JobCopy, JobScript
 from rankup.drill.drill import Outcome, not_met
@@ -163,6 +164,45 @@ def test_temporary_files_and_processes_that_are_left_are_named(tmp_path: Path, j
     judge.left_processes = {"preempted": ["process 7 on node1: python train.py"]}
     verdict = judge.verdict(made)
     assert verdict.left == ("last.pt.tmp", "process 7 on node1: python train.py") and not verdict.survived
+
+
+def dead_rank(home: Path, record: str) -> Outcome:
+    """In job 5 a rank died; job 6 went on."""
+    attempt(home, 1, 0, 7, (5,))
+    attempt(home, 2, 5, 20, (10,), ends="the weights")
+    for number, job in ((1, "5"), (2, "6")):
+        (home / "attempts" / str(number) / "job").write_text(f"{job} 1700000000\n")
+    made = outcome(home, "rank-killed", again=1)
+    made.records = [f"job 5: {record}", "job 6: JobState COMPLETED, ExitCode 0:0"]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("record", "hidden"),
+    [
+        ("JobState COMPLETED, ExitCode 0:0", True),
+        ("job_state F, Exit_status 0, run_count 1", True),
+        ("JobState FAILED, ExitCode 1:0", False),
+        ("job_state F, Exit_status 1, run_count 1", False),
+    ],
+)
+def test_a_job_that_ends_well_for_the_scheduler_although_a_rank_died_hides_it(
+    tmp_path: Path, judge: Judge, record: str, hidden: bool
+):
+    verdict = judge.verdict(dead_rank(tmp_path / "a", record))
+    assert verdict.survived
+    assert [change.code for change in verdict.changes] == ["hides-its-end"] * hidden + ["not-started-again"]
+
+
+def test_a_rank_that_its_launcher_starts_again_in_the_same_job_hides_nothing(tmp_path: Path, judge: Judge):
+    made = dead_rank(tmp_path / "a", "JobState COMPLETED, ExitCode 0:0")
+    (tmp_path / "a" / "attempts" / "2" / "job").write_text("5 1700000000\n")
+    assert "hides-its-end" not in [change.code for change in judge.verdict(made).changes]
+
+
+def test_each_row_of_advice_has_a_code_of_its_own():
+    codes = [row.code for row in ADVICE]
+    assert len(codes) == len({*codes})
 
 
 def test_two_jobs_at_once_are_counted_by_what_they_train_twice(tmp_path: Path, judge: Judge):

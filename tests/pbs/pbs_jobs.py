@@ -17,7 +17,7 @@ FIVE_MINUTES = ("--time", "5m")
 
 
 def rankup(pbs: PbsLab, *words: str, timeout: float = 60) -> Completed:
-    return pbs.run(HEAD, [*RANKUP, *words], timeout=timeout)
+    return pbs.ask(HEAD, [*RANKUP, *words], timeout=timeout)
 
 
 def submit(pbs: PbsLab, *words: str, time: tuple[str, ...] = FIVE_MINUTES) -> dict[str, Any]:

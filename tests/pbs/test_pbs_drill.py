@@ -21,7 +21,7 @@ SIZES = ("--nodes", "2", "--nproc-per-node", "1", "--time", "4m", "--stop-before
 
 
 def project(lab: PbsLab, name: str, *files: str) -> Path:
-    folder = lab.shared / name
+    folder = lab.alice / name
     folder.mkdir()
     for file in files:
         shutil.copy(JOBS / file, folder)
@@ -32,7 +32,7 @@ def project(lab: PbsLab, name: str, *files: str) -> Path:
 
 def drill(lab: PbsLab, folder: Path, *words: str) -> dict[str, Any]:
     command = ["env", "-C", folder, f"PYTHON={sys.executable}", *RANKUP, "drill", "--yes", "--json", *words]
-    done = lab.run(HEAD, command, timeout=2300)
+    done = lab.ask(HEAD, command, timeout=2300)
     assert done.out, done.err
     answer = json.loads(done.out)
     assert "failures" in answer, answer
@@ -61,16 +61,16 @@ RECORDS = {
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", ["ours", "eap"])
 def test_every_failure_meets_a_job(own_pbs: PbsLab, name: str):
-    own_pbs.qmgr("set server operators += alice@*\n")
+    own_pbs.manage("set server operators += alice@*\n")
     folder = project(own_pbs, name, *(("steps.py",) if name == "ours" else ("eap.sh", "train.py")))
     again: tuple[str, ...] = ()
     script = "eap.sh"
     if name == "ours":
         render = [*RANKUP, "render", "--site", "pbs", "--python", sys.executable, *SIZES, "steps.py"]
         script = "job.sh"
-        (folder / script).write_text(own_pbs.run(HEAD, ["env", "-C", folder, *render]).out)
+        (folder / script).write_text(own_pbs.ask(HEAD, ["env", "-C", folder, *render]).out)
         again = ("--again", "qsub -v RANKUP_RUN=$(echo $PWD/runs/steps/*) job.sh")
-    with losing_nodes(own_pbs.shared, own_pbs.cut_power, own_pbs.revive) as operator:
+    with losing_nodes(own_pbs.alice, own_pbs.cut_power, own_pbs.revive) as operator:
         answer = drill(own_pbs, folder, *operator, "--limit", "4m", "--short", "4m", *again, script)
     keep(answer, f"pbs-{name}")
     for failure, row in answer["rows"].items():

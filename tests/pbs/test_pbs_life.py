@@ -55,7 +55,7 @@ def test_what_waits_for_a_job_waits_for_its_successor(pbs: PbsLab):
     assert done.code == 0, done.out + done.err + log(good)
     # The first job of the run ended with 0, which is PBS's alone; the run itself went on.
     assert pbs.qstat(good["job"])["Exit_status"] == 0
-    order = (pbs.shared / "order.txt").read_text().splitlines()
+    order = (pbs.alice / "order.txt").read_text().splitlines()
     assert order.index("good ends in attempt 2") < order.index("after-good ends in attempt 1")
     # One that was submitted when the job had gone on already waits for the successor, too.
     assert ended(pbs, too_late).code == 0, log(too_late)
@@ -77,7 +77,7 @@ def test_a_job_that_pbs_ends_at_its_time_limit_is_not_called_cancelled(pbs: PbsL
     answer = submit(pbs, "--name", "cut", "step.py", "2", "0")
     pbs.until(lambda: "begun" in log(answer))
     # Behind the script's back, which would otherwise have ended in time.
-    done = pbs.run(HEAD, ["qalter", "-l", "walltime=00:00:08", answer["job"]])
+    done = pbs.ask(HEAD, ["qalter", "-l", "walltime=00:00:08", answer["job"]])
     assert done.code == 0, done.err
     ended(pbs, answer)
     found = status(pbs, answer)

@@ -23,7 +23,7 @@ def nodes_of(pbs: PbsLab, job: str) -> list[str]:
 
 def samplers(pbs: PbsLab, run: str) -> list[str]:
     """The command lines of the samplers of ``run`` that live, on all nodes."""
-    lines = [line for node in pbs.nodes for line in pbs.run(node, ["ps", "-eo", "args"]).out.splitlines()]
+    lines = [line for node in pbs.nodes for line in pbs.ask(node, ["ps", "-eo", "args"]).out.splitlines()]
     return [line for line in lines if run in line and ("rankup.monitor" in line or "sampler.sh" in line)]
 
 
@@ -45,20 +45,20 @@ def test_each_node_of_a_job_is_sampled_and_no_sampler_is_left(pbs: PbsLab, how: 
     ] == "running"
     assert len(samplers(pbs, answer["run"])) == 2
     command = ["qdel", answer["job"]] if how == "qdel" else ["qsig", "-s", "SIGKILL", answer["job"]]
-    assert pbs.run(HEAD, command).code == 0
+    assert pbs.ask(HEAD, command).code == 0
     pbs.until(lambda: not samplers(pbs, answer["run"]), 120)
 
 
 def test_doctor_in_a_job_examines_its_nodes(pbs: PbsLab):
     """The agents are started by PBS itself; the facts come back on their output."""
     command = f"{sys.executable} -m rankup doctor --quick --json --timeout 60"
-    text = f"#!/bin/bash\ncd {pbs.shared}\n{command} >doctor.json 2>doctor.err\n"
-    done = pbs.run(HEAD, ["qsub", "-l", "select=2:ncpus=2", "-l", "place=scatter"], text=text)
+    text = f"#!/bin/bash\ncd {pbs.alice}\n{command} >doctor.json 2>doctor.err\n"
+    done = pbs.ask(HEAD, ["qsub", "-l", "select=2:ncpus=2", "-l", "place=scatter"], text=text)
     assert done.code == 0, done.err
     job = done.out.strip()
     pbs.until(lambda: pbs.qstat(job)["job_state"] == "F", 150)
-    said = (pbs.shared / "doctor.json").read_text()
-    assert said, (pbs.shared / "doctor.err").read_text()
+    said = (pbs.alice / "doctor.json").read_text()
+    assert said, (pbs.alice / "doctor.err").read_text()
     found = json.loads(said)
     assert sorted(found["hosts"]) == nodes_of(pbs, job)
     assert found["verdict"] != "broken", found["findings"]

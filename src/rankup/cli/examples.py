@@ -108,7 +108,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "drill": (
         ("rankup drill job.sh", "all failures, each on a copy of the job"),
         ("rankup drill --failures preempted,rank-killed --yes job.sh", "two of them, without asking"),
-        ("rankup drill --here job.sh", "no queue: a SLURM comes up on this machine; as root"),
+        (
+            "rankup drill --here job.sh",
+            "no queue: a SLURM or PBS comes up on this machine, or a pretended one",
+        ),
         ("rankup drill --again 'rankup resume train' job.sh", "a job that is started again in another way"),
     ),
     "check-results": (

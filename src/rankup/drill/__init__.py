@@ -9,11 +9,13 @@ attempt recorded, as ``rankup verify`` does it; so it is known which steps were 
 | ``copied_job`` | the copy of a job: its folder, and its script with the lines that record |
 | ``queue`` | what is asked of a scheduler |
 | ``slurm``, ``pbs`` | the commands of both |
-| ``here`` | a SLURM on this machine, of the size that the job asks for |
-| ``lab`` | its hosts |
+| ``here`` | a cluster on this machine, of the size that the job asks for |
+| ``lab`` | its hosts, if it is real |
+| ``pretended``, ``pretended_job`` | a scheduler that rankup pretends, and its jobs |
 | ``attempts`` | which steps each attempt trained, read from the traces |
 | ``drill`` | submit, wait, strike, wait for the end |
 | ``leftovers`` | processes that outlive their job |
-| ``judge`` | what a failure cost, and what to change |
+| ``judge`` | what a failure cost |
+| ``advice`` | what to change |
 | ``table`` | the answer as text and as JSON |
 """

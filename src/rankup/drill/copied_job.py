@@ -144,7 +144,7 @@ def copy_job(
         text = _with_variables(_moved(text, job.folder, made.folder), made.variables)
         if script == made.script:
             text = _SIGNAL.sub("# rankup drill has taken --signal out", text) if without_signal else text
-            text = _after_directives(text, lines)
+            text = after_directives(text, lines)
         script.write_bytes(text.encode(errors="surrogateescape"))
     return made
 
@@ -198,7 +198,7 @@ def _with_variables(text: str, variables: str) -> str:
     return re.sub(r"^#PBS\b", lambda found: f"#PBS -v {variables}\n{found[0]}", text, count=1, flags=re.M)
 
 
-def _after_directives(text: str, added: str) -> str:
+def after_directives(text: str, added: str) -> str:
     """Schedulers read directives up to the first command."""
     lines = text.splitlines(keepends=True)
     for number, line in enumerate(lines):

@@ -12,7 +12,7 @@ from rankup.core.files import write_atomic
 from rankup.drill.attempts import Training, last_rank, last_step, training
 from rankup.drill.copied_job import JobCopy, JobScript, copy_job
 from rankup.drill.failures import Failure, Settings
-from rankup.drill.queue import Queue, QueueJob
+from rankup.drill.queue import Cluster, QueueJob
 from rankup.errors import RankupError
 
 _POLL_S = 1.0
@@ -75,8 +75,9 @@ class DrillPlan:
 class Drill:
     """``home``: where the copies go; all nodes must see it."""
 
-    def __init__(self, plan: DrillPlan, queue: Queue, home: Path, view: DrillView) -> None:
-        self.plan, self.queue, self.home, self.view = plan, queue, home, view
+    def __init__(self, plan: DrillPlan, cluster: Cluster, home: Path, view: DrillView) -> None:
+        self.plan, self.queue, self.home, self.view = plan, cluster.queue, home, view
+        self._lost = cluster.lost
         self._reference: Outcome | None = None
 
     @property
@@ -123,10 +124,11 @@ class Drill:
             if name
         }
         caches = (str(Path.home() / ".cache"), str(Path.home() / ".config"))
+        outside = [path for path in names if not path.is_relative_to(self.home)]
         away = sorted(
             str(path)
-            for path in names
-            if path.exists() and not path.is_relative_to(self.home) and not str(path).startswith(caches)
+            for path in outside
+            if (path.exists() or self._lost(path)) and not str(path).startswith(caches)
         )
         if away:
             raise RankupError(

@@ -36,6 +36,7 @@ class Settings:
     outage: int = 60
     lose_node: NodeAction | None = None
     return_node: NodeAction | None = None
+    pretended: bool = False  # the nodes
 
 
 class Scene(Protocol):
@@ -180,6 +181,12 @@ def _not_root(job: JobScript, queue: Queue, settings: Settings) -> str:
     return "root writes into a folder that is not writable" if os.geteuid() == 0 else ""
 
 
+def _real_nodes(job: JobScript, queue: Queue, settings: Settings) -> str:
+    return (
+        "the nodes are pretended: how a scheduler meets a lost one is not known" if settings.pretended else ""
+    )
+
+
 def _until_limit(settings: Settings) -> float:
     return settings.short + 45.0
 
@@ -215,6 +222,7 @@ FAILURES = (
         "one node lost",
         inside=lambda settings: "" if settings.lose_node is not None else "node {step} {rank}",
         strike=_lose_node,
+        why_not=_real_nodes,
     ),
     Failure(
         "disk-full",

@@ -1,6 +1,7 @@
-"""``rankup drill --here``: a SLURM of the size that the job asks for comes up on this machine.
+"""``rankup drill --here``: a SLURM or PBS of the size that the job asks for comes up on this machine.
 
-The drill runs on it. rankup itself stays outside: SLURM's commands run on the head, as the user whose jobs they are.
+The drill runs on it. rankup itself stays outside: the scheduler's commands run on the head, as the user whose jobs they
+are.
 """
 
 from __future__ import annotations
@@ -11,62 +12,85 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rankup.check.document import Document
 from rankup.check.facts.job.reader import read_job
 from rankup.check.facts.job.request import Request
 from rankup.core.shell import Completed
 from rankup.drill.copied_job import JobScript
-from rankup.drill.lab.lab import HEAD, MOST_NODES, Lab, missing_packages, why_not
+from rankup.drill.lab.lab import HEAD, MOST_NODES, Lab
+from rankup.drill.lab.pbs import PbsLab
+from rankup.drill.lab.slurm import SlurmLab
 from rankup.drill.lab.users import User, acting_as, as_root, job_user
-from rankup.drill.queue import FIVE_MINUTES_S, Ask, Cluster
+from rankup.drill.pbs import PbsQueue
+from rankup.drill.pretended import pretended_scheduler
+from rankup.drill.queue import FIVE_MINUTES_S, Ask, Cluster, Queue
 from rankup.drill.slurm import SlurmQueue
 from rankup.errors import RankupError
+from rankup.rehearse import sandbox
 from rankup.rehearse.request import Sizes, allocation_of
 from rankup.schedulers.submit_environment import clean_environment
 
-_MEMORY_MB = 4_000_000  # of each node: more than any job asks for
 _PACKAGE = Path(__file__).parents[1]
 # Each host has its own.
 _PRIVATE = ("/tmp", "/dev/shm")
+_LABS: dict[str, type[Lab]] = {"slurm": SlurmLab, "pbs": PbsLab}
+_QUEUES: dict[str, Callable[[Ask], Queue]] = {"slurm": SlurmQueue, "pbs": PbsQueue}
 
 
 @contextmanager
-def slurm_here(
+def cluster_here(
     job: JobScript, user_name: str, *, spare: bool, says: Callable[[str], None]
 ) -> Iterator[Cluster]:
     """``user_name``: whose jobs; "" for who has called sudo. ``spare``: as many nodes more as the job has, so that a
     second one runs beside it. Raises ``RankupError``."""
-    _refuse(job)
+    kind = _LABS[job.scheduler]
+    if why := kind.why_not():
+        if user_name:
+            raise RankupError("not-here", f"--as needs a real {kind.title} here", context=why)
+        with _pretended(job, why) as cluster:
+            says(cluster.pretended)
+            yield cluster
+        return
+    _refuse_private(job)
     user = job_user(user_name)
     lab = lab_for(job, spare=spare)
-    says(
-        f"a SLURM comes up on this machine (nodes: {len(lab.nodes)}, CPUs of each: {lab.cpus}, GPUs: {lab.gpus})"
-    )
+    sizes = f"nodes: {len(lab.nodes)}, CPUs of each: {lab.cpus}, GPUs: {lab.gpus}"
+    says(f"a {lab.title} comes up on this machine ({sizes})")
     try:
         lab.up()
+        if isinstance(lab, PbsLab) and user is not None:
+            lab.manage(f"set server operators = {user.name}@*\n")  # who has jobs preempted
         with acting_as(user):
-            yield Cluster(SlurmQueue(_ask(lab, user)), _action(lab.crash), _action(lab.revive))
+            queue = _QUEUES[lab.kind](_ask(lab, user))
+            yield Cluster(queue, _action(lab.cut_power), _action(lab.revive))
     finally:
         lab.down()
 
 
-def _refuse(job: JobScript) -> None:
-    if job.scheduler != "slurm":
+@contextmanager
+def _pretended(job: JobScript, why: str) -> Iterator[Cluster]:
+    title, missing = _LABS[job.scheduler].title, _LABS[job.scheduler].missing()
+    no_sandbox = sandbox.available()
+    if any(job.folder.is_relative_to(f"/{name}") for name in ("dev", "run", "proc", "sys")):
+        no_sandbox = f"{job.folder} is not seen in a sandbox"
+    if no_sandbox:
+        packages = [name for name in missing if " " not in name]
+        install = f"apt-get install {' '.join(packages)}; " if packages else ""
         raise RankupError(
-            "no-pbs-here",
-            f"{job.path.name} is for PBS, and --here has SLURM only",
-            hint="without --here the drill uses your queue; `rankup rehearse --for-real` needs no scheduler",
+            f"no-{job.scheduler}-here",
+            f"this machine can have neither a {title} of its own nor a pretended one",
+            context=f"{why}; {no_sandbox}",
+            hint=f"{install}without --here the drill uses your queue",
         )
-    if why := why_not():
-        missing = missing_packages()
-        install = f"apt-get install {' '.join(missing)}; " if missing else ""
-        raise RankupError(
-            "no-slurm-here",
-            "this machine cannot have a SLURM of its own",
-            context=why,
-            hint=f"{install}without --here the drill uses your queue; `rankup rehearse --for-real` needs no scheduler",
-        )
+    with pretended_scheduler(job.scheduler) as scheduler:
+        queue = _QUEUES[job.scheduler](scheduler.ask)
+        said = f"no {title}, but a pretended cluster: {why}"
+        yield Cluster(queue, pretended=said, lost=scheduler.lost)
+
+
+def _refuse_private(job: JobScript) -> None:
     for private in _PRIVATE:
         if job.folder.is_relative_to(private):
             raise RankupError(
@@ -93,16 +117,19 @@ def lab_for(job: JobScript, *, spare: bool) -> Lab:
             hint="a drill shows the same on 2 nodes; `second-job` among the failures doubles them",
         )
     python = {Path(sys.prefix), Path(sys.base_prefix), _PACKAGE}
-    return Lab(
-        nodes,
-        cpus=max(allocation.cpus),
-        gpus=max(allocation.gpus),
-        memory=_MEMORY_MB,
-        partitions=[name for name in _words(request, "partition") if name != "main"],
-        features=_words(request, "constraint"),
-        gpu_type=_gpu_type(request),
-        visible=sorted(path for path in python if path.is_relative_to("/tmp")),
-    )
+    sizes: dict[str, Any] = {
+        "cpus": max(allocation.cpus),
+        "gpus": max(allocation.gpus),
+        "visible": sorted(path for path in python if path.is_relative_to("/tmp")),
+    }
+    if job.scheduler == "slurm":
+        partitions = [name for name in _words(request, "partition") if name != "main"]
+        features, gpu_type = _words(request, "constraint"), _gpu_type(request)
+        return SlurmLab(nodes, queues=partitions, features=features, gpu_type=gpu_type, **sizes)
+    if re.search(r"\bpack\b", request.resources.get("place", ("",))[0]):  # all chunks on one node
+        sizes |= {"cpus": sum(allocation.cpus), "gpus": sum(allocation.gpus)}
+    asked = {*request.resources, *(name for chunk in request.chunks for name in chunk.resources)}
+    return PbsLab(nodes, queues=[*_words(request, "q")[:1]], resources=sorted(asked), **sizes)
 
 
 def _words(request: Request, option: str) -> list[str]:
@@ -127,8 +154,11 @@ def _gpu_type(request: Request) -> str:
 def _ask(lab: Lab, user: User | None) -> Ask:
     def ask(tokens: Sequence[str], folder: Path | None = None) -> Completed:
         env = clean_environment(os.environ)
-        # Those of the machine's own SLURM, if it has one.
-        env = {name: value for name, value in env.items() if not name.startswith(("SLURM", "SBATCH_"))}
+        # Those of the machine's own scheduler, if it has one.
+        env = {
+            name: value for name, value in env.items() if not name.startswith(("SLURM", "SBATCH_", "PBS_"))
+        }
+        env["PATH"] = f"{env.get('PATH', '')}:{lab.path}"
         with as_root():
             return lab.run(HEAD, tokens, env, FIVE_MINUTES_S, user=user, folder=folder or Path("/"))
 

@@ -1,4 +1,4 @@
-"""What a failure cost, whether the job went on by itself, whether its result is the same, and what to change."""
+"""What a failure cost, whether the job went on by itself, and whether its result is the same."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rankup.check.paths import check_paths
 from rankup.check.selection import Selection
+from rankup.drill.advice import NO_END, OTHER, ROUNDING, SAME, Seen, changes
 from rankup.drill.attempts import Training
 from rankup.drill.copied_job import JobScript
 from rankup.drill.drill import Drill, Outcome
 from rankup.drill.leftovers import left_processes
-from rankup.findings.finding import Finding, Severity
+from rankup.findings.finding import Finding
 
 ROUNDED = 1e-5  # of the sum of the weights
-SAME, ROUNDING, OTHER, NO_END = "the same", "the same within rounding", "other weights", "no end"
 _LEFT = re.compile(r"\.(tmp|temp|lock|part|partial|swp)\b|~$|(^|/)\.?tmp", re.I)
 # What check finds that decides how a job meets failures: signals, requeue, saves, resume.
 _RULES = tuple(f"RK{n}" for n in (127, 128, 129, 130, 131, 219, 401, 404, 405, 406, 408))
@@ -97,7 +96,7 @@ class Judge:
             self._went_on(outcome),
             result,
             left,
-            tuple(self._changes(outcome, survived=survived, result=result, left=left, began_anew=began_anew)),
+            tuple(changes(Seen(self.job, outcome, result, left, began_anew), survived=survived)),
         )
 
     def _went_on(self, outcome: Outcome) -> str:
@@ -122,88 +121,6 @@ class Judge:
             for key, path in names(outcome.copy.folder).items()
             if key not in usual and _LEFT.search(path)
         ]
-
-    # ------------------------------------------------------------------ what to change
-
-    def _changes(
-        self, outcome: Outcome, *, survived: bool, result: str, left: Sequence[str], began_anew: bool
-    ) -> list[Finding]:
-        failure, job = outcome.failure, self.job
-        assert failure is not None
-        found: list[Finding] = []
-
-        def add(code: str, message: str, fix: str, line: int | None = None) -> None:
-            place = f"{job.path.name}:{line}" if line else job.path.name
-            found.append(
-                Finding(code, Severity.WARNING if survived else Severity.ERROR, message, place, fix=fix)
-            )
-
-        if outcome.endless:
-            add("never-ends", "the job starts again and again", "count the attempts, and stop after some")
-        if failure.alone and outcome.again == 0 and outcome.training.done:
-            add(
-                "cannot-be-cancelled",
-                "the job went on after it was cancelled",
-                "what waits for it by afterany begins then: let the next job look for a file that says so",
-            )
-        if began_anew:
-            add(
-                "begins-anew",
-                "the job begins anew when it is started again",
-                "save every few minutes, and let the script find its newest checkpoint by itself. If you start it in "
-                "another way, say so: --again COMMAND; for a job of rankup render RANKUP_RUN=DIR sbatch job.sh",
-                job.line_of(r"^\s*(srun|mpirun|mpiexec|torchrun|python|accelerate|deepspeed)\b"),
-            )
-        if outcome.again and not failure.alone:
-            self._not_alone(outcome, add)
-        if result == OTHER or result.startswith("an end"):
-            add(
-                "other-result",
-                "the job ends with other weights than without the failure",
-                "rankup verify names what its resume does not restore",
-            )
-        if result == NO_END and not outcome.endless:
-            add(
-                "no-end",
-                "the job does not get to its end any more, also when it is submitted again",
-                "write to a temporary file, fsync it, then os.replace; and let the resume skip a file that is damaged",
-            )
-        if left:
-            add("left-behind", f"left behind: {', '.join(left[:3])}", "remove it in a trap on EXIT")
-        if failure.name == "second-job" and outcome.training.lost > 0:
-            add(
-                "two-at-once",
-                "two jobs in one folder train the same steps",
-                "take a lock (flock), or submit with --dependency=singleton, if that was not meant",
-                job.line_of(r"^#SBATCH\s+(-J|--job-name)|^#PBS\s+-N"),
-            )
-        return found
-
-    def _not_alone(self, outcome: Outcome, add: Any) -> None:
-        failure, job = outcome.failure, self.job
-        assert failure is not None
-        if failure.name.startswith("time-limit"):
-            add(
-                "not-requeued",
-                "the job does not go on by itself after its time limit",
-                "#SBATCH --signal=B:USR1@120, and a trap that lets the program save and calls scontrol requeue; on PBS "
-                "a timer, and qsub of a successor. rankup render writes both",
-                job.line_of(r"^#SBATCH\s+(--signal|-t|--time)|^#PBS\s+-l\s.*walltime"),
-            )
-        elif failure.name in ("preempted", "node-lost") and job.line_of(r"--no-requeue|^#PBS\s+-r\s+n"):
-            add(
-                "no-requeue",
-                "the script forbids that the job is requeued",
-                "#SBATCH --requeue, or #PBS -r y",
-                job.line_of(r"--no-requeue|^#PBS\s+-r\s+n"),
-            )
-        else:
-            add(
-                "not-started-again",
-                "the job does not go on by itself",
-                "let the batch script requeue itself when the program ends with an error after it has trained further; "
-                "count the attempts",
-            )
 
 
 def changes_of_check(job: JobScript) -> list[Finding]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rankup.core.shell import Completed
 from rankup.core.units import clock
-from rankup.drill.queue import FIVE_MINUTES_S, QueueJob, ask, submitted
+from rankup.drill.queue import FIVE_MINUTES_S, Ask, QueueJob, ask, submitted
 from rankup.schedulers.pbs.qstat import Attributes, read_qstat
 
 _RUNNING = ("R", "E", "B", "S", "U")
@@ -26,16 +26,20 @@ _SAID = (
 class PbsQueue:
     name = "pbs"
     takes_arguments = False
-    ask = staticmethod(ask)
+
+    def __init__(self, ask: Ask = ask) -> None:
+        self.ask = ask
 
     def submit(self, folder: Path, script: Path, arguments: Sequence[str], options: Sequence[str]) -> str:
-        return submitted(ask, ["qsub", *options, str(script)], folder)
+        return submitted(self.ask, ["qsub", *options, str(script)], folder)
 
     def limit(self, seconds: int) -> list[str]:
         return ["-l", f"walltime={clock(seconds)}"]
 
     def jobs(self, folder: Path, ids: Collection[str]) -> list[QueueJob]:
-        jobs = read_qstat(ask(["qstat", "-f", "-F", "json"]).out) or read_qstat(ask(["qstat", "-f"]).out)
+        jobs = read_qstat(self.ask(["qstat", "-f", "-F", "json"]).out) or read_qstat(
+            self.ask(["qstat", "-f"]).out
+        )
         return [
             _queue_job(job, said)
             for job, said in jobs.items()
@@ -47,21 +51,21 @@ class PbsQueue:
         ]
 
     def requeue(self, job: str) -> Completed:
-        done = ask(["qrerun", job])
+        done = self.ask(["qrerun", job])
         # It waits for the job's nodes, and not for long.
         return Completed(0, done.out, "") if "still in progress" in done.err else done
 
     def cancel(self, job: str) -> Completed:
-        return ask(["qdel", job])
+        return self.ask(["qdel", job])
 
     def signal(self, job: str, name: str) -> Completed:
-        return ask(["qsig", "-s", f"SIG{name}", job])
+        return self.ask(["qsig", "-s", f"SIG{name}", job])
 
     def shorten(self, job: str, seconds: int) -> Completed:
-        return ask(["qalter", "-l", f"walltime={clock(seconds)}", job])
+        return self.ask(["qalter", "-l", f"walltime={clock(seconds)}", job])
 
     def record(self, job: str) -> str:
-        said = next(iter(read_qstat(ask(["qstat", "-x", "-f", job]).out).values()), {})
+        said = next(iter(read_qstat(self.ask(["qstat", "-x", "-f", job]).out).values()), {})
         return ", ".join(f"{name} {said[name]}" for name in _SAID if said.get(name))
 
     def on_node(self, node: str) -> list[str]:

@@ -76,6 +76,10 @@ class Cluster:
     queue: Queue
     lose_node: NodeAction | None = None
     return_node: NodeAction | None = None
+    pretended: str = ""  # why it is a pretended one; "": it is real
+    lost: Callable[[Path], bool] = lambda path: (
+        False
+    )  # whether a job has written this file, which is gone with it
 
 
 def ask(tokens: Sequence[str], folder: Path | None = None) -> Completed:

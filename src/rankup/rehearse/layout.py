@@ -61,6 +61,8 @@ class Layout:
         if not self.overlaid:
             self._inside(Path(self.plan["folder"])).mkdir(parents=True, exist_ok=True)
             self._bind(Path(self.plan["copy"]), self._inside(Path(self.plan["folder"])))
+        for folder in map(Path, self.plan["writable"]):
+            self._bind(folder, self._inside(folder))
         target = self._inside(self.scratch)
         with contextlib.suppress(OSError):
             target.mkdir(parents=True, exist_ok=True)
@@ -131,6 +133,9 @@ class Layout:
                 continue
         self.uppers.append((upper, ""))
         self._read_only(path, target)
+        for file in upper.rglob("*"):  # what is not on this machine cannot be shown
+            if file.is_file() and (target / file.relative_to(upper)).exists():
+                self._bind(file, target / file.relative_to(upper))
 
     def _can_overlay(self) -> bool:
         """Whether this machine overlays folders for a user: from Linux 5.11 on, on most file systems."""

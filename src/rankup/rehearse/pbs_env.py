@@ -40,6 +40,7 @@ def submitted(scenario: Scenario, env: Mapping[str, str]) -> dict[str, str]:
         "PBS_O_SHELL": "/bin/bash",
         "PBS_O_SYSTEM": "Linux",
         "PBS_O_WORKDIR": str(scenario.folder),
+        **scenario.variables,
     }
 
 

@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -65,6 +65,9 @@ class Options:
     confined: bool = True
     arguments: tuple[str, ...] = ()
     overlay: bool = True
+    output: str = ""  # where the script's output goes; "": into the scratch directory
+    writable: tuple[str, ...] = ()  # folders in which what is written stays
+    grace: float = 0.0  # seconds between SIGTERM and SIGKILL for what the script has left; 0: no SIGTERM
 
 
 def rehearse(script: Path, allocation: Allocation, options: Options, env: Mapping[str, str]) -> Rehearsal:
@@ -128,7 +131,7 @@ def _missing(done: Rehearsal, folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _scratch() -> Iterator[Path]:
+def scratch_folder() -> Iterator[Path]:
     usual = Path(tempfile.gettempdir()).resolve()
     hidden = any(
         usual.is_relative_to(f"/{name}") for name in ("dev", "run", "proc", "sys")
@@ -148,25 +151,18 @@ def _once(
     env: Mapping[str, str],
     pretended: Mapping[str, str],
 ) -> Rehearsal:
-    with _scratch() as scratch:
+    with scratch_folder() as scratch:
         scenario = Scenario(
             scratch=scratch, folder=script.parent, allocation=allocation, slurm_version=options.slurm_version,
             mpi=options.mpi, time=options.job_seconds, started=time.time(), for_real=options.for_real,
             confined=options.confined, python=sys.executable, source=str(Path(__file__).parents[2]),
             user=env.get("USER", "user"), home=env.get("HOME", "/root"),
         )  # fmt: skip
-        _write_tools(scenario)
         left_out: list[str] = []
         if not options.confined:
             left_out = copy_folder(scenario.folder, scratch / "copy")
             scenario = replace(scenario, folder=scratch / "copy")
-            scenario.save()
-        plan = {
-            **_plan(scenario, text, options, env, pretended),
-            "left_out": left_out,
-            "confined": options.confined,
-        }
-        (scratch / "plan.json").write_text(json.dumps(plan))
+        prepare(scenario, text, options, env, pretended, left_out)
         began = time.monotonic()
         error = _run(scratch, options.seconds + 20, confined=options.confined)
         rehearsal = Rehearsal(
@@ -189,24 +185,45 @@ def _once(
         return rehearsal
 
 
-def _run(scratch: Path, seconds: float, *, confined: bool) -> str:
+def prepare(
+    scenario: Scenario,
+    text: str,
+    options: Options,
+    env: Mapping[str, str],
+    pretended: Mapping[str, str],
+    left_out: Sequence[str] = (),
+) -> None:
+    """Write all that ``start`` needs into the scenario's scratch directory."""
+    _write_tools(scenario)
+    plan = _plan(scenario, text, options, env, pretended)
+    plan |= {"left_out": left_out, "confined": options.confined}
+    plan |= {"writable": options.writable, "grace": options.grace}
+    (scenario.scratch / "plan.json").write_text(json.dumps(plan))
+
+
+def start(scratch: Path, *, confined: bool = True) -> shell.Process[bytes]:
+    """Run the script. The process ends with it, and with that process all that the script has started."""
     module, main = ("sandbox", "main") if confined else ("supervision", "main_unconfined")
     code = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); "
         f"from rankup.rehearse.{module} import {main} as main; sys.exit(main(sys.argv[1]))"
     )
     with (scratch / "sandbox.err").open("wb") as err:
-        process = shell.start(
+        return shell.start(
             [sys.executable, "-I", "-S", "-B", "-c", code, str(scratch / "plan.json")],
             stdin=shell.DEVNULL, stdout=err, stderr=err, new_session=True, die_with_parent=True,
         )  # fmt: skip
-        deadline = time.monotonic() + seconds
-        try:
-            while process.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.01)
-        finally:
-            process.kill()
-            process.wait()
+
+
+def _run(scratch: Path, seconds: float, *, confined: bool) -> str:
+    process = start(scratch, confined=confined)
+    deadline = time.monotonic() + seconds
+    try:
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+    finally:
+        process.kill()
+        process.wait()
     return _text(scratch / "sandbox.err")[-500:]
 
 
@@ -261,11 +278,11 @@ def _plan(
         other = scenario.scratch / f"file{number}"
         other.write_text(files[path])
         instead[path] = str(other)
+    given = {**kept, **batch, **scenario.variables}
     own = {
-        **kept,
-        **batch,
+        **given,
         "PATH": f"{scenario.bin}:{env.get('PATH', '/usr/local/bin:/usr/bin:/bin')}",
-        "PYTHONPATH": ":".join(filter(None, [str(scenario.scratch / "hook"), kept.get("PYTHONPATH", "")])),
+        "PYTHONPATH": ":".join(filter(None, [str(scenario.scratch / "hook"), given.get("PYTHONPATH", "")])),
         "BASH_ENV": str(scenario.scratch / "functions.sh"),
         HOST: job.hosts[0],
     }
@@ -289,7 +306,7 @@ def _plan(
         "argv": [*_interpreter(text), spool, *options.arguments],
         "env": own,
         "cwd": cwd,
-        "output": str(scenario.scratch / "output.txt"),
+        "output": options.output or str(scenario.scratch / "output.txt"),
         "log": str(scenario.log),
         "files": files,
         "instead": instead,

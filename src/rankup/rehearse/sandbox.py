@@ -116,7 +116,8 @@ def _process_one(libc: Libc, layout: Layout, plan: dict[str, Any], uid: int) -> 
     os.chroot(layout.root)
     os.chdir("/")
     os.umask(plan.get("umask", 0o022))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_BYTES, MOST_BYTES))
+    if not plan["writable"]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_BYTES, MOST_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(ValueError, OSError):  # counted in this namespace alone, from Linux 5.14 on
         resource.setrlimit(resource.RLIMIT_NPROC, (2 * plan["most_processes"],) * 2)

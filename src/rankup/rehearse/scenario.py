@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,11 @@ class Scenario:
     time: int = 3600  # of the job, in seconds
     started: float = 0.0
     for_real: bool = False
+    queue: str = ""  # a folder: a scheduler looks there for commands that change the queue; "": none does
+    restarts: int = 0  # how often the job was requeued
+    variables: Mapping[str, str] = field(
+        default_factory=dict
+    )  # that were given to the job when it was submitted
     confined: bool = True  # in a mount namespace: the root is a copy
     python: str = "python3"  # that runs the stand-ins
     source: str = ""  # the folder of the package rankup

@@ -74,6 +74,8 @@ def batch_environment(scenario: Scenario) -> dict[str, str]:
     env |= {name: str(value) for name, value in asked.items() if value is not None}
     if job.export_none:
         env["SLURM_EXPORT_ENV"] = "NONE"
+    if scenario.restarts:
+        env["SLURM_RESTART_COUNT"] = str(scenario.restarts)
     if job.array_task is not None:
         env |= {"SLURM_ARRAY_JOB_ID": job.job_id, "SLURM_ARRAY_TASK_ID": job.array_task}
         names = ("COUNT", "MIN", "MAX", "STEP")

@@ -78,7 +78,10 @@ def watch(plan: dict[str, Any], in_child: Callable[[], None]) -> dict[str, Any]:
     with log.open("a") as file:
         file.write(json.dumps({"kind": "script-end", "time": time.time(), **result}) + "\n")
     # What the script has left in the background is ended with it. Here it may first be seen starting something.
-    quiet = time.monotonic() + _LAST_LOOK
+    for process in all_processes(confined) if plan["grace"] else ():
+        with contextlib.suppress(OSError):
+            os.kill(process, signal.SIGTERM)
+    quiet = time.monotonic() + (plan["grace"] or _LAST_LOOK)
     while result["ended_by"] == "itself" and all_processes(confined) and time.monotonic() < quiet:
         if _reap()[0] < 0:
             break
@@ -107,10 +110,15 @@ def all_processes(confined: bool) -> list[int]:
     """All processes but this one: of the namespace, or else those that this one has started, or adopted."""
     if confined:
         return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]  # noqa: PTH208
+    return descendants(os.getpid())
+
+
+def descendants(process: int) -> list[int]:
+    """Its children, in the order of their starts, then theirs."""
     found: list[int] = []
-    todo = [os.getpid()]
+    todo = [process]
     while todo:
-        for tasks in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
+        for tasks in Path(f"/proc/{todo.pop(0)}/task").glob("*/children"):
             with contextlib.suppress(OSError):
                 children = [int(word) for word in tasks.read_text().split()]
                 found += children

@@ -146,7 +146,7 @@ def neutral(text: str, folder: Path) -> str:
     """Without names of this machine, and without most frames of C++."""
     text = _FRAME.sub("", text)
     text = text.replace(str(folder.resolve()), PROJECT)
-    text = re.sub(r"/var/tmp/rankup-lab-\w+/", "/var/spool/slurmd/", text)
+    text = re.sub(r"/var/spool/rankup-lab-\w+/", "/var/spool/slurmd/", text)
     text = re.sub(r"\bnode(\d)\b", r"node0\1", text)
     for path, name in {
         str(Path(torch.__file__).parents[1]): "/opt/venv/lib/python3.11/site-packages",

@@ -17,7 +17,7 @@ from rankup.core.units import duration, parse_duration
 from rankup.drill.copied_job import USUAL_LEAD_S, JobScript, read_script
 from rankup.drill.drill import Drill, DrillPlan
 from rankup.drill.failures import FAILURES, NAMES, Failure, Settings, by_command
-from rankup.drill.here import slurm_here
+from rankup.drill.here import cluster_here
 from rankup.drill.judge import changes_of_check, judge_all
 from rankup.drill.pbs import PbsQueue
 from rankup.drill.queue import Cluster, Queue
@@ -67,7 +67,8 @@ def drill_command(
         str, typer.Option("--return-node", metavar="COMMAND", help="and to bring it back")
     ] = "",
     here: Annotated[
-        bool, typer.Option("--here", help="on a SLURM that comes up on this machine; needs root and slurmd")
+        bool,
+        typer.Option("--here", help="on a SLURM or PBS that comes up on this machine, or on a pretended one"),
     ] = False,
     user: Annotated[
         str,
@@ -105,22 +106,26 @@ def drill_command(
     lines = _Lines()
     if here:
         spare = any(failure.name == "second-job" for failure in chosen)
-        where: AbstractContextManager[Cluster] = slurm_here(job, user, spare=spare, says=lines.begins)
+        where: AbstractContextManager[Cluster] = cluster_here(job, user, spare=spare, says=lines.begins)
     else:
         where = nullcontext(Cluster(queue, by_command(lose_node), by_command(return_node)))
     with where as cluster:
         settings = Settings(
-            **seconds, short=at_limit, lose_node=cluster.lose_node, return_node=cluster.return_node
-        )
+            **seconds, short=at_limit, lose_node=cluster.lose_node, return_node=cluster.return_node,
+            pretended=bool(cluster.pretended),
+        )  # fmt: skip
         home = RunDir.create(job.folder / "runs", f"drill-{default_name((script.name,))}", parts=()).path
         plan = DrillPlan(job, tuple(arguments or ()), settings, chosen, step, again, tuple(leave_out or ()))
-        drill = Drill(plan, cluster.queue, home, lines)
+        drill = Drill(plan, cluster, home, lines)
         outcomes = [drill.meet(failure) for failure in chosen]
         verdicts, checked = judge_all(drill, outcomes), changes_of_check(job)
     if as_json:
-        console.print_json({**as_dict(drill.reference, verdicts, checked), "folder": str(home)})
+        answer = as_dict(drill.reference, verdicts, checked)
+        console.print_json({**answer, "pretended": cluster.pretended, "folder": str(home)})
     else:
         print("\n" + text(drill.reference, verdicts, checked))
+        if cluster.pretended:
+            print(f"pretended  {cluster.pretended}")
         print(f"copies     {home}")
     raise typer.Exit(0 if all(verdict.survived for verdict in verdicts if verdict.outcome.struck) else 1)
 

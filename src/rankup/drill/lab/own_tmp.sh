@@ -1,4 +1,4 @@
-# Sourced by pid 1 of a pretended host: node.sh, and tests/pbs/host.sh.
+# Sourced by node.sh, pid 1 of a pretended host.
 # A host has a /tmp of its own. FOLDERs stay visible, also to other users, where they lie in /tmp or in a closed home
 # directory.
 own_tmp() { # SCRATCH FOLDER...

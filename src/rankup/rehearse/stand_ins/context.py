@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -46,6 +48,22 @@ class Here:
     def record(self, kind: str, **values: Any) -> None:
         place = {"host": self.host, "group": self.group, "cwd": str(self.cwd), "name": self.name}
         log.append(self.scenario.log, kind, **{**place, **values})
+
+    def ask_scheduler(self) -> int | None:
+        """Have the scheduler do this command, if there is one that knows it: its exit code."""
+        if not self.scenario.queue:
+            return None
+        path = Path(self.scenario.queue, f"{time.time_ns()}-{os.getpid()}")
+        asked = {"argv": [self.name, *self.args], "folder": str(self.cwd), "env": self.env}
+        path.with_suffix(".part").write_text(json.dumps(asked))
+        path.with_suffix(".part").rename(path.with_suffix(".asked"))
+        answer = path.with_suffix(".answer")
+        while not answer.exists():
+            time.sleep(0.02)
+        code, out, err = json.loads(answer.read_text())
+        print(out, end="", flush=True)
+        print(err, end="", file=sys.stderr, flush=True)
+        return None if code is None else int(code)
 
     def note(self, text: str, code: str = "noted") -> None:
         """Something that a reader of the rehearsal must know."""

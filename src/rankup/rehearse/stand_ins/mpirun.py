@@ -74,7 +74,7 @@ def main(here: Here) -> int:
                 file=sys.stderr,
             )
 
-    code = run_all(here, tasks, group, given_input(here), ends)
+    code = run_all(here, tasks, group, given_input(here), ends, forwards=True)
     here.ended()
     return code
 

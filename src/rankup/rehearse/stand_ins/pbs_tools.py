@@ -10,6 +10,8 @@ from rankup.rehearse.stand_ins.context import Here
 
 
 def main(here: Here) -> int:
+    if (code := here.ask_scheduler()) is not None:
+        return code
     line = " ".join([here.name, *here.args])[:200]
     if here.name == "qstat":
         if "-f" in here.args:

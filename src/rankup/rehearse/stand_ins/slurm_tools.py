@@ -13,6 +13,8 @@ from rankup.rehearse.stand_ins.context import Here
 
 
 def main(here: Here) -> int:
+    if (code := here.ask_scheduler()) is not None:
+        return code
     if here.name == "scontrol":
         return _scontrol(here)
     if here.name == "squeue":
@@ -77,7 +79,7 @@ def _show_job(here: Here) -> None:
     print(
         f"JobId={job.job_id} JobName={job.job_name}\n"
         f"   JobState=RUNNING Reason=None Dependency=(null)\n"
-        f"   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0\n"
+        f"   Requeue=1 Restarts={times.restarts} BatchFlag=1 Reboot=0 ExitCode=0:0\n"
         f"   RunTime=00:00:00 TimeLimit={clock(times.time, days=True)} TimeMin=N/A\n"
         f"   StartTime={start} EndTime={end} Deadline=N/A\n"
         f"   Partition={job.partition} AllocNode:Sid=login:0\n"

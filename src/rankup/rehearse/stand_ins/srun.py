@@ -121,7 +121,7 @@ def _run(here: Here, given: SrunOptions, plan: StepPlan, step: Step, group: str)
                 flush=True,
             )
 
-    return run_all(here, tasks, group, given_input(here), ends)
+    return run_all(here, tasks, group, given_input(here), ends, forwards=True)
 
 
 def _exported(here: Here, given: SrunOptions) -> dict[str, str]:

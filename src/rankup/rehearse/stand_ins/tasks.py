@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from rankup.rehearse.stand_ins.context import GROUP, HOST, Here
 from rankup.rehearse.stand_ins.holding import trains, wait_until_quiet
 
 MOST = 1024
+_FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,16 @@ class Task:
 
 
 def run_all(
-    here: Here, tasks: Sequence[Task], group: str, stdin: str | None, ends: Callable[[int, int], None]
+    here: Here,
+    tasks: Sequence[Task],
+    group: str,
+    stdin: str | None,
+    ends: Callable[[int, int], None],
+    *,
+    forwards: bool = False,
 ) -> int:
-    """The worst exit code. ``ends`` is told each task's number and its exit code."""
+    """The worst exit code. ``ends`` is told each task's number and its exit code. ``forwards``: the tasks get the
+    signals that this process gets."""
     if len(tasks) > MOST:
         here.note(
             f"{here.name} would start {len(tasks)} processes; a rehearsal starts at most {MOST}",
@@ -51,6 +60,13 @@ def run_all(
             running.append(
                 (here.start(task.argv, host=task.host, env=env, cwd=task.cwd, stdin=source, stdout=out), out)
             )
+
+    def forward(number: int, _: object) -> None:
+        for process, _out in running:
+            process.send_signal(number)
+
+    for each in _FORWARDED if forwards else ():
+        signal.signal(each, forward)
     worst = 0
     for number, (process, out) in enumerate(running):
         code = process.wait()

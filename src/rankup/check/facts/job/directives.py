@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rankup.check.document import Span
@@ -97,6 +98,19 @@ def directives_of(line: DirectiveLine) -> list[Directive]:
     if line.scheduler == "slurm":
         return _slurm(line)
     return _letters(line)
+
+
+def command_options(words: Sequence[str], scheduler: str) -> int:
+    """How many of the words after sbatch or qsub are options and their values: the script follows."""
+    index = 0
+    while index < len(words) and words[index].startswith("-"):
+        word = words[index]
+        if word.startswith("--"):
+            alone = "=" in word or word[2:] in SLURM_FLAGS
+        else:
+            alone = len(word) > 2 or word[1:] in (_SLURM_SHORT_FLAGS if scheduler == "slurm" else _PBS_FLAGS)
+        index += 1 if alone else 2
+    return index
 
 
 def _unquoted(text: str) -> str:
