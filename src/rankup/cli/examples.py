@@ -112,7 +112,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("rankup drill --again 'rankup resume train' job.sh", "a job that is started again in another way"),
     ),
     "check-results": (
-        ("rankup check-results tutorial.md", "the tables of a page, with what its text tells"),
+        ("rankup check-results tutorial.md", "the table of a page, and the speed-ups in its text"),
         (
             "rankup check-results runs/mnist-cnn/scale-20260301-101500-a1b2/results.json",
             "a study of one's own",

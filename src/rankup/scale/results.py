@@ -114,7 +114,7 @@ class Configuration:
         run = self.runs[0]
         each, s = run.processes // run.nodes, "es" if run.processes > 1 else ""
         count = f"{run.nodes} × {each} processes" if run.nodes > 1 else f"{each} process{s}"
-        return f"{run.strategy}, {count}"
+        return f"{run.strategy}, {count}" if run.strategy else count
 
 
 @dataclass(frozen=True)
