@@ -46,8 +46,8 @@ class Measured:
     ``seconds``: wall time of the training, without start-up, warm-up, data set-up and evaluation. ``samples`` were
     really seen, over all ranks. ``accuracy`` is a share in [0, 1] or None if the run tells none. ``facts`` is what
     the run says of its work (the keys of ``comparability.EQUAL``: workload, data, epochs, global_batch, precision,
-    tf32, optimizer, lr, …), and ``all_samples`` if ``samples`` are without those of the first steps; a fact that it
-    does not tell is absent. ``breakdown``: seconds of one step by part
+    tf32, optimizer, lr, …), ``all_samples`` if ``samples`` are without those of the first steps, and ``step_seconds``
+    (least, most); a fact that it does not tell is absent. ``breakdown``: seconds of one step by part
     (``PARTS``), empty if it was not measured. ``nodes`` × processes per node = ``processes``; a process has one GPU
     (``device_type`` cuda) or ``threads`` threads.
     """
@@ -80,6 +80,10 @@ class Measured:
         for name in ("facts", "breakdown"):
             _require(isinstance(getattr(self, name), Mapping), self, name)
         _require(all(_finite(part) and part >= 0 for part in self.breakdown.values()), self, "breakdown")
+        if (steps := self.facts.get("step_seconds")) is not None and not (
+            isinstance(steps, list) and len(steps) == 2 and all(_finite(one) and one > 0 for one in steps)
+        ):
+            raise ValueError(f"step_seconds of a run is {steps!r}")
         for fact in _NUMERIC_FACTS:
             if self.facts.get(fact) is not None and not _finite(self.facts[fact]):
                 raise ValueError(f"{fact} of a run is {self.facts[fact]!r}")

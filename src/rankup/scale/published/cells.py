@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from rankup.core.units import TIME_UNITS
+
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 _SPREAD = rf"(?:\s*(?:±|\+/-)\s*{_NUMBER})?"
 _WITH_UNIT = re.compile(rf"({_NUMBER}){_SPREAD}\s*(\D*)")
@@ -16,13 +18,6 @@ _COUNT = re.compile(
 )
 _CLOCK = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d{2}(?:\.\d+)?)")
 _COMPOUND = re.compile(rf"(?:(\d+)\s*h)?\s*(?:(\d+)\s*m(?:in)?)?\s*(?:({_NUMBER})\s*s)?")
-SECONDS = {
-    **dict.fromkeys(("us", "µs", "μs"), 1e-6),
-    "ms": 1e-3,
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
-    **dict.fromkeys(("min", "mins", "minute", "minutes"), 60.0),
-    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
-}
 _PRECISIONS = {
     **dict.fromkeys(("float32", "single", "32"), "fp32"),
     **dict.fromkeys(("float16", "half", "16", "fp16 mixed"), "fp16"),
@@ -85,11 +80,11 @@ def seconds(text: str, unit: str = "") -> Number:
         return Number(hours * 3600 + minutes * 60 + rest, last / 2)
     found, own = number(text)
     named = own or unit
-    if named not in SECONDS:
+    if named not in TIME_UNITS:
         raise Unreadable(
             f"has the unit {named!r}, which is not one of time" if named else "has no unit of time"
         )
-    return found.times(SECONDS[named])
+    return found.times(TIME_UNITS[named])
 
 
 def ratio(text: str) -> Number:

@@ -66,11 +66,12 @@ def judge(page: Page) -> Judgement:
         for family in together
         for one in family.others
     ]
-    # Few runs are told by `_not_told`, superlinear results without repeats by `_superlinear`.
+    # Few runs are told by `_not_told`, superlinear results without repeats by `_superlinear`; the seconds of a rate
+    # or of a step are not those of a run.
     found += [
         finding
         for finding in (*judge_study(study, together), *judge_study(study, own))
-        if finding.code not in ("few-repeats", "superlinear")
+        if finding.code not in ("few-repeats", "superlinear", "short-runs")
     ]
     found += [
         *_left_out(table),
