@@ -204,6 +204,17 @@ def test_a_number_that_goes_on_or_is_no_time_is_refused(run, printed):
     assert caught.value.code == "bad-metric"
 
 
+def test_what_the_first_steps_have_seen_is_a_fact(run):
+    seen = {"inputs": "float32 3×4×4", "autocast": "bfloat16"}
+    counted = {"seconds": 3.0, "samples": 30, "steps": 6, "warm_seconds": 1.0, "warm_samples": 15}
+    with RecordWriter(run.records / "steps.jsonl") as records:
+        for first, told in ((0, seen), (6, {})):  # a loop for each epoch: a later one may tell nothing
+            records.write("begin", attempt=1, global_step=first, facts={})
+            records.write("end", attempt=1, global_step=first + 6, seen=told, **counted)
+    facts = read_run(TRIAL, run).facts
+    assert {key: facts[key] for key in seen} == seen
+
+
 def test_the_steps_of_a_run_are_told_by_its_records(run):
     leave_records(run, 1, 5.0)
     with RecordWriter(run.records / "steps.jsonl") as records:

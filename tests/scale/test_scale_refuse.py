@@ -46,6 +46,8 @@ def test_equal_work_is_accepted_without_a_word():
 # Each reason of the issue: what differs, and the code that refuses it.
 UNFAIR = {
     "precision": ((one(), two(precision="bf16")), "unequal-precision"),
+    "autocast of the script": ((one(autocast="off"), two(autocast="bfloat16")), "unequal-autocast"),
+    "smaller images": ((one(inputs="float32 3×224×224"), two(inputs="float32 3×64×64")), "unequal-inputs"),
     "tf32": ((one(tf32=False), two(tf32=True)), "unequal-tf32"),
     "global batch": ((one(), two(global_batch=128, steps=12)), "unequal-global-batch"),
     "samples of cut batches": ((one(), two(samples=1408)), "unequal-samples"),
