@@ -126,7 +126,8 @@ class StudyResults:
     """A study that has ended or goes on. ``target`` is the workload or the script with its arguments.
 
     ``scaling`` is ``strong`` (the global batch is fixed) or ``weak`` (samples per process are fixed). ``metric`` names
-    what was timed: "" for the training seconds of the records, else the pattern over the output.
+    what was timed: "" for the training seconds of the records, else the pattern over the output. ``made``: when, by
+    which command and from which commit.
     """
 
     target: str
@@ -136,9 +137,11 @@ class StudyResults:
     repeats: int
     metric: str = ""
     load_before: float | None = None
+    made: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raises ValueError for what nobody can compute with."""
+        _require(isinstance(self.made, Mapping), self, "made")
         _require(isinstance(self.machine, Mapping), self, "machine")
         for key in ("cpu_count", "cpus"):
             given = self.machine.get(key)
@@ -221,7 +224,7 @@ def read_results(path: Path) -> StudyResults:
             context=str(path),
             hint="measure again with this version of rankup",
         )
-    known = ("target", "scaling", "configurations", "machine", "repeats", "metric", "load_before")
+    known = ("target", "scaling", "configurations", "machine", "repeats", "metric", "load_before", "made")
     try:
         return StudyResults.from_dict({key: given[key] for key in known if key in given})
     except KeyError as error:

@@ -19,6 +19,7 @@ from rankup.batch.submit import submit
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.findings.error import findings_of
+from rankup.findings.finding import Finding, Severity
 from rankup.resolve.resolved import Resolved
 from rankup.run.execute import Result, View, execute
 from rankup.run.markers import REQUEUE_CODE
@@ -228,6 +229,23 @@ def collect(journal: Journal) -> StudyResults:
         repeats=plan.repeats,
         metric=plan.metric,
         load_before=plan.load,
+        made=plan.made,
+    )
+
+
+def unfinished(journal: Journal) -> Finding | None:
+    """That runs are missing, if some are."""
+    states = list(journal.states().values())
+    done = sum(bool(state.ended) for state in states)
+    if done == len(states):
+        return None
+    return Finding(
+        "unfinished-study",
+        Severity.WARNING,
+        f"{done} of {len(states)} runs have ended, warm-ups included",
+        place=str(journal.folder),
+        why="what was measured so far may change",
+        fix=f"rankup scale --resume {journal.folder} goes on",
     )
 
 
