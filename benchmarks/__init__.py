@@ -13,7 +13,6 @@
 | ``resume.py`` | the weights after a resume in the middle of an epoch |
 | ``throughput.py`` | images per second on one GPU |
 | ``prediction.py`` | published scaling curves, predicted |
-| ``simulator.py`` | the simulated step and real gloo runs at three link speeds (root, network namespaces) |
 | ``contest.py`` | rounds that alternate between contenders, medians, ratios and their spread |
 | ``two_ranks.py`` | a contender of two processes |
 | ``contender.py``, ``worker.py`` | a contender in a process of its own: the side that asks and the side that answers |

@@ -24,8 +24,8 @@ BENCHES = (
     "check",
     "doctor",
 )
-# Run only if they are named: one needs a GPU, the other root and network namespaces.
-ASKED = ("throughput", "simulator")
+# Run only if it is named: it needs a GPU.
+ASKED = ("throughput",)
 
 
 def main() -> None:

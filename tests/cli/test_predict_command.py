@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import pytest
 
 from rankup.cli.app import main
-from rankup.errors import RankupError
-from rankup.scale.predict import children
-from rankup.scale.predict.links import read_links
 from rankup.scale.results import Configuration, Measured, StudyResults, write_results
 
 CURVE = "1:348.62 4:1226.38 8:2632.93 16:5115.4"
-SIMULATE = ("--simulate", "--parameters", "10", "--compute", "1", "--gpus-per-node", "4")
 
 
 def call(capsys, *words) -> tuple[int, str, str]:
@@ -70,32 +65,12 @@ def test_a_study_is_predicted_without_any_other_option(capsys, tmp_path):
     assert "1,164" in out
 
 
-def test_links_give_the_whole_model_as_well(capsys, tmp_path):
-    link = {"alpha": 1e-4, "beta": 1e9}
-    (tmp_path / "links.json").write_text(json.dumps({"inside": link, "between": link, "algorithm": "ring"}))
-    words = ("--links", tmp_path / "links.json", "--parameters", "1000x1000,1000")
-    code, out, _ = call(capsys, study(tmp_path), *words)
-    assert code == 0
-    assert "whole model" in out.splitlines()[0]
-    code, _, err = call(capsys, study(tmp_path), *words[:2])
-    assert code == 2
-    assert "[missing-work]" in err
-
-
 def test_a_deadline_is_answered_with_a_size(capsys):
     words = ("--points", CURVE, "--gpus-per-node", 8, "--to", 32, "--samples", "115e6")
     code, out, _ = call(capsys, *words, "--deadline", "4h")
     assert code == 0
     assert "smallest within 4 h 00 min: 4 × 8 (90% efficient, 3 h 10 min, 101.3 device-hours)" in out
     assert "smallest within 1 h 00 min: none of these sizes" in call(capsys, *words, "--deadline", "1h")[1]
-
-
-def test_a_batch_too_far_is_refused_and_the_others_are_not(capsys):
-    words = ("--points", CURVE, "--gpus-per-node", 8, "--to", 32, "--batch-per-device", 128)
-    code, out, _ = call(capsys, *words, "--samples-to-target", "1024:1e8 2048:1.1e8")
-    assert code == 0
-    assert "[batch-too-far]" in out
-    assert next(line for line in out.splitlines() if line.startswith("4 × 8")).endswith("–")
 
 
 @pytest.mark.parametrize(
@@ -116,19 +91,12 @@ def test_a_batch_too_far_is_refused_and_the_others_are_not(capsys):
         (["--points", "8:100 16:200", "--gpus-per-node", "8", "--deadline", "4h"], "unknown-work"),
         (["--points", "8:1 16:2", "--gpus-per-node", "8", "--deadline", "4", "--samples", "9"], "bad-duration"),
         (["--points", "8:1 16:2", "--gpus-per-node", "8", "--samples", "nan"], "bad-samples"),
-        (["--points", "8:1 16:2", "--gpus-per-node", "8", "--samples-to-target", "a:b"], "bad-batches"),
-        (["--points", "8:1 16:2", "--gpus-per-node", "8", "--samples-to-target", "1:2:3"], "bad-batches"),
         (["none.json"], "bad-results"),
         (["none.csv"], "bad-table"),
         (["none.json", "--points", "8:100 16:200"], "two-sources"),
-        (["--simulate"], "missing-work"),
-        ([*SIMULATE, "--points", "8:1 16:2"], "two-sources"),
-        (["--simulate", "--parameters", "10x"], "bad-shapes"),
-        (["--simulate", "--parameters", "10", "--compute", "1"], "unknown-nodes"),
-        (["--simulate", "--parameters", "10", "--compute", "-1", "--gpus-per-node", "4"], "bad-work"),
-        ([*SIMULATE, "--fabric", "x"], "unknown-fabric"),
-        ([*SIMULATE, "--node-mtbf", "0"], "bad-failures"),
-        (["--simulate", "--workload", "mnist-cn"], "unknown-workload"),
+        (["--points", "8:1 16:2", "--gpus-per-node", "8", "--node-mtbf", "0"], "bad-failures"),
+        (["--points", "8:1 16:2", "--gpus-per-node", "8", "--to", "72"], "too-far"),
+        (["--points", "1:100 2:190", "--gpus-per-node", "8", "--to", "4"], "too-few-points"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_clear_error(capsys, monkeypatch, tmp_path, words, code):
@@ -157,43 +125,16 @@ def test_points_that_fall_are_predicted_with_a_warning(capsys):
     assert "[slower-with-more]" in out
 
 
-def test_a_simulation_says_what_it_assumes(capsys):
-    words = ("--simulate", "--parameters", "25000000", "--compute", "0.1", "--gpus-per-node", 4)
-    code, out, _ = call(capsys, *words, "--node-mtbf", 20000, "--to", "4,1024x4")
-    assert code == 0
-    assert "1024 × 4     4096" in out
-    assert "assumed: InfiniBand HDR: 80% of its line rate" in out
-    said = json.loads(call(capsys, *words, "--to", "4,1024x4", "--json")[1])
-    assert [one["devices"] for one in said["sizes"]] == [4, 4096]
-    assert said["sizes"][0]["interval"] is None
-    assert math.isclose(said["sizes"][0]["goodput"], 1)
-
-
-@pytest.mark.usefixtures("warm_python")
-def test_the_gradients_of_a_workload_come_from_its_model(capsys):
-    words = ("--simulate", "--workload", "mnist-cnn", "--compute", "0.1", "--gpus-per-node", 4, "--json")
+def test_nodes_that_fail_are_told_how_often_to_save(capsys):
+    words = ("--points", CURVE, "--gpus-per-node", 8, "--to", 64, "--node-mtbf", 20000, "--save-seconds", 30)
     code, out, _ = call(capsys, *words)
     assert code == 0
-    assert sum(json.loads(out)["buckets"]) == 4 * 1_199_882
-
-
-@pytest.mark.usefixtures("warm_python")
-def test_links_are_measured_by_processes_of_this_machine(capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(children.measure_links, "__defaults__", ((4096, 4 * 1024**2),))
-    code, out, _ = call(capsys, "--measure-links", "--nproc-per-node", 2, "--out", "links.json")
-    assert code == 0
-    assert [line.split()[:2] for line in out.splitlines()[1:3]] == [
-        ["inside", "4,096"],
-        ["inside", "4,194,304"],
-    ]
-    assert "between nodes free" in out
-    assert read_links(tmp_path / "links.json").inside.beta > 1e6
-
-
-def test_one_process_has_no_link():
-    with pytest.raises(RankupError, match="one process has no link"):
-        children.links_of([])
+    head, *rows = out.splitlines()
+    assert head.split()[-3:] == ["save", "every", "goodput"]
+    row = next(line for line in rows if line.startswith("8 × 8"))
+    assert "6 h 26 min" in row and row.endswith("99.7%")  # √(2 · 30 s · 2,500 h)
+    said = json.loads(call(capsys, *words, "--json")[1])
+    assert said["sizes"][-1]["save_every"] == pytest.approx((2 * 30 * 20000 * 3600 / 8) ** 0.5, rel=0.01)
 
 
 def test_a_table_of_a_spreadsheet_may_begin_with_a_mark(capsys, tmp_path):

@@ -8,9 +8,12 @@ import pytest
 
 from rankup.cli.app import main
 from rankup.cli.commands import report as command
+from rankup.core.rundir import RunDir
 from rankup.findings.finding import Finding, Severity
+from rankup.scale.journal import Journal, StudyPlan
 from rankup.scale.results import Configuration, StudyResults
 from report_inputs import study, write_run, write_study
+from scale.studies import leave_records
 
 
 def call(*args) -> int:
@@ -145,3 +148,20 @@ def test_without_matplotlib_the_error_names_the_extra(tmp_path, capsys, monkeypa
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     said = failed(capsys, tmp_path)
     assert "[no-matplotlib]" in said and "rankup[report]" in said
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_an_interrupted_study_is_reported_as_far_as_it_has_come(tmp_path, capsys):
+    folder = tmp_path / "study"
+    journal = Journal.create(folder, StudyPlan(command=["train.py"], grid={"nproc": (1, 2)}))
+    for trial in journal.plan.order[:3]:  # two warm-ups, and one measured run
+        run = RunDir.create(tmp_path, f"run{trial.processes}-{trial.repeat}")
+        leave_records(run, trial.processes, 4.0)
+        journal.began(trial, run.path)
+        journal.ended(trial)
+    journal.close()
+    assert call(folder, "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    found = {finding["code"]: finding["message"] for finding in said["findings"]}
+    assert found["unfinished-study"] == "3 of 8 runs have ended, warm-ups included"
+    assert "One configuration ran" in said["summary"][0]

@@ -18,9 +18,11 @@ from rankup.cli.app import main
 from rankup.cli.commands.scale import spread_grid
 from rankup.cli.study_jobs import fair_threads, job_of
 from rankup.cli.study_plan import read_study
+from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.scale.journal import Journal, StudyPlan
 from rankup.scale.plan import Trial
+from scale.studies import leave_records
 
 pytestmark = pytest.mark.usefixtures("warm_python")
 
@@ -75,6 +77,22 @@ def ended(folder: Path, number: int) -> bool:
     return bool(files) and files[0].read_text().count('"ended"') >= number
 
 
+def test_a_resumed_study_prints_refused_ratios_if_it_was_begun_so(tmp_path, capsys):
+    folder = tmp_path / "study"
+    journal = Journal.create(folder, StudyPlan(command=["x"], grid={"nproc": (1, 2)}, allow_unfair=True))
+    for trial in journal.plan.order:
+        run = RunDir.create(tmp_path, f"run{trial.processes}-{trial.repeat}")
+        leave_records(run, trial.processes, 4.0 / trial.processes, precision=f"of {trial.processes}")
+        journal.began(trial, run.path)
+        journal.ended(trial)
+    journal.close()
+    with pytest.raises(SystemExit) as ended:
+        main(["scale", "--resume", str(folder)])
+    assert ended.value.code == 1
+    assert "ddp, 2 processes (unfair)" in capsys.readouterr().out
+    assert "unfair" in (folder / "report" / "tables" / "comparison.csv").read_text()
+
+
 SCRIPT = """
 import sys
 sys.exit("no such width") if sys.argv[1] == "3" else print("Training time =", 10 / int(sys.argv[1]))
@@ -114,6 +132,7 @@ def test_a_pattern_that_never_matches_is_said_for_each_configuration(tmp_path):
         (["linear", "--global-batch", "1"], "global-batch-too-small"),
         (["linear", "--repeats", "0"], "bad-repeats"),
         (["linear", "--nproc-per-node", "1,x"], "bad-grid"),
+        (["linear", "--device", "cpu", "--nproc-per-node", "1,6400"], "too-many-processes"),
         (["linear", "--nproc-per-node", "1,1"], "bad-grid"),
         (["linear", "--grid", "nproc="], "bad-grid"),
         (["linear", "--grid", "nprocs=1"], "bad-grid"),

@@ -16,7 +16,7 @@ from rankup.scale.results import Configuration, StudyResults
 class Study:
     """Configurations that are measured one after the other: 1 process takes 8 s, n take 8 / n + 0.5."""
 
-    def __init__(self, folder, counts=(1, 2, 4), scaling="strong", **given):
+    def __init__(self, folder, counts=(1, 2, 4, 8), scaling="strong", **given):
         self.plan = StudyPlan(command=["x"], grid={"nproc": counts}, scaling=scaling)
         self.journal = Journal.create(folder, self.plan)
         self.done, self.said, self.given = {}, [], given
@@ -41,13 +41,16 @@ class Study:
 def test_a_larger_size_is_predicted_before_its_first_run_and_scored(tmp_path):
     study = Study(tmp_path / "s")
     study.run()
-    refused, predicted, scored = study.said
-    assert refused.startswith("  not predicted: one measurement (1 × 1) tells no trend")
-    assert predicted.startswith("  nproc=4: predicted: 2.5 s (")
-    assert predicted.endswith("; linear: 2.2 s")
+    alone, few, predicted, scored = study.said
+    assert alone.startswith("  not predicted: one measurement (1 × 1) tells no trend")
+    assert few.startswith(
+        "  not predicted: cannot predict 1 × 4: 2 of the measurements tell about it, and 3 are"
+    )
+    assert predicted.startswith("  nproc=8: predicted: 1.5 s (")
+    assert predicted.endswith("; linear: 1.2 s")
     assert "within its interval" in scored and scored.endswith("% from linear")
     (noted,) = study.journal.notes("predicted")
-    assert noted["point"] == {"nproc": 4} and noted["rate"] == pytest.approx(400, rel=0.05)
+    assert noted["point"] == {"nproc": 8} and noted["rate"] == pytest.approx(667, rel=0.05)
     (score,) = study.journal.notes("scored")
     assert score["within"] is True
 
@@ -55,7 +58,7 @@ def test_a_larger_size_is_predicted_before_its_first_run_and_scored(tmp_path):
 def test_work_that_nobody_counted_is_predicted_by_its_time(tmp_path):
     study = Study(tmp_path / "s", samples=0)
     study.run()
-    assert study.said[1].startswith("  nproc=4: predicted: 2.5 s (")
+    assert study.said[2].startswith("  nproc=8: predicted: 1.5 s (")
 
 
 def test_a_refusal_is_said_once_and_no_more(tmp_path):
@@ -67,17 +70,17 @@ def test_a_refusal_is_said_once_and_no_more(tmp_path):
 def test_weak_scaling_is_predicted_as_a_rate(tmp_path):
     study = Study(tmp_path / "s", scaling="weak")
     study.run()
-    assert "samples/s" in study.said[1]
+    assert "samples/s" in study.said[2]
 
 
 def test_other_configurations_tell_nothing_about_this_one(tmp_path):
     study = Study(tmp_path / "s")
-    study.plan = replace(study.plan, grid={"nproc": (1, 2, 4), "precision": ("fp32", "bf16")})
-    for nproc in (1, 2):
+    study.plan = replace(study.plan, grid={"nproc": (1, 2, 4, 8), "precision": ("fp32", "bf16")})
+    for nproc in (1, 2, 4):
         point = (("nproc", nproc), ("precision", "fp32"))
         study.done[point] = [measured(nproc, 8 / nproc, repeat=i, samples=1000) for i in (1, 2, 3)]
-    study.predictions.before(Trial((("nproc", 4), ("precision", "bf16")), 1))
+    study.predictions.before(Trial((("nproc", 8), ("precision", "bf16")), 1))
     assert study.said == []
-    study.predictions.before(Trial((("nproc", 4), ("precision", "fp32")), 1))
+    study.predictions.before(Trial((("nproc", 8), ("precision", "fp32")), 1))
     assert len(study.said) == 1
     study.journal.close()

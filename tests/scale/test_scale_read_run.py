@@ -9,7 +9,7 @@ from rankup.core.records import RecordWriter
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.scale.plan import Trial
-from rankup.scale.read_run import parse_metric, read_breakdown, read_run
+from rankup.scale.read_run import parse_metric, read_breakdown, read_run, with_shares
 
 TRIAL = Trial((("nproc", 2),), 1)
 
@@ -156,14 +156,71 @@ def test_loops_of_which_one_was_left_are_no_measurement(run):
     assert caught.value.code == "nothing-measured"
 
 
+def logs(run, *accuracies):
+    loops(run, (3.0, 30, 6, 1.0, 15))
+    with RecordWriter(run.records / "epochs.jsonl") as records:
+        for number, accuracy in enumerate(accuracies, 1):
+            records.write(
+                "epoch", training="", epoch=number, seconds=3.0, steps=6, metrics={"accuracy": accuracy}
+            )
+    return read_run(TRIAL, run)
+
+
 @pytest.mark.parametrize(
     ("logged", "told"), [(95.5, 0.955), (0.955, 0.955), (1.0, 1.0), (100.0, 1.0), (250.0, 250.0)]
 )
 def test_an_accuracy_may_be_logged_in_percent(run, logged, told):
-    loops(run, (3.0, 30, 6, 1.0, 15))
-    with RecordWriter(run.records / "epochs.jsonl") as records:
-        records.write("epoch", training="", epoch=1, seconds=3.0, steps=6, metrics={"accuracy": logged})
-    assert read_run(TRIAL, run).accuracy == pytest.approx(told)
+    (((one,)),) = with_shares([[logs(run, logged)]])
+    assert one.accuracy == pytest.approx(told)
+
+
+def test_nine_tenths_of_a_percent_are_not_ninety_percent(tmp_path):
+    """In the same study other runs, or other epochs of the same run, have logged more than 1."""
+    first = logs(RunDir.create(tmp_path, "first"), 10.2, 0.9)
+    other = logs(RunDir.create(tmp_path, "other"), 0.8)
+    ((bad,), (worse,)) = with_shares([[first], [other]])
+    assert (bad.accuracy, worse.accuracy) == (pytest.approx(0.009), pytest.approx(0.008))
+
+
+@pytest.mark.parametrize(
+    ("printed", "seconds"),
+    [("3.5", 3.5), ("3.5 min", 210), ("3.5min", 210), ("2 hours in all", 7200), ("120 ms", 0.12), ("3.5s.", 3.5),
+     ("3.5 for 10 epochs", 3.5), ("3.5} and more", 3.5), ("2 s (10 epochs)", 2), ("1,5 min", 90)],
+)  # fmt: skip
+def test_the_unit_behind_the_number_counts(run, printed, seconds):
+    (run.logs / "rank-0.out").write_text(f"Training time = {printed}\n")
+    found = read_run(TRIAL, run, parse_metric("Training time = ([0-9.,]*[0-9])"))
+    assert found.seconds == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "printed",
+    ["350 images/s", "350 samples per second", "93 %", "3m20s", "1 h 12 min", "1:02:33", "3e-2 s", "5 it/s"],
+)
+def test_a_number_that_goes_on_or_is_no_time_is_refused(run, printed):
+    (run.logs / "rank-0.out").write_text(f"Training time = {printed}\n")
+    with pytest.raises(RankupError, match="is not a unit of time") as caught:
+        read_run(TRIAL, run, parse_metric("Training time = ([0-9.]+)"))
+    assert caught.value.code == "bad-metric"
+
+
+def test_what_the_first_steps_have_seen_is_a_fact(run):
+    seen = {"inputs": "float32 3×4×4", "autocast": "bfloat16"}
+    counted = {"seconds": 3.0, "samples": 30, "steps": 6, "warm_seconds": 1.0, "warm_samples": 15}
+    with RecordWriter(run.records / "steps.jsonl") as records:
+        for first, told in ((0, seen), (6, {})):  # a loop for each epoch: a later one may tell nothing
+            records.write("begin", attempt=1, global_step=first, facts={})
+            records.write("end", attempt=1, global_step=first + 6, seen=told, **counted)
+    facts = read_run(TRIAL, run).facts
+    assert {key: facts[key] for key in seen} == seen
+
+
+def test_the_steps_of_a_run_are_told_by_its_records(run):
+    leave_records(run, 1, 5.0)
+    with RecordWriter(run.records / "steps.jsonl") as records:
+        for number, seconds in enumerate((0.0, 1.0, 2.0, 6.0, 10.0, 14.0, 18.0)):
+            records.write("step", epoch=1, global_step=10 * number, seconds=seconds)
+    assert read_run(TRIAL, run).facts["step_seconds"] == pytest.approx([0.1, 0.4])
 
 
 def test_what_is_logged_after_the_last_epoch_is_what_was_reached(run):

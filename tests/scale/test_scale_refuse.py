@@ -46,6 +46,8 @@ def test_equal_work_is_accepted_without_a_word():
 # Each reason of the issue: what differs, and the code that refuses it.
 UNFAIR = {
     "precision": ((one(), two(precision="bf16")), "unequal-precision"),
+    "autocast of the script": ((one(autocast="off"), two(autocast="bfloat16")), "unequal-autocast"),
+    "smaller images": ((one(inputs="float32 3×224×224"), two(inputs="float32 3×64×64")), "unequal-inputs"),
     "tf32": ((one(tf32=False), two(tf32=True)), "unequal-tf32"),
     "global batch": ((one(), two(global_batch=128, steps=12)), "unequal-global-batch"),
     "samples of cut batches": ((one(), two(samples=1408)), "unequal-samples"),
@@ -333,3 +335,25 @@ def test_a_fair_study_is_never_refused(seed):
     assert "superlinear" not in codes(made.findings)
     if len(made.study.configurations[0].runs) >= 3:
         assert len(made.ratios) == 3 + 2
+
+
+@pytest.mark.parametrize(
+    ("seconds", "severity"), [(0.015, Severity.ERROR), (0.09, Severity.ERROR), (0.5, Severity.WARNING)]
+)
+def test_runs_that_are_too_short_to_be_measured_are_said(seconds, severity):
+    found = judged(configuration(1, *[seconds] * 3), configuration(2, 5.2, 5.3, 5.4))
+    assert "short-runs" in codes(found, severity)
+
+
+def test_a_sevenfold_spread_has_no_ratio_and_a_small_one_has():
+    wide = report(study(configuration(1, 2.0, 9.0, 14.0), two()))
+    assert "wide-spread" in codes(wide.findings, Severity.ERROR) and wide.ratios == []
+    doubtful = report(study(configuration(1, 10.0, 12.0, 13.5), two()))
+    assert codes(doubtful.findings) == ["wide-spread"] and len(doubtful.ratios) == 1
+    assert judged(configuration(1, 10.0, 10.5, 12.0), two()) == []
+
+
+def test_steps_that_change_fourfold_within_a_run_are_said():
+    found = only(judged(one(step_seconds=[0.1, 0.4]), two(step_seconds=[0.05, 0.06])))
+    assert (found.code, found.severity) == ("unsteady-steps", Severity.WARNING)
+    assert "a step takes 100 to 400 ms" in found.message

@@ -25,7 +25,7 @@
 | ``env_build`` | the building of ``rankup env create`` |
 | ``study_plan`` | the plan of a study, from options and a study.toml |
 | ``study_jobs`` | the job of each run of a study |
-| ``prediction_modes`` | ``rankup predict``: from measurements, a simulation, links |
+| ``prediction`` | ``rankup predict``: reads the measurements, predicts, recommends |
 | ``micro_benchmarks`` | ``rankup doctor matmul``: a row for each size |
 | ``site_survey`` | the facts that ``rankup sites new`` reads |
 """

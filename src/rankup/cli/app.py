@@ -38,7 +38,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Measure": {
         "scale": ("scale", "measure the same work on 1, 2, … processes: a speed-up table"),
         "report": ("report", "make figures, tables and a page of a study or of any runs"),
-        "predict": ("predict", "predict what larger sizes reach, or simulate a machine"),
+        "predict": ("predict", "predict what larger sizes reach"),
         "check-results": ("check_results", "judge a published table of speed-ups"),
     },
     "Clusters": {

@@ -115,7 +115,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("rankup drill --again 'rankup resume train' job.sh", "a job that is started again in another way"),
     ),
     "check-results": (
-        ("rankup check-results tutorial.md", "the tables of a page, with what its text tells"),
+        ("rankup check-results tutorial.md", "the table of a page, and the speed-ups in its text"),
         (
             "rankup check-results runs/mnist-cnn/scale-20260301-101500-a1b2/results.json",
             "a study of one's own",
@@ -156,10 +156,9 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "rankup predict curve.csv --gpus-per-node 4 --to 16,32 --samples 115e6 --deadline 24h",
             "the smallest size that is in time, and the cheapest",
         ),
-        ("rankup predict --measure-links --out links.json", "time all-reduces here"),
         (
-            "rankup predict --simulate --workload resnet50-mnist --compute 0.12 --gpus-per-node 4 --node-mtbf 20000",
-            "up to 1,024 GPUs of a machine that fails now and then",
+            "rankup predict curve.csv --gpus-per-node 4 --to 64 --node-mtbf 20000 --save-seconds 30",
+            "also how often to save on nodes that fail now and then",
         ),
     ),
     "doctor": (

@@ -100,6 +100,21 @@ def check_keys(command: Sequence[str], grid: Mapping[str, Any], scaling: str, si
         )
 
 
+def check_processes(grid: Mapping[str, Sequence[Any]], training: Mapping[str, Any]) -> None:
+    """Raises RankupError where the processes of this machine are more than its CPUs, or its GPUs. Of a job, the
+    scheduler says so."""
+    on_cpus = not count_gpus(os.environ) or training.get("device") == "cpu" or "cpu" in grid.get("device", ())
+    most = max(int(count) for count in grid.get("nproc", (1,)))
+    there = len(cpu_affinity()) if on_cpus else max(count_gpus(os.environ), len(cpu_affinity()))
+    if most > there:
+        raise RankupError(
+            "too-many-processes",
+            f"nproc={most} are more processes than this machine has CPUs, {there}: they would wait for each other",
+            context="--grid nproc",
+            hint=f"at most nproc={there} here; --site NAME submits the runs as jobs of a larger machine",
+        )
+
+
 def fair_threads(
     grid: Mapping[str, Sequence[Any]], flags: Mapping[str, Any], training: Mapping[str, Any]
 ) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 
 from rankup.cli.job_options import flags_from
 from rankup.cli.shared_options import given
-from rankup.cli.study_jobs import check_keys, fair_threads, is_workload
+from rankup.cli.study_jobs import check_keys, check_processes, fair_threads, is_workload
 from rankup.cli.training_options import training_from, training_from_table
 from rankup.cli.workload_job import require_torch
 from rankup.core.nearest import did_you_mean
@@ -19,7 +20,7 @@ from rankup.core.toml_file import read_toml
 from rankup.errors import RankupError
 from rankup.scale.families import check_baseline
 from rankup.scale.journal import StudyPlan
-from rankup.scale.machine import Machine
+from rankup.scale.machine import Machine, provenance
 from rankup.scale.plan import parse_grid, placeholders_in, points
 from rankup.scale.read_run import parse_metric
 from rankup.spec.jobspec import JobSpec
@@ -69,6 +70,8 @@ def plan_from(context: typer.Context) -> StudyPlan:
     _check_job(flags, asked["site"])
     check_keys(command, parsed, scaling, asked["site"])
     check_baseline(asked["baseline"], points(parsed))
+    if not asked["site"]:
+        check_processes(parsed, training)
     machine = Machine.here()
     return StudyPlan(
         command=command,
@@ -84,6 +87,8 @@ def plan_from(context: typer.Context) -> StudyPlan:
         machine={} if asked["site"] else asdict(machine),
         load=None if asked["site"] else machine.load,
         cwd=str(Path.cwd()),
+        allow_unfair=asked["allow_unfair"],
+        made=provenance(Path.cwd(), sys.argv[1:]),
     )
 
 

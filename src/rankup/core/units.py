@@ -5,6 +5,14 @@ from __future__ import annotations
 import re
 
 _UNIT_SECONDS = {"d": 86400, "h": 3600, "m": 60, "min": 60, "s": 1}
+#: Seconds of a unit, as programs and tables print it.
+TIME_UNITS = {
+    **dict.fromkeys(("us", "µs", "μs"), 1e-6),
+    "ms": 1e-3,
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
+}
 _WORDED = re.compile(r"(?:\d+(?:d|h|min|m|s)\s*)+", re.IGNORECASE)
 _PART = re.compile(r"(\d+)(d|h|min|m|s)", re.IGNORECASE)
 _CLOCK = re.compile(r"(?:(?P<days>\d+)-)?(?P<h>\d+):(?P<m>[0-5]?\d)(?::(?P<s>[0-5]?\d))?")

@@ -19,7 +19,7 @@
 | ``summary`` | ``table.txt`` and ``results.json`` |
 | ``machine`` | the machine: CPUs, devices, load |
 | ``report`` | figures, tables and a page of a study or of any runs |
-| ``predict`` | what larger sizes will reach, from results or from a description of the machine |
+| ``predict`` | what larger sizes will reach, from what was measured |
 | ``published`` | somebody else's table: read, recomputed, judged |
 
 All but ``journal``, ``runner``, ``predicted``, ``read_run``, ``results``, ``summary`` and ``report`` take data and

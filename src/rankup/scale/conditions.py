@@ -1,7 +1,9 @@
-"""Under which conditions was it measured? A busy machine, shared cores, and results that the devices cannot explain."""
+"""Under which conditions was it measured? Short or uneven runs, a busy machine, shared cores, and results that the
+devices cannot explain."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping
 
 from rankup.findings.engine import Source
@@ -16,6 +18,13 @@ LINEAR = 1.05
 BUSY = 0.5
 # Share of a baseline's step that waits for data, from which the loader explains a superlinear result.
 LOADER = 0.2
+# Seconds of a run below which its clock, its start and the system's ticks are a part of it; and below which they are
+# all of it.
+SHORT, TOO_SHORT = 1.0, 0.1
+# Slowest run / fastest run of a configuration: from here on something else was measured too, or nothing but that.
+WIDE, TOO_WIDE = 1.3, 2.0
+# Slowest / fastest steps within a run, by its records.
+UNSTEADY = 2.0
 
 
 def _busy(family: Family) -> Iterable[Finding]:
@@ -101,6 +110,50 @@ def _cause(family: Family, one: Configuration, shared: bool) -> str:
     return "The likely cause: the baseline is slowed down by something that was not measured"
 
 
+def _short_runs(family: Family) -> Iterable[Finding]:
+    for one in family.configurations:
+        median = statistics.median(run.seconds for run in one.runs)
+        if median < SHORT:
+            yield Finding(
+                "short-runs",
+                Severity.ERROR if median < TOO_SHORT else Severity.WARNING,
+                f"a run of {family.label(one)} takes {1000 * median:.3g} ms",
+                place="runtime",
+                why="such runs measure the clock, the start of the loop and the system's other work",
+                fix="more epochs or more samples: a run of some seconds at least",
+            )
+
+
+def _wide_spread(family: Family) -> Iterable[Finding]:
+    for one in family.configurations:
+        seconds = [run.seconds for run in one.runs]
+        times = max(seconds) / min(seconds)
+        if times >= WIDE:
+            yield Finding(
+                "wide-spread",
+                Severity.ERROR if times >= TOO_WIDE else Severity.WARNING,
+                f"the slowest run of {family.label(one)} takes {times:.1f} times as long as its fastest",
+                place="runtime",
+                why="the runs of one configuration do the same work: something else decides their time",
+                fix="find what it is (other programs, a warm cache, a device that throttles); then measure again",
+            )
+
+
+def _unsteady_steps(family: Family) -> Iterable[Finding]:
+    for one in family.configurations:
+        told = [run.facts["step_seconds"] for run in one.runs if "step_seconds" in run.facts]
+        low, high = max(told, key=lambda pair: pair[1] / pair[0], default=(1.0, 1.0))
+        if high / low >= UNSTEADY:
+            yield Finding(
+                "unsteady-steps",
+                Severity.WARNING,
+                f"within a run of {family.label(one)} a step takes {1000 * low:.3g} to {1000 * high:.3g} ms",
+                place="step",
+                why="the runtime is a mean over different steps, and says nothing of the next run",
+                fix="find what changes: a loader that runs dry, a device that throttles, other programs",
+            )
+
+
 def _warm_up_unknown(family: Family) -> Iterable[Finding]:
     runs = [run for one in family.configurations for run in one.runs]
     if family.study.metric and not all("warm_up" in run.facts for run in runs):
@@ -137,6 +190,9 @@ def _work_unknown(family: Family) -> Iterable[Finding]:
 
 
 CONDITIONS: Mapping[str, Source[Family]] = {
+    "short-runs": _short_runs,
+    "wide-spread": _wide_spread,
+    "unsteady-steps": _unsteady_steps,
     "superlinear": _superlinear,
     "oversubscribed": _oversubscribed,
     "busy-machine": _busy,

@@ -31,7 +31,8 @@ class StudyPlan:
 
     ``flags`` are those of the job (``JobSpec``), ``training`` those of a workload's training. ``site`` "" runs here;
     ``at_once`` limits the jobs that run together. ``cwd`` is where the command runs. ``load`` is the machine's before
-    the study, None if unknown.
+    the study, None if unknown. ``allow_unfair``: refused ratios are printed, marked. ``made``: when, by which command,
+    from which commit (``machine.provenance``).
     """
 
     command: Sequence[str]
@@ -48,6 +49,8 @@ class StudyPlan:
     machine: Mapping[str, Any] = field(default_factory=dict)
     load: float | None = None
     cwd: str = ""
+    allow_unfair: bool = False
+    made: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def points(self) -> list[Point]:

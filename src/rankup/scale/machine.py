@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 
 import psutil
 
+from rankup.core import shell
+from rankup.errors import RankupError
 from rankup.world.devices import cpu_affinity
 
 LOOK_S = 1.0
@@ -22,6 +28,7 @@ class Machine:
     """
 
     hostname: str
+    cpu: str
     system: str
     python: str
     cpu_count: int
@@ -35,9 +42,36 @@ class Machine:
         load = sum(used[cpu] for cpu in cpus if cpu < len(used)) / 100
         return cls(
             hostname=platform.node(),
+            cpu=_cpu_name(),
             system=platform.platform(),
             python=platform.python_version(),
             cpu_count=os.cpu_count() or 1,
             cpus=cpus,
             load=load,
         )
+
+
+def provenance(folder: Path, words: Sequence[str]) -> dict[str, str]:
+    """When a study began, the command that began it, and the commit that ``folder`` is at; "" if it is at none."""
+    commit = ""
+    try:
+        found = shell.run(
+            ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"], timeout=10
+        )
+        commit = found.out.strip() if found.code == 0 else ""
+    except (RankupError, OSError):  # no git here
+        pass
+    return {
+        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "command": shell.quote(["rankup", *words]),
+        "commit": commit,
+    }
+
+
+def _cpu_name() -> str:
+    """As the processor calls itself, on Linux; elsewhere its architecture."""
+    try:
+        named = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
+    except OSError:
+        named = None
+    return named[1].strip() if named else platform.processor() or platform.machine()

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rankup.core.records import newest_records, read_records
 from rankup.core.rundir import RunDir
+from rankup.core.units import TIME_UNITS
 from rankup.errors import RankupError
 from rankup.run.separate_models import optimizer_steps, trained_alone
 from rankup.scale.plan import Trial
 from rankup.scale.results import PARTS, Epoch, Measured
 
+ENOUGH_RECORDS = 5
 # The names under which a script may log what it reached, the first one that is there.
 _ACCURACIES = ("test_accuracy", "val_accuracy", "accuracy", "test_acc", "val_acc", "acc")
 _LOSSES = ("test_loss", "val_loss", "train_loss", "loss")
@@ -74,6 +78,8 @@ def read_run(trial: Trial, run: RunDir, metric: re.Pattern[str] | None = None) -
 
 def _read_run(trial: Trial, run: RunDir, metric: re.Pattern[str] | None) -> Measured:
     begin, end, epochs, summary, logged = _records(run)
+    # What only the first steps of the loop could tell, and how long its steps took.
+    begin = {**begin, "facts": {**begin.get("facts", {}), **end.get("seen", {}), **_step_seconds(run)}}
     if (taken := end.get("optimizer_steps", optimizer_steps(run))) is not None:
         begin = {**begin, "facts": {**begin.get("facts", {}), "optimizer_steps": int(taken)}}
     if metric is not None:
@@ -104,6 +110,23 @@ def _read_run(trial: Trial, run: RunDir, metric: re.Pattern[str] | None) -> Meas
     if samples != end["samples"]:
         begin = {**begin, "facts": {**begin.get("facts", {}), "all_samples": int(end["samples"])}}
     return _measured(trial, run, begin, summary, epochs, logged, seconds, samples, end["steps"])
+
+
+def with_shares(runs: Sequence[Sequence[Measured]]) -> list[list[Measured]]:
+    """All runs of a study, with accuracies as shares: a script logs all of them in percent, or none. One above 1 in any
+    epoch of any run tells that 0.9 is 0.9 %."""
+    told = [
+        value
+        for run in itertools.chain.from_iterable(runs)
+        for value in (run.accuracy, *(_first(_ACCURACIES, epoch.metrics) for epoch in run.epochs))
+        if value is not None
+    ]
+    if not any(1 < value <= 100 for value in told):
+        return [list(each) for each in runs]
+    return [
+        [replace(run, accuracy=None if run.accuracy is None else run.accuracy / 100) for run in each]
+        for each in runs
+    ]
 
 
 def read_breakdown(run: RunDir) -> dict[str, float]:
@@ -137,6 +160,21 @@ def _records(
     return begins[0] if begins else {}, _whole_end(steps, name), mine, summary, logged
 
 
+def _step_seconds(run: RunDir) -> dict[str, Any]:
+    """``step_seconds``: of a step, the middle nine tenths of what the records of a training tell, without the first;
+    absent where fewer than ``ENOUGH_RECORDS`` tell it."""
+    told = [one for one in newest_records(read_records(run.records / "steps.jsonl")) if one["kind"] == "step"]
+    seconds = sorted(
+        (after["seconds"] - before["seconds"]) / (after["global_step"] - before["global_step"])
+        for before, after in itertools.pairwise(told)
+        if after["global_step"] > before["global_step"] and after["epoch"] == before["epoch"]
+    )
+    if len(seconds) < ENOUGH_RECORDS:
+        return {}
+    cut = len(seconds) // 20
+    return {"step_seconds": [seconds[cut], seconds[-cut - 1]]}
+
+
 def _whole_end(steps: Sequence[Mapping[str, Any]], training: str) -> dict[str, Any]:
     """The ends of all loops of ``training`` as one: ``run.steps(data, epochs=epoch + 1)`` is a loop for each epoch.
 
@@ -159,6 +197,8 @@ def _whole_end(steps: Sequence[Mapping[str, Any]], training: str) -> dict[str, A
     whole = {name: sum(one[name] for one in ends) for name in ("seconds", "samples", "steps")}
     if all("optimizer_steps" in one for one in ends):
         whole["optimizer_steps"] = sum(one["optimizer_steps"] for one in ends)
+    if seen := first.get("seen"):
+        whole["seen"] = seen
     warm = bool(first["warm_samples"] and first["warm_seconds"] > 0)
     for name in ("seconds", "samples"):
         whole[f"warm_{name}"] = first[f"warm_{name}"] + sum(one[name] for one in later) if warm else 0
@@ -198,7 +238,7 @@ def _measured(
         threads=int(facts.get("threads", asked.get("cpus-per-task", 1))),
         strategy=str(facts.get("strategy", asked.get("strategy", "unknown"))),
         device_type=str(facts.get("device_type", asked.get("device", "cuda" if "gpus" in asked else "cpu"))),
-        accuracy=accuracy / 100 if accuracy is not None and 1 < accuracy <= 100 else accuracy,  # in percent
+        accuracy=accuracy,
         loss=_first(_LOSSES, reached),
         facts=facts,
         epochs=told,
@@ -214,9 +254,10 @@ def _matched(metric: re.Pattern[str], run: RunDir) -> float:
     """The last match in what the run printed, rank 0 first."""
     for name in ("rank-0.out", "rank-0.err", "job.log"):
         for path in sorted(run.logs.rglob(name)) if run.logs.is_dir() else ():
-            found = metric.findall(_text(path))
-            if found:
-                return _seconds(found[-1], metric.pattern)
+            text = _text(path)
+            if found := list(metric.finditer(text)):
+                line = text[found[-1].end(1) :].partition("\n")[0]
+                return _seconds(found[-1][1] or "", line, metric.pattern)
     raise RankupError(
         "metric-not-found",
         f"nothing that the run printed matches {metric.pattern!r}",
@@ -226,16 +267,35 @@ def _matched(metric: re.Pattern[str], run: RunDir) -> float:
     )
 
 
-def _seconds(text: str, pattern: str) -> float:
+def _seconds(text: str, behind: str, pattern: str) -> float:
+    """``behind`` is the rest of the line: ``3.5 min`` is not 3.5 seconds, and ``3.5 images/s`` is no time."""
+    inside = re.fullmatch(r"([\d.,]+)\s*([^\W\d]+)", text.strip())
+    number, unit = (inside[1], inside[2]) if inside else (text.strip(), _unit(behind))
+    if unit and unit.lower() not in TIME_UNITS:
+        raise _bad_metric(
+            f"the group matched {text!r}, and {unit!r} behind it is not a unit of time", pattern
+        )
     try:
-        seconds = float(_with_decimal_point(text.strip()))
+        seconds = float(_with_decimal_point(number)) * TIME_UNITS[unit.lower() or "s"]
     except ValueError:
         seconds = math.nan
     if not (math.isfinite(seconds) and seconds > 0):
-        either = bool(re.fullmatch(r"\d{1,3},\d{3}", text.strip()))
+        either = bool(re.fullmatch(r"\d{1,3},\d{3}", number))
         what = "may be thousands or decimals" if either else "is not a time in seconds"
         raise _bad_metric(f"the group matched {text!r}, which {what}", pattern)
     return seconds
+
+
+def _unit(behind: str) -> str:
+    """What stands behind a number and belongs to it: its unit, or its own next digits. "" if a sentence goes on."""
+    if attached := re.match(r"(?:[.,:]?\d|[^\W\d]|[%/])[^\s;)\]}\"']*", behind):
+        return attached[0].rstrip(".,:")
+    word = re.match(r"\s+([^\W\d]+|%)(\s*/\s*\w+|\s+per\s+\w+|\s*\d+\s*[^\W\d]+)?", behind)
+    if word and (
+        word[1].lower() in TIME_UNITS or word[1] == "%" or (word[2] and not word[2].strip()[0].isdigit())
+    ):
+        return word[1] + (word[2] or "")
+    return ""
 
 
 def _with_decimal_point(text: str) -> str:

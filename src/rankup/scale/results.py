@@ -46,8 +46,8 @@ class Measured:
     ``seconds``: wall time of the training, without start-up, warm-up, data set-up and evaluation. ``samples`` were
     really seen, over all ranks. ``accuracy`` is a share in [0, 1] or None if the run tells none. ``facts`` is what
     the run says of its work (the keys of ``comparability.EQUAL``: workload, data, epochs, global_batch, precision,
-    tf32, optimizer, lr, …), and ``all_samples`` if ``samples`` are without those of the first steps; a fact that it
-    does not tell is absent. ``breakdown``: seconds of one step by part
+    tf32, optimizer, lr, …), ``all_samples`` if ``samples`` are without those of the first steps, and ``step_seconds``
+    (least, most); a fact that it does not tell is absent. ``breakdown``: seconds of one step by part
     (``PARTS``), empty if it was not measured. ``nodes`` × processes per node = ``processes``; a process has one GPU
     (``device_type`` cuda) or ``threads`` threads.
     """
@@ -80,6 +80,10 @@ class Measured:
         for name in ("facts", "breakdown"):
             _require(isinstance(getattr(self, name), Mapping), self, name)
         _require(all(_finite(part) and part >= 0 for part in self.breakdown.values()), self, "breakdown")
+        if (steps := self.facts.get("step_seconds")) is not None and not (
+            isinstance(steps, list) and len(steps) == 2 and all(_finite(one) and one > 0 for one in steps)
+        ):
+            raise ValueError(f"step_seconds of a run is {steps!r}")
         for fact in _NUMERIC_FACTS:
             if self.facts.get(fact) is not None and not _finite(self.facts[fact]):
                 raise ValueError(f"{fact} of a run is {self.facts[fact]!r}")
@@ -114,7 +118,7 @@ class Configuration:
         run = self.runs[0]
         each, s = run.processes // run.nodes, "es" if run.processes > 1 else ""
         count = f"{run.nodes} × {each} processes" if run.nodes > 1 else f"{each} process{s}"
-        return f"{run.strategy}, {count}"
+        return f"{run.strategy}, {count}" if run.strategy else count
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,8 @@ class StudyResults:
     """A study that has ended or goes on. ``target`` is the workload or the script with its arguments.
 
     ``scaling`` is ``strong`` (the global batch is fixed) or ``weak`` (samples per process are fixed). ``metric`` names
-    what was timed: "" for the training seconds of the records, else the pattern over the output.
+    what was timed: "" for the training seconds of the records, else the pattern over the output. ``made``: when, by
+    which command and from which commit.
     """
 
     target: str
@@ -132,9 +137,11 @@ class StudyResults:
     repeats: int
     metric: str = ""
     load_before: float | None = None
+    made: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raises ValueError for what nobody can compute with."""
+        _require(isinstance(self.made, Mapping), self, "made")
         _require(isinstance(self.machine, Mapping), self, "machine")
         for key in ("cpu_count", "cpus"):
             given = self.machine.get(key)
@@ -217,7 +224,7 @@ def read_results(path: Path) -> StudyResults:
             context=str(path),
             hint="measure again with this version of rankup",
         )
-    known = ("target", "scaling", "configurations", "machine", "repeats", "metric", "load_before")
+    known = ("target", "scaling", "configurations", "machine", "repeats", "metric", "load_before", "made")
     try:
         return StudyResults.from_dict({key: given[key] for key in known if key in given})
     except KeyError as error:

@@ -19,12 +19,13 @@ from rankup.batch.submit import submit
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.findings.error import findings_of
+from rankup.findings.finding import Finding, Severity
 from rankup.resolve.resolved import Resolved
 from rankup.run.execute import Result, View, execute
 from rankup.run.markers import REQUEUE_CODE
 from rankup.scale.journal import Journal, TrialState
 from rankup.scale.plan import Point, Trial
-from rankup.scale.read_run import parse_metric, read_breakdown, read_run
+from rankup.scale.read_run import parse_metric, read_breakdown, read_run, with_shares
 from rankup.scale.results import Configuration, Measured, StudyResults
 from rankup.schedulers.base import JobState
 
@@ -198,7 +199,8 @@ def collect(journal: Journal) -> StudyResults:
     plan = journal.plan
     metric = parse_metric(plan.metric) if plan.metric else None
     states = journal.states()
-    configurations = []
+    measured: list[list[Measured]] = []
+    failures: list[Mapping[str, Any] | None] = []
     for point in plan.points:
         mine = [(trial, state) for trial, state in states.items() if trial.point == point]
         failure = next((state.failure for _, state in mine if state.ended == "failed"), None)
@@ -213,7 +215,12 @@ def collect(journal: Journal) -> StudyResults:
                 runs.append(replace(read_run(trial, RunDir(Path(state.run)), metric), breakdown=parts))
             except RankupError as error:  # records that somebody has deleted meanwhile
                 failure = failure or _as_failure(trial, error)
-        configurations.append(Configuration(dict(point), runs, failure))
+        measured.append(runs)
+        failures.append(failure)
+    configurations = [
+        Configuration(dict(point), runs, failure)
+        for point, runs, failure in zip(plan.points, with_shares(measured), failures, strict=True)
+    ]
     return StudyResults(
         target=plan.target,
         scaling=plan.scaling,
@@ -222,6 +229,23 @@ def collect(journal: Journal) -> StudyResults:
         repeats=plan.repeats,
         metric=plan.metric,
         load_before=plan.load,
+        made=plan.made,
+    )
+
+
+def unfinished(journal: Journal) -> Finding | None:
+    """That runs are missing, if some are."""
+    states = list(journal.states().values())
+    done = sum(bool(state.ended) for state in states)
+    if done == len(states):
+        return None
+    return Finding(
+        "unfinished-study",
+        Severity.WARNING,
+        f"{done} of {len(states)} runs have ended, warm-ups included",
+        place=str(journal.folder),
+        why="what was measured so far may change",
+        fix=f"rankup scale --resume {journal.folder} goes on",
     )
 
 

@@ -25,6 +25,11 @@ EQUAL = {
     "epochs": ("the number of epochs", "the same --epochs"),
     "global_batch": ("the global batch", "the same --global-batch; or a weak-scaling study: --weak"),
     "precision": ("the precision", "the same --precision, also for the baseline"),
+    "autocast": (
+        "the script's own autocast",
+        "the same autocast in all configurations, also for the baseline",
+    ),
+    "inputs": ("the shape of the inputs", "the same input size in all configurations"),
     "tf32": ("TF32", "the same torch.backends flags, also for the baseline"),
     "optimizer": ("the optimizer", "the same --optimizer"),
     "lr": ("the learning rate", "the same --lr; it belongs to the global batch"),
@@ -49,6 +54,8 @@ EQUAL = {
 WEAK_MAY_DIFFER = frozenset({"samples", "steps", "global_batch", "lr", "warmup"})
 WHY = {
     "precision": "tensor cores make mixed precision several times faster on one GPU already",
+    "autocast": "mixed precision is several times faster on one GPU already, whoever has switched it on",
+    "inputs": "larger images and longer sequences are more work for each sample",
     "tf32": "TF32 makes matrix products several times faster on one GPU already",
     "global_batch": "a larger batch takes fewer steps, and often more epochs to the same accuracy",
     "samples": "a run that trains fewer samples is not faster, and counts of batches × batch size are not samples",

@@ -12,8 +12,6 @@
 | ``early_stop`` | ends the training at a target accuracy |
 | ``report`` | a line per epoch and a summary, printed by rank 0 |
 | ``breakdown`` | the time of a step: data, compute, communication, optimizer |
-| ``allreduce_times`` | a rank of the bandwidth sweep of ``rankup predict --measure-links`` |
-| ``parameter_bytes`` | the sizes of a workload's parameters, for ``rankup predict --simulate`` |
 
 ``python -m rankup.train OPTIONS`` is what ``rankup train`` starts on every rank; it imports the standard library and
 torch alone.

@@ -4,14 +4,37 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import dataclass
 
-from rankup.scale.predict.links import Link, Links
 from rankup.scale.predict.points import Point, Size
-from rankup.scale.predict.step_model import StepModel
+
+_BYTES = 100_000_000  # of gradients
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A step: computation, a ring inside the node, a tree or a ring between nodes, and the slowest of all devices.
+
+    ``alpha`` in seconds a hop, ``beta`` in bytes per second, ``sigma`` of one device's step in seconds.
+    """
+
+    compute: float = 0.1
+    alpha: float = 20e-6
+    beta: float = 5e9
+    sigma: float = 0.0
+
+    def seconds(self, size: Size) -> float:
+        links = ((size.per_node, 5e-6, 100e9), (size.nodes, self.alpha, self.beta))
+        sent = sum(_hops(n) * alpha + 2 * (n - 1) / n * _BYTES / beta for n, alpha, beta in links)
+        return self.compute + sent + self.sigma * math.sqrt(2 * math.log(size.devices))
+
+
+def _hops(devices: int) -> int:
+    return min(2 * (devices - 1), 2 * math.ceil(math.log2(devices)))
 
 
 def curve(
-    model: StepModel, sizes: list[Size], noise: float = 0.0, seed: int = 0, batch: int = 32
+    model: Machine, sizes: list[Size], noise: float = 0.0, seed: int = 0, batch: int = 32
 ) -> list[Point]:
     """What a machine that is like ``model`` would have measured."""
     draw = random.Random(seed)
@@ -21,7 +44,4 @@ def curve(
     ]
 
 
-def machine(compute: float = 0.1, alpha: float = 20e-6, beta: float = 5e9, sigma: float = 0.0) -> StepModel:
-    return StepModel(
-        compute, (100_000_000,), Links(Link(5e-6, 100e9), Link(alpha, beta)), gamma=1.0, sigma=sigma
-    )
+machine = Machine

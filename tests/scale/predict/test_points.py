@@ -84,7 +84,6 @@ def test_a_study_gives_the_median_of_its_repeats_and_its_one_process():
     points = from_results(study([run(1, 1)], [run(1, 4, 10), run(1, 4, 12), run(1, 4, 8)], [run(2, 4)]))
     assert [point.size for point in points] == [Size(1, 1), Size(1, 4), Size(2, 4)]
     assert points[1].rate == 400
-    assert points[1].batch == 400
 
 
 def test_a_study_with_two_strategies_needs_a_choice():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import random
 import statistics
+from pathlib import Path
 
 import pytest
 from synthetic_curves import curve, machine
@@ -12,9 +14,10 @@ from synthetic_curves import curve, machine
 from rankup.errors import RankupError
 from rankup.scale.predict import interval
 from rankup.scale.predict.curves import CURVES
-from rankup.scale.predict.points import Point, Size, parse_points
+from rankup.scale.predict.points import Point, Size, parse_points, size_of
 from rankup.scale.predict.prediction import predict_next, score
 
+HELD_BACK = Path(__file__).parents[3] / "benchmarks" / "held_back_curves.csv"
 FOUR = Size(4, 8)
 SMALL = [Size(1, 1), Size(1, 4), Size(1, 8), Size(2, 8)]
 
@@ -31,7 +34,7 @@ def test_it_is_exact_for_a_machine_whose_all_reduce_is_a_ring_without_latency():
 
 def test_within_a_node_it_needs_no_second_node():
     model = machine()
-    found = predict_next(curve(model, [Size(1, 2), Size(1, 4)]), Size(1, 8))
+    found = predict_next(curve(model, [Size(1, 1), Size(1, 2), Size(1, 4)]), Size(1, 8))
     assert found.rate == pytest.approx(32 * 8 / model.seconds(Size(1, 8)), rel=1e-3)
 
 
@@ -156,12 +159,51 @@ def test_what_is_odd_about_the_points_is_said():
     assert codes("8:770 16:700") == ["slower-with-more"]
     assert codes("4:1079 8:1070 16:2093") == ["node-limit"]
     assert codes("8:770 16:1700") == ["superlinear"]
-    assert codes("8:770 16:1500", Size(16, 8)) == ["far-away"]
 
 
 def test_two_nodes_faster_than_twice_one_are_predicted_as_linear():
     found = predict_next(parse_points("8:770 16:1700", 8), FOUR)
     assert found.rate == pytest.approx(found.linear) == 3400
+
+
+def test_beyond_four_times_the_largest_size_nobody_can_say():
+    points = parse_points("8:770 16:1500", 8)
+    assert predict_next(points, Size(8, 8)).rate > 5000
+    with pytest.raises(RankupError) as caught:
+        predict_next(points, Size(9, 8))
+    assert caught.value.code == "too-far"
+    assert caught.value.hint.startswith("measure 24 devices or more")
+
+
+@pytest.mark.parametrize("scaling", ["weak", "strong"])
+def test_two_sizes_of_a_node_do_not_tell_how_far_to_trust_them(scaling):
+    with pytest.raises(RankupError, match="2 of the measurements tell about it, and 3 are needed"):
+        predict_next(parse_points("1:100 4:380", 8), Size(1, 8), scaling)
+
+
+def test_within_a_node_the_interval_has_the_error_of_its_own_points():
+    steady = predict_next(parse_points("1:100 2:196 4:388", 8), Size(1, 8))
+    bends = predict_next(parse_points("1:100 2:196 4:340", 8), Size(1, 8))
+    assert steady.high / steady.low < 1.25
+    assert bends.high / bends.low > 1.8
+
+
+def held_back(measured: tuple[int, ...], target: int) -> list[bool]:
+    """Whether the interval held each of the published curves that had no part in its making."""
+    found = []
+    for row in csv.DictReader(HELD_BACK.read_text().splitlines()):
+        if all(row[str(count)] for count in (*measured, target)):
+            points = parse_points(" ".join(f"{count}:{row[str(count)]}" for count in measured), 8)
+            rate = float(row[str(target)])
+            found.append(score(predict_next(points, size_of(str(target), 8)), rate).within)
+    return found
+
+
+@pytest.mark.parametrize(("measured", "target"), [((8, 16), 32), ((1, 2, 4), 8)])
+def test_the_interval_holds_published_curves_that_had_no_part_in_it(measured, target):
+    held = held_back(measured, target)
+    assert len(held) >= 30
+    assert sum(held) / len(held) >= 0.85
 
 
 def test_a_score_needs_a_rate():

@@ -11,8 +11,9 @@ from rankup.scale.report.content import of_runs, of_study
 from rankup.scale.report.figures.all_pictures import all_pictures
 from rankup.scale.report.figures.cost import frontier
 from rankup.scale.report.figures.draw import draw_all
-from rankup.scale.report.figures.picture import DARK, SERIES
+from rankup.scale.report.figures.picture import DARK, ON_COLOUR, SERIES
 from rankup.scale.report.sentences import summary
+from rankup.scale.report.tables import all_tables
 from rankup.scale.results import Configuration
 from report_inputs import NASTY, compared, measured, study, write_run
 
@@ -34,7 +35,7 @@ def contrast(a, b):
 def test_a_study_has_all_figures_that_it_has_numbers_for(tmp_path):
     results = study()
     assert list(pictures(of_study(results, tmp_path, rows=compared(results)))) == [
-        "throughput", "time", "efficiency", "breakdown", "cost",
+        "throughput", "time", "speed-up", "efficiency", "breakdown", "cost",
         "loss-epochs", "loss-time", "accuracy-epochs", "accuracy-time",
     ]  # fmt: skip
     assert "efficiency" not in pictures(of_study(results, tmp_path))
@@ -48,6 +49,50 @@ def test_the_texts_of_figures_tell_the_numbers(tmp_path):
     )
     assert "communication 16 %" in found["breakdown"].alt
     assert "90 % with 2 processes" in found["efficiency"].alt.replace("90.1 %", "90 %")
+
+
+def drawn(picture):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    FigureCanvasAgg(figure)
+    picture.draw(figure)
+    return figure.axes[0]
+
+
+def test_the_speed_up_is_drawn_with_its_ideal_on_axes_of_powers_of_two(tmp_path):
+    results = study((1, 2, 4))
+    picture = pictures(of_study(results, tmp_path, rows=compared(results)))["speed-up"]
+    axes = drawn(picture)
+    for axis in (axes.xaxis, axes.yaxis):
+        assert axis.get_scale() == "log" and axis.get_transform().base == 2
+    ideal = axes.lines[0]
+    assert all(x == pytest.approx(y) for x, y in zip(*ideal.get_data(), strict=True))
+    assert picture.alt.startswith("Speed-up against CPU cores: 1 with 1 process")
+
+
+def test_error_bars_of_series_at_the_same_devices_stand_side_by_side(tmp_path):
+    results = study((1, 2))
+    rows = compared(results)
+    rows += [replace(row, series="other") for row in rows]
+    for name in ("throughput", "speed-up", "efficiency"):
+        axes = drawn(pictures(of_study(results, tmp_path, rows=rows))[name])
+        places = [x for bars in axes.containers for x in bars.lines[0].get_xdata()]
+        assert len(places) == len(set(places)) == 4
+
+
+def test_an_unfair_ratio_is_an_open_point_and_marked_in_words(tmp_path):
+    results = study((1, 2))
+    first, second = compared(results)
+    content = of_study(results, tmp_path, rows=[first, replace(second, unfair=True)])
+    for name in ("speed-up", "efficiency"):
+        picture = pictures(content)[name]
+        assert "(unfair) with 2 processes" in picture.alt and "Open points are unfair" in picture.caption
+        assert any(line.get_color() == ON_COLOUR for line in drawn(picture).lines)
+    (table, *_) = all_tables(content)
+    assert "(unfair)" in table.markdown() and "(unfair)" in table.latex() and ",unfair," in table.csv()
+    assert not any("times as fast" in sentence for sentence in summary(content))
 
 
 def test_a_study_of_one_configuration_has_no_figure_against_devices(tmp_path):
@@ -125,7 +170,9 @@ def test_the_summary_says_how_much_faster_and_what_the_network_takes(tmp_path):
     results = study((1, 2))
     said = summary(of_study(results, tmp_path, rows=compared(results)))
     assert said[0] == "2 processes train 1.8 times as fast as 1 process (min–max 1.77–1.84)."
-    assert said[1] == "With 2 processes, communication between the processes takes 16 % of a step on 1 node."
+    assert said[1] == (
+        "The largest loss of ddp, 2 processes: communication between the processes takes 16 % of a step on 1 node."
+    )
 
 
 def test_the_summary_of_uncompared_runs_has_no_ratio(tmp_path):

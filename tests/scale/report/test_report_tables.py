@@ -5,14 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import re
+from dataclasses import replace
 
 import pytest
 
+from rankup.scale.parts import largest_loss
 from rankup.scale.report.content import of_runs, of_study
+from rankup.scale.report.judged import judged_rows
 from rankup.scale.report.rows import rows_of
+from rankup.scale.report.sentences import summary
 from rankup.scale.report.tables import Column, Table, all_tables
 from rankup.scale.report.text import clipped, listed, percent, plain, plural, short
 from rankup.scale.results import Configuration, StudyResults
+from rankup.scale.summary import report
 from report_inputs import NASTY, compared, measured, study, write_run
 
 
@@ -102,3 +107,44 @@ def test_rounding_does_not_put_a_median_outside_of_its_values():
         runs = [measured(1, thousandths / 1000, samples=1170)]
         (row,) = rows_of(StudyResults("train.py", "strong", [Configuration({"nproc": 1}, runs)], {}, 1))
         assert row.rate.low <= row.rate.median <= row.rate.high
+
+
+def test_each_row_has_the_ratio_of_its_own_configuration_whatever_the_order_of_the_study():
+    """A grid over strategies lists one process of the second strategy after eight of the first."""
+    runs = [
+        Configuration(
+            {"strategy": strategy, "nproc": n},
+            [measured(n, seconds / n, repeat, strategy=strategy) for repeat in range(3)],
+        )
+        for strategy, seconds in (("fsdp", 24.0), ("ddp", 12.0))
+        for n in (4, 2, 1)
+    ]
+    made = report(StudyResults("x", "strong", runs, {}, 3), baseline="strategy=ddp,nproc=1")
+    for row in judged_rows(made):
+        assert row.speedup.median == pytest.approx(12.0 / row.seconds.median)
+
+
+def test_the_summary_names_the_loss_that_the_table_names(tmp_path):
+    results = study((1, 2))
+    said = largest_loss(results)
+    assert said
+    assert said[1:] + "." in " ".join(summary(of_study(results, tmp_path)))
+
+
+def test_the_facts_of_a_study_are_what_a_paper_asks_for(tmp_path):
+    made = {
+        "command": "rankup scale x --grid nproc=1,2",
+        "date": "2026-11-26T10:00:00+00:00",
+        "commit": "68a0a950",
+    }
+    results = study((1, 2))
+    facts = {"optimizer": "SGD", "lr": 0.1, "global_batch": 64, "torch": "2.13.0"}
+    told = [replace(one, runs=[replace(run, facts={**run.facts, **facts}) for run in one.runs])
+            for one in results.configurations]  # fmt: skip
+    machine = {"hostname": "node1", "cpu": "EPYC", "cpu_count": 8, "python": "3.11.7"}
+    content = of_study(replace(results, configurations=told, machine=machine, made=made), tmp_path)
+    shown = dict(content.facts)
+    assert (shown["Optimizer"], shown["Learning rate"], shown["Global batch"]) == ("SGD", "0.1", "64")
+    assert (shown["Command"], shown["Commit"]) == (made["command"], made["commit"])
+    assert shown["Date"].startswith("2026-11-26") and shown["torch"] == "2.13.0"
+    assert "EPYC" in shown["Machine"] and "Python 3.11.7" in shown["Software"]

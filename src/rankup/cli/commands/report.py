@@ -14,13 +14,16 @@ from rankup.cli.output import console
 from rankup.cli.output.console import shown
 from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption
 from rankup.errors import RankupError
-from rankup.scale.results import read_results
+from rankup.findings.finding import Finding
+from rankup.scale.journal import Journal, StudyPlan
+from rankup.scale.results import StudyResults, read_results
+from rankup.scale.runner import collect, unfinished
 
 if TYPE_CHECKING:  # it imports NumPy
     from rankup.scale.report.content import Content
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-_RESULTS = "results.json"
+_RESULTS, _PLAN = "results.json", "study.json"
 
 
 @app.command()
@@ -73,7 +76,7 @@ def _content(targets: list[str], title: str, runs_root: Path) -> tuple[Content, 
     from rankup.scale.report.judged import judged_rows
     from rankup.scale.summary import report as judge
 
-    studies = [file for target in targets if (file := _study(Path(target)))]
+    studies = [target for target in targets if _is_study(Path(target))]
     if studies and len(targets) > 1:
         raise RankupError(
             "several-studies",
@@ -82,20 +85,30 @@ def _content(targets: list[str], title: str, runs_root: Path) -> tuple[Content, 
             hint="make a report of each study; or name the runs below it to see them in one",
         )
     if studies:
-        (file,) = studies
-        made = judge(read_results(file))
-        rows = judged_rows(made)
-        content = of_study(made.study, file.parent, rows=rows, findings=made.findings, title=title)
-        return content, file.parent / "report"
+        path = Path(studies[0])
+        folder = path.parent if path.is_file() else path
+        results, plan, missing = _measured(path)
+        made = judge(results, plan.baseline if plan else "", allow_unfair=bool(plan and plan.allow_unfair))
+        findings = [*missing, *made.findings]
+        content = of_study(made.study, folder, rows=judged_rows(made), findings=findings, title=title)
+        return content, folder / "report"
     paths = [_run(target, runs_root) for target in targets]
     return of_runs(paths, title=title), paths[0] / "report" if len(paths) == 1 else Path("report")
 
 
-def _study(path: Path) -> Path | None:
-    """The results of the study at ``path``, if it is one."""
-    if path.is_file():
-        return path
-    return path / _RESULTS if (path / _RESULTS).exists() else None
+def _is_study(path: Path) -> bool:
+    return path.is_file() or any((path / name).exists() for name in (_RESULTS, _PLAN))
+
+
+def _measured(path: Path) -> tuple[StudyResults, StudyPlan | None, list[Finding]]:
+    """The results of the study at ``path``; of one that was interrupted, or goes on, what it has measured so far."""
+    if path.is_file() or not (path / _PLAN).exists():
+        return read_results(path if path.is_file() else path / _RESULTS), None, []
+    journal = Journal.open(path)
+    missing = unfinished(journal)
+    if missing is None and (path / _RESULTS).exists():
+        return read_results(path / _RESULTS), journal.plan, []
+    return collect(journal), journal.plan, [missing] if missing else []
 
 
 def _run(target: str, runs_root: Path) -> Path:

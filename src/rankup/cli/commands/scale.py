@@ -138,8 +138,9 @@ def scale(
     with journal.alone():
         _run(journal)
     results = collect(journal)
+    unfair = allow_unfair or journal.plan.allow_unfair
     try:
-        made = report(results, journal.plan.baseline, allow_unfair=allow_unfair)
+        made = report(results, journal.plan.baseline, allow_unfair=unfair)
     except RankupError:  # a baseline that nothing is: what was measured is kept
         write(report(results), journal.folder)
         raise

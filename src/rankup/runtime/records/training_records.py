@@ -16,6 +16,7 @@ import torch
 from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.data.position import Position
 from rankup.runtime.records.arrival import arrival_of
+from rankup.runtime.records.first_batches import FirstBatches
 from rankup.runtime.records.logged_numbers import LoggedNumbers
 from rankup.runtime.records.outputs import Outputs
 from rankup.runtime.records.rank_records import RankRecords
@@ -61,6 +62,7 @@ class TrainingRecords:
         self._epoch, self._step_before = 0, 0  # the epoch, and its step when this loop had done none
         self._behind, self._behinds = 0.0, 0  # seconds of the code after the inner loop, and how often it ran
         self._trained_at: float | None = None
+        self._first_batches: FirstBatches | None = None  # of the loop that has begun last
         self._in_steps = False  # not between the steps of two epochs
 
     def state_dict(self) -> dict[str, Any]:
@@ -112,6 +114,11 @@ class TrainingRecords:
             self._own.begin()
         if self._outputs is not None:
             self._outputs.begin(unit, goal, global_step, facts, repeats=repeats)
+            if recorded and not repeats:
+                local = (facts.get("global_batch") or 0) // (
+                    self._world_size * (facts.get("accumulate") or 1)
+                )
+                self._first_batches = FirstBatches(models, self._device.type, local)
 
     @property
     def loop_steps(self) -> int:
@@ -186,6 +193,8 @@ class TrainingRecords:
             self._own = None
         if self._totals.counts.arrival is not None:
             self._totals.counts.arrival.close()
+        if self._first_batches is not None:
+            self._first_batches.close()
         if self._outputs is not None:
             self._say_last_step(global_step)
             self._tell_logged(self._outputs)
@@ -255,6 +264,7 @@ class TrainingRecords:
             },
             **{"warm_seconds": seconds - warm_seconds, "warm_samples": counts.total - warm_samples},
             "data_s": counts.waited,
+            "seen": self._first_batches.facts if self._first_batches is not None else {},
         }
 
     def _steps_left(self) -> int | None:

@@ -7,8 +7,26 @@ Optimum Checkpoint Interval for Restart Dumps", 2006, equations 20 and 37.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from rankup.errors import RankupError
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Seconds. ``node_mtbf``: mean time between failures of one node; ``save``: how long a snapshot stops the
+    training; ``restart``: from a failure to the first new step."""
+
+    node_mtbf: float
+    save: float
+    restart: float
+
+    def interval(self, nodes: int) -> float:
+        """Seconds of training between two snapshots on so many nodes."""
+        return best_interval(self.save, self.node_mtbf / nodes)
+
+    def goodput(self, nodes: int) -> float:
+        return goodput(self.interval(nodes), self.save, self.restart, self.node_mtbf / nodes)
 
 
 def best_interval(save: float, between_failures: float) -> float:

@@ -6,7 +6,7 @@ import csv
 import math
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -41,16 +41,13 @@ class Size:
 class Point:
     """``rate``: samples per second over all devices, the median of ``repeats``.
 
-    ``spread`` is the relative standard deviation of one repeat. ``parts``: seconds of one step by part (see
-    ``results.PARTS``), empty if they were not measured. ``batch``: samples per step over all devices, 0 if unknown.
+    ``spread`` is the relative standard deviation of one repeat.
     """
 
     size: Size
     rate: float
     spread: float = USUAL_SPREAD
     repeats: int = 1
-    parts: Mapping[str, float] | None = None
-    batch: int = 0
 
     @property
     def error(self) -> float:
@@ -185,14 +182,7 @@ def _of_runs(runs: Sequence[Measured]) -> Point:
         )
     if any(not (math.isfinite(run.seconds) and run.seconds > 0 and run.samples > 0) for run in runs):
         raise RankupError("bad-point", "a run of the study has no time or no samples", context=first.path)
-    parts: dict[str, Any] = {}
-    if all(run.breakdown for run in runs):
-        parts = {
-            name: statistics.median(run.breakdown.get(name, 0.0) for run in runs) for name in first.breakdown
-        }
-    point = _point(Size(first.nodes, first.processes // first.nodes), [run.rate for run in runs])
-    batch = round(first.samples / first.steps) if first.steps else 0
-    return Point(point.size, point.rate, point.spread, point.repeats, parts or None, batch)
+    return _point(Size(first.nodes, first.processes // first.nodes), [run.rate for run in runs])
 
 
 def _point(size: Size, rates: Sequence[float]) -> Point:

@@ -24,7 +24,7 @@ from rankup.scale.predict.reduced import (
     fit,
 )
 
-FAR = 4  # times the largest measured size: beyond it the interval is a guess
+FAR = 4  # times the largest measured size: nothing was checked beyond it
 SUPERLINEAR = 1.05
 FALLS = 0.95
 HARDLY = 1.1  # a size that is not even so much faster gains nothing
@@ -90,7 +90,7 @@ def predict_next(points: Sequence[Point], size: Size, scaling: str = WEAK) -> Pr
         scaling=scaling,
         measured=tuple(point.size for point in used),
         parameters={name: round(share, 6) for name, share in zip(form.names, shares, strict=True)},
-        findings=tuple(_warnings(points, used, size)),
+        findings=tuple(_warnings(points)),
     )
 
 
@@ -138,12 +138,25 @@ def _refuse(points: Sequence[Point], used: Sequence[Point], size: Size, form: Fo
             context=", ".join(str(point.size) for point in points),
             hint=f"measure {_missing(used, size)}; from one node alone, published curves were missed by up to 59 %",
         )
-    if len(used) < len(form.names):
+    needed = (
+        3 if size.nodes == 1 else len(form.names)
+    )  # within a node: one more, which tells how far to trust them
+    if len(used) < needed:
         raise RankupError(
             "too-few-points",
-            f"cannot predict {size}: {len(used)} of the measurements tell about it, and {len(form.names)} are needed",
+            f"cannot predict {size}: {len(used)} of the measurements tell about it, and {needed} are needed",
             context=", ".join(str(point.size) for point in points),
             hint=f"measure {_missing(used, size)} as well",
+        )
+    times = size.devices / used[-1].size.devices
+    if times > FAR:
+        each = size.per_node if size.nodes > 1 else 1
+        raise RankupError(
+            "too-far",
+            f"cannot predict {size}: it is {times:g} times the largest measured size",
+            context=", ".join(str(point.size) for point in used),
+            hint=f"measure {-(-size.devices // FAR // each) * each} devices or more; nothing was checked beyond "
+            f"{FAR} times",
         )
 
 
@@ -170,12 +183,14 @@ def _missing(used: Sequence[Point], size: Size) -> str:
     if size.nodes > 1:
         wanted = [Size(1, size.per_node), Size(2, size.per_node)]
     else:
-        wanted = [Size(1, max(size.per_node // 4, 1)), Size(1, max(size.per_node // 2, 1))]
-    missing = [str(one) for one in wanted if one not in have and (one != size or size.nodes > 1)]
+        wanted = [Size(1, max(size.per_node // part, 1)) for part in (8, 4, 2)]
+    missing = [
+        str(one) for one in dict.fromkeys(wanted) if one not in have and (one != size or size.nodes > 1)
+    ]
     return " and ".join(missing) or "a third size"
 
 
-def _warnings(points: Sequence[Point], used: Sequence[Point], size: Size) -> list[Finding]:
+def _warnings(points: Sequence[Point]) -> list[Finding]:
     found = []
     for first, second in pairwise(points):
         ratio = second.rate / first.rate
@@ -229,17 +244,4 @@ def _warnings(points: Sequence[Point], used: Sequence[Point], size: Size) -> lis
                     confidence=Confidence.LIKELY,
                 )
             )
-    times = size.devices / used[-1].size.devices
-    if times > FAR:
-        found.append(
-            Finding(
-                "far-away",
-                Severity.WARNING,
-                f"{size} is {times:g} times the largest measured size",
-                why=f"the interval was checked for twice the size; beyond {FAR} times it is a guess",
-                fix=f"measure {Size(used[-1].size.nodes * 2, size.per_node)} first"
-                if size.nodes > 1
-                else "measure a larger size first",
-            )
-        )
     return found

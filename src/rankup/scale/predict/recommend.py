@@ -56,16 +56,16 @@ class Advice:
 
 
 def choices(
-    points: Sequence[Point], predictions: Sequence[Prediction], samples: Sequence[float | None]
+    points: Sequence[Point], predictions: Sequence[Prediction], samples: float | None
 ) -> list[Choice]:
-    """In the order of devices. ``samples`` that each size has to process: first of the points, then of predictions."""
+    """In the order of devices. ``samples``: how many there are to process, None if nobody said."""
     first = points[0].rate / points[0].size.devices
     rows = [(p.size, p.rate, p.rate, p.rate, True) for p in points]
     rows += [(p.size, p.rate, p.low, p.high, False) for p in predictions]
     made = []
-    for (size, rate, low, high, measured), count in zip(rows, samples, strict=True):
+    for size, rate, low, high, measured in rows:
         efficiency = rate / size.devices / first
-        hours, slow = (None, None) if count is None else (count / rate / 3600, count / low / 3600)
+        hours, slow = (None, None) if samples is None else (samples / rate / 3600, samples / low / 3600)
         made.append(Choice(size, rate, low, high, measured, efficiency, hours, slow))
     return sorted(made, key=lambda choice: choice.size)
 

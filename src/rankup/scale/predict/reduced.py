@@ -14,11 +14,15 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rankup.scale.predict.links import volume
 from rankup.scale.predict.points import Point, Size
 
 WEAK, STRONG = "weak", "strong"
 Terms = Callable[[Size], tuple[float, ...]]
+
+
+def volume(devices: int) -> float:
+    """How often its own size each device sends in an all-reduce by a ring: 2(g−1)/g."""
+    return 2 * (devices - 1) / devices
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,18 @@
-"""Predictions, simulations and links as plain text."""
+"""Predictions and advice as plain text."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rankup.core.columns import aligned
 from rankup.core.units import duration, rate
 from rankup.findings.finding import in_order
 from rankup.findings.text import text_lines
+from rankup.scale.predict.failures import Reliability
 from rankup.scale.predict.interval import LEVEL, MODEL_ERROR
-from rankup.scale.predict.links import FREE, Link, Links
-from rankup.scale.predict.points import Size
 from rankup.scale.predict.prediction import Prediction
 from rankup.scale.predict.recommend import Advice, Choice
 from rankup.scale.predict.reduced import STRONG
-from rankup.scale.predict.simulate import Reliability, Simulated, Work
 
 _NOTHING = "–"
 
@@ -23,17 +20,13 @@ _NOTHING = "–"
 def prediction_text(
     choices: Sequence[Choice],
     predictions: Sequence[Prediction],
-    modelled: Mapping[Size, float],
-    deviation: str = "",
+    reliability: Reliability | None = None,
     width: int | None = None,
 ) -> str:
-    """The table, what it rests on, and the findings. ``modelled``: rates by the whole model, where there is one.
-
-    ``deviation``: what its σ rests on.
-    """
+    """The table, what it rests on, and the findings. ``reliability``: how often to save on each size, too."""
     by_size = {one.size: one for one in predictions}
     head = ["size", "devices", "samples/s", f"{LEVEL:.0%} interval", "linear", "efficiency"]
-    head += (["whole model"] if modelled else []) + (["time"] if choices[0].hours else [])
+    head += (["time"] if choices[0].hours else []) + (["save every", "goodput"] if reliability else [])
     rows = [head]
     for one in choices:
         predicted = by_size.get(one.size) if not one.measured else None
@@ -44,15 +37,16 @@ def prediction_text(
             else ["measured", _NOTHING]
         )
         row.append(f"{one.efficiency:.0%}")
-        if modelled:
-            row.append(rate(modelled[one.size]) if one.size in modelled else _NOTHING)
         if choices[0].hours:
             row.append(_NOTHING if one.hours is None else duration(one.hours * 3600))
+        if reliability:
+            nodes = one.size.nodes
+            row += [duration(reliability.interval(nodes)), f"{reliability.goodput(nodes):.1%}"]
         rows.append(row)
     lines = aligned(rows, right=range(1, len(head)))
     lines += ["", *(f"  {note}" for note in _basis(predictions[0], choices[0]))]
-    if modelled:
-        lines.append(f"  whole model: σ of one device's step is {deviation}")
+    if reliability:
+        lines.append("  save every: Young and Daly's interval; assumed: failures come at random")
     findings = in_order(finding for one in predictions for finding in one.findings)
     if findings:
         lines += ["", *text_lines(findings, width)]
@@ -69,8 +63,13 @@ def _basis(prediction: Prediction, first: Choice) -> list[str]:
         f"efficiency: against a device of {first.size}",
         "assumed: the same nodes, network, batch and data, and that reading data keeps up",
     ]
-    if prediction.scaling == STRONG:
+    if prediction.size.nodes == 1:
+        lines[2] = (
+            "interval: as over nodes, and how far the largest size misses the others (seen once, so it is wide)"
+        )
+    elif prediction.scaling == STRONG:
         lines[2] = "interval: twice that of weak scaling; no published curves were there to check it"
+    if prediction.scaling == STRONG:
         lines[4] = "assumed: the same nodes, network and data, and the same global batch on every size"
     return lines
 
@@ -99,51 +98,3 @@ def advice_text(advice: Advice, deadline: float | None, min_efficiency: float, w
     lines.append(f"fastest of at least {min_efficiency:.0%} efficiency: {named(advice.fastest)}")
     lines.append(f"wait in the queue: {wait}")
     return "\n".join(lines)
-
-
-def simulation_text(
-    rows: Sequence[Simulated], work: Work, links: Links, reliability: Reliability, assumed: Sequence[str]
-) -> str:
-    head = ["size", "devices", "step", "communication", "exposed", "samples/s", "efficiency"]
-    failing = math.isfinite(reliability.node_mtbf)
-    head += ["save every", "goodput"] if failing else []
-    table = [head]
-    for one in rows:
-        row = [
-            str(one.size),
-            f"{one.size.devices}",
-            _ms(one.seconds),
-            _ms(one.communication),
-            _ms(one.exposed),
-        ]
-        row += [rate(one.rate), f"{one.efficiency:.1%}"]
-        if failing:
-            row += [duration(one.interval), f"{one.goodput:.1%}"]
-        table.append(row)
-    lines = aligned(table, right=range(1, len(head)))
-    count = len(work.buckets)
-    buckets = f"{count} bucket{'s' * (count != 1)} of gradients, {sum(work.buckets) / 1024**2:,.1f} MiB"
-    lines += ["", f"  {buckets}; links: {_links(links)}", *(f"  assumed: {one}" for one in assumed)]
-    return "\n".join(lines)
-
-
-def links_text(links: Links, records: Sequence[Mapping[str, float]]) -> str:
-    rows = [["link", "bytes", "measured", "fitted"]]
-    for record in records:
-        name, size, devices = str(record["link"]), record["bytes"], int(record["devices"])
-        link: Link = getattr(links, name)
-        rows.append(
-            [name, f"{size:,}", _ms(record["seconds"]), _ms(link.allreduce(size, devices, links.algorithm))]
-        )
-    return "\n".join([*aligned(rows, right=(1, 2, 3)), "", f"  {_links(links)}"])
-
-
-def _links(links: Links) -> str:
-    return ", ".join(
-        f"{name} {'free' if link == FREE else f'α {link.alpha * 1e6:.3g} µs, β {link.beta / 1e9:.3g} GB/s'}"
-        for name, link in (("inside a node", links.inside), ("between nodes", links.between))
-    )
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.2f} s"

@@ -1,157 +1,231 @@
-"""What is wrong with a published comparison, as far as its page tells it. What a page does not tell is not evidence
-against it: one note lists it."""
+"""What is wrong with a published table, and with the text around it: first as ``comparability`` says, then what only
+a printed table can have. A page that does not tell something is not guilty of it: one note lists that."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from rankup.findings.engine import Source, collect
 from rankup.findings.finding import Confidence, Finding, Severity, in_order
-from rankup.scale.published import quantities as q
-from rankup.scale.published.curves import Curve
-from rankup.scale.published.fairness import FAIRNESS
-from rankup.scale.published.pairs import Comparison, Pair
-from rankup.scale.published.prose import Claim
-from rankup.scale.published.ratios import IMPOSSIBLE, RATIOS
+from rankup.scale.comparability import judge as judge_study
+from rankup.scale.conditions import LINEAR
+from rankup.scale.families import families, label
+from rankup.scale.published.as_study import Published, as_study, fewest_devices
+from rankup.scale.published.cells import Number
+from rankup.scale.published.table import Entry, Page, Table
+from rankup.scale.results import Configuration
+from rankup.scale.rows import Ratio, ratio
+from rankup.scale.stats import ENOUGH_FOR_RATIO
 
-# By what share a sentence may round a ratio.
-CLAIM_SLACK = 0.15
+_N = r"(\d+(?:\.\d+)?)"
+_ABOUT = r"(?:\s*(?:of|is|was|reaches|about|nearly|:|=|~|≈))*\s*"
+# An efficiency in percent before or behind its name, a speed-up before or behind its name.
+CLAIM = re.compile(
+    rf"efficiency{_ABOUT}{_N}\s?%|{_N}\s?%\s(?:\w+\s)?efficiency|"
+    rf"speed-?up(?: factor)?{_ABOUT}{_N}(?!\s?%|[\d.]*\d)|{_N}\s?(?:[x×]|-fold|times)\s(?:\w+\s)?speed-?up",
+    re.I,
+)
+_COUNTED = re.compile(r"\b(\d+)\s*(?:[x×]\s*)?(?:[\w-]+\s)?(nodes|gpus|devices|processes|ranks)\b", re.I)
 
 
-def judge(curves: Sequence[Curve], claims: Sequence[Claim]) -> list[Finding]:
+@dataclass(frozen=True)
+class Pair:
+    """One row beside the one that it is compared with. ``slack``: what rounding of their values may add to the ratio,
+    as a share of it."""
+
+    entry: Entry
+    baseline: Entry
+    ratio: Ratio
+    slack: float
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """``names``: line of a row → what it is called; ``claims``: how many ratios the text tells."""
+
+    names: dict[int, str]
+    pairs: Sequence[Pair]
+    findings: list[Finding]
+    claims: int
+
+
+def judge(page: Page) -> Judgement:
     """All findings, most severe first."""
-    found = [finding for curve in curves for finding in collect(PUBLISHED, Comparison.of(curve))]
-    pairs = [pair for curve in curves for pair in Comparison.of(curve).pairs]
-    found += [finding for claim in claims for finding in (*_claim(claim), *_beside_tables(claim, pairs))]
-    return in_order(_merged(found))
-
-
-def _merged(findings: Sequence[Finding]) -> list[Finding]:
-    """Notes that say the same of several tables become one."""
-    places: dict[str, list[str]] = {}
-    for finding in findings:
-        if finding.severity is Severity.NOTE:
-            places.setdefault(finding.message, []).append(finding.place)
-    return [
-        replace(finding, place=_places(places[finding.message]))
-        if finding.severity is Severity.NOTE
-        else finding
-        for finding in findings
+    claims = [claim for line, text in page.paragraphs for claim in _claims(page, line, text)]
+    found = [finding for finding in claims if finding is not None]
+    table = page.table
+    if table is None:
+        return Judgement({}, [], in_order(found), len(claims))
+    published = as_study(table)
+    study = published.study
+    own = families(study)
+    together = own or fewest_devices(study)
+    pairs = [
+        _pair(published, family.baseline, one, ratio(family, one))
+        for family in together
+        for one in family.others
     ]
+    # Few runs are told by `_not_told`, superlinear results without repeats by `_superlinear`; the seconds of a rate
+    # or of a step are not those of a run.
+    found += [
+        finding
+        for finding in (*judge_study(study, together), *judge_study(study, own))
+        if finding.code not in ("few-repeats", "superlinear", "short-runs")
+    ]
+    found += [
+        *_left_out(table),
+        *_unclear(table),
+        *_superlinear(table, pairs),
+        *_wrong_ratios(table, pairs),
+        *_not_told(table),
+    ]
+    names = {published.entry_of(one).line: label(one, study) for one in study.configurations}
+    return Judgement(names, pairs, in_order(found), len(claims))
 
 
-def _places(places: Sequence[str]) -> str:
-    more = len(dict.fromkeys(places)) - 1
-    return places[0] + (f" and {more} more" if more else "")
+def _pair(published: Published, baseline: Configuration, one: Configuration, found: Ratio) -> Pair:
+    before, after = published.entry_of(baseline), published.entry_of(one)
+    return Pair(after, before, found, before.value.slack + after.value.slack)
 
 
-def _one_run_each(comparison: Comparison) -> Iterable[Finding]:
-    repeats = comparison.curve.around.repeats
-    told = {entry.repeats for entry in comparison.curve.entries if entry.repeats}
-    if repeats == 1 or told == {1}:
+def _left_out(table: Table) -> Iterable[Finding]:
+    """A row that nobody read may be the one that is wrong."""
+    for row in table.left_out:
         yield Finding(
-            "one-run-each",
-            Severity.WARNING,
-            "one run of each",
-            place=comparison.curve.rows,
-            why="repeats on real clusters differ by 0.8 % as a rule and by up to 15 %; one run does not show it",
-            fix="three runs or more, their median and their range",
+            "row-left-out",
+            Severity.WARNING if row.empty else Severity.ERROR,
+            f"left out: {row.why}",
+            place=f"{table.name}:{row.line}",
+            why="an empty row compares nothing" if row.empty else "what cannot be read cannot be judged",
+            fix="" if row.empty else "one number in each cell; remarks have a column of their own",
         )
 
 
-def _not_told(comparison: Comparison) -> Iterable[Finding]:
+def _unclear(table: Table) -> Iterable[Finding]:
+    steps = table.metric == "step-time" and not all("global_batch" in one.facts for one in table.entries)
+    if table.unclear_batch:
+        yield Finding(
+            "unclear-batch",
+            Severity.WARNING,
+            "the column of batch sizes does not say whether they are of a device or of all",
+            place=table.place(),
+            why="a batch of each device makes the global batch, and so the work of a step, grow with the devices",
+            fix="call the column “global batch” or “batch per GPU”, beside “accumulation” if gradients are accumulated",
+        )
+    if steps:
+        yield Finding(
+            "samples-unknown",
+            Severity.ERROR,
+            "times of steps are compared, and nobody tells how many samples a step has",
+            place=table.place(),
+            why="a step of more samples is more work",
+            fix="a column “global batch” or “batch per GPU”; or samples per second",
+        )
+    told = {one.facts.get("accumulate") for one in table.entries}
+    if len(told) > 1:
+        yield Finding(
+            "unequal-accumulation",
+            Severity.WARNING,
+            "gradient accumulation differs: "
+            + ", ".join(f"{one.facts.get('accumulate')} with {one.devices} devices" for one in table.entries),
+            place=table.place(),
+            why="who accumulates exchanges gradients more rarely, and uses another batch on the device",
+            fix="the same accumulation in all rows, or a row of each",
+            confidence=Confidence.LIKELY,
+        )
+
+
+def _superlinear(table: Table, pairs: Sequence[Pair]) -> Iterable[Finding]:
+    for pair in pairs:
+        if pair.ratio.efficiency * (1 - pair.slack) > LINEAR and pair.entry.devices > pair.baseline.devices:
+            yield Finding(
+                "superlinear",
+                Severity.ERROR,
+                f"{pair.ratio.name}: a speed-up of {pair.ratio.speedup:.2f} and an efficiency of "
+                f"{pair.ratio.efficiency:.0%} against {pair.ratio.baseline}",
+                place=table.place(pair.entry),
+                why="added devices bring at most 100 %. Likely causes: another precision or batch in the baseline, "
+                "data loading that limits one process, samples counted twice, a first run that was not warm",
+                fix="find what makes the baseline slow, and measure it without that",
+            )
+
+
+def _wrong_ratios(table: Table, pairs: Sequence[Pair]) -> Iterable[Finding]:
+    """Printed ratios that follow from no two rows of the table."""
+    for entry in table.entries:
+        mine = [pair for pair in pairs if pair.entry is entry]
+        wrong = []
+        if (stated := entry.speedup) and not any(_agrees(stated, p.ratio.speedup, p.slack) for p in mine):
+            wrong.append(f"a speed-up of {stated.value:g}")
+        if (stated := entry.efficiency) and not any(
+            _agrees(stated, p.ratio.efficiency, p.slack) for p in mine
+        ):
+            wrong.append(f"an efficiency of {stated.value:.0%}")
+        if wrong and mine:
+            first = mine[0].ratio
+            yield Finding(
+                "wrong-ratio",
+                Severity.ERROR,
+                f"{first.name}: printed {' and '.join(wrong)}, but its numbers give a speed-up of {first.speedup:.2f} "
+                f"and an efficiency of {first.efficiency:.0%} against {first.baseline}",
+                place=table.place(entry),
+                why="the ratio does not follow from the numbers beside it",
+                fix="compute it again, and say which row is the baseline",
+            )
+
+
+def _agrees(stated: Number, found: float, slack: float) -> bool:
+    """Beyond what rounding explains, cut digits included."""
+    return abs(stated.value - found) <= 2 * stated.half + found * (slack + 0.005)
+
+
+def _not_told(table: Table) -> Iterable[Finding]:
     """What one would have to know to believe it."""
-    curve, entries = comparison.curve, comparison.curve.entries
-    missing = []
-    if any(entry.precision is None for entry in entries):
-        missing.append("precision")
-    if any(entry.global_batch is None for entry in entries):
-        missing.append("global batch")
-    if any(entry.accuracy is None for entry in entries):
-        missing.append("accuracy")
-    if curve.around.repeats is None and not any(entry.repeats for entry in entries):
-        missing.append("number of runs")
-    if "warm" not in curve.around.text.lower():
-        missing.append("warm-up")
+    missing = [
+        words
+        for words, told in (
+            ("precision", [entry.facts.get("precision") for entry in table.entries]),
+            ("global batch", [entry.facts.get("global_batch") for entry in table.entries]),
+            ("accuracy", [entry.accuracy for entry in table.entries]),
+            (
+                f"{ENOUGH_FOR_RATIO} runs or more of each",
+                [entry.repeats >= ENOUGH_FOR_RATIO or None for entry in table.entries],
+            ),
+        )
+        if None in told
+    ]
     if missing:
         yield Finding(
             "not-told",
             Severity.NOTE,
             "not told: " + ", ".join(missing),
-            place=curve.rows,
+            place=table.place(),
             why="these are what published speed-ups were wrong about most often",
         )
 
 
-def _claim(claim: Claim) -> Iterable[Finding]:
-    before = claim.precision.get("one")
-    after = claim.precision.get(claim.devices, claim.precision.get("many"))
-    quoted = _quoted(claim)
-    efficiency = (claim.found or claim.speedup) / claim.devices
-    if not q.same_precision(before, after):
-        yield Finding(
-            "unequal-precision",
-            Severity.ERROR,
-            f"the precision differs: {before} with one device, {after} with {claim.devices}: {quoted}",
-            place=claim.place,
-            why="mixed precision is several times faster on one GPU already: the speed-up is not that of the GPUs",
-            fix="measure the baseline in the same precision as the others",
-        )
-    if efficiency > 1.1:
-        sure = efficiency > IMPOSSIBLE
-        cause = f"it ran in {after}, and the page does not tell the baseline's precision" if after and not before else (
-            "another precision or batch size in the baseline, or samples counted twice"
-        )  # fmt: skip
-        yield Finding(
-            "superlinear",
-            Severity.ERROR if sure else Severity.WARNING,
-            f"{claim.devices} devices and an efficiency of {efficiency:.0%}: {quoted}",
-            place=claim.place,
-            why=f"added devices bring at most 100 %. The likely cause: {cause}",
-            fix="find what makes the baseline slow, and measure it without that",
-            confidence=Confidence.SURE if sure else Confidence.LIKELY,
-        )
-    if claim.found and abs(claim.found / claim.speedup - 1) > CLAIM_SLACK:
-        yield Finding(
-            "wrong-ratio",
-            Severity.WARNING,
-            f"the numbers give {claim.found:.2f}, the sentence says {claim.speedup:g}: {quoted}",
-            place=claim.place,
-            why="the ratio does not follow from the numbers beside it",
-            fix="compute it again",
-            confidence=Confidence.LIKELY,
-        )
-
-
-def _beside_tables(claim: Claim, pairs: Sequence[Pair]) -> Iterable[Finding]:
-    """A sentence without numbers of its own, on a page whose only speed-ups of so many devices are others."""
-    given = [
-        pair.speedup
-        for pair in pairs
-        if pair.entry.devices == claim.devices and pair.baseline.devices == 1 and pair.speedup
-    ]
-    if claim.found or not given or any(abs(one / claim.speedup - 1) <= CLAIM_SLACK for one in given):
-        return
-    yield Finding(
-        "wrong-ratio",
-        Severity.WARNING,
-        f"the page's numbers give {' or '.join(f'{one:.2f}' for one in given[:3])} on {claim.devices} devices, "
-        f"a sentence says {claim.speedup:g}: {_quoted(claim)}",
-        place=claim.place,
-        why="the ratio does not follow from the numbers on the same page",
-        fix="compute it again, or say what it was measured with",
-        confidence=Confidence.LIKELY,
-    )
-
-
-def _quoted(claim: Claim) -> str:
-    return f"“{claim.text if len(claim.text) < 160 else claim.text[:157] + '…'}”"
-
-
-PUBLISHED: Mapping[str, Source[Comparison]] = {
-    **FAIRNESS,
-    **RATIOS,
-    "one-run-each": _one_run_each,
-    "not-told": _not_told,
-}
+def _claims(page: Page, line: int, text: str) -> Iterable[Finding | None]:
+    """Each ratio of a paragraph; a finding where it is more than devices can bring. Against a CPU all is possible."""
+    for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z\d*])", text):
+        if re.search(r"\bcpus?\b", sentence, re.I):
+            continue
+        counts: dict[str, int] = {}
+        for number, word in _COUNTED.findall(sentence):
+            kind = "nodes" if word.lower() == "nodes" else "devices"
+            counts[kind] = max(counts.get(kind, 1), int(number))
+        # Of nodes alone nobody knows how many devices they have; with both, there are at most so many.
+        devices = counts["devices"] * counts.get("nodes", 1) if "devices" in counts else 0
+        for found in CLAIM.finditer(sentence):
+            percent, speedup = found[1] or found[2], found[3] or found[4]
+            if not ((percent and float(percent) > 100) or (speedup and devices and float(speedup) > devices)):
+                yield None
+            else:
+                yield Finding(
+                    "superlinear",
+                    Severity.ERROR,
+                    f"“{found[0]}”" + (f" with {devices} devices" if devices else ""),
+                    place=f"{page.name}:{line}",
+                    why="added devices bring at most 100 %: the baseline did other work, or did it in another way",
+                    fix="the same precision, batch and data in the baseline",
+                )

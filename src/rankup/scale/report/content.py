@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+import rankup
 from rankup.core import forked
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding, Severity, in_order
+from rankup.scale.parts import largest_loss
 from rankup.scale.report.rank_records import RankLines, read_ranks
 from rankup.scale.report.rows import ReportRow, names, rows_of
 from rankup.scale.report.run_records import Curve, RunRecords, outcome_error, read_run, run_name
@@ -31,7 +33,7 @@ class Group:
 @dataclass(frozen=True)
 class Content:
     """``facts`` say what was run and where; ``rows`` are those of a study, none of plain runs; ``ranks`` are those of a
-    single run."""
+    single run; ``loss``: the study's largest, as its table says it."""
 
     title: str
     facts: Sequence[tuple[str, str]]
@@ -41,6 +43,7 @@ class Content:
     scaling: str = ""
     failed: Sequence[str] = field(default=())
     ranks: RankLines | None = None
+    loss: str = ""
 
     @property
     def runs(self) -> list[RunRecords]:
@@ -73,6 +76,7 @@ def of_study(
         findings=in_order(found),
         scaling=results.scaling,
         failed=[plain(one.name) for one in results.configurations if one.failure],
+        loss=largest_loss(results),
     )
 
 
@@ -181,25 +185,50 @@ def _study_facts(results: StudyResults) -> list[tuple[str, str]]:
     ran = sum(len(one.runs) for one in results.configurations)
     facts: Mapping[str, Any] = {
         "Work": results.target,
+        "Command": results.made.get("command", ""),
+        "Date": results.made.get("date", ""),
+        "Commit": results.made.get("commit", ""),
         "Scaling": kind.get(results.scaling, results.scaling),
         "Configurations": f"{len(results.configurations)}, {results.repeats} repeats each asked, {ran} runs measured",
         "Timed": f"by the pattern {results.metric}"
         if results.metric
         else "training without start-up and evaluation",
+        **_common(results),
         "Machine": ", ".join(
             filter(
                 None,
-                (str(machine.get("hostname") or ""), plural(cpus, "CPU") if isinstance(cpus, int) else ""),
+                (
+                    str(machine.get("hostname") or ""),
+                    str(machine.get("cpu") or ""),
+                    plural(cpus, "CPU") if isinstance(cpus, int) else "",
+                ),
             )
         ),
         "Software": ", ".join(
-            f"{word} {machine[key]}"
-            for key, word in (("torch", "torch"), ("python", "Python"))
-            if machine.get(key)
+            [
+                f"rankup {rankup.__version__}",
+                *([f"Python {machine['python']}"] if machine.get("python") else []),
+            ]
         ),
         "Load before": short(results.load_before) if results.load_before is not None else "",
     }
     return [(name, plain(value)) for name, value in facts.items() if value]
+
+
+def _common(results: StudyResults) -> dict[str, str]:
+    """What the runs say of their work; where they differ, each value once."""
+    words = {
+        "Model": "model", "Data": "data", "Inputs": "inputs", "Optimizer": "optimizer", "Learning rate": "lr",
+        "Global batch": "global_batch", "Epochs": "epochs", "Precision": "precision", "Device": "device",
+        "torch": "torch",
+    }  # fmt: skip
+    runs = [run for one in results.configurations for run in one.runs]
+    told = {
+        word: dict.fromkeys(f"{value:g}" if isinstance(value, float) else str(value) for run in runs
+                            if (value := run.facts.get(key)) is not None)
+        for word, key in words.items()
+    }  # fmt: skip
+    return {word: ", ".join(values) for word, values in told.items()}
 
 
 def _run_facts(runs: Sequence[RunRecords]) -> list[tuple[str, str]]:

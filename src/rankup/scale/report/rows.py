@@ -46,7 +46,8 @@ class ReportRow:
     """One configuration that ran. ``name`` is its own in the report; rows of one ``series`` differ in devices alone.
 
     ``speedup`` and ``efficiency`` are None where nobody compared, or the comparison was refused. ``breakdown``:
-    seconds of a step by part, the medians over the repeats. ``spread``: what low and high of the values are.
+    seconds of a step by part, medians over the repeats. ``spread``: what low and high of the values are. ``unfair``:
+    the comparison was refused, and its ratios are there because somebody insisted.
     """
 
     name: str
@@ -66,6 +67,7 @@ class ReportRow:
     efficiency: Spread | None = None
     breakdown: Mapping[str, float] = field(default_factory=dict)
     spread: str = "min–max"
+    unfair: bool = False
 
     @property
     def device_hours(self) -> float:
@@ -84,10 +86,17 @@ def count_of(nodes: int, processes: int) -> str:
 
 def rows_of(results: StudyResults) -> list[ReportRow]:
     """One row per configuration that ran, the fewest devices first; medians and ranges, no ratios."""
+    return by_devices(rows_as_measured(results))
+
+
+def rows_as_measured(results: StudyResults) -> list[ReportRow]:
+    """The same in the order of the study, which is that of ``rankup.scale.rows``."""
     ran = [one for one in results.configurations if one.runs]
-    rows = [
-        _row(one, name, series) for one, (name, series) in zip(ran, names(ran, results.scaling), strict=True)
-    ]
+    told = zip(ran, names(ran, results.scaling), strict=True)
+    return [_row(one, name, series) for one, (name, series) in told]
+
+
+def by_devices(rows: Sequence[ReportRow]) -> list[ReportRow]:
     return sorted(rows, key=lambda row: (row.devices, row.processes))
 
 

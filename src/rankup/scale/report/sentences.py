@@ -7,28 +7,34 @@ from collections.abc import Sequence
 import numpy as np
 
 from rankup.core.units import duration
-from rankup.scale.parts import word
 from rankup.scale.report.content import Content
 from rankup.scale.report.figures.cost import frontier
 from rankup.scale.report.rows import ReportRow, Spread, hour_word
 from rankup.scale.report.run_records import RunRecords
-from rankup.scale.report.text import listed, percent, plural, short
+from rankup.scale.report.text import listed, percent, plain, plural, short
 
 
 def summary(content: Content) -> list[str]:
     """Two to five sentences, the most important first."""
-    said = _of_rows(content.rows) if content.rows else _of_runs(content.runs) if content.groups else []
+    said = (
+        _of_rows(content.rows, content.loss)
+        if content.rows
+        else _of_runs(content.runs)
+        if content.groups
+        else []
+    )
     if not said and not content.rows and len(content.runs) == 1:
         said = ["The run has not trained a step yet."]
     said = said or ["Nothing ran to its end, so there is nothing to compare."]
     return [*said, f"Failed: {listed(content.failed)}."] if content.failed else said
 
 
-def _of_rows(rows: Sequence[ReportRow]) -> list[str]:
+def _of_rows(rows: Sequence[ReportRow], loss: str) -> list[str]:
     said = []
     fastest = min(rows, key=lambda row: row.seconds.median)
     base = next((row for row in rows if row.speedup and row.speedup.low == row.speedup.high == 1), None)
-    best = max((row for row in rows if row.speedup), key=lambda row: row.speedup.median, default=None)  # type: ignore[union-attr]
+    fair = [row for row in rows if row.speedup and not row.unfair]
+    best = max(fair, key=lambda row: row.speedup.median, default=None)  # type: ignore[union-attr]
     if best and base and best is not base and best.speedup:
         said.append(
             f"{_capital(best.name)} {_verb(best, 'train')} {short(best.speedup.median)} times as fast as {base.name}"
@@ -45,16 +51,8 @@ def _of_rows(rows: Sequence[ReportRow]) -> list[str]:
             f"The fastest is {fastest.name}: {duration(fastest.seconds.median)} of training{_times(fastest)}. "
             f"The slowest is {slowest.name}: {duration(slowest.seconds.median)}{_times(slowest)}."
         )
-    measured = [row for row in rows if sum(row.breakdown.values()) > 0]
-    if measured:
-        row = max(measured, key=lambda one: one.devices)
-        total = sum(row.breakdown.values())
-        shares = {part: seconds / total for part, seconds in row.breakdown.items() if part != "compute"}
-        part = max(shares, key=lambda one: shares[one])
-        said.append(
-            f"With {row.name}, {word(part, row.nodes)} takes {percent(shares[part])} of a step on "
-            f"{plural(row.nodes, 'node')}."
-        )
+    if loss:
+        said.append(_capital(plain(loss)) + ".")
     if len(rows) > 1:
         cheapest = min(rows, key=lambda row: row.device_hours)
         on = frontier(rows)

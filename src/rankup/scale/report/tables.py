@@ -101,6 +101,7 @@ def all_tables(content: Content) -> list[Table]:
 
 def _comparison(rows: Sequence[ReportRow]) -> Table:
     compared = any(row.speedup for row in rows)
+    unfair = any(row.unfair for row in rows)
     columns = [
         Column("Configuration", text=True),
         Column(device_word(rows)),
@@ -109,6 +110,7 @@ def _comparison(rows: Sequence[ReportRow]) -> Table:
         Column(rows[0].spread, text=True),
         Column("Samples/s", "1/s"),
         *([Column("Speed-up"), Column("Efficiency")] if compared else []),
+        *([Column("Comparison", text=True)] if unfair else []),
         Column(hour_word(rows)[:1].upper() + hour_word(rows)[1:]),
         *([Column("Accuracy")] if any(row.accuracy for row in rows) else []),
     ]
@@ -123,7 +125,12 @@ def _comparison(rows: Sequence[ReportRow]) -> Table:
             (short(row.rate.median), row.rate.median),
         ]
         if compared:
-            cells += [_of(row.speedup, "{:.2f}".format), _of(row.efficiency, percent)]
+            mark = " (unfair)" if row.unfair else ""
+            cells += [
+                _of(row.speedup, lambda value, mark=mark: f"{value:.2f}{mark}"),
+                _of(row.efficiency, lambda value, mark=mark: percent(value) + mark),
+            ]
+            cells += [(mark.strip(" ()") or _NOTHING, mark.strip(" ()"))] if unfair else []
         cells.append((short(row.device_hours), row.device_hours))
         if any(one.accuracy for one in rows):
             cells.append(_of(row.accuracy, lambda share: f"{100 * share:.2f} %"))
@@ -131,6 +138,8 @@ def _comparison(rows: Sequence[ReportRow]) -> Table:
     ratios = (
         "" if compared else " There are no ratios: nobody compared these runs, or the comparison was refused."
     )
+    if unfair:
+        ratios = " Unfair: this ratio compares different things, and the study refuses it; see the findings."
     return Table(
         "comparison",
         "Configurations",

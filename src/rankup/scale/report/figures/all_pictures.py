@@ -8,7 +8,7 @@ from rankup.scale.report.figures.cost import cost
 from rankup.scale.report.figures.learning import learning
 from rankup.scale.report.figures.picture import Picture
 from rankup.scale.report.figures.ranks import rank_pictures
-from rankup.scale.report.figures.scaling import efficiency, throughput, training_time
+from rankup.scale.report.figures.scaling import efficiency, speedup, throughput, training_time
 from rankup.scale.report.figures.utilization import MEASURES, utilization
 
 
@@ -18,6 +18,7 @@ def all_pictures(content: Content) -> list[Picture]:
     drawn = [
         throughput(rows),
         training_time(rows),
+        speedup(rows),
         efficiency(rows),
         breakdown(rows),
         cost(rows),
