@@ -78,7 +78,7 @@ class Here:
         assert self.state.is_dir()
 
     def nothing_is_left(self) -> None:
-        _, alive = psutil.wait_procs(self.hosts, timeout=20)
+        _, alive = psutil.wait_procs(self.hosts, timeout=240)
         assert alive == []
         assert not self.state.exists()
         assert str(self.state) not in Path("/proc/self/mounts").read_text()
