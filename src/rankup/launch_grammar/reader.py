@@ -118,7 +118,8 @@ def read(
 def _option(grammar: Grammar, word: W, following: Sequence[W], line: CommandLine[W]) -> int:
     """Reads one word of options; returns how many of the following words are values."""
     spelling, equals, _ = word.head.partition("=")
-    option = grammar.find(spelling)
+    whole = equals or word.known is not None or len(spelling) == 2
+    option = grammar.find(spelling) if whole else None  # --nodes$X may be any option
     if option is None:
         if grammar.syntax != "dashes" and not spelling.startswith("--"):
             return _letters(grammar, word, following, line)

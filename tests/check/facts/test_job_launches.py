@@ -45,6 +45,7 @@ def size(launch):
         ("srun -K1 python train.py", ("srun", 2, 8, 4)),
         ("srun -lN2 -n2 python train.py", ("srun", 2, 2, 1)),
         ("srun -ul --kill-on-bad-exit python train.py", ("srun", 2, 8, 4)),
+        ("srun --ntasks$PER=2 python train.py", ("srun", 2, 8, 4)),
         ("srun --ntasks-per-n=1 -n$SLURM_NNODES python train.py", ("srun", 2, 2, 1)),
         ("mpiexec -n 8 -N 4 -d 8 --cpu-bind depth python train.py", ("mpiexec", 2, 8, 4)),
         ("aprun -n 8 -N 4 -cc cpu -d 8 python train.py", ("aprun", 2, 8, 4)),
