@@ -11,12 +11,12 @@ from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.value import Kind, objects, the_constant
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import alone, lines_after, replaced
+from rankup.check.rules.queries import make_optimizers
 from rankup.findings.finding import Confidence, Severity
 
 # They shard or load data, and leave the optimizer alone.
 _APART = frozenset({"fairscale", "webdataset", "ffcv", "dali", "streaming"})
 _INF = re.compile(r"finite|isinf|isnan|found_inf|overflow|get_scale")
-_OPTIMIZERS = ("torch.optim.", "apex.optimizers.", "bitsandbytes.optim.")
 
 
 def find(program: Program) -> Iterator[Match]:
@@ -77,7 +77,7 @@ def _is_optimizer(program: Program, step: Call) -> bool:
     value = program.values.of(step.base, step.scope)
     made = objects(value)
     if made:
-        return all(one.name.startswith(_OPTIMIZERS) and "lr_scheduler" not in one.name for one in made)
+        return make_optimizers(made)
     if any(atom.kind is not Kind.UNKNOWN for atom in value):
         return False
     name = ast.unparse(step.base).rpartition(".")[2].lower()
