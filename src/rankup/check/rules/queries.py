@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Collection
 
 from rankup.check.facts.program.module import Call
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.value import objects, the_constant
 
 _OPTIMIZERS = ("torch.optim.", "apex.optimizers.", "bitsandbytes.optim.")
 _BESIDE = (".lr_scheduler.", ".swa_utils.")
@@ -21,3 +24,16 @@ def makes_optimizer(call: Call) -> bool:
 def make_optimizers(calls: Collection[Call]) -> bool:
     """Whether a value is certainly an optimizer: each call that may have made it makes one."""
     return bool(calls) and all(map(makes_optimizer, calls))
+
+
+def is_of_scaler(program: Program, call: Call) -> bool:
+    """Whether a call is of a gradient scaler that is not switched off; by its name, if nothing else is known."""
+    if call.base is None:
+        return False
+    made = objects(program.values.of(call.base, call.scope))
+    if made:
+        return all(
+            one.name.endswith("GradScaler") and the_constant(program.value(one, "enabled")) is not False
+            for one in made
+        )
+    return "scaler" in ast.unparse(call.base).lower() and not program.graph.called.get(call)
