@@ -43,6 +43,8 @@ def test_a_program_that_imports_torch_is_a_training(tmp_path: Path, text: str, k
         (["-m", "accelerate.commands.launch", "x.py"], "launcher", "accelerate"),
         (["missing.py"], "training", ""),
         (["-V"], "helper", ""),
+        (["-X", "dev", "-um", "accelerate.commands.launch", "x.py"], "launcher", "accelerate"),
+        (["-m", "accelerate.commands.accelerate_cli", "env"], "probe", "accelerate"),
     ],
 )
 def test_command_lines(tmp_path: Path, words: list[str], kind: str, launcher: str):
@@ -82,6 +84,27 @@ def test_options_of_torchrun(words: str, nodes: int, workers: int, node_rank: in
     )
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torchrun --signals-to-handle SIGUSR1 train.py",
+        "accelerate --fsdp_min_num_params 2000 --fp8_backend TE train.py",
+        "deepspeed --enable_each_rank_log logs --bind_core_list 0-3 train.py",
+    ],
+)
+def test_the_value_of_an_option_is_not_the_program(tmp_path: Path, line: str):
+    launcher, *words = line.split()
+    if launcher == "torchrun":
+        agent = torchrun(words, {}, 4, 16)
+    else:
+        agent = {"accelerate": accelerate, "deepspeed": deepspeed}[launcher](words, {}, 4, tmp_path)
+    assert (agent.target, agent.notes) == ("train.py", ())
+
+
+def test_an_option_that_a_launcher_does_not_have_is_said(tmp_path: Path):
+    assert "has no option --num-gpus" in deepspeed(["--num-gpus", "2", "t.py"], {}, 4, tmp_path).notes[0]
+
+
 def test_torchrun_reads_variables_and_names_what_it_refuses():
     assert torchrun(["x.py"], {"PET_NPROC_PER_NODE": "3"}, 4, 8).workers == 3
     assert "is not a number" in torchrun(["--node_rank=$X", "x.py"], {}, 4, 8).notes[0]
@@ -111,6 +134,10 @@ def test_accelerate_and_deepspeed(tmp_path: Path):
         ("pals", "-n 3 x", "a0 a1 b0"),
         ("openmpi", "-np two x", "needs a number"),
         ("openmpi", "-np 2 --hostfile nowhere x", "cannot be read"),
+        ("openmpi", "-n 2 --cpu-bind depth x", "--cpu-bind is not an option of Open MPI, but of PALS"),
+        ("pals", "-n 2 --map-by node x", "rehearse with --mpi openmpi"),
+        ("pals", "-ppn 1 -d 8 x", "a0 b0"),
+        ("hydra", "-genv A 1 -perhost 1 -n 2 x", "a0 b0"),
     ],
 )
 def test_ranks_of_mpirun(kind: str, words: str, placed: str):

@@ -143,8 +143,21 @@ def test_options_in_all_their_forms(line: str, options: dict[str, str], command:
 
 
 def test_an_option_that_is_not_known_is_left_out_and_said():
-    parsed = parse(["--accel-bind=gn", "-n2", "python"])
-    assert (parsed.unknown, parsed.command, parsed.number("ntasks")) == (["--accel-bind=gn"], ["python"], 2)
+    parsed = parse(["--of-a-site=gn", "-n2", "python"])
+    assert (parsed.unknown, parsed.command, parsed.number("ntasks")) == (["--of-a-site=gn"], ["python"], 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--cpus-per-task=72. a", 'srun: error: Invalid numeric value "72." for --cpus-per-task.'),
+        ("-n=4 a", 'srun: error: Invalid numeric value "=4" for --ntasks.'),
+        ("-N two a", 'srun: error: "two" is not a valid node count'),
+        ("--ntasks", "srun: option '--ntasks' requires an argument"),
+    ],
+)
+def test_what_srun_says_of_a_line_that_it_refuses(line: str, said: str):
+    assert parse(line.split()).problem == said
 
 
 sizes = st.integers(1, 9)

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rankup.check.document import Document
-from rankup.check.facts.job.directives import command_options
+from rankup.check.facts.job.directives import SUBMIT
 from rankup.check.facts.job.reader import read_job
 from rankup.core import shell
 from rankup.core.files import write_atomic
@@ -37,6 +37,8 @@ from rankup.drill.pretended_job import (
 )
 from rankup.drill.queue import FIVE_MINUTES_S
 from rankup.errors import RankupError
+from rankup.launch_grammar.options import grammar_of
+from rankup.launch_grammar.reader import Text, read
 from rankup.rehearse.rehearse import scratch_folder
 from rankup.rehearse.request import Sizes, allocation_of
 from rankup.rehearse.scenario import Scenario
@@ -105,7 +107,8 @@ class PretendedScheduler:
                 return Completed(1, "", f"{name}: {error}\n")
 
     def _submit(self, name: str, words: list[str], folder: Path, env: Mapping[str, str]) -> Completed:
-        count = command_options(words, self._kind)
+        submitted = read(grammar_of(SUBMIT[self._kind]), [Text(word) for word in words])
+        count = len(words) - len(submitted.rest)
         options, rest = words[:count], words[count:]
         if not rest:
             return Completed(1, "", f"{name}: a pretended scheduler takes scripts alone\n")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+
+from rankup.launch_grammar.options import grammar_of
+from rankup.launch_grammar.reader import CommandLine, Text, read_text
 
 
 @dataclass(frozen=True)
@@ -33,53 +36,34 @@ class Agent:
     local_addr: str = ""  # by which this agent says that it is reached
 
 
-@dataclass
-class _Parsed:
-    options: dict[str, str] = field(default_factory=dict)
-    rest: list[str] = field(default_factory=list)
+def _refused(launcher: str, line: CommandLine[Text]) -> list[str]:
+    """What the launcher says of a command line that it does not take."""
+    if line.unknown:
+        return [f"{launcher} has no option {', '.join(line.unknown)}: it ends with an error"]
+    return [f"{launcher}: {line.problem}: it ends with an error"] if line.problem else []
 
 
-def _parse(words: Sequence[str], flags: frozenset[str], short: Mapping[str, str]) -> _Parsed:
-    """Long options with - or _, as argparse takes them, up to the program."""
-    parsed, rest = _Parsed(), list(words)
-    while rest:
-        word = rest.pop(0)
-        if word == "--":
-            break
-        if not word.startswith("-") or word == "-":
-            rest.insert(0, word)
-            break
-        name, equals, value = word.partition("=")
-        name = short.get(name, name).lstrip("-").replace("-", "_")
-        if not equals and name not in flags:
-            value = rest.pop(0) if rest else ""
-        parsed.options[name] = value
-    parsed.rest = rest
-    return parsed
+def _from_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """torchrun's options that PET_* variables give: each that has a value, and flags that are not 0."""
+    found = {}
+    for option in grammar_of("torchrun").options:
+        value = env.get(f"PET_{option.meaning.upper()}", "")
+        if value and (option.values or value != "0"):
+            found[option.meaning] = value
+    return found
 
 
 def _number(text: str, default: int | None) -> int | None:
     return int(text) if re.fullmatch(r"\d+", text) else default
 
 
-_TORCHRUN_FLAGS = frozenset({"standalone", "module", "m", "no_python", "run_path", "use_env", "help", "h"})
-_TORCHRUN_SHORT = {"-m": "module", "-r": "redirects", "-t": "tee"}
-
-
 def torchrun(
     args: Sequence[str], env: Mapping[str, str], gpus: int, cpus: int, launch: bool = False
 ) -> Agent:
     """torchrun and ``python -m torch.distributed.run`` (``launch``: the older one)."""
-    parsed = _parse(args, _TORCHRUN_FLAGS, _TORCHRUN_SHORT)
-    options = {
-        **{
-            name[4:].lower(): value
-            for name, value in env.items()
-            if name.startswith("PET_") and name[4:].lower() not in _TORCHRUN_FLAGS
-        },
-        **parsed.options,
-    }
-    notes: list[str] = []
+    parsed = read_text("launch" if launch else "torchrun", args)
+    options = {**_from_variables(env), **parsed.options}
+    notes = _refused("torchrun", parsed)
     low, _, high = options.get("nnodes", "1:1").partition(":")
     least = _number(low, None)
     most = _number(high, None) if high else least
@@ -96,7 +80,7 @@ def torchrun(
     node_rank: int | None = _number(options.get("node_rank", "0"), None)
     if node_rank is None:
         notes.append(f"--node_rank={options.get('node_rank')!r} is not a number: torchrun ends with an error")
-    if "standalone" in parsed.options:
+    if "standalone" in options:
         backend, endpoint, run_id, least, most = "standalone", "", "", 1, 1
     master = ""
     if backend == "static":
@@ -107,45 +91,18 @@ def torchrun(
         node_rank = None if backend != "standalone" else 0
         if backend != "standalone":
             endpoint = endpoint if not endpoint or ":" in endpoint.rpartition("]")[2] else f"{endpoint}:29400"
-    module = "module" in parsed.options or "m" in parsed.options
-    rest = tuple(parsed.rest)
-    no_python = "no_python" in parsed.options
+    rest, no_python = parsed.rest, "no_python" in options
     return Agent(
         "torchrun", most, least, workers or 0, node_rank, endpoint, run_id, backend, master, rest,
-        "" if no_python else next(iter(rest), ""), module, tuple(notes), local_addr=options.get("local_addr", ""),
+        "" if no_python else next(iter(rest), ""), "module" in options, tuple(notes),
+        local_addr=options.get("local_addr", ""),
     )  # fmt: skip
-
-
-_ACCELERATE_FLAGS = frozenset(
-    [
-        "multi_gpu",
-        "cpu",
-        "tpu",
-        "ipex",
-        "use_xpu",
-        "mps",
-        "use_deepspeed",
-        "use_fsdp",
-        "use_megatron_lm",
-        "use_mps_device",
-        "debug",
-        "module",
-        "m",
-        "no_python",
-        "quiet",
-        "q",
-        "same_network",
-        "standalone",
-        "use_parallelism_config",
-        "enable_cpu_affinity",
-    ]
-)
 
 
 def accelerate(args: Sequence[str], env: Mapping[str, str], gpus: int, cwd: Path) -> Agent:
     """``accelerate launch``: options over its configuration file over what it finds on the node."""
-    parsed = _parse(args, _ACCELERATE_FLAGS, {"-m": "module", "-q": "quiet"})
-    options, notes, known = parsed.options, [], True
+    parsed = read_text("accelerate", args)
+    options, notes, known = parsed.options, _refused("accelerate launch", parsed), True
     config: dict[str, str] = {}
     file = options.get("config_file", "")
     default = Path(
@@ -156,14 +113,14 @@ def accelerate(args: Sequence[str], env: Mapping[str, str], gpus: int, cwd: Path
     path = Path(cwd, file) if file else default
     if path.is_file():
         config = _yaml(path)
-    elif file and not {"num_machines", "num_processes"} <= options.keys():
+    elif file and not {"nnodes", "num_processes"} <= options.keys():
         notes.append(f"accelerate's configuration {file} is not here: its sizes are not known")
         known = False
 
     def value(option: str, key: str = "", default: str = "") -> str:
         return options.get(option) or config.get(key or option) or default
 
-    nodes = _number(value("num_machines", default="1"), 1) or 1
+    nodes = _number(value("nnodes", "num_machines", "1"), 1) or 1
     total = _number(value("num_processes"), None)
     if total is None:
         total = (gpus or 1) * nodes
@@ -171,10 +128,11 @@ def accelerate(args: Sequence[str], env: Mapping[str, str], gpus: int, cwd: Path
             notes.append(
                 f"accelerate launch has no --num_processes: {total} are assumed, all GPUs of all nodes"
             )
-    node_rank: int | None = _number(value("machine_rank", default="0"), None)
-    address, port = value("main_process_ip", default="127.0.0.1"), value("main_process_port", default="29500")
+    node_rank: int | None = _number(value("node_rank", "machine_rank", "0"), None)
+    given = value("master_addr", "main_process_ip")
+    address, port = given or "127.0.0.1", value("master_port", "main_process_port", "29500")
     backend = value("rdzv_backend", default="static")
-    if nodes > 1 and not value("main_process_ip"):
+    if nodes > 1 and not given:
         notes.append("accelerate launch on several nodes has no --main_process_ip")
     if total % nodes:
         notes.append(
@@ -186,7 +144,7 @@ def accelerate(args: Sequence[str], env: Mapping[str, str], gpus: int, cwd: Path
     return Agent(
         "accelerate", nodes, nodes, total // nodes, node_rank, meeting, "none", backend,
         meeting if backend == "static" else "",
-        tuple(parsed.rest), next(iter(parsed.rest), ""), "module" in options, tuple(notes), known,
+        parsed.rest, next(iter(parsed.rest), ""), "module" in options, tuple(notes), known,
     )  # fmt: skip
 
 
@@ -200,30 +158,10 @@ def _yaml(path: Path) -> dict[str, str]:
     return found
 
 
-_DEEPSPEED_FLAGS = frozenset(
-    [
-        "no_python",
-        "no_local_rank",
-        "no_ssh",
-        "no_ssh_check",
-        "module",
-        "m",
-        "enable_each_rank_log",
-        "save_pid",
-        "bind_cores_to_rank",
-        "force_multi",
-        "use_bind",
-        "elastic_training",
-        "quick_start",
-        "venv_script",
-    ]
-)
-
-
 def deepspeed(args: Sequence[str], env: Mapping[str, str], gpus: int, cwd: Path) -> Agent:
     """The ``deepspeed`` command: it reaches the hosts of its host file itself, by ssh."""
-    parsed = _parse(args, _DEEPSPEED_FLAGS, {"-H": "hostfile", "-i": "include", "-e": "exclude"})
-    options, notes = parsed.options, []
+    parsed = read_text("deepspeed", args)
+    options, notes = parsed.options, _refused("deepspeed", parsed)
     slots: list[tuple[str, int]] = []
     file = options.get("hostfile", "/job/hostfile")
     path = Path(cwd, file)
@@ -235,15 +173,15 @@ def deepspeed(args: Sequence[str], env: Mapping[str, str], gpus: int, cwd: Path)
                 slots.append((words[0], _number(count, None) or gpus or 1))
     elif "hostfile" in options:
         notes.append(f"the host file {file} is not there: deepspeed uses this node alone")
-    workers = _number(options.get("num_gpus", "-1"), None) or gpus or 1
+    workers = _number(options.get("nproc_per_node", "-1"), None) or gpus or 1
     address, port = options.get("master_addr", ""), options.get("master_port", "29500")
-    many = _number(options.get("num_nodes", ""), None) or 0
+    many = _number(options.get("nnodes", ""), None) or 0
     node_rank: int | None = 0
     if "no_ssh" in options:
         nodes, node_rank, slots = many or len(slots) or 1, _number(options.get("node_rank", ""), None), []
     else:
         slots = slots[: many or None]
-        if "num_gpus" in options:
+        if "nproc_per_node" in options:
             slots = [(host, workers) for host, _ in slots]
         nodes = len(slots) or 1
         if many > nodes:
@@ -251,21 +189,19 @@ def deepspeed(args: Sequence[str], env: Mapping[str, str], gpus: int, cwd: Path)
     master = f"{address or (slots[0][0] if slots else '127.0.0.1')}:{port}"
     return Agent(
         "deepspeed", nodes, nodes, slots[0][1] if slots else workers, node_rank, master, "none", "static", master,
-        tuple(parsed.rest), next(iter(parsed.rest), ""), "module" in options, tuple(notes), True,
+        parsed.rest, next(iter(parsed.rest), ""), "module" in options, tuple(notes), True,
         sum(count for _, count in slots) or None, tuple(slots),
     )  # fmt: skip
 
 
 def horovodrun(args: Sequence[str]) -> Agent:
-    parsed = _parse(
-        args, frozenset({"verbose", "disable_cache", "gloo", "mpi", "autotune"}), {"-np": "np", "-H": "hosts"}
-    )
-    total = _number(parsed.options.get("np", "1"), 1) or 1
+    parsed = read_text("horovodrun", args)
+    total = _number(parsed.options.get("num_processes", "1"), 1) or 1
     slots = []
     for one in filter(None, parsed.options.get("hosts", "").split(",")):
         host, _, count = one.partition(":")
         slots.append((host, _number(count, 1) or 1))
-    rest = tuple(parsed.rest)
+    rest = parsed.rest
     target = next((word for word in rest if word.endswith(".py")), "")
     return Agent(
         "horovodrun",
@@ -276,6 +212,7 @@ def horovodrun(args: Sequence[str]) -> Agent:
         "",
         command=rest,
         target=target,
+        notes=tuple(_refused("horovodrun", parsed)),
         world=total,
         slots=tuple(slots),
     )

@@ -6,6 +6,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rankup.launch_grammar.dialects import FAMILIES, families_of
+from rankup.launch_grammar.reader import Given, Text, read_text
+
 
 @dataclass
 class MpiOptions:
@@ -17,7 +20,6 @@ class MpiOptions:
     hosts: tuple[tuple[str, int | None], ...] = ()
     round_robin: bool = False
     depth: int | None = None  # CPUs of a rank
-    binds: bool = True
     oversubscribe: bool = False
     handed_on: list[str] = field(default_factory=list)  # VAR or VAR=value
     handed_on_all: bool | None = None
@@ -28,122 +30,26 @@ class MpiOptions:
     notes: list[str] = field(default_factory=list)
 
 
-_OPENMPI_VALUES = frozenset(
-    ["x", "wdir", "wd", "path", "prefix", "bind-to", "rank-by", "output-filename", "report-uri", "stdin",
-    "timeout", "cpu-list", "cpu-set", "app", "tune", "rankfile", "rf", "dvm-uri", "display",
-    "merge-stderr-to-stdout-file", "personality", "output", "oversubscribe-with", "preload-files",
-    "server-wait-time", "slot-list", "with-ft", "am", "xterm", "launch-agent", "cpus-per-proc", "cpus-per-rank",
-    "ompi-server", "max-restarts", "default-hostfile", "pset", "runtime-options"]
-)  # fmt: skip
-_OPENMPI_TWO = frozenset({"mca", "gmca", "pmixmca", "prtemca", "omca"})
-_HYDRA_VALUES = frozenset(
-    ["wdir", "path", "bootstrap", "bootstrap-exec", "bootstrap-exec-args", "iface", "rmk", "launcher",
-    "launcher-exec", "env-list", "genvlist", "envlist", "bind-to", "map-by", "prepend-pattern",
-    "print-rank-map-file", "configfile", "outfile-pattern", "errfile-pattern", "branch-count", "pmi-port",
-    "tmpdir", "membind", "binding", "order-nodes", "gpu-bind", "timeout", "gpus-per-proc",
-    "ordered-output-file", "pmi_args", "ckpoint-interval", "demux"]
-)  # fmt: skip
-_PALS_VALUES = frozenset(
-    [
-        "cpu-bind",
-        "mem-bind",
-        "gpu-bind",
-        "wdir",
-        "line-buffer-size",
-        "tmpdir",
-        "umask",
-        "pmi",
-        "label-width",
-        "procinfo-file",
-        "rlimits",
-        "transfer-file",
-        "configfile",
-        "exclusive-label",
-        "stdin-target",
-        "network",
-        "fork-limit",
-        "sstartup",
-        "cc",
-    ]
-)
-
-
 def parse(kind: str, words: Sequence[str], read_file: Callable[[str], str | None]) -> MpiOptions:
     """``kind``: openmpi, hydra or pals. ``read_file`` gives the text of a host file, or None."""
-    parsed, rest = MpiOptions(), list(words)
-    values = {"openmpi": _OPENMPI_VALUES, "hydra": _HYDRA_VALUES, "pals": _PALS_VALUES}[kind]
-    while rest:
-        word = rest.pop(0)
-        if word == "--":
-            break
-        if not word.startswith("-") or word == "-":
-            rest.insert(0, word)
-            break
-        name, equals, value = word.lstrip("-").partition("=")
-
-        def given(value: str = value, equals: str = equals) -> str:
-            return value if equals else (rest.pop(0) if rest else "")
-
-        if name in ("n", "np") or (name == "c" and kind == "openmpi"):
-            parsed.ranks = _whole(given(), word, parsed)
-        elif name in ("ppn", "npernode", "perhost", "N", "ranks-per-node", "tasks-per-node", "grr", "rr"):
-            parsed.per_node = 1 if name in ("rr",) else _whole(given(), word, parsed)
-        elif name == "pernode":
-            parsed.per_node = 1
-        elif name in ("hostfile", "machinefile", "f", "machine"):
-            parsed.host_file = given()
-        elif name in ("H", "host", "hosts", "hostlist"):
-            parsed.hosts = _host_words(given())
-        elif name == "map-by" and kind == "openmpi":
-            _map_by(given(), parsed)
-        elif name in ("bynode",):
-            parsed.round_robin = True
-        elif name in ("d", "depth") and kind == "pals":
-            parsed.depth = _whole(given(), word, parsed)
-        elif name == "x" and kind == "openmpi":
-            parsed.handed_on.append(given())
-        elif name in ("genv", "env", "e", "E") and kind != "openmpi":
-            first = given()
-            parsed.handed_on.append(
-                first
-                if "=" in first
-                else f"{first}={rest.pop(0) if rest else ''}"
-                if kind == "hydra"
-                else first
-            )
-        elif name in ("genvall", "envall"):
-            parsed.handed_on_all = True
-        elif name in ("genvnone", "envnone"):
-            parsed.handed_on_all = False
-        elif name in ("genvlist", "envlist"):
-            parsed.handed_on += [one for one in given().split(",") if one]
-        elif name in ("wdir", "wd"):
-            parsed.folder = given()
-        elif name == "oversubscribe":
-            parsed.oversubscribe = True
-        elif kind == "openmpi" and name in _OPENMPI_TWO:
-            key = given()
-            setting = rest.pop(0) if rest else ""
-            parsed.remote_shell = (
-                parsed.remote_shell or (key, setting) == ("plm", "rsh") or key == "plm_rsh_agent"
-            )
-        elif name in values:
-            text = given()
-            parsed.binds = parsed.binds and not (name == "bind-to" and text == "none")
-        elif kind == "openmpi" and name in ("cpu-bind", "gpu-bind", "mem-bind", "depth"):
-            parsed.problem = (
-                f"{word} is an option of PALS (HPE Cray), not of Open MPI: rehearse with --mpi pals"
-            )
-            return parsed
-        elif kind == "pals" and word.startswith("-") and _looks_like_openmpi(name):
-            parsed.problem = f"mpiexec: unrecognized option '{word}'"
-            return parsed
-    for index, word in enumerate(rest):
-        if word == ":":
-            parsed.notes.append("several programs, separated by ':': only the first is rehearsed")
-            rest = rest[:index]
-            break
-    parsed.command = rest
+    parsed, line = MpiOptions(), read_text(kind, words)
+    if line.unknown and (theirs := families_of(words)):
+        names = " or ".join(FAMILIES[family] for family in theirs)
+        parsed.problem = (
+            f"{line.unknown[0]} is not an option of {FAMILIES[kind]}, but of {names}: "
+            f"rehearse with --mpi {theirs[0]}"
+        )
+        return parsed
+    parsed.notes += [f"the rehearsal does not know {word}; left out" for word in line.unknown]
+    if line.problem:
+        parsed.problem = line.problem
+        return parsed
+    for one in line.given:
+        _take(one, parsed)
+    parsed.command = list(line.rest)
+    if ":" in parsed.command:
+        parsed.notes.append("several programs, separated by ':': only the first is rehearsed")
+        parsed.command = parsed.command[: parsed.command.index(":")]
     if parsed.host_file:
         lines = read_file(parsed.host_file)
         if lines is None:
@@ -153,8 +59,40 @@ def parse(kind: str, words: Sequence[str], read_file: Callable[[str], str | None
     return parsed
 
 
-def _looks_like_openmpi(name: str) -> bool:
-    return name in ("map-by", "bind-to", "report-bindings", "mca", "x", "oversubscribe")
+def _take(one: Given[Text], parsed: MpiOptions) -> None:
+    value = one.value
+    match one.option.meaning:
+        case "np":
+            parsed.ranks = _whole(value, one.spelling, parsed)
+        case "ppn":
+            parsed.per_node = _whole(value, one.spelling, parsed)
+        case "pernode" | "rr":
+            parsed.per_node = 1
+        case "depth":
+            parsed.depth = _whole(value, one.spelling, parsed)
+        case "hostfile":
+            parsed.host_file = value
+        case "hosts":
+            parsed.hosts = _host_words(value)
+        case "map-by":
+            _map_by(value, parsed)
+        case "bynode":
+            parsed.round_robin = True
+        case "oversubscribe":
+            parsed.oversubscribe = True
+        case "env":
+            parsed.handed_on.append("=".join(one.values))
+        case "envlist":
+            parsed.handed_on += [name for name in value.split(",") if name]
+        case "envall":
+            parsed.handed_on_all = True
+        case "envnone":
+            parsed.handed_on_all = False
+        case "wdir":
+            parsed.folder = value
+        case "mca":
+            name, setting = one.values[0], one.value
+            parsed.remote_shell |= (name, setting) == ("plm", "rsh") or name == "plm_rsh_agent"
 
 
 def _whole(text: str, word: str, parsed: MpiOptions) -> int | None:

@@ -8,16 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-LAUNCHERS = {
-    "torchrun": "torchrun", "torchrun_jsc": "torchrun", "accelerate": "accelerate", "accelerate-launch": "accelerate",
-    "deepspeed": "deepspeed", "ds": "deepspeed", "horovodrun": "horovodrun",
-}  # fmt: skip
-_LAUNCHER_MODULES = {
-    "torch.distributed.run": "torchrun", "torch.distributed.launch": "launch", "torchrun_jsc": "torchrun",
-    "torch.distributed.elastic.run": "torchrun", "torch.distributed.launcher.api": "torchrun",
-    "accelerate.commands.launch": "accelerate", "accelerate.commands.accelerate_cli": "accelerate",
-    "deepspeed.launcher.runner": "deepspeed", "horovod.runner.launch": "horovodrun", "horovod.runner": "horovodrun",
-}  # fmt: skip
+from rankup.launch_grammar.launchers import COMMANDS, MODULES, launch_of
+from rankup.launch_grammar.reader import Text, read_text
+
 _INSTALLERS = frozenset({"pip", "venv", "virtualenv", "ensurepip", "conda", "uv", "pipx"})
 _FRAMEWORKS = (
     "torch|torchvision|lightning|pytorch_lightning|accelerate|deepspeed|transformers|horovod|ray|jax|tensorflow|fairseq|"
@@ -34,7 +27,6 @@ RANK_LINE = re.compile(
     r"^\s*(import|from)\s|SLURM_|OMPI_|PMI|PALS_|MV2_|PBS_|RANK|WORLD_SIZE|init_process_group|init_distributed|Accelerator|"
     r"init_device_mesh|spawn|start_processes|notebook_launcher|HfArgumentParser|TrainingArguments|hostlist"
 )
-_WITH_VALUE = frozenset("WX")
 
 
 @dataclass(frozen=True)
@@ -53,21 +45,15 @@ class Program:
 
 def program_of(args: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: str | None = None) -> Program:
     """What ``python ARGS`` starts. ``stdin`` is the text that it would read as its program."""
-    rest = list(args)
-    while rest:
-        word = rest.pop(0)
-        if word in ("-c", "-m") or (word.startswith(("-c", "-m")) and len(word) > 2):
-            value = word[2:] or (rest.pop(0) if rest else "")
-            return _code(value) if word[1] == "c" else _module(value, tuple(rest), cwd, env)
-        if word == "-":
-            return _code(stdin or "")
-        if not word.startswith("-"):
-            return script(word, tuple(rest), cwd, env)
-        if len(word) == 2 and word[1] in _WITH_VALUE and rest:
-            rest.pop(0)
-        elif word.startswith("-") and not word.startswith("--") and word[-1:] in ("c", "m") and rest:  # -um
-            value = rest.pop(0)
-            return _code(value) if word[-1] == "c" else _module(value, tuple(rest), cwd, env)
+    line = read_text("python", args)
+    if "m" in line.options:
+        return _module(line.options["m"], line.rest, cwd, env)
+    if "c" in line.options:
+        return _code(line.options["c"])
+    if line.rest[:1] == ("-",):
+        return _code(stdin or "")
+    if line.rest:
+        return script(line.rest[0], line.rest[1:], cwd, env)
     return _code(stdin) if stdin is not None and not args else Program("helper", why="only options of Python")
 
 
@@ -76,10 +62,8 @@ def _code(text: str) -> Program:
 
 
 def _module(name: str, args: tuple[str, ...], cwd: Path, env: Mapping[str, str]) -> Program:
-    if name in _LAUNCHER_MODULES:
-        return _launcher(_LAUNCHER_MODULES[name], args)
-    if name == "accelerate":
-        return _launcher("accelerate", args)
+    if name in MODULES:
+        return _launcher(MODULES, name, args)
     if name.partition(".")[0] in _INSTALLERS:
         return Program("installer", target=name, is_module=True, arguments=args)
     for folder in (cwd, *_pythonpath(env, cwd)):
@@ -96,8 +80,8 @@ def _module(name: str, args: tuple[str, ...], cwd: Path, env: Mapping[str, str])
 
 def script(name: str, args: tuple[str, ...], cwd: Path, env: Mapping[str, str]) -> Program:
     path = Path(cwd, name)
-    if path.name in LAUNCHERS and not path.name.endswith(".py"):
-        return _launcher(LAUNCHERS[path.name], args)
+    if path.name in COMMANDS and not path.name.endswith(".py"):
+        return _launcher(COMMANDS, path.name, args)
     if path.name in ("pip", "pip3"):
         return Program("installer", target=path.name, arguments=args)
     if path.is_dir():
@@ -108,27 +92,16 @@ def script(name: str, args: tuple[str, ...], cwd: Path, env: Mapping[str, str]) 
     return Program(kind, target=name, path=str(path), arguments=args)
 
 
-def _launcher(launcher: str, args: tuple[str, ...]) -> Program:
-    if launcher == "accelerate":
-        if not args or args[0] != "launch":
-            # `python -m accelerate.commands.launch` has no subcommand; `accelerate config` and the like are helpers.
-            if args and args[0] in (
-                "config",
-                "env",
-                "test",
-                "estimate-memory",
-                "merge-weights",
-                "tpu-config",
-            ):
-                return Program("probe", launcher, arguments=args)
-        else:
-            args = args[1:]
-    return Program("launcher", launcher, arguments=args)
+def _launcher(names: Mapping[str, tuple[str, ...]], name: str, args: Sequence[str]) -> Program:
+    launch = launch_of(names, name, [Text(word) for word in args])
+    if launch is None:  # accelerate config, accelerate env
+        return Program("probe", names[name][0], arguments=tuple(args))
+    return Program("launcher", launch[0], arguments=tuple(launch[1]))
 
 
 def launcher(name: str, args: Sequence[str]) -> Program:
     """The program of a launcher's own command: ``torchrun``, ``accelerate``, …"""
-    return _launcher(LAUNCHERS[name], tuple(args))
+    return _launcher(COMMANDS, name, args)
 
 
 def imports_torch(path: Path, cwd: Path, depth: int = 3) -> bool:

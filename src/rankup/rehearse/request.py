@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from rankup.check.facts.job.request import Request
 from rankup.core.hostlist import expand
 from rankup.errors import RankupError
+from rankup.launch_grammar.numbers import refusal
+from rankup.launch_grammar.options import grammar_of
 from rankup.rehearse.allocation import Allocation, spread
 
 _NODES_AT_MOST = 512
@@ -28,7 +30,8 @@ class Sizes:
 def allocation_of(request: Request, sizes: Sizes, name: str) -> tuple[Allocation, int, list[str]]:
     """The allocation, its time limit in seconds, and what was assumed.
 
-    Raises ``RankupError``: ``bad-size`` if nodes or GPUs make no sense, ``heterogeneous-job``, ``unknown-scheduler``.
+    Raises ``RankupError``: ``bad-size`` if nodes or GPUs make no sense, ``sbatch-refuses``, ``heterogeneous-job``,
+    ``unknown-scheduler``.
     """
     scheduler = sizes.scheduler or request.scheduler or "slurm"
     if scheduler not in ("slurm", "pbs", "torque"):
@@ -85,6 +88,7 @@ def _slurm(request: Request, sizes: Sizes) -> tuple[Allocation, list[str]]:
         text = directive.value.rpartition(":")[2] if directive is not None else ""
         return int(text) if text.isdigit() else None
 
+    _refuse_numbers(request)
     if request.heterogeneous:
         raise RankupError(
             "heterogeneous-job",
@@ -145,6 +149,14 @@ def _slurm(request: Request, sizes: Sizes) -> tuple[Allocation, list[str]]:
         total_gpus=str(total) if total is not None else None, ntasks_per_gpu=per_gpu, exclusive=request.exclusive,
         export_none=export is not None and export.value.upper() in ("NONE", "NIL"), mpiprocs=(1,) * nodes,
     ), assumed  # fmt: skip
+
+
+def _refuse_numbers(request: Request) -> None:
+    sbatch = grammar_of("sbatch")
+    for directive in request.directives:
+        option = sbatch.find(f"--{directive.name}")
+        if option is not None and directive.known and (said := refusal(option, directive.value)):
+            raise RankupError("sbatch-refuses", f"sbatch refuses this job: {said}")
 
 
 def _pbs(request: Request, sizes: Sizes) -> tuple[Allocation, list[str]]:

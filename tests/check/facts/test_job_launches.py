@@ -42,10 +42,38 @@ def size(launch):
         ("ibrun python train.py", ("ibrun", None, None, None)),
         ("aprun -n 8 -N 4 python train.py", ("aprun", 2, 8, 4)),
         ("time srun --unbuffered nice -n 5 python train.py", ("srun", 2, 8, 4)),
+        ("srun -K1 python train.py", ("srun", 2, 8, 4)),
+        ("srun -lN2 -n2 python train.py", ("srun", 2, 2, 1)),
+        ("srun -ul --kill-on-bad-exit python train.py", ("srun", 2, 8, 4)),
+        ("srun --ntasks$PER=2 python train.py", ("srun", 2, 8, 4)),
+        ("srun --ntasks-per-n=1 -n$SLURM_NNODES python train.py", ("srun", 2, 2, 1)),
+        ("mpiexec -n 8 -N 4 -d 8 --cpu-bind depth python train.py", ("mpiexec", 2, 8, 4)),
+        ("aprun -n 8 -N 4 -cc cpu -d 8 python train.py", ("aprun", 2, 8, 4)),
     ],
 )
 def test_tasks_of_a_step(body, expected):
     assert size(launch_of(body)) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "accelerate launch --fsdp_min_num_params 2000 train.py logs",
+        "accelerate launch --fp8-backend TE --machine_rank $SLURM_NODEID train.py logs",
+        "python -m accelerate.commands.launch --parallelism_config_tp_size 2 train.py logs",
+        "deepspeed --enable_each_rank_log logs train.py logs",
+        "torchrun --signals-to-handle SIGUSR1 --shutdown-timeout 60 train.py logs",
+        "torchrun --nproc-per 4 -t3 train.py logs",
+        "horovodrun -np 8 --start-timeout 60 python train.py logs",
+        "python -W ignore -u train.py logs",
+        "apptainer exec -e --nv image.sif python train.py logs",
+        "docker run --rm -e A=1 image python train.py logs",
+        "timeout -k 10 1h nice -n 5 python train.py logs",
+    ],
+)
+def test_the_value_of_an_option_is_not_the_program(line):
+    launch = launch_of(line)
+    assert (launch.script, [value.text for value in launch.arguments]) == ("train.py", ["logs"])
 
 
 @pytest.mark.parametrize(

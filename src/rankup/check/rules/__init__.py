@@ -3,6 +3,7 @@
 | package | what |
 |---|---|
 | ``edits`` | edits that several rules make |
+| ``queries`` | what several rules ask of a program |
 | ``job`` | rules of job scripts, together with the programs that they start |
 | ``program`` | rules of programs |
 """

@@ -5,51 +5,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from rankup.launch_grammar.reader import CommandLine, Text, read_text
 from rankup.rehearse.stand_ins.context import Here
 
-#: Name → (subcommands that run something, options with a value)
-_APPTAINER_VALUES = frozenset(
-    ["-B", "--bind", "-H", "--home", "-W", "--workdir", "--pwd", "--cwd", "--env", "--env-file", "--overlay",
-    "-o", "--mount", "--network", "--security", "--scratch", "-S", "--app", "--add-caps", "--drop-caps",
-    "--apply-cgroups", "--dns", "--hostname", "--fusemount", "--network-args", "--cpus", "--memory",
-    "--blkio-weight", "--pid-file"]
-)  # fmt: skip
-_DOCKER_VALUES = frozenset(
-    ["-v", "--volume", "-e", "--env", "--env-file", "--name", "--gpus", "--shm-size", "--ipc", "--net",
-    "--network", "--pid", "-u", "--user", "-w", "--workdir", "--ulimit", "--device", "--cap-add", "--cpus",
-    "-m", "--memory", "-p", "--publish", "--entrypoint", "--label", "-l", "--runtime", "--mount", "-h",
-    "--hostname", "--security-opt", "--userns"]
-)  # fmt: skip
-_OTHER_VALUES = frozenset(
-    [
-        "--image",
-        "-V",
-        "--volume",
-        "--module",
-        "--env",
-        "-m",
-        "--mount",
-        "-e",
-        "--rc",
-        "--conf",
-        "-c",
-        "--root",
-        "--rw",
-        "--workdir",
-        "-w",
-        "--set-env",
-        "-b",
-        "--bind",
-        "--cd",
-    ]
-)
-_OWN_RUN = {"shifter": _OTHER_VALUES, "ch-run": _OTHER_VALUES}
-_CLEAN = {"-e", "--cleanenv", "-C", "--containall"}
+#: They have no subcommand, and know the image otherwise (ch-run's is the first word).
+_OWN_RUN = ("shifter", "ch-run")
+_CLEAN = {"cleanenv", "containall"}
 _KEPT = ("PATH", "HOME", "BASH_ENV", "PYTHONPATH", "RANKUP_REHEARSE")
 
 
 def main(here: Here) -> int:
-    rest, options = list(here.args), list[tuple[str, str]]()
+    rest = list(here.args)
     apptainer = here.name in ("apptainer", "singularity")
     subcommand = "run"
     if here.name not in _OWN_RUN:
@@ -59,15 +25,8 @@ def main(here: Here) -> int:
         if subcommand not in ("exec", "run", "start", "shell"):
             here.note(f"{' '.join([here.name, *here.args])[:160]}: noted, not done")
             return 0
-    values = _OWN_RUN.get(here.name) or (_APPTAINER_VALUES if apptainer else _DOCKER_VALUES)
-    while rest and rest[0].startswith("-"):
-        word = rest.pop(0)
-        name, equals, value = word.partition("=")
-        if word == "--":
-            break
-        if not equals and name in values and rest:
-            value = rest.pop(0)
-        options.append((name, value))
+    line = read_text(here.name, rest)
+    rest = list(line.rest)
     image = "" if here.name in _OWN_RUN else (rest.pop(0) if rest else "")
     if here.name == "ch-run" and rest:
         image = rest.pop(0)
@@ -79,8 +38,7 @@ def main(here: Here) -> int:
         rest, image = [image, *rest], "(unknown)"
     if rest[:1] == ["--"]:
         rest.pop(0)
-    names = [name for name, _ in options]
-    if apptainer and any(here.job.gpus) and not {"--nv", "--rocm", "--nvccli"} & {*names}:
+    if apptainer and any(here.job.gpus) and not {"nv", "rocm", "nvccli"} & line.options.keys():
         here.note(
             f"{here.name} {subcommand} {image} has neither --nv nor --rocm: no GPU inside, unless the site adds it",
             "no-gpu",
@@ -89,10 +47,8 @@ def main(here: Here) -> int:
         here.note(f"{here.name} {subcommand} {image}: what the image runs by itself is not known", "unknown")
         return 0
     here.note(f"{here.name} {subcommand} {image}: what follows runs without the container", "container")
-    _environment(here, options, apptainer)
-    folder = next(
-        (value for name, value in options if name in ("--pwd", "--cwd", "-w", "--workdir", "--cd")), ""
-    )
+    _environment(here, line, apptainer)
+    folder = line.options.get("folder", "")
     if folder and Path(folder).is_dir():
         os.chdir(folder)
     command = rest
@@ -109,26 +65,24 @@ def _is_image(word: str) -> bool:
     return "/" in word or "." in word or "://" in word or Path(word).exists()
 
 
-def _environment(here: Here, options: list[tuple[str, str]], apptainer: bool) -> None:
-    names = {name for name, _ in options}
-    if apptainer and _CLEAN & names:
+def _environment(here: Here, line: CommandLine[Text], apptainer: bool) -> None:
+    given = [one.value for one in line.given if one.option.meaning == "env"]
+    clean = sorted(_CLEAN & line.options.keys())
+    if apptainer and clean:
         keep = (*_KEPT, "USER", "LANG", "TERM", "APPTAINERENV_", "SINGULARITYENV_")
         here.env = {name: value for name, value in here.env.items() if name.startswith(keep)}
-        here.note(f"{here.name} {' '.join(_CLEAN & names)}: the job's variables do not enter the container")
+        here.note(
+            f"{here.name} {' '.join(f'--{name}' for name in clean)}: the job's variables do not enter the container"
+        )
     elif not apptainer and here.name in ("docker", "podman", "podman-hpc"):
         inside = {name: value for name, value in here.env.items() if name.startswith(_KEPT)}
         outside, here.env = here.env, inside
-        for name, value in options:
-            if name in ("-e", "--env"):
-                key, equals, text = value.partition("=")
-                here.env[key] = text if equals else outside.get(key, "")
+        for key, equals, text in (pair.partition("=") for pair in given):
+            here.env[key] = text if equals else outside.get(key, "")
     if apptainer:
         for name, value in list(here.env.items()):
             for prefix in ("APPTAINERENV_", "SINGULARITYENV_"):
                 if name.startswith(prefix) and name != prefix:
                     here.env[name.removeprefix(prefix)] = value
-        for name, value in options:
-            if name == "--env":
-                for one in value.split(","):
-                    key, _, text = one.partition("=")
-                    here.env[key] = text
+        pairs = (pair.partition("=") for pair in ",".join(given).split(","))
+        here.env |= {key: text for key, equals, text in pairs if equals}

@@ -8,9 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import Any, NoReturn
 
+from rankup.launch_grammar.launchers import COMMANDS
 from rankup.rehearse.launch_options import accelerate, deepspeed, torchrun
 from rankup.rehearse.programs import (
-    LAUNCHERS,
     RANK_LINE,
     Program,
     imports_torch,
@@ -27,7 +27,7 @@ PYTHON = "RANKUP_REHEARSE_PYTHON"  # the Python that the hook has caught, by its
 
 
 def main(here: Here) -> int:  # noqa: RET503 # the last line does not return
-    if here.name in LAUNCHERS:
+    if here.name in COMMANDS:
         program = launcher(here.name, here.args)
     else:
         stdin = _program_on_stdin() if here.args[:1] == ["-"] or not here.args else None
@@ -96,7 +96,7 @@ def _target(program: Program, here: Here) -> Program | None:
     elif program.launcher == "deepspeed":
         agent = deepspeed(program.arguments, here.env, 1, here.cwd)
     else:
-        agent = torchrun(program.arguments, here.env, 1, 1)
+        agent = torchrun(program.arguments, here.env, 1, 1, program.launcher == "launch")
     if not agent.target.endswith(".py"):
         return None
     return script(agent.target, (), here.cwd, here.env)
@@ -157,6 +157,6 @@ def _become_python(here: Here) -> NoReturn:
     path = caught or here.real(here.name) or here.real("python3")
     if path is None:
         path = here.scenario.python
-    if not caught and here.name in LAUNCHERS and here.real(here.name) is None:
+    if not caught and here.name in COMMANDS and here.real(here.name) is None:
         here.fail(f"{here.name}: command not found", 127)
     os.execve(path, [path, *here.args], env)

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from rankup.core.hostlist import expand
 from rankup.errors import RankupError
+from rankup.launch_grammar.reader import read_text
 from rankup.rehearse import pbs_env
 from rankup.rehearse.stand_ins.context import Here
 from rankup.rehearse.stand_ins.standard_input import given_input
 from rankup.rehearse.stand_ins.tasks import Task, run_all
-
-_SSH_VALUES = frozenset("BbcDEeFIiJLlmOoPpQRSWw")
 
 
 def main(here: Here) -> int:
@@ -37,44 +36,29 @@ def _launch(here: Here, tasks: list[Task], stdin: str | None = None, *, report: 
 
 def _pbsdsh(here: Here) -> int:
     """One copy for each line of the node file; 0 whatever the tasks do."""
-    rest, only, copies = list(here.args), None, None
+    line = read_text("pbsdsh", here.args)
+    options, rest = line.options, line.rest
     torque = here.job.scheduler == "torque"
-    once = False
-    wanted = ""
-    while rest and rest[0].startswith("-"):
-        word = rest.pop(0)
-        if word == "--":
-            break
-        if word[:2] in ("-n", "-c") and len(word) >= 2:
-            text = word[2:] or (rest.pop(0) if rest else "")
-            if not text.isdigit():
-                return _refused(here, f"{word} needs a number, and is given {text!r}")
-            only, copies = (int(text), copies) if word[1] == "n" else (only, int(text))
-        elif word == "-u" and torque:
-            once = True
-        elif word == "-h" and torque:
-            wanted = rest.pop(0) if rest else ""
-        elif word in ("-o", "-s", "-v"):
-            continue
-        else:
-            return _refused(
-                here,
-                f"pbsdsh has no option {word}" + (" (only Torque's has)" if word in ("-u", "-h") else ""),
-            )
+    wrong = [*line.unknown, *(one.spelling for one in line.given if not torque and one.option.by == "torque")]
+    if wrong:
+        return _refused(here, f"pbsdsh has no option {', '.join(wrong)}")
+    for name in ("index", "copies"):
+        if name in options and not options[name].isdigit():
+            return _refused(here, f"pbsdsh needs a number, and is given {options[name]!r}")
     if not rest:
         return _refused(here, "no command is given")
     lines = [
         host for host, count in zip(here.job.hosts, here.job.mpiprocs, strict=True) for _ in range(count)
     ]
-    if once:
+    if "u" in options:
         lines = list(here.job.hosts)
-    if wanted:
-        lines = [host for host in here.job.hosts if host == wanted]
+    if "host" in options:
+        lines = [host for host in here.job.hosts if host == options["host"]]
     numbers = list(range(len(lines)))
-    if only is not None:
-        numbers = [only % max(1, len(lines))]
-    elif copies is not None:
-        numbers = [number % len(lines) for number in range(copies)]
+    if "index" in options:
+        numbers = [int(options["index"]) % max(1, len(lines))]
+    elif "copies" in options:
+        numbers = [number % len(lines) for number in range(int(options["copies"]))]
     tasks = [
         Task(
             lines[number],
@@ -89,9 +73,7 @@ def _pbsdsh(here: Here) -> int:
 
 
 def _pbs_tmrsh(here: Here) -> int:
-    rest = [word for index, word in enumerate(here.args) if index or word not in ("-n",)]
-    if rest[:1] == ["-l"]:
-        rest = rest[2:]
+    rest = read_text("pbs_tmrsh", here.args).rest
     if len(rest) < 2:
         return _refused(here, "pbs_tmrsh needs a host and a command")
     host = rest[0]
@@ -102,18 +84,10 @@ def _pbs_tmrsh(here: Here) -> int:
 
 
 def _ssh(here: Here) -> int:
-    rest, no_input, user_host = list(here.args), False, ""
-    while rest:
-        word = rest.pop(0)
-        if word.startswith("-") and len(word) > 1 and not user_host:
-            no_input = no_input or "n" in word[1:] or word == "-f"
-            if word[1] in _SSH_VALUES and len(word) == 2 and rest:
-                rest.pop(0)
-        elif not user_host:
-            user_host = word
-        else:
-            rest.insert(0, word)
-            break
+    line = read_text("ssh", here.args)
+    user_host = next(iter(line.rest), "")
+    after = read_text("ssh", line.rest[1:])  # options may follow the host
+    rest, no_input = after.rest, bool({"n", "f"} & {*line.options, *after.options})
     host = _resolve(here, user_host.rpartition("@")[2])
     if host is None:
         return _refused(here, f"{user_host or '(nothing)'} is not a host of this job", 255)
@@ -130,14 +104,9 @@ def _ssh(here: Here) -> int:
 
 
 def _pdsh(here: Here) -> int:
-    rest, hosts = list(here.args), ""
-    while rest and rest[0].startswith("-"):
-        word = rest.pop(0)
-        if word[:2] in ("-w", "-g", "-l", "-f", "-R", "-t", "-u", "-x"):
-            value = word[2:] or (rest.pop(0) if rest else "")
-            hosts = value if word[1] == "w" else hosts
-        elif word == "-a":
-            hosts = ",".join(here.job.hosts)
+    line = read_text(here.name, here.args)
+    rest = line.rest
+    hosts = ",".join(here.job.hosts) if {"a", "all"} & line.options.keys() else line.options.get("w", "")
     try:
         names = expand(hosts)
     except RankupError as error:

@@ -7,39 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rankup.check.facts.job.commands import Value
-from rankup.check.facts.job.options import grammar, parse
+from rankup.check.facts.job.options import parse
 
-_PLAIN = {
-    "time": "-f -o --format --output",
-    "nohup": "",
-    "exec": "-a",
-    "command": "",
-    "builtin": "",
-    "nice": "-n --adjustment",
-    "ionice": "-c -n -p",
-    "stdbuf": "-i -o -e",
-    "setsid": "",
-    "unbuffer": "",
-    "numactl": "-N -m -C -i -p --cpunodebind --membind --physcpubind --interleave",
-    "strace": "-e -o",
-    "catchsegv": "",
-    "sudo": "-u -g",
-    "xargs": "-n -P -I -L",
-}
-_PREFIXES = {  # name → (subcommands, options with a value)
-    "nsys": (("profile",), "-o -t -s -w -f -x -c --output --trace --force-overwrite"),
-    "ncu": ((), "-o -k --set"),
-    "conda": (("run",), "-n -p --name --prefix"),
-    "mamba": (("run",), "-n -p --name --prefix"),
-    "micromamba": (("run",), "-n -p --name --prefix"),
-    "poetry": (("run",), ""),
-    "pipenv": (("run",), ""),
-    "pixi": (("run",), "-e --environment --manifest-path"),
-    "uv": (("run",), "-p --python --with --project --extra --group --directory --env-file"),
-    "pdm": (("run",), ""),
-    "rye": (("run",), ""),
-    "hatch": (("run",), ""),
-}
+_PLAIN = frozenset(
+    {
+        "time", "nohup", "exec", "command", "builtin", "nice", "ionice", "stdbuf", "setsid", "unbuffer", "numactl",
+        "strace", "catchsegv", "sudo", "xargs",
+    }
+)  # fmt: skip
+#: Command → the subcommand that must follow, or none.
+_PREFIXES = {
+    "nsys": "profile", "ncu": "", "conda": "run", "mamba": "run", "micromamba": "run", "poetry": "run",
+    "pipenv": "run", "pixi": "run", "uv": "run", "pdm": "run", "rye": "run", "hatch": "run",
+}  # fmt: skip
 _CONTAINERS = {
     "apptainer": ("exec", "run"),
     "singularity": ("exec", "run"),
@@ -54,17 +34,6 @@ _CONTAINERS = {
     "sarus": ("run",),
     "udocker": ("run",),
 }
-_CONTAINER_OPTIONS = (
-    "-B --bind -H --home -W --workdir --pwd --cwd --env --env-file --overlay -o --mount --network "
-    "--security --scratch -S --add-caps --drop-caps --apply-cgroups --app --dns --hostname --fusemount "
-    "--docker-username -v --volume -e --name --gpus --shm-size --ipc --net --pid --uts --user -u -w "
-    "--ulimit --device --cap-add --cpus --memory -m -p --publish --entrypoint --label -l --runtime "
-    "--image -V --module --rc --conf -c --set-env"
-)
-_GRAMMARS = {name: grammar(options, {}) for name, options in _PLAIN.items()}
-_PREFIX_GRAMMARS = {name: grammar(options, {}) for name, (_, options) in _PREFIXES.items()}
-_CONTAINER = grammar(_CONTAINER_OPTIONS, {})
-_SHIFTER = grammar(_CONTAINER_OPTIONS.replace("-m ", ""), {})
 _SHELLS = {"bash", "sh", "zsh", "dash", "ksh", "srun_bash"}
 _NUMBER = re.compile(r"\d+(\.\d+)?[smhd]?")
 
@@ -82,26 +51,24 @@ class Inner:
 
 def unwrap(name: str, argv: tuple[Value, ...]) -> Inner | None:
     """What the command ``argv``, whose name is ``name``, starts on the same node, if it is one that does."""
-    if name in _GRAMMARS:
-        rest = parse(argv[1:], _GRAMMARS[name]).rest
+    if name in _PLAIN:
+        rest = parse(name, argv[1:]).rest
         if name == "numactl" and not rest:
             return None
         return Inner(rest) if rest else None
     if name == "env":
         return _env(argv[1:])
     if name in ("timeout", "chrt", "taskset"):
-        rest = parse(argv[1:], grammar("-k -s --kill-after --signal -c --cpu-list", {})).rest
-        if name != "taskset" or not any(word.known == "-c" for word in argv[1:3]):
-            rest = rest[1:]
+        parsed = parse(name, argv[1:])
+        rest = parsed.rest if "cpu-list" in parsed.options else parsed.rest[1:]
         return Inner(rest) if rest else None
     if name in _PREFIXES:
-        subcommands, _ = _PREFIXES[name]
-        rest = argv[1:]
-        if subcommands:
-            if not rest or rest[0].known not in subcommands:
+        subcommand, rest = _PREFIXES[name], argv[1:]
+        if subcommand:
+            if not rest or rest[0].known != subcommand:
                 return None
             rest = rest[1:]
-        inner = parse(rest, _PREFIX_GRAMMARS[name]).rest
+        inner = parse(name, rest).rest
         return Inner(inner) if inner else None
     if name in _CONTAINERS:
         return _container(name, argv[1:])
@@ -111,7 +78,7 @@ def unwrap(name: str, argv: tuple[Value, ...]) -> Inner | None:
 
 
 def _env(words: Sequence[Value]) -> Inner | None:
-    rest = list(parse(words, grammar("-u -C --unset --chdir -S", {})).rest)
+    rest = list(parse("env", words).rest)
     environment = []
     while rest and re.match(r"\w+=", rest[0].head):
         name = rest[0].head.partition("=")[0]
@@ -128,10 +95,9 @@ def _container(name: str, words: Sequence[Value]) -> Inner | None:
         words.pop(0)
     if subcommands:
         words = words[1:]
-    if name == "shifter":
-        rest = parse(words, _SHIFTER).rest
-    else:
-        rest = parse(words, _CONTAINER).rest[1:]  # the image
+    rest = parse(name, words).rest
+    if name != "shifter":
+        rest = rest[1:]  # the image
         if rest and rest[0].known == "--":
             rest = rest[1:]
     return Inner(tuple(rest), container=name) if rest else None

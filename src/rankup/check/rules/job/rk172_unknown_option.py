@@ -6,15 +6,18 @@ import re
 from collections.abc import Iterator
 
 from rankup.check.document import Span
-from rankup.check.facts.job.directives import beginnings, directives_of, misspelt
+from rankup.check.facts.job.directives import directives_of
 from rankup.check.facts.job.job import Job
+from rankup.check.facts.job.typos import is_slip
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
+from rankup.launch_grammar.options import grammar_of
 
 _LONG = re.compile(r"--([a-z][a-z_-]+)(?==|\s|$)")
 
 
 def find(job: Job) -> Iterator[Match]:
+    sbatch = grammar_of("sbatch")
     for line in job.lines:
         if line.scheduler != "slurm" or line.late:
             continue
@@ -24,10 +27,11 @@ def find(job: Job) -> Iterator[Match]:
                 continue
             name = written.group(1)
             span = Span(directive.span.start, directive.span.start + written.end())
-            candidates = beginnings(name)
+            candidates = sbatch.beginnings(name)
             if len(candidates) == 1:
                 continue
-            meant = misspelt(name)
+            near = [option for option in sbatch.names if is_slip(name, option)]
+            meant = near[0] if len(near) == 1 else ""
             if len(candidates) > 1:
                 several = ", ".join(f"--{candidate}" for candidate in candidates[:4])
                 more = ", …" if len(candidates) > 4 else ""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from rankup.check.facts.program.module import Call, Module
+from rankup.check.facts.program.module import Module
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.snapshots import Snapshot, read_keys, snapshots
 from rankup.check.facts.program.value import objects, the_constant
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import make_optimizers, makes_optimizer
 from rankup.findings.finding import Confidence, Severity
 
 
@@ -49,7 +50,7 @@ def find(program: Program) -> Iterator[Match]:
 def _with_state(program: Program) -> str | None:
     """The optimizer's name if it has a state that matters: not plain SGD."""
     for call in program.calls:
-        if _is_optimizer(call):
+        if makes_optimizer(call):
             momentum = call.argument("momentum", 2)
             if call.last == "SGD" and (
                 momentum is None or the_constant(program.value(call, "momentum", 2)) == 0
@@ -75,7 +76,7 @@ def _unread(program: Program, snapshot: Snapshot, reads: Mapping[str, object]) -
         if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or entry.key in reads:
             continue
         made = objects(program.values.of(value.func.value, entry.scope))
-        if value.func.attr != "state_dict" or not made or not all(_is_optimizer(one) for one in made):
+        if value.func.attr != "state_dict" or not make_optimizers(made):
             continue
         texts = [
             node.value
@@ -86,12 +87,6 @@ def _unread(program: Program, snapshot: Snapshot, reads: Mapping[str, object]) -
         if texts.count(entry.key) <= len([e for e in snapshot.entries if e.key == entry.key]):
             return entry.key
     return None
-
-
-def _is_optimizer(call: Call) -> bool:
-    return (
-        call.name.startswith("torch.optim.") and ".lr_scheduler" not in call.name and call.last[:1].isupper()
-    )
 
 
 def _resumes(program: Program, key: str) -> bool:

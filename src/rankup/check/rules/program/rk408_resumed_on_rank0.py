@@ -11,6 +11,7 @@ from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.reaching import reaching
 from rankup.check.facts.program.value import Kind, objects
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import make_optimizers
 from rankup.findings.finding import Confidence, Severity
 
 _READS = frozenset({"torch.load", "safetensors.torch.load_file"})
@@ -125,11 +126,7 @@ def _optimizers(program: Program, loop: ast.For, scope: Scope) -> Iterator[Match
     for call in scope.calls:
         if call.last != "load_state_dict" or call.base is None or place(call.node) > place(loop):
             continue
-        made = objects(program.values.of(call.base, scope))
-        if not made or not all(
-            one.name.startswith("torch.optim.") and "lr_scheduler" not in one.name and "swa" not in one.name
-            for one in made
-        ):
+        if not make_optimizers(objects(program.values.of(call.base, scope))):
             continue
         state = call.argument("state_dict", 0)
         if state is None or not _on_rank_0(program, call.node, scope) or not _reads(program, state, scope):

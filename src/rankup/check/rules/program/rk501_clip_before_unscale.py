@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from rankup.check.facts.program.module import Call, place
 from rankup.check.facts.program.program import Program
-from rankup.check.facts.program.value import objects
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import alone, lines_before, removed
+from rankup.check.rules.queries import is_of_scaler
 from rankup.findings.finding import Confidence, Severity
 
 _CLIPS = ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "clip_grads_with_norm_")
@@ -24,8 +24,8 @@ def find(program: Program) -> Iterator[Match]:
         return
     for clip in program.methods(*_CLIPS):
         scope = clip.scope
-        steps = [call for call in scope.calls if call.last == "step" and _is_scaler(program, call)]
-        scales = [call for call in scope.calls if call.last == "scale" and _is_scaler(program, call)]
+        steps = [call for call in scope.calls if call.last == "step" and is_of_scaler(program, call)]
+        scales = [call for call in scope.calls if call.last == "scale" and is_of_scaler(program, call)]
         after = [call for call in steps if place(call.node) > place(clip.node)]
         if not after or not any(place(call.node) < place(clip.node) for call in scales):
             continue
@@ -41,16 +41,6 @@ def find(program: Program) -> Iterator[Match]:
             "it clips gradients that are still multiplied by the loss scale.",
             _edit(clip, after[0], unscales),
         )
-
-
-def _is_scaler(program: Program, call: Call) -> bool:
-    if call.base is None:
-        return False
-    made = objects(program.values.of(call.base, call.scope))
-    if made:
-        return all(one.last == "GradScaler" or one.name.endswith("GradScaler") for one in made)
-    text = ast.unparse(call.base).lower()
-    return "scaler" in text and call.last in {"scale", "step"} and not program.graph.called.get(call)
 
 
 def _edit(clip: Call, step: Call, unscales: list[Call]) -> tuple[Edit, ...]:

@@ -10,6 +10,7 @@ from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.sharding import expressions
 from rankup.check.facts.program.value import Kind, depends_on
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import makes_optimizer
 from rankup.findings.finding import Confidence, Severity
 
 _MOST = 8  # ranks up to which nobody changes the rate
@@ -27,11 +28,7 @@ def find(program: Program) -> Iterator[Match]:
         if batch is None or _knows_ranks(program, batch, loader.call.scope):
             return
     for call in program.calls:
-        if (
-            call.name.startswith("torch.optim.")
-            and call.last[:1].isupper()
-            and "lr_scheduler" not in call.name
-        ):
+        if makes_optimizer(call):
             rate = call.argument("lr", 1)
             if (
                 rate is not None

@@ -9,6 +9,7 @@ from rankup.check.facts.program.module import Call
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.value import objects
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import make_optimizers
 from rankup.findings.finding import Confidence, Severity
 
 
@@ -41,10 +42,7 @@ def _of_optimizer(program: Program, call: Call) -> bool:
     given = call.argument("optimizer", 0) if call.node.args or call.node.keywords else call.base
     if given is None:
         return False
-    made = objects(program.values.of(given, call.scope))
-    return bool(made) and all(
-        one.name.startswith("torch.optim.") and "lr_scheduler" not in one.name for one in made
-    )
+    return make_optimizers(objects(program.values.of(given, call.scope)))
 
 
 def _in_loop_with_backward(program: Program, call: Call) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from rankup.check.facts.program.module import Call, place, torch_last
 from rankup.check.facts.program.program import Program
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import makes_optimizer
 from rankup.findings.finding import Confidence, Severity
 
 
@@ -31,7 +32,7 @@ def _takes_all_of(call: Call, model: str) -> bool:
     """``torch.optim.Adam(model.parameters())``"""
     given = call.argument("params", 0)
     return (
-        call.name.startswith("torch.optim.")
+        makes_optimizer(call)
         and isinstance(given, ast.Call)
         and ast.unparse(given.func) in {f"{model}.parameters", f"{model}.named_parameters"}
     )

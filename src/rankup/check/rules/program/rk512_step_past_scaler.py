@@ -11,12 +11,12 @@ from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.value import Kind, objects, the_constant
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import alone, lines_after, replaced
+from rankup.check.rules.queries import is_of_scaler, make_optimizers
 from rankup.findings.finding import Confidence, Severity
 
 # They shard or load data, and leave the optimizer alone.
 _APART = frozenset({"fairscale", "webdataset", "ffcv", "dali", "streaming"})
 _INF = re.compile(r"finite|isinf|isnan|found_inf|overflow|get_scale")
-_OPTIMIZERS = ("torch.optim.", "apex.optimizers.", "bitsandbytes.optim.")
 
 
 def find(program: Program) -> Iterator[Match]:
@@ -25,7 +25,7 @@ def find(program: Program) -> Iterator[Match]:
     scaled = [call for call in program.methods("backward") if _scale_of(program, call)]
     if not scaled or _unscales_itself(program, scaled):
         return
-    by_scaler = [call for call in program.methods("step") if _is_scaler(program, call)]
+    by_scaler = [call for call in program.methods("step") if is_of_scaler(program, call)]
     for backward in scaled:
         scale = _scale_of(program, backward)
         step = _next_step(program, backward)
@@ -53,21 +53,9 @@ def _scale_of(program: Program, backward: Call) -> Call | None:
     made = objects(program.values.of(backward.base, backward.scope)) if backward.base else []
     direct = program.values.call(backward.base) if isinstance(backward.base, ast.Call) else None
     scales = [direct] if direct is not None else made
-    if scales and all(call.last == "scale" and _is_scaler(program, call) for call in scales):
+    if scales and all(call.last == "scale" and is_of_scaler(program, call) for call in scales):
         return scales[0]
     return None
-
-
-def _is_scaler(program: Program, call: Call) -> bool:
-    if call.base is None:
-        return False
-    made = objects(program.values.of(call.base, call.scope))
-    if made:
-        return all(
-            one.name.endswith("GradScaler") and the_constant(program.value(one, "enabled")) is not False
-            for one in made
-        )
-    return "scaler" in ast.unparse(call.base).lower() and not program.graph.called.get(call)
 
 
 def _is_optimizer(program: Program, step: Call) -> bool:
@@ -77,7 +65,7 @@ def _is_optimizer(program: Program, step: Call) -> bool:
     value = program.values.of(step.base, step.scope)
     made = objects(value)
     if made:
-        return all(one.name.startswith(_OPTIMIZERS) and "lr_scheduler" not in one.name for one in made)
+        return make_optimizers(made)
     if any(atom.kind is not Kind.UNKNOWN for atom in value):
         return False
     name = ast.unparse(step.base).rpartition(".")[2].lower()
@@ -117,7 +105,7 @@ def _either(one: Call, other: Call) -> bool:
 
 def _unscales_itself(program: Program, scaled: list[Call]) -> bool:
     """Whether gradients are divided by hand: in a program whose scaler never steps, it may be anywhere."""
-    if any(_is_scaler(program, call) for call in program.methods("step")):
+    if any(is_of_scaler(program, call) for call in program.methods("step")):
         return False
     if any(_asks_for_inf(node) for module in program.modules for node in ast.walk(module.tree)):
         return True

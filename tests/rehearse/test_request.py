@@ -1,0 +1,37 @@
+"""A job's directives → the nodes that its scheduler would give, or what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from rankup.check.document import Document
+from rankup.check.facts.job.reader import read_job
+from rankup.errors import RankupError
+from rankup.rehearse.request import Sizes, allocation_of
+
+
+def request_of(*directives: str):
+    text = "#!/bin/bash\n" + "".join(f"#SBATCH {line}\n" for line in directives)
+    return read_job(Document("job.sh", text + "srun python train.py\n")).request
+
+
+@pytest.mark.parametrize(
+    ("directive", "said"),
+    [
+        ("--cpus-per-task=72.", 'Invalid numeric value "72." for --cpus-per-task.'),
+        ("-c 72.", 'Invalid numeric value "72." for --cpus-per-task.'),
+        ("-Hn0", 'Invalid numeric value "0" for --ntasks.'),
+        ("--nodes=two", '"two" is not a valid node count'),
+    ],
+)
+def test_a_number_that_sbatch_refuses_is_refused(directive: str, said: str):
+    with pytest.raises(RankupError, match="sbatch-refuses") as caught:
+        allocation_of(request_of(directive), Sizes(), "job")
+    assert said in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "directive", ["--cpus-per-task=<N>", "--nodes=1-2", "--nodes=+2", "--cpus-per-task=+8"]
+)
+def test_what_sbatch_takes_or_nobody_knows_is_rehearsed(directive: str):
+    assert allocation_of(request_of(directive), Sizes(), "job")[0].num_nodes in (1, 2)
