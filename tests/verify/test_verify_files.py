@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import pickle
+import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy
+import pytest
 import torch
 
 from rankup.runtime.tracing.written_files import contents, written
-from rankup.verify.files import ScriptFiles, clocklike, other_files
+from rankup.verify.files import PART, Digests, ScriptFiles, clocklike, other_aside, other_files
 
 # A script whose files are watched, as `rankup.init` does it.
 WATCH = """\
@@ -62,7 +67,7 @@ def test_everything_that_python_changes_is_noted_and_put_back(tmp_path: Path):
         names = {str(Path(path).relative_to(tmp_path.resolve())) for path in written(tmp_path / "runs")}
         assert names == {
             *("old.txt", "moved.txt", "there.txt", "gone.txt", "grown.txt", "by-number"),
-            *("made/deep/part", "made/deep/whole", "draft/model", "final"),
+            *("made/deep/part", "made/deep/whole", "draft/model", "final/model"),
         }
         assert files_of(tmp_path)["old.txt"] == "new"
     assert files_of(tmp_path) == BEFORE
@@ -92,7 +97,7 @@ def test_what_torch_saved_is_compared_by_its_values(tmp_path: Path):
     torch.save({"weight": torch.zeros(2), "of": ["weight"]}, tmp_path / "c.pt")
     a, b, c = (contents(tmp_path / f"{name}.pt") for name in "abc")
     assert a == b != c
-    assert (a["weight"], a["of"]) != (c["weight"], c["of"]) == (c["weight"], a["of"])  # each part by itself
+    assert [name for name in a if a[name] != c[name]] == ["weight"]  # each value by itself
     assert contents(tmp_path / "nowhere") == {}
 
 
@@ -107,16 +112,79 @@ def test_parts_of_a_checkpoint_that_are_no_tensors_are_compared_by_their_values(
         words = argparse.Namespace(rate=rate)
         torch.save({"numbers": numbers, "settings": Settings(rate), "words": words}, tmp_path / f"{name}.pt")
     a, b, c = (contents(tmp_path / f"{name}.pt") for name in "abc")
-    assert a == b and a.keys() == {"numbers", "settings", "words"}
-    assert [name for name in a if a[name] != c[name]] == ["settings", "words"]
+    assert a == b and a.keys() == {"", "numbers", "settings.rate", "words.rate"}
+    assert [name for name in a if a[name] != c[name]] == ["settings.rate", "words.rate"]
 
 
-def test_a_folder_that_was_renamed_into_place_is_compared_by_what_is_in_it(tmp_path: Path):
-    for name, text in (("a", "1"), ("b", "1"), ("c", "2")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "model").write_text(text)
-    a, b, c = (contents(tmp_path / name) for name in "abc")
-    assert a == b != c
+def of(path: Path) -> Digests:
+    """As verify has it of one file."""
+    return {
+        f"checkpoint{PART}{name}" if name else "checkpoint": digest for name, digest in contents(path).items()
+    }
+
+
+def checkpoint(**other: Any) -> dict[str, Any]:
+    numbers = numpy.random.RandomState(1).get_state()
+    generators = {
+        "torch": torch.zeros(5056, dtype=torch.uint8),
+        "numpy": numbers,
+        "python": random.Random(1).getstate(),
+    }
+    words = argparse.Namespace(start_epoch=0, resume="")
+    best = {"best": 0.5, "history": [1.0, 2.0], "path": "run-1/best.pt"}
+    return {"weight": torch.ones(2), "words": words, "generators": generators, "kept": best, **other}
+
+
+GENERATORS = {"torch": torch.ones(5056, dtype=torch.uint8), "numpy": numpy.random.RandomState(2).get_state()}
+KEPT = {"best": 0.5, "history": [1.0, 2.0], "path": "run-1/best.pt"}
+
+
+@pytest.mark.parametrize(
+    ("other", "named", "aside"),
+    [
+        ({}, [], []),
+        ({"weight": torch.zeros(2)}, ["checkpoint [weight]"], []),
+        ({"kept": {**KEPT, "best": 0.4}}, ["checkpoint [kept.best]"], []),
+        ({"kept": {**KEPT, "history": [1.0, 2.0, 2.0]}}, ["checkpoint [kept.history.2]"], []),
+        ({"kept": {**KEPT, "history": [1.0]}}, ["checkpoint [kept.history.1]"], []),
+        ({"kept": {**KEPT, "path": "run-2/best.pt"}}, [], ["checkpoint [kept.path]"]),
+        (
+            {"words": argparse.Namespace(start_epoch=3, resume="last.pt")},
+            [],
+            ["checkpoint [words.start_epoch and 1 more]"],
+        ),
+        (
+            {"generators": {**GENERATORS, "python": random.Random(1).getstate()}},
+            [],
+            ["checkpoint [generators.torch and 1 more]"],
+        ),
+    ],
+)
+@pytest.mark.parametrize("save", [torch.save, lambda value, path: path.write_bytes(pickle.dumps(value))])
+def test_tensors_and_numbers_of_a_checkpoint_count_and_how_it_was_started_is_named(
+    tmp_path: Path, other: dict[str, Any], named: list[str], aside: list[str], save: Any
+):
+    for name, value in (("a", checkpoint()), ("b", checkpoint()), ("c", checkpoint(**other))):
+        save(value, tmp_path / name)
+    digests = [of(tmp_path / name) for name in "abc"]
+    assert other_files(*digests) == named
+    assert other_aside(*digests) == aside
+    # The file that is missing is another one, whatever is in it.
+    assert len(other_files(*digests[:2], {})) == 1
+
+
+def test_a_time_in_a_file_leaves_out_itself_alone(tmp_path: Path):
+    for name, seconds, loss in (("a", 1.5, 0.5), ("b", 1.6, 0.5), ("c", 1.7, 0.4)):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"seconds": seconds, "loss": loss}))
+    a, b, c = (of(tmp_path / f"{name}.json") for name in "abc")
+    assert clocklike(a, b) == ["checkpoint [seconds]"]
+    assert other_files(a, b, c) == ["checkpoint [loss]"]
+
+
+def test_several_pickles_in_one_file_all_count(tmp_path: Path):
+    for name, last in (("a", 1), ("c", 2)):
+        (tmp_path / name).write_bytes(pickle.dumps({"n": 0}) + pickle.dumps({"n": last}))
+    assert other_files(of(tmp_path / "a"), of(tmp_path / "a"), of(tmp_path / "c")) == ["checkpoint [1.n]"]
 
 
 def test_files_that_differ_without_a_kill_are_not_compared():

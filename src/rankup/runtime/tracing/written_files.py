@@ -36,6 +36,7 @@ _DESCRIPTOR = -1  # of a path that is relative to the working directory
 # Bytes that are kept of all files together, and of one file that is compared.
 LIMIT_VARIABLE, LIMIT = "RANKUP_WRITTEN_LIMIT", 4 << 30
 TOO_LARGE = "too large"  # instead of a digest
+PART = "\0"  # between a path and the name of a value in it
 REFUSED = "refused.txt"  # in verify's folder: the file that is too large to be kept
 WRITERS = (("torch", "save"), ("safetensors", "serialize_file"))  # their second argument is the file
 _CHANGES = frozenset(
@@ -187,24 +188,17 @@ def limit() -> int:
 
 
 def contents(path: Path) -> dict[str, str]:
-    """Digests of a file, or of a folder with all files in it: of the values that ``torch.save`` wrote, because the same
-    values may be written as other bytes, one for each name of a checkpoint; of the bytes of any other file. The name is
-    "" for the whole. Empty if there is nothing."""
-    if path.is_dir():
-        files = [each for each in sorted(path.rglob("*")) if each.is_file()]
-        inside = "".join(f"{each.relative_to(path)} {contents(each)}\n" for each in files)
-        return {"": hashlib.sha256(inside.encode()).hexdigest()}
+    """Digests of a file: of each value in it (``saved_values.py``), and "" for that it is there; or, under "", of the
+    bytes of a file of another kind. Empty if there is no file."""
     if not path.is_file():
         return {}
     if path.stat().st_size > limit() // 4:
         return {"": TOO_LARGE}
-    with path.open("rb") as file:
-        if file.read(4) == b"PK\x03\x04":
-            from rankup.runtime.tracing.saved_values import saved_values
+    from rankup.runtime.tracing.saved_values import saved_values
 
-            if (values := saved_values(path)) is not None:
-                return values
-        file.seek(0)
+    if (values := saved_values(path)) is not None:
+        return {"": "values", **values}
+    with path.open("rb") as file:
         hasher = hashlib.sha256()
         while block := file.read(1 << 20):
             hasher.update(block)
@@ -212,15 +206,17 @@ def contents(path: Path) -> dict[str, str]:
 
 
 def written(folder: Path) -> dict[str, str]:
-    """path → digest of all files that the attempts in verify's ``folder`` have written so far; ``path [name]`` for each
-    part of a checkpoint; "" for a file that is gone."""
+    """path → digest of all files that the attempts in verify's ``folder`` have written so far, also of those in folders
+    that they renamed; ``path PART name`` for each value in it; "" for a file that is gone."""
     names = {
         name for notes in folder.glob("*/written-*.txt") for name in notes.read_text().splitlines() if name
     }
+    folders = [Path(name) for name in names if Path(name).is_dir()]
+    names |= {str(path) for each in folders for path in each.rglob("*") if path.is_file()}
     found: dict[str, str] = {}
-    for name in sorted(names):
+    for name in sorted(names - {*map(str, folders)}):
         parts = contents(Path(name)) or {"": ""}
-        found |= {f"{name} [{part}]" if part else name: digest for part, digest in parts.items()}
+        found |= {f"{name}{PART}{part}" if part else name: digest for part, digest in parts.items()}
     return found
 
 
