@@ -193,3 +193,86 @@ def test_files_that_differ_without_a_kill_are_not_compared():
     assert clocklike(first, again) == ["log"]
     assert other_files(first, again, {"log": "d", "best": "b"}) == []
     assert other_files(first, again, {"log": "d"}) == ["best"]
+
+
+# What h5py does: its library opens the file itself, so Python reports nothing.
+H5PY = """\
+import ctypes
+
+class File:
+    def __init__(self, name, mode="r"):
+        libc = ctypes.CDLL(None)
+        self._libc, self._file = libc, libc.creat(str(name).encode(), 0o644) if mode == "w" else -1
+    def write(self, data):
+        self._libc.write(self._file, data, len(data))
+"""
+SAVES_WITH_H5PY = """\
+import os, sys
+import torch
+import h5py, sqlite3
+
+torch.manual_seed(0)
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+done = 0
+if os.path.exists("last.h5"):
+    text = open("last.h5", "rb").read()
+    done = text.count(b"x") - 4096
+    assert done >= 0, "cut"
+    net.load_state_dict(torch.load("net.pt"))
+for step in range(done, 8):
+    net(torch.ones(4)).sum().backward()
+    opt.step()
+    opt.zero_grad()
+    torch.save(net.state_dict(), "net.tmp")
+    os.replace("net.tmp", "net.pt")
+    h5py.File("last.h5", "w").write(b"x" * (4096 + step + 1))
+    with sqlite3.connect("log.db") as log:
+        log.execute("create table if not exists steps (n integer primary key)")
+        log.execute("insert or ignore into steps values (?)", (step,))
+"""
+
+
+def test_what_h5py_and_sqlite_write_is_noted_and_put_back(tmp_path: Path):
+    (tmp_path / "runs" / "trace-01").mkdir(parents=True)
+    (tmp_path / "h5py.py").write_text(H5PY)
+    script = """
+import h5py, sqlite3
+from rankup.runtime.tracing.saves import SAVES
+from rankup.runtime.tracing.written_files import _wrap_hdf5
+_wrap_hdf5(files)
+h5py.File("last.h5", "w").write(b"12")
+sqlite3.connect("log.db").execute("create table steps (n)")
+assert SAVES.made == [("last.h5", 2)]  # a database is no save: it is never cut
+"""
+    with ScriptFiles(tmp_path / "runs", sys.executable):
+        run_script(tmp_path, script)
+        names = {Path(path).name for path, digest in written(tmp_path / "runs").items() if digest}
+        assert names == {"last.h5", "log.db"}
+    assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == {"h5py.py", "runs"}
+
+
+@pytest.mark.campaign
+def test_a_save_of_h5py_is_cut_and_put_back_and_so_is_a_database(tmp_path: Path):
+    (tmp_path / "h5py.py").write_text(H5PY)
+    (tmp_path / "script.py").write_text(SAVES_WITH_H5PY)
+    words = [
+        sys.executable,
+        "-m",
+        "rankup",
+        "verify",
+        "--json",
+        "--threads",
+        "1",
+        "--kills",
+        "3",
+        "script.py",
+    ]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=500)
+    answer = json.loads(done.stdout)
+    assert [finding["code"] for finding in answer["findings"]] == ["save-not-atomic"], (
+        done.stdout + done.stderr
+    )
+    assert "half of last.h5" in answer["findings"][0]["why"]
+    left = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}
+    assert left == {"h5py.py", "runs", "script.py"}

@@ -4,8 +4,9 @@
 must put them back. Off unless ``RANKUP_WRITTEN`` names verify's directory: there ``before/`` gets what was at a path
 when the first process was about to change it, and each attempt's trace gets the paths that it changed.
 
-Python reports each file that it opens, renames or removes (an audit hook). ``WRITERS`` are wrapped, because they write
-without Python. Other libraries that do so (HDF5, SQLite) are not seen. What is written is also told to ``saves.py``.
+Python reports each file that it opens, renames or removes, and each SQLite database (an audit hook). ``WRITERS`` and
+h5py are wrapped, because they write without Python. Other libraries that do so are not seen. What is written is also
+told to ``saves.py``; a database is no save: SQLite undoes what a kill has left half written.
 ``python -m rankup.runtime.tracing.written_files FOLDER`` prints the digests of what all attempts have written, as JSON.
 
 A file that is too large to be kept must not change: verify could not put it back, so the attempt ends before it does.
@@ -39,6 +40,7 @@ TOO_LARGE = "too large"  # instead of a digest
 PART = "\0"  # between a path and the name of a value in it
 REFUSED = "refused.txt"  # in verify's folder: the file that is too large to be kept
 WRITERS = (("torch", "save"), ("safetensors", "serialize_file"))  # their second argument is the file
+_DATABASE = "sqlite3.connect"
 _CHANGES = frozenset(
     {
         "os.rename",
@@ -69,7 +71,7 @@ class WrittenFiles:
 
     def hear(self, event: str, values: tuple[Any, ...]) -> None:
         """An audit hook. It must not raise for another reason: the script would not open its file."""
-        if event != "open" and event not in _CHANGES:
+        if event not in ("open", _DATABASE) and event not in _CHANGES:
             return
         with suppress(OSError, ValueError, TypeError):
             if event == "open":
@@ -78,7 +80,10 @@ class WrittenFiles:
                     self.opens(path, anew=bool(flags & (os.O_TRUNC | os.O_EXCL)))
                 return
             SAVES.settles()
-            if event == "os.rename" and values[2] == values[3] == _DESCRIPTOR:
+            if event == _DATABASE and not str(values[0]).startswith(("file:", ":memory:")):
+                for ending in ("", "-journal", "-wal", "-shm"):
+                    self.note(f"{os.fsdecode(values[0])}{ending}")
+            elif event == "os.rename" and values[2] == values[3] == _DESCRIPTOR:
                 self.note(values[0])
                 self.note(values[1])
             elif event == "os.remove" and values[1] == _DESCRIPTOR:
@@ -145,11 +150,13 @@ def watch_files(rank: int) -> None:
         return
     folder = os.environ.get(VARIABLE)
     files = WrittenFiles(Path(folder), Path(os.environ[_TRACE]), rank) if folder else None
-    for module, name in WRITERS:
+    wraps = {module: functools.partial(_wrap_writer, files, module, name) for module, name in WRITERS}
+    wraps["h5py"] = functools.partial(_wrap_hdf5, files)
+    for module, wrap in wraps.items():
         if module in sys.modules:
-            _wrap_writer(files, module, name)
+            wrap()
         else:
-            _LATER[module] = functools.partial(_wrap_writer, files, module, name)
+            _LATER[module] = wrap
     if files is not None:
         sys.addaudithook(files.hear)
 
@@ -181,6 +188,23 @@ def _wrap_writer(files: WrittenFiles | None, module: str, name: str) -> None:
         return done
 
     setattr(sys.modules[module], name, save)
+
+
+def _wrap_hdf5(files: WrittenFiles | None) -> None:
+    opened = sys.modules["h5py"].File
+    original = opened.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, name: Any, mode: str = "r", *others: Any, **options: Any) -> None:
+        if mode != "r" and isinstance(name, (str, bytes, os.PathLike)):
+            anew = mode in ("w", "w-", "x")
+            if files is not None:
+                files.opens(name, anew=anew, called=True)
+            elif anew:
+                SAVES.begins(os.path.realpath(os.fsdecode(name)), called=True)
+        original(self, name, mode, *others, **options)
+
+    opened.__init__ = init
 
 
 def limit() -> int:
