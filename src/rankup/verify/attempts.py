@@ -267,6 +267,7 @@ _REFUSED = (
         "needs-gpu",
         (
             "Torch not compiled with CUDA enabled",
+            "has no attribute '_cuda_",  # of torch._C
             "No CUDA GPUs are available",
             "Found no NVIDIA driver",
             "CUDA driver initialization failed",

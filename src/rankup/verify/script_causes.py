@@ -76,10 +76,26 @@ def _batch(pair: Pair) -> str:
     elsewhere = pair.steps_with(lambda record: bool(record["batch"] == theirs["batch"]))
     if not _other_batch(pair):
         elsewhere = _inputs_elsewhere(pair)
+        if not elsewhere:
+            return (
+                "the order of the epoch was drawn anew, from another state of torch's generator than before"
+            )
     where = f"that of step {elsewhere[0]}" if elsewhere else "another one"
     if not elsewhere and theirs["rows"] and _known(pair).issuperset(theirs["rows"]):
         where = "in another order" if {*mine["rows"]} == {*theirs["rows"]} else "made of other samples"
     return f"the batch of step {pair.step} is {where}: the position in the data was not restored"
+
+
+def _drawn_anew(pair: Pair) -> bool:
+    """Whether the resume is within a pass of a loader whose order it draws from another state of torch's generator."""
+    if pair.mine["iterated"] is not None or pair.theirs["iterated"] is None:
+        return False
+    began = [
+        ranks[pair.rank]["iterated"] for step, ranks in sorted(pair.first.steps.items()) if step < pair.step
+    ]
+    state = next((each for each in reversed(began) if each is not None), {})
+    name = "generator torch"
+    return bool(pair.first.begin[pair.rank]["draws"]) and state.get(name) != pair.theirs["iterated"].get(name)
 
 
 def _known(pair: Pair) -> set[str]:
@@ -182,7 +198,7 @@ CAUSES = (
     ),
     Cause(
         "data-not-restored",
-        lambda pair: _other_batch(pair) or bool(_inputs_elsewhere(pair)),
+        lambda pair: _other_batch(pair) or bool(_inputs_elsewhere(pair)) or _drawn_anew(pair),
         _batch,
         "save the epoch and the batches of it that are done, set the sampler's epoch (set_epoch) or its generator, and "
         "skip what was trained; a DataLoader draws its seed from torch's generator at each epoch",

@@ -1,8 +1,9 @@
 """What a step of any script was computed from, besides the batches of a DataLoader: what its modules were given.
 
-A script may make its batches without a DataLoader. So what each outermost call of a module is given is noted, while
-gradients are on. And the global generators are noted once, just before the first batch is drawn: a resume that has
-restored them begins there with others than the first process did.
+A script may make its batches without a DataLoader. So what each outermost call of a module with parameters is given is
+noted, while gradients are on: a transform that makes a sample, and a loss, have none. And the global generators are
+noted once, just before the first batch is drawn: a resume that has restored them begins there with others than the
+first process did.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ class ScriptInputs:
         self._depth += 1
         if self._depth == 1 and torch.is_grad_enabled() and not self._ignored():
             self._begin()
-            self._given.append(digest(values))
+            if next(module.parameters(), None) is not None:
+                self._given.append(digest(values))
 
     def _after(self, module: Any, values: Any, given: Any) -> None:
         if not torch.compiler.is_compiling():
