@@ -151,7 +151,15 @@ def test_a_save_is_cut_where_its_largest_file_is_written():
 def test_an_order_that_a_resume_draws_anew_from_another_state_is_named():
     """Within an epoch, a loader that was a batch ahead has no batch of this step."""
     before = dict.fromkeys(("weights", "optimizer", "options", "lr", "frozen", "untrained", "counts"), "same")
-    more = {"before": before, "inputs": [], "gradients": "", "gradient_size": 1.0, "batch": "", "loss": []}
+    more = {
+        "before": before,
+        "inputs": [],
+        "batches": [],
+        "gradients": "",
+        "gradient_size": 1.0,
+        "batch": "",
+        "loss": [],
+    }
 
     def seeded(number: int, state: str | None, **other: Any) -> dict[str, Any]:
         iterated = None if state is None else {"generator torch": state}
@@ -168,6 +176,10 @@ def test_an_order_that_a_resume_draws_anew_from_another_state_is_named():
         _, cause, message = likeliest([pair], [])
         assert cause.code == code
         assert ("drawn anew" in message) == (state == "later")
+    given = {**later, "untracked": first.steps[3][0]["untracked"], "inputs": ["other"]}
+    other = attempt(seeded(3, None, **given), resumed_at=2, begin=begin)
+    pair = Pair(first, other, 3, first.steps[3][0], other.steps[3][0], frozenset(), 0)
+    assert "no DataLoader made them" in likeliest([pair], [])[2]
 
 
 @pytest.mark.parametrize(

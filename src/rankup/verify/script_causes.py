@@ -98,6 +98,12 @@ def _drawn_anew(pair: Pair) -> bool:
     return bool(pair.first.begin[pair.rank]["draws"]) and state.get(name) != pair.theirs["iterated"].get(name)
 
 
+def _given_others(pair: Pair) -> bool:
+    """Whether the first module of the step was given other values, which no DataLoader made."""
+    made = pair.mine["batches"] or pair.theirs["batches"]
+    return not made and bool(pair.mine["inputs"][:1] != pair.theirs["inputs"][:1])
+
+
 def _known(pair: Pair) -> set[str]:
     """All samples of the uninterrupted training."""
     return {row for ranks in pair.first.steps.values() for each in ranks.values() for row in each["rows"]}
@@ -208,6 +214,13 @@ CAUSES = (
         lambda pair: not pair.rounded and any(name.startswith(UNTRACKED) for name in pair.names),
         _generators,
         SAVE_GENERATORS,
+    ),
+    Cause(
+        # The generators are the same, so it is no noise.
+        "data-not-restored",
+        _given_others,
+        "the first module of the step was given other values, and no DataLoader made them",
+        "save the position in the data exactly, not the nearest file or group of rows, and go on from it",
     ),
     Cause(
         "pending-gradients",

@@ -61,7 +61,7 @@ class ScriptInputs:
         if torch.is_grad_enabled() and not self._ignored():  # else an evaluation
             self.iterated = generators()
         if loader.generator is None:
-            self.draws = self.draws or getattr(loader.sampler, "generator", self) is None
+            self.draws = self.draws or getattr(_innermost(loader), "generator", self) is None
             self.workers = self.workers or loader.num_workers > 0
 
     def _begin(self) -> None:
@@ -82,3 +82,11 @@ class ScriptInputs:
     def _after(self, module: Any, values: Any, given: Any) -> None:
         if not torch.compiler.is_compiling():
             self._depth -= 1
+
+
+def _innermost(loader: Any) -> Any:
+    """The sampler of samples, which others may wrap: to form batches, to shard them, to skip some."""
+    sampler = loader.batch_sampler or loader.sampler
+    while (inner := getattr(sampler, "batch_sampler", None) or getattr(sampler, "sampler", None)) is not None:
+        sampler = inner
+    return sampler
