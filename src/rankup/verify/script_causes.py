@@ -93,7 +93,7 @@ def _drawn_anew(pair: Pair) -> bool:
     began = [
         ranks[pair.rank]["iterated"] for step, ranks in sorted(pair.first.steps.items()) if step < pair.step
     ]
-    state = next((each for each in reversed(began) if each is not None), {})
+    state: dict[str, str] = next((each for each in reversed(began) if each is not None), {})
     name = "generator torch"
     return bool(pair.first.begin[pair.rank]["draws"]) and state.get(name) != pair.theirs["iterated"].get(name)
 
