@@ -38,11 +38,16 @@ def test_the_first_failure_is_the_earliest_that_is_no_consequence(tmp_path, exit
     ("code", "log", "text"),
     [
         (1, TRACEBACK + "ValueError: no\n", "ValueError: no"),
-        (1, "no traceback", "exit code 1"),
+        (1, "no traceback\n\n", "exit code 1; its last line: no traceback"),
+        (1, TRACEBACK + "ValueError: \x1b[1mno\x1b[0m\x07\n", "ValueError: no"),
         (3, None, "exit code 3"),
         (-signal.SIGKILL, "", "killed by SIGKILL (often: out of memory)"),
         (-signal.SIGABRT, "terminate called without an active exception\n", ABORTED),
-        (-signal.SIGABRT, "free(): invalid pointer\n", "killed by SIGABRT"),
+        (
+            -signal.SIGABRT,
+            "free(): invalid pointer\n",
+            "killed by SIGABRT; its last line: free(): invalid pointer",
+        ),
         (-signal.SIGSEGV, "", "killed by SIGSEGV"),
     ],
 )

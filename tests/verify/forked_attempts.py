@@ -15,7 +15,6 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any
 
 from ranks import context, free_port
 from rankup.core.rundir import RUN_DIR_VARIABLE, RunDir
@@ -23,6 +22,7 @@ from rankup.errors import RankupError
 from rankup.resolve.here import resolve_here
 from rankup.resolve.resolved import Resolved
 from rankup.run.execute import Result, View
+from rankup.run.failure import Exit, Logs, first_failure, reason
 from rankup.verify.attempts import Attempts
 from rankup.verify.proof import Proof, verify
 from rankup.verify.scenario import VerifyPlan
@@ -51,6 +51,8 @@ def _rank(env: dict[str, str], script: str, arguments: tuple[str, ...], folder: 
         runpy.run_path(script, run_name="__main__")
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        if isinstance(leaving.code, str):
+            print(leaving.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
         code = 1
@@ -86,11 +88,15 @@ def execute(job: Resolved, view: View) -> Result:
         processes.append(process)
     events = [json.dumps({"event": "start", "rank": rank, "pid": p.pid}) for rank, p in enumerate(processes)]
     (run.logs / "events.jsonl").write_text("\n".join(events) + "\n")
-    failed: Any = None
+    exits: dict[int, Exit] = {}
+    late = False
     while any(process.is_alive() for process in processes):
         view.tick(run)
-        failed = failed or next((p for p in processes if p.exitcode not in (None, 0)), None)
-        if failed is not None or time.monotonic() > began + TIMEOUT_S:
+        for rank, process in enumerate(processes):
+            if process.exitcode is not None and rank not in exits:
+                exits[rank] = Exit(rank, process.exitcode, time.time())
+        late = late or time.monotonic() > began + TIMEOUT_S
+        if late or any(end.code for end in exits.values()):
             for process in processes:
                 if process.is_alive():
                     with contextlib.suppress(ProcessLookupError):
@@ -103,17 +109,18 @@ def execute(job: Resolved, view: View) -> Result:
     error, code = None, 0
     if any(codes):
         code = 1
-        error = RankupError("worker-failed", _last_words(run), context=str(run.logs), exit_code=1)
+        exits |= {r: Exit(r, c, time.time()) for r, c in enumerate(codes) if r not in exits and c is not None}
+        said = f"had not ended after {TIMEOUT_S} s" if late else _of_the_first(exits, Logs(run.logs))
+        error = RankupError("worker-failed", said, context=str(run.logs), exit_code=1)
     elif run.outcome() == "requeue":
         code = STOPPED
     return Result(code, run, None, None, time.monotonic() - began, error)
 
 
-def _last_words(run: RunDir) -> str:
-    lines = [
-        line for path in sorted(run.logs.glob("*.err")) for line in path.read_text().splitlines() if line
-    ]
-    return "\n".join(lines[-12:])
+def _of_the_first(exits: dict[int, Exit], logs: Logs) -> str:
+    failure = first_failure(exits.values(), logs)
+    assert failure is not None
+    return f"rank {failure.rank} failed first: {reason(failure, logs)}"
 
 
 class Quiet:

@@ -39,6 +39,15 @@ FAILING = {
     "nothing-traced": "print('hello')",
     "asks-for-input": "input('which model? ')",
     "needs-gpu": "import torch; torch.zeros(1).to('cuda')",
+    "several-trainings": STEPS.removesuffix("step()\n")
+    + """
+first = os.fork()
+for _ in range(2):
+    step()
+if first == 0:
+    os._exit(0)
+os.waitpid(first, 0)
+""",
     "file-not-kept": STEPS + "open('large.bin', 'wb').close()",
 }
 
@@ -55,7 +64,7 @@ def start(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
     )
 
 
-IN_SHORT = ("asks-for-input", "file-not-kept")
+IN_SHORT = ("asks-for-input", "file-not-kept", "several-trainings")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from verify_records import attempt, step
 
 from rankup.verify.interruptions import KINDS, choose
 from rankup.verify.resumes import Resume, samples_of_resume
+from rankup.verify.script_causes import likeliest
+from rankup.verify.script_pair import Pair
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -144,6 +146,40 @@ def test_a_save_is_cut_where_its_largest_file_is_written():
     ]
     cut = next(each for each in choose(attempt(*steps, exit=step(10)), None) if each.kind == "writing")
     assert cut.value in ("writing 3 0 2", "writing 6 0 2") and "large.pt" in cut.place
+
+
+def test_an_order_that_a_resume_draws_anew_from_another_state_is_named():
+    """Within an epoch, a loader that was a batch ahead has no batch of this step."""
+    before = dict.fromkeys(("weights", "optimizer", "options", "lr", "frozen", "untrained", "counts"), "same")
+    more = {
+        "before": before,
+        "inputs": [],
+        "batches": [],
+        "gradients": "",
+        "gradient_size": 1.0,
+        "batch": "",
+        "loss": [],
+    }
+
+    def seeded(number: int, state: str | None, **other: Any) -> dict[str, Any]:
+        iterated = None if state is None else {"generator torch": state}
+        return step(
+            number, **{**more, "iterated": iterated, "untracked": {"generator torch": number}, **other}
+        )
+
+    begin = {"draws": True, "workers": False, "generators": {"generator torch": "seed"}}
+    first = attempt(seeded(1, "seed"), seeded(2, None), seeded(3, None), begin=begin)
+    later = {"gradients": "others", "gradient_size": 2.0, "untracked": {"generator torch": "others"}}
+    for state, code in (("later", "data-not-restored"), ("seed", "generators-not-restored")):
+        resumed = attempt(seeded(3, state, **later), resumed_at=2, begin=begin)
+        pair = Pair(first, resumed, 3, first.steps[3][0], resumed.steps[3][0], frozenset(), 0)
+        _, cause, message = likeliest([pair], [])
+        assert cause.code == code
+        assert ("drawn anew" in message) == (state == "later")
+    given = {**later, "untracked": first.steps[3][0]["untracked"], "inputs": ["other"]}
+    other = attempt(seeded(3, None, **given), resumed_at=2, begin=begin)
+    pair = Pair(first, other, 3, first.steps[3][0], other.steps[3][0], frozenset(), 0)
+    assert "no DataLoader made them" in likeliest([pair], [])[2]
 
 
 @pytest.mark.parametrize(

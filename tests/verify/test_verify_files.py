@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import pickle
+import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy
+import pytest
 import torch
 
 from rankup.runtime.tracing.written_files import contents, written
-from rankup.verify.files import ScriptFiles, clocklike, other_files
+from rankup.verify.files import PART, Digests, ScriptFiles, clocklike, other_aside, other_files
 
 # A script whose files are watched, as `rankup.init` does it.
 WATCH = """\
@@ -62,7 +67,7 @@ def test_everything_that_python_changes_is_noted_and_put_back(tmp_path: Path):
         names = {str(Path(path).relative_to(tmp_path.resolve())) for path in written(tmp_path / "runs")}
         assert names == {
             *("old.txt", "moved.txt", "there.txt", "gone.txt", "grown.txt", "by-number"),
-            *("made/deep/part", "made/deep/whole", "draft/model", "final"),
+            *("made/deep/part", "made/deep/whole", "draft/model", "final/model"),
         }
         assert files_of(tmp_path)["old.txt"] == "new"
     assert files_of(tmp_path) == BEFORE
@@ -92,7 +97,7 @@ def test_what_torch_saved_is_compared_by_its_values(tmp_path: Path):
     torch.save({"weight": torch.zeros(2), "of": ["weight"]}, tmp_path / "c.pt")
     a, b, c = (contents(tmp_path / f"{name}.pt") for name in "abc")
     assert a == b != c
-    assert (a["weight"], a["of"]) != (c["weight"], c["of"]) == (c["weight"], a["of"])  # each part by itself
+    assert [name for name in a if a[name] != c[name]] == ["weight"]  # each value by itself
     assert contents(tmp_path / "nowhere") == {}
 
 
@@ -107,16 +112,79 @@ def test_parts_of_a_checkpoint_that_are_no_tensors_are_compared_by_their_values(
         words = argparse.Namespace(rate=rate)
         torch.save({"numbers": numbers, "settings": Settings(rate), "words": words}, tmp_path / f"{name}.pt")
     a, b, c = (contents(tmp_path / f"{name}.pt") for name in "abc")
-    assert a == b and a.keys() == {"numbers", "settings", "words"}
-    assert [name for name in a if a[name] != c[name]] == ["settings", "words"]
+    assert a == b and a.keys() == {"", "numbers", "settings.rate", "words.rate"}
+    assert [name for name in a if a[name] != c[name]] == ["settings.rate", "words.rate"]
 
 
-def test_a_folder_that_was_renamed_into_place_is_compared_by_what_is_in_it(tmp_path: Path):
-    for name, text in (("a", "1"), ("b", "1"), ("c", "2")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "model").write_text(text)
-    a, b, c = (contents(tmp_path / name) for name in "abc")
-    assert a == b != c
+def of(path: Path) -> Digests:
+    """As verify has it of one file."""
+    return {
+        f"checkpoint{PART}{name}" if name else "checkpoint": digest for name, digest in contents(path).items()
+    }
+
+
+def checkpoint(**other: Any) -> dict[str, Any]:
+    numbers = numpy.random.RandomState(1).get_state()
+    generators = {
+        "torch": torch.zeros(5056, dtype=torch.uint8),
+        "numpy": numbers,
+        "python": random.Random(1).getstate(),
+    }
+    words = argparse.Namespace(start_epoch=0, resume="")
+    best = {"best": 0.5, "history": [1.0, 2.0], "path": "run-1/best.pt"}
+    return {"weight": torch.ones(2), "words": words, "generators": generators, "kept": best, **other}
+
+
+GENERATORS = {"torch": torch.ones(5056, dtype=torch.uint8), "numpy": numpy.random.RandomState(2).get_state()}
+KEPT = {"best": 0.5, "history": [1.0, 2.0], "path": "run-1/best.pt"}
+
+
+@pytest.mark.parametrize(
+    ("other", "named", "aside"),
+    [
+        ({}, [], []),
+        ({"weight": torch.zeros(2)}, ["checkpoint [weight]"], []),
+        ({"kept": {**KEPT, "best": 0.4}}, ["checkpoint [kept.best]"], []),
+        ({"kept": {**KEPT, "history": [1.0, 2.0, 2.0]}}, ["checkpoint [kept.history.2]"], []),
+        ({"kept": {**KEPT, "history": [1.0]}}, ["checkpoint [kept.history.1]"], []),
+        ({"kept": {**KEPT, "path": "run-2/best.pt"}}, [], ["checkpoint [kept.path]"]),
+        (
+            {"words": argparse.Namespace(start_epoch=3, resume="last.pt")},
+            [],
+            ["checkpoint [words.start_epoch and 1 more]"],
+        ),
+        (
+            {"generators": {**GENERATORS, "python": random.Random(1).getstate()}},
+            [],
+            ["checkpoint [generators.torch and 1 more]"],
+        ),
+    ],
+)
+@pytest.mark.parametrize("save", [torch.save, lambda value, path: path.write_bytes(pickle.dumps(value))])
+def test_tensors_and_numbers_of_a_checkpoint_count_and_how_it_was_started_is_named(
+    tmp_path: Path, other: dict[str, Any], named: list[str], aside: list[str], save: Any
+):
+    for name, value in (("a", checkpoint()), ("b", checkpoint()), ("c", checkpoint(**other))):
+        save(value, tmp_path / name)
+    digests = [of(tmp_path / name) for name in "abc"]
+    assert other_files(*digests) == named
+    assert other_aside(*digests) == aside
+    # The file that is missing is another one, whatever is in it.
+    assert len(other_files(*digests[:2], {})) == 1
+
+
+def test_a_time_in_a_file_leaves_out_itself_alone(tmp_path: Path):
+    for name, seconds, loss in (("a", 1.5, 0.5), ("b", 1.6, 0.5), ("c", 1.7, 0.4)):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"seconds": seconds, "loss": loss}))
+    a, b, c = (of(tmp_path / f"{name}.json") for name in "abc")
+    assert clocklike(a, b) == ["checkpoint [seconds]"]
+    assert other_files(a, b, c) == ["checkpoint [loss]"]
+
+
+def test_several_pickles_in_one_file_all_count(tmp_path: Path):
+    for name, last in (("a", 1), ("c", 2)):
+        (tmp_path / name).write_bytes(pickle.dumps({"n": 0}) + pickle.dumps({"n": last}))
+    assert other_files(of(tmp_path / "a"), of(tmp_path / "a"), of(tmp_path / "c")) == ["checkpoint [1.n]"]
 
 
 def test_files_that_differ_without_a_kill_are_not_compared():
@@ -125,3 +193,86 @@ def test_files_that_differ_without_a_kill_are_not_compared():
     assert clocklike(first, again) == ["log"]
     assert other_files(first, again, {"log": "d", "best": "b"}) == []
     assert other_files(first, again, {"log": "d"}) == ["best"]
+
+
+# What h5py does: its library opens the file itself, so Python reports nothing.
+H5PY = """\
+import ctypes
+
+class File:
+    def __init__(self, name, mode="r"):
+        libc = ctypes.CDLL(None)
+        self._libc, self._file = libc, libc.creat(str(name).encode(), 0o644) if mode == "w" else -1
+    def write(self, data):
+        self._libc.write(self._file, data, len(data))
+"""
+SAVES_WITH_H5PY = """\
+import os, sys
+import torch
+import h5py, sqlite3
+
+torch.manual_seed(0)
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+done = 0
+if os.path.exists("last.h5"):
+    text = open("last.h5", "rb").read()
+    done = text.count(b"x") - 4096
+    assert done >= 0, "cut"
+    net.load_state_dict(torch.load("net.pt"))
+for step in range(done, 8):
+    net(torch.ones(4)).sum().backward()
+    opt.step()
+    opt.zero_grad()
+    torch.save(net.state_dict(), "net.tmp")
+    os.replace("net.tmp", "net.pt")
+    h5py.File("last.h5", "w").write(b"x" * (4096 + step + 1))
+    with sqlite3.connect("log.db") as log:
+        log.execute("create table if not exists steps (n integer primary key)")
+        log.execute("insert or ignore into steps values (?)", (step,))
+"""
+
+
+def test_what_h5py_and_sqlite_write_is_noted_and_put_back(tmp_path: Path):
+    (tmp_path / "runs" / "trace-01").mkdir(parents=True)
+    (tmp_path / "h5py.py").write_text(H5PY)
+    script = """
+import h5py, sqlite3
+from rankup.runtime.tracing.saves import SAVES
+from rankup.runtime.tracing.written_files import _wrap_hdf5
+_wrap_hdf5(files)
+h5py.File("last.h5", "w").write(b"12")
+sqlite3.connect("log.db").execute("create table steps (n)")
+assert SAVES.made == [("last.h5", 2)]  # a database is no save: it is never cut
+"""
+    with ScriptFiles(tmp_path / "runs", sys.executable):
+        run_script(tmp_path, script)
+        names = {Path(path).name for path, digest in written(tmp_path / "runs").items() if digest}
+        assert names == {"last.h5", "log.db"}
+    assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == {"h5py.py", "runs"}
+
+
+@pytest.mark.campaign
+def test_a_save_of_h5py_is_cut_and_put_back_and_so_is_a_database(tmp_path: Path):
+    (tmp_path / "h5py.py").write_text(H5PY)
+    (tmp_path / "script.py").write_text(SAVES_WITH_H5PY)
+    words = [
+        sys.executable,
+        "-m",
+        "rankup",
+        "verify",
+        "--json",
+        "--threads",
+        "1",
+        "--kills",
+        "3",
+        "script.py",
+    ]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=500)
+    answer = json.loads(done.stdout)
+    assert [finding["code"] for finding in answer["findings"]] == ["save-not-atomic"], (
+        done.stdout + done.stderr
+    )
+    assert "half of last.h5" in answer["findings"][0]["why"]
+    left = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}
+    assert left == {"h5py.py", "runs", "script.py"}

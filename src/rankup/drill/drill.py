@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rankup.core.files import write_atomic
+from rankup.core.tail import plain
 from rankup.drill.attempts import Training, last_rank, last_step, training
 from rankup.drill.copied_job import JobCopy, JobScript, copy_job
 from rankup.drill.failures import Failure, Settings
@@ -306,7 +307,7 @@ class _Scene:
 def _does_not_train(outcome: Outcome) -> RankupError:
     logs = [path for path in outcome.copy.folder.iterdir() if path.is_file() and path != outcome.copy.script]
     newest = max(logs, key=lambda path: path.stat().st_mtime, default=None)
-    lines = newest.read_text(errors="replace").splitlines()[-5:] if newest is not None else []
+    lines = plain(newest.read_text(errors="replace")).splitlines()[-5:] if newest is not None else []
     steps = outcome.training.last
     return RankupError(
         "job-fails",

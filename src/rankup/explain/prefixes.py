@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+from rankup.core.tail import plain
+
 # The rank among all: torch's excepthook and logging, rankup, Open MPI's --tag-output, Hydra's -prepend-rank.
 _RANK = re.compile(
     r"\[rank ?(?P<torch>\d+)\]:? ?|\[\d+,(?P<ompi>\d+)\]<std(?:out|err)>: ?"
@@ -64,9 +64,7 @@ def is_labelled(lines: Iterable[str]) -> bool:
 
 
 def parse(raw: str, *, labelled: bool) -> Line:
-    if "\x1b" in raw:
-        raw = _ANSI.sub("", raw)
-    raw = _CONTROL.sub("", raw)
+    raw = plain(raw)
     text, rank, local, task = raw, None, None, None
     if labelled and (found := _TASK.match(text)):
         task, text = int(found["task"]), text[found.end() :]

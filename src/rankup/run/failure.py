@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rankup.core.tail import plain
+
 TRACEBACK = "Traceback (most recent call last)"
 # Between the output of two attempts, in each log.
 ATTEMPT = "=" * 20 + " attempt"
@@ -15,6 +17,7 @@ ATTEMPT = "=" * 20 + " attempt"
 TORCH_PREFIX = re.compile(r"^\[rank\d+\]: ?")
 # What libstdc++ says when gloo's thread lets go of a tensor and finds no interpreter any more: the script was through.
 ABORT_AT_EXIT = "terminate called without an active exception"
+_MOST = 200  # characters of a line that is quoted
 # What a rank says when another one is gone: a consequence, however early it comes.
 CONSEQUENCE = re.compile(
     r"connection (was )?(closed|reset)|broken pipe|remote process exited|peer (closed|is gone)|"
@@ -81,17 +84,22 @@ def left_early(exits: Iterable[Exit], failure: Exit, logs: Logs) -> list[int]:
 
 
 def reason(end: Exit, logs: Logs) -> str:
-    """In one line: the exception that ended the rank, or its exit code or signal."""
+    """In one line: the exception that ended the rank, or its exit code or signal, and the last line that it wrote."""
+    lines = logs.errors(end.rank)
     if end.code >= 0:
-        said = last_exception(logs.errors(end.rank))
-        return said or f"exit code {end.code}"
+        return last_exception(lines) or f"exit code {end.code}{_last_of(lines)}"
     name = signal.Signals(-end.code).name
-    if name == "SIGABRT" and ABORT_AT_EXIT in logs.errors(end.rank, 4096):
+    if name == "SIGABRT" and ABORT_AT_EXIT in lines:
         return (
             "killed by SIGABRT as its interpreter ended, while a communicator's thread still ran (`rankup.init()` "
             "waits for it; without it, os._exit(0) is a last line that cannot meet it)"
         )
-    return f"killed by {name}" + (" (often: out of memory)" if name == "SIGKILL" else "")
+    return f"killed by {name}" + (" (often: out of memory)" if name == "SIGKILL" else _last_of(lines))
+
+
+def _last_of(lines: Sequence[str]) -> str:
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f"; its last line: {last[:_MOST]}" if last else ""
 
 
 def last_exception(lines: Sequence[str]) -> str | None:
@@ -109,7 +117,7 @@ def last_lines(path: Path, size: int = 65536) -> list[str]:
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - size))
-            lines = file.read().decode(errors="replace").splitlines()
+            lines = [plain(line) for line in file.read().decode(errors="replace").splitlines()]
     except OSError:
         return []
     begins = [number for number, line in enumerate(lines) if line.startswith(ATTEMPT)]

@@ -15,7 +15,15 @@ from rankup.findings.finding import Confidence, Finding, Severity
 from rankup.verify.attempts import Attempts, AttemptSpec
 from rankup.verify.conclusion import NOT_JUDGED, Position
 from rankup.verify.diagnosis import of_end, of_files, of_printed
-from rankup.verify.files import Digests, ScriptFiles, clocklike, other_files
+from rankup.verify.files import (
+    ASIDE_NOTE,
+    Digests,
+    ScriptFiles,
+    clocklike,
+    other_aside,
+    other_files,
+    short,
+)
 from rankup.verify.first_difference import (
     UNTRACKED,
     Difference,
@@ -107,9 +115,9 @@ def killed(
     if course.not_reached:
         notes.append(f"not reached, because the training had ended: {'; '.join(course.not_reached)}")
     if paths := clocklike(*wrote):
-        notes.append(
-            f"not compared, because two uninterrupted runs write them differently: {', '.join(paths)}"
-        )
+        notes.append(f"not compared, because two uninterrupted runs write them differently: {short(paths)}")
+    if finding is None and (paths := other_aside(*wrote, written)):
+        notes.append(ASIDE_NOTE + short(paths))
     positions = [_position(first, resume) for resume in course.resumes]
     positions += [Position(each, first.final_step, None, f"{each}: no step was left") for each in course.done]
     return rows, notes, positions

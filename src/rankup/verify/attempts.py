@@ -19,7 +19,7 @@ from rankup.resolve.resolved import Resolved
 from rankup.run.execute import Result, View, execute
 from rankup.verify.killer import Killer, how_it_ended
 from rankup.verify.output import last_lines, lost_lines
-from rankup.verify.trace_reader import FROZEN, AttemptTrace, read_attempt
+from rankup.verify.trace_reader import FROZEN, SEVERAL, AttemptTrace, read_attempt
 
 # Save at the end only: saving must not change the uninterrupted training.
 AT_THE_END = f"{10**9} steps"
@@ -146,6 +146,14 @@ class Attempts:
             )
         if killer.late:
             raise too_long(self.seconds, f"attempt {self.count} ({ask.what})", self._limit)
+        if (trace / SEVERAL).exists():
+            raise RankupError(
+                "several-trainings",
+                "the script trains in several processes that have the same rank",
+                context=str(result.run.logs),
+                hint="verify follows one training: start each by itself, or as the ranks of one process group",
+                exit_code=1,
+            )
         self._check(result, ask, killed=killer.killed or bool(killer.signal))
         attempt = read_attempt(trace)
         if attempt is not None:
@@ -259,6 +267,7 @@ _REFUSED = (
         "needs-gpu",
         (
             "Torch not compiled with CUDA enabled",
+            "has no attribute '_cuda_",  # of torch._C
             "No CUDA GPUs are available",
             "Found no NVIDIA driver",
             "CUDA driver initialization failed",

@@ -23,8 +23,8 @@ from rankup.verify.trace_reader import AttemptTrace
 
 STATE_LOST = "state-lost"  # the error of a resume that would lose state
 _WRITTEN_ANY = (
-    "the model is the same, and what the script keeps beside it is not: a best value, a history, a counter, or only "
-    "the arguments and the generators with which it was started. Look into it, and save what must go on"
+    "the model is the same, and what the script keeps beside it is not: a best value, a history, a counter. Look into "
+    "it, and save what must go on"
 )
 _WRITTEN = (
     "what the script writes and prints must follow from registered state: use values = run.register(best=0.0) before "

@@ -7,8 +7,9 @@ an earlier attempt may change what a script does. And a proof must leave nothing
 from __future__ import annotations
 
 import json
-import re
+import os
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +19,12 @@ from rankup.errors import RankupError
 
 BEFORE = "before"  # runtime/tracing/written_files.py writes it
 
-Digests = dict[str, str]  # path → digest; "path [name]" → that of a part of it; "" if there is no file
+# path → digest; ``path PART name`` → that of a value in it, with ``ASIDE`` before it; "" if there is no file. As
+# runtime/tracing/written_files.py and saved_values.py say it.
+Digests = dict[str, str]
+PART, ASIDE = "\0", "aside "
+ASIDE_NOTE = "other after a resume, as texts, arguments or generators that no step depends on: "
+_SHOWN = 3  # files of a list
 
 
 class ScriptFiles:
@@ -96,7 +102,7 @@ def _same(kept: Path, path: Path) -> bool:
 
 def whole_files(found: Digests) -> list[str]:
     """The paths of the files that are there, without the names of parts."""
-    return sorted({re.sub(r" \[[^\]]*\]$", "", path) for path, digest in found.items() if digest})
+    return sorted({key.partition(PART)[0] for key, digest in found.items() if digest})
 
 
 TOO_LARGE = "too large"  # instead of a digest
@@ -109,13 +115,51 @@ def too_large(first: Digests) -> list[str]:
 
 def clocklike(first: Digests, again: Digests) -> list[str]:
     """Files that two uninterrupted trainings write differently, such as a log with times."""
-    return [path for path, digest in first.items() if digest and again.get(path, "") != digest]
+    return _named(key for key, digest in first.items() if digest and again.get(key, "") != digest)
 
 
 def other_files(first: Digests, again: Digests, other: Digests) -> list[str]:
-    """Files that both uninterrupted trainings left equal, and the ``other`` one did not."""
+    """Files that both uninterrupted trainings left equal, and the ``other`` one did not, each with the first value in
+    it that differs. What is ``ASIDE`` is none."""
+    return _named(key for key in _other(first, again, other) if not _is_aside(key, first, other))
+
+
+def other_aside(first: Digests, again: Digests, other: Digests) -> list[str]:
+    """As ``other_files``, of what is ``ASIDE``."""
+    return _named(key for key in _other(first, again, other) if _is_aside(key, first, other))
+
+
+def _other(first: Digests, again: Digests, other: Digests) -> list[str]:
+    new = (key for key in other if key not in first and first.get(key.partition(PART)[0]))
+    keys = [*(key for key, digest in first.items() if digest), *new]
     return [
-        path
-        for path, digest in first.items()
-        if digest and again.get(path) == digest and other.get(path, "") != digest
+        key
+        for key in keys
+        if again.get(key, "") == first.get(key, "") and other.get(key, "") != first.get(key, "")
     ]
+
+
+def _is_aside(key: str, first: Digests, other: Digests) -> bool:
+    """A value that one of the files has not is aside if the other's is."""
+    found = [digest for digest in (first.get(key), other.get(key)) if digest]
+    return PART in key and all(digest.startswith(ASIDE) for digest in found)
+
+
+def _named(keys: Iterable[str]) -> list[str]:
+    """A line for each file: ``path``, ``path [name]`` or ``path [name and 3 more]``."""
+    found: dict[str, list[str]] = {}
+    for key in keys:
+        path, _, name = key.partition(PART)
+        found.setdefault(path, []).extend([name] if name else [])
+    return [
+        f"{path} [{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}]" if names else path
+        for path, names in found.items()
+    ]
+
+
+def short(paths: list[str]) -> str:
+    """Names of files: below the current folder without it."""
+    here = f"{Path.cwd().resolve()}{os.sep}"
+    names = [path.removeprefix(here) for path in paths[:_SHOWN]]
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return ", ".join(names) + more

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from rankup.core.tail import plain
+
 LAST_LINES = 20
 _MOST_BYTES = 1 << 20
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
@@ -48,4 +50,4 @@ def _lines(path: Path) -> Iterator[str]:
         return
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _MOST_BYTES))
-        yield from file.read().decode(errors="replace").splitlines()
+        yield from map(plain, file.read().decode(errors="replace").splitlines())

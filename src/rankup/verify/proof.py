@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from random import Random
 
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding
 from rankup.verify import any_script
 from rankup.verify.attempts import AttemptFailed, Attempts, AttemptSpec, too_long
-from rankup.verify.causes import NAMED, held
+from rankup.verify.causes import held
 from rankup.verify.conclusion import Position, Proof
 from rankup.verify.crossings import WORDS, crossed, offered, too_short
 from rankup.verify.diagnosis import (
@@ -23,7 +22,17 @@ from rankup.verify.diagnosis import (
     of_resume,
     of_untracked,
 )
-from rankup.verify.files import Digests, ScriptFiles, clocklike, other_files, too_large, whole_files
+from rankup.verify.files import (
+    ASIDE_NOTE,
+    Digests,
+    ScriptFiles,
+    clocklike,
+    other_aside,
+    other_files,
+    short,
+    too_large,
+    whole_files,
+)
 from rankup.verify.first_difference import (
     UNTRACKED,
     compared,
@@ -89,8 +98,9 @@ def _verify(attempts: Attempts, plan: VerifyPlan, python: str, files: ScriptFile
     seen: list[str] = []
     made: list[AttemptTrace] = []
     positions: list[Position] = []
+    aside: list[str] = []
     if plan.kills != 0:
-        scenario, made, positions = _killed(attempts, plan, course, reference, random, files)
+        scenario, made, positions, aside = _killed(attempts, plan, course, reference, random, files)
         scenarios.append(scenario)
         seen = crossed(made, to_the_end=plan.steps is None)
     if plan.worlds:
@@ -108,7 +118,7 @@ def _verify(attempts: Attempts, plan: VerifyPlan, python: str, files: ScriptFile
         tuple(WORDS[name] for name in seen),
         tuple(not_crossed),
         tuple(dict.fromkeys(line for attempt in (first, again, *made) for line in attempt.lost)),
-        tuple(_notes(course, wanted, resets, reference, _logged_otherwise(scenarios))),
+        tuple(_notes(course, wanted, resets, reference, aside, _logged_otherwise(scenarios))),
         plan.epoch_steps,
         positions=tuple(positions),
     )
@@ -134,9 +144,9 @@ def _verify_script(
         rows, notes, positions = any_script.killed(attempts, plan, first, again, files, twice)
         scenarios += rows
     if paths := too_large(wrote):
-        notes.append(f"too large to be compared: {_short(paths)}")
+        notes.append(f"too large to be compared: {short(paths)}")
     if paths := whole_files(wrote):
-        notes.append(f"files that the script writes, put back as they were: {_short(paths)}")
+        notes.append(f"files that the script writes, put back as they were: {short(paths)}")
     if cut:
         notes.append(
             f"shortened: each training ended after step {cut}, as by sys.exit(). Not proved: what follows this "
@@ -167,15 +177,22 @@ def _logged_otherwise(scenarios: Sequence[Scenario]) -> list[str]:
 
 
 def _notes(
-    course: Course, wanted: list[str], resets: list[str], reference: Reference, logged: list[str]
+    course: Course,
+    wanted: list[str],
+    resets: list[str],
+    reference: Reference,
+    aside: list[str],
+    logged: list[str],
 ) -> list[str]:
     notes = [too_short(course)] if "epoch" not in wanted else []
     if paths := whole_files(reference.files):
-        notes.append(f"files that the script writes, compared and put back as they were: {_short(paths)}")
+        notes.append(f"files that the script writes, compared and put back as they were: {short(paths)}")
     if paths := too_large(reference.files):
-        notes.append(f"too large to be compared: {_short(paths)}")
+        notes.append(f"too large to be compared: {short(paths)}")
     if paths := clocklike(reference.files, reference.files_again):
-        notes.append(f"not compared, because two uninterrupted runs write them differently: {_short(paths)}")
+        notes.append(f"not compared, because two uninterrupted runs write them differently: {short(paths)}")
+    if aside:
+        notes.append(ASIDE_NOTE + short(aside))
     if logged:
         notes.append(
             f"on other numbers of processes the script logs other numbers: {', '.join(logged)}. Rank 0 logs what it "
@@ -224,8 +241,8 @@ def _killed(
     reference: Reference,
     random: Random,
     files: ScriptFiles,
-) -> tuple[Scenario, list[AttemptTrace], list[Position]]:
-    """Kill and resume, several times; then train to the end."""
+) -> tuple[Scenario, list[AttemptTrace], list[Position], list[str]]:
+    """Kill and resume, several times; then train to the end. The last of four: what only differs aside in files."""
     count = len(course.kinds()) if plan.kills is None else plan.kills
     kills = choose_kills(random, course, count)
     snapshots = attempts.folder / "snapshots-of-the-killed"
@@ -254,7 +271,9 @@ def _killed(
             made += to_the_end(attempts, plan, plan.processes, snapshots, last_saves(random, course, kills))
     except AttemptFailed as error:
         failure = of_failure(error)
-    finding = _what_differs(reference, made, files.after_training(), failure)
+    written = files.after_training()
+    finding = _what_differs(reference, made, written, failure)
+    aside = [] if finding else other_aside(reference.files, reference.files_again, written)
     scenario = Scenario(
         "killed and resumed",
         str(plan.processes),
@@ -266,7 +285,8 @@ def _killed(
         finding,
         tried=tuple(tried),
     )
-    return scenario, made, [_position(text, *made[n - 1 : n + 1]) for text, n in killed_by if n < len(made)]
+    positions = [_position(text, *made[n - 1 : n + 1]) for text, n in killed_by if n < len(made)]
+    return scenario, made, positions, aside
 
 
 def _position(text: str, before: AttemptTrace, after: AttemptTrace) -> Position:
@@ -297,14 +317,3 @@ def _what_differs(
     if lines := other_numbers(first.printed, again.printed, made[-1].printed):
         return of_printed(lines, first, resumed, again)
     return None
-
-
-def _short(paths: list[str]) -> str:
-    """Names of files: below the current folder without it."""
-    here = Path.cwd().resolve()
-    names = [
-        str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
-        for path in paths[:NAMED]
-    ]
-    more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
-    return ", ".join(names) + more

@@ -76,10 +76,32 @@ def _batch(pair: Pair) -> str:
     elsewhere = pair.steps_with(lambda record: bool(record["batch"] == theirs["batch"]))
     if not _other_batch(pair):
         elsewhere = _inputs_elsewhere(pair)
+        if not elsewhere:
+            return (
+                "the order of the epoch was drawn anew, from another state of torch's generator than before"
+            )
     where = f"that of step {elsewhere[0]}" if elsewhere else "another one"
     if not elsewhere and theirs["rows"] and _known(pair).issuperset(theirs["rows"]):
         where = "in another order" if {*mine["rows"]} == {*theirs["rows"]} else "made of other samples"
     return f"the batch of step {pair.step} is {where}: the position in the data was not restored"
+
+
+def _drawn_anew(pair: Pair) -> bool:
+    """Whether the resume is within a pass of a loader whose order it draws from another state of torch's generator."""
+    if pair.mine["iterated"] is not None or pair.theirs["iterated"] is None:
+        return False
+    began = [
+        ranks[pair.rank]["iterated"] for step, ranks in sorted(pair.first.steps.items()) if step < pair.step
+    ]
+    state: dict[str, str] = next((each for each in reversed(began) if each is not None), {})
+    name = "generator torch"
+    return bool(pair.first.begin[pair.rank]["draws"]) and state.get(name) != pair.theirs["iterated"].get(name)
+
+
+def _given_others(pair: Pair) -> bool:
+    """Whether the first module of the step was given other values, which no DataLoader made."""
+    made = pair.mine["batches"] or pair.theirs["batches"]
+    return not made and bool(pair.mine["inputs"][:1] != pair.theirs["inputs"][:1])
 
 
 def _known(pair: Pair) -> set[str]:
@@ -182,7 +204,7 @@ CAUSES = (
     ),
     Cause(
         "data-not-restored",
-        lambda pair: _other_batch(pair) or bool(_inputs_elsewhere(pair)),
+        lambda pair: _other_batch(pair) or bool(_inputs_elsewhere(pair)) or _drawn_anew(pair),
         _batch,
         "save the epoch and the batches of it that are done, set the sampler's epoch (set_epoch) or its generator, and "
         "skip what was trained; a DataLoader draws its seed from torch's generator at each epoch",
@@ -192,6 +214,13 @@ CAUSES = (
         lambda pair: not pair.rounded and any(name.startswith(UNTRACKED) for name in pair.names),
         _generators,
         SAVE_GENERATORS,
+    ),
+    Cause(
+        # The generators are the same, so it is no noise.
+        "data-not-restored",
+        _given_others,
+        "the first module of the step was given other values, and no DataLoader made them",
+        "save the position in the data exactly, not the nearest file or group of rows, and go on from it",
     ),
     Cause(
         "pending-gradients",

@@ -10,6 +10,7 @@ from typing import Any
 from rankup.core.records import read_records
 
 Record = dict[str, Any]
+SEVERAL = "several"  # the file of a second training of one rank (``runtime/tracing/any_script.py``)
 FROZEN = "frozen"  # the file that a rank leaves before it freezes (``runtime/tracing/fault_injection.py``)
 FINAL_STATE = "final-state.pt"  # the numbers with which the script ended (``runtime/tracing/final_state.py``)
 

@@ -51,3 +51,10 @@ def test_every_dtype_has_one(dtype: torch.dtype):
     other = value.clone()
     other[-1] = 1
     assert fingerprint(value) != fingerprint(other)
+
+
+@pytest.mark.parametrize("rows", [2, SMALL])
+def test_a_tensor_without_values_is_known_by_its_shape(rows: int):
+    on_meta = {"weight": torch.empty(rows, 3, device="meta")}
+    assert fingerprint(on_meta) == fingerprint({"weight": torch.empty(rows, 3, device="meta")})
+    assert fingerprint(on_meta) != fingerprint({"weight": torch.empty(3, rows, device="meta")})

@@ -55,6 +55,7 @@ from rankup.runtime.tracing.written_files import watch_files
 from rankup.strategies.clipping import local
 
 VARIABLE = "RANKUP_TRACE"
+SEVERAL = "several"  # the file that says that two processes train as one rank
 REFERENCE, KILLED, LAST = "RANKUP_TRACE_REFERENCE", "RANKUP_TRACE_KILLED", "RANKUP_TRACE_LAST"
 
 
@@ -144,7 +145,8 @@ class ScriptTrace:
         self._before = self._now(optimizer)
         if self._records is None:
             self._begin()
-        self._stop_at_last()
+        if not self._silent:
+            self._stop_at_last()
 
     def _stop_at_last(self) -> None:
         if self._last and self._step >= self._last:
@@ -171,6 +173,9 @@ class ScriptTrace:
         if dist.is_available() and dist.is_initialized():  # a script may start its ranks by itself
             self._rank, world_size = dist.get_rank(), dist.get_world_size()
             self._drill = DrillFaults(self._rank, self._folder)
+        if not self._is_the_first():
+            self._silent = True
+            return
         trained = (local(parameter.detach()) for parameter in parameters(self._kept[0]))
         SAVES.least = max(1, sum(each.numel() * each.element_size() for each in trained) // 2)
         self._step, restored = self._position()
@@ -194,6 +199,22 @@ class ScriptTrace:
             workers=self._inputs.workers,
             seed=torch.initial_seed(),
         )
+
+    def _is_the_first(self) -> bool:
+        """Whether no other process of this attempt trains as this rank, or has trained to its end: the steps of two
+        would be one muddle. One that a launcher starts again after a failure goes on for the first."""
+        claim, me = self._folder / f"training-{self._rank}", f"{os.uname().nodename} {os.getpid()}"
+        try:
+            claim.symlink_to(me)  # at once, with its content
+        except FileExistsError:
+            host, _, pid = str(claim.readlink()).rpartition(" ")
+            lives = host == os.uname().nodename and Path("/proc", pid).exists()
+            if lives or read_records(self._folder / f"rank-{self._rank}.jsonl", "exit"):
+                (self._folder / SEVERAL).touch()
+                return False
+            claim.unlink()
+            claim.symlink_to(me)
+        return True
 
     def _position(self) -> tuple[int, str]:
         """(steps that are done, what was restored)."""

@@ -27,7 +27,11 @@ def rows(value: Any, samples: int) -> list[str]:
 
 def _feed(hasher: Any, value: Any) -> None:
     if isinstance(value, torch.Tensor):
-        plain = local(value.detach()).cpu()
+        plain = local(value.detach())
+        if plain.is_meta:  # it has no values
+            _feed(hasher, ("meta", str(plain.dtype), list(plain.shape)))
+            return
+        plain = plain.cpu()
         if plain.layout == torch.sparse_coo:
             plain = plain.coalesce()
             _feed(hasher, ("sparse", list(plain.shape), plain.indices(), plain.values()))

@@ -30,6 +30,7 @@ def copied(value: Any) -> Any:
 
 def _reduced(tensor: torch.Tensor) -> torch.Tensor:
     plain = local(tensor.detach())
-    if plain.numel() * plain.element_size() <= SMALL or plain.layout != torch.strided or plain.is_quantized:
+    small = plain.numel() * plain.element_size() <= SMALL
+    if small or plain.layout != torch.strided or plain.is_quantized or plain.is_meta:
         return plain
     return row_sums(plain)

@@ -1,14 +1,20 @@
-"""The values in a file that ``torch.save`` wrote, as digests: one for each name of a checkpoint.
+"""The values in a file that a script saved, as digests: one for each tensor, number and text in it.
 
 Two trainings may write the same values as other bytes. A file may hold objects of classes that are not here, such as
 the script's own: then what they are made of counts. Only torch's, NumPy's and a few plain classes are made.
+
+What tells how and when a process was started is marked as ``ASIDE``: texts and paths, argparse's arguments, and states
+of the global generators. Steps show whether a training depends on these.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import pickle
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +22,12 @@ import torch
 
 from rankup.runtime.tracing.digest import digest
 
+ASIDE = "aside "  # before a digest
 _KNOWN = ("torch", "numpy", "collections", "_codecs", "argparse")
 _PLAIN = {"builtins": {"set", "frozenset", "bytearray", "complex", "slice", "range", "list", "dict", "tuple"}}
+_MOST = 20_000  # values of one file; those after them are one
+_LARGEST_TEXT = 64 << 20  # bytes of a JSON file
+_CUDA_STATE = 16  # bytes of a CUDA generator's state
 
 
 class _Thing:
@@ -35,7 +45,7 @@ class _Thing:
         self.__dict__["parts"].append(state)
 
     def __setitem__(self, name: Any, value: Any) -> None:
-        self.__dict__["parts"].append([name, value])
+        self.__dict__["parts"].append({name: value})
 
     def append(self, value: Any) -> None:
         self.__dict__["parts"].append(value)
@@ -52,37 +62,119 @@ class _Unpickler(pickle.Unpickler):
 
 
 def saved_values(path: Path) -> dict[str, str] | None:
-    """None if the file cannot be read."""
+    """Name → digest; None if the file holds none of torch.save, pickle and JSON."""
+    with path.open("rb") as file:
+        begin = file.read(4)
+    readers = []
+    if begin == b"PK\x03\x04":
+        readers = [_saved_by_torch]
+    elif begin[:1] == b"\x80":
+        readers = [_saved_by_torch, _pickled]
+    elif path.suffix == ".json" and path.stat().st_size <= _LARGEST_TEXT:
+        readers = [_json]
+    for reader in readers:
+        with suppress(Exception):  # any that a class in the file raises
+            return _digests(reader(path))
+    return None
+
+
+def _saved_by_torch(path: Path) -> Any:
     reader = types.ModuleType("reader")
     reader.Unpickler = _Unpickler  # type: ignore[attr-defined]
     reader.load = pickle.load  # type: ignore[attr-defined]
     try:
-        try:
-            value = torch.load(path, map_location="cpu", weights_only=True)
-        except pickle.UnpicklingError:
-            value = torch.load(path, map_location="cpu", weights_only=False, pickle_module=reader)
-        # The parts of a file with nothing but weights say no more than the whole.
-        if isinstance(value, Mapping) and not all(isinstance(part, torch.Tensor) for part in value.values()):
-            return {str(name): digest(_plain(part)) for name, part in value.items()}
-        return {"": digest(_plain(value))}
-    except Exception:  # any that a class in the file raises
-        return None
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        return torch.load(path, map_location="cpu", weights_only=False, pickle_module=reader)
 
 
-def _plain(value: Any) -> Any:
-    """Tensors, numbers, texts, lists and dicts."""
-    if isinstance(value, torch.Tensor):
-        return value
+def _pickled(path: Path) -> Any:
+    """One value after another."""
+    found = []
+    with path.open("rb") as file:
+        end = path.stat().st_size
+        while file.tell() < end:
+            found.append(_Unpickler(file).load())
+    return found[0] if len(found) == 1 else found
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_bytes())
+
+
+def _digests(value: Any) -> dict[str, str]:
+    found: dict[str, str] = {}
+    rest: list[str] = []
+    for name, part, aside in _parts(value, "", set(), aside=False):
+        said = (ASIDE if aside else "") + digest(part)
+        if len(found) < _MOST:
+            found[name] = said
+        elif not aside:
+            rest.append(said)
+    return {**found, "the rest": digest(rest)} if rest else found
+
+
+def _parts(value: Any, name: str, above: set[int], *, aside: bool) -> Iterator[tuple[str, Any, bool]]:
+    """(name, what can be digested, whether it is ``ASIDE``) of each value in ``value``."""
+    inner = _inner(value)
+    if _is_generator_state(value):
+        yield name, _digestible(value), True
+    elif inner is None:
+        yield name, _digestible(value), aside or not _counts(value)
+    elif id(value) not in above:
+        above = {*above, id(value)}
+        aside = aside or isinstance(value, argparse.Namespace)
+        for key, part in inner.items():
+            yield from _parts(part, f"{name}.{key}" if name else str(key), above, aside=aside)
+
+
+def _inner(value: Any) -> Mapping[Any, Any] | None:
+    """What a container or an object is made of; None of a single value."""
     if isinstance(value, Mapping):
-        return {name: _plain(part) for name, part in value.items()}
+        return value
     if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
+        return dict(enumerate(value))
+    if isinstance(value, _Thing):
+        made, *states = value.__dict__["parts"]
+        attributes: dict[Any, Any] = dict(enumerate(made))
+        for number, state in enumerate(states):
+            attributes |= state if isinstance(state, Mapping) else {f"state {number}": state}
+        return attributes
+    if isinstance(value, torch.Tensor) or type(value).__module__ == "numpy":
+        return None
+    return getattr(value, "__dict__", None) or None
+
+
+def _counts(value: Any) -> bool:
+    if type(value).__module__ == "numpy":
+        return getattr(value, "dtype", None) is not None and value.dtype.kind not in "OSU"
+    return isinstance(value, (torch.Tensor, bool, int, float, complex, bytes, bytearray, set, frozenset))
+
+
+def _digestible(value: Any) -> Any:
+    if isinstance(value, _Thing):
+        return [_digestible(part) for part in value.__dict__["parts"]]
+    if isinstance(value, (list, tuple)):
+        return [_digestible(part) for part in value]
+    if isinstance(value, bytearray):
+        return bytes(value)
     if type(value).__module__ == "numpy":
         return (
             [str(value.dtype), list(value.shape), value.tobytes()]
             if hasattr(value, "tobytes")
             else str(value)
         )
-    if getattr(value, "__dict__", None):
-        return [type(value).__qualname__, _plain(vars(value))]
     return value
+
+
+def _is_generator_state(value: Any) -> bool:
+    """Of torch, Python or NumPy."""
+    if isinstance(value, torch.Tensor):
+        sizes = (torch.get_rng_state().numel(), _CUDA_STATE)
+        return value.dtype == torch.uint8 and value.dim() == 1 and value.numel() in sizes
+    if isinstance(value, Mapping):
+        return "bit_generator" in value
+    if not isinstance(value, (list, tuple)) or not value:
+        return False
+    of_python = len(value) == 3 and isinstance(value[1], (list, tuple)) and len(value[1]) == 625
+    return of_python or value[0] == "MT19937"

@@ -1,8 +1,9 @@
 """What a step of any script was computed from, besides the batches of a DataLoader: what its modules were given.
 
-A script may make its batches without a DataLoader. So what each outermost call of a module is given is noted, while
-gradients are on. And the global generators are noted once, just before the first batch is drawn: a resume that has
-restored them begins there with others than the first process did.
+A script may make its batches without a DataLoader. So what each outermost call of a module with parameters is given is
+noted, while gradients are on: a transform that makes a sample, and a loss, have none. And the global generators are
+noted once, just before the first batch is drawn: a resume that has restored them begins there with others than the
+first process did.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class ScriptInputs:
         if torch.is_grad_enabled() and not self._ignored():  # else an evaluation
             self.iterated = generators()
         if loader.generator is None:
-            self.draws = self.draws or getattr(loader.sampler, "generator", self) is None
+            self.draws = self.draws or getattr(_innermost(loader), "generator", self) is None
             self.workers = self.workers or loader.num_workers > 0
 
     def _begin(self) -> None:
@@ -75,8 +76,17 @@ class ScriptInputs:
         self._depth += 1
         if self._depth == 1 and torch.is_grad_enabled() and not self._ignored():
             self._begin()
-            self._given.append(digest(values))
+            if next(module.parameters(), None) is not None:
+                self._given.append(digest(values))
 
     def _after(self, module: Any, values: Any, given: Any) -> None:
         if not torch.compiler.is_compiling():
             self._depth -= 1
+
+
+def _innermost(loader: Any) -> Any:
+    """The sampler of samples, which others may wrap: to form batches, to shard them, to skip some."""
+    sampler = loader.batch_sampler or loader.sampler
+    while (inner := getattr(sampler, "batch_sampler", None) or getattr(sampler, "sampler", None)) is not None:
+        sampler = inner
+    return sampler

@@ -4,8 +4,9 @@
 must put them back. Off unless ``RANKUP_WRITTEN`` names verify's directory: there ``before/`` gets what was at a path
 when the first process was about to change it, and each attempt's trace gets the paths that it changed.
 
-Python reports each file that it opens, renames or removes (an audit hook). ``WRITERS`` are wrapped, because they write
-without Python. Other libraries that do so (HDF5, SQLite) are not seen. What is written is also told to ``saves.py``.
+Python reports each file that it opens, renames or removes, and each SQLite database (an audit hook). ``WRITERS`` and
+h5py are wrapped, because they write without Python. Other libraries that do so are not seen. What is written is also
+told to ``saves.py``; a database is no save: SQLite undoes what a kill has left half written.
 ``python -m rankup.runtime.tracing.written_files FOLDER`` prints the digests of what all attempts have written, as JSON.
 
 A file that is too large to be kept must not change: verify could not put it back, so the attempt ends before it does.
@@ -36,8 +37,10 @@ _DESCRIPTOR = -1  # of a path that is relative to the working directory
 # Bytes that are kept of all files together, and of one file that is compared.
 LIMIT_VARIABLE, LIMIT = "RANKUP_WRITTEN_LIMIT", 4 << 30
 TOO_LARGE = "too large"  # instead of a digest
+PART = "\0"  # between a path and the name of a value in it
 REFUSED = "refused.txt"  # in verify's folder: the file that is too large to be kept
 WRITERS = (("torch", "save"), ("safetensors", "serialize_file"))  # their second argument is the file
+_DATABASE = "sqlite3.connect"
 _CHANGES = frozenset(
     {
         "os.rename",
@@ -68,7 +71,7 @@ class WrittenFiles:
 
     def hear(self, event: str, values: tuple[Any, ...]) -> None:
         """An audit hook. It must not raise for another reason: the script would not open its file."""
-        if event != "open" and event not in _CHANGES:
+        if event not in ("open", _DATABASE) and event not in _CHANGES:
             return
         with suppress(OSError, ValueError, TypeError):
             if event == "open":
@@ -77,7 +80,10 @@ class WrittenFiles:
                     self.opens(path, anew=bool(flags & (os.O_TRUNC | os.O_EXCL)))
                 return
             SAVES.settles()
-            if event == "os.rename" and values[2] == values[3] == _DESCRIPTOR:
+            if event == _DATABASE and not str(values[0]).startswith(("file:", ":memory:")):
+                for ending in ("", "-journal", "-wal", "-shm"):
+                    self.note(f"{os.fsdecode(values[0])}{ending}")
+            elif event == "os.rename" and values[2] == values[3] == _DESCRIPTOR:
                 self.note(values[0])
                 self.note(values[1])
             elif event == "os.remove" and values[1] == _DESCRIPTOR:
@@ -144,11 +150,13 @@ def watch_files(rank: int) -> None:
         return
     folder = os.environ.get(VARIABLE)
     files = WrittenFiles(Path(folder), Path(os.environ[_TRACE]), rank) if folder else None
-    for module, name in WRITERS:
+    wraps = {module: functools.partial(_wrap_writer, files, module, name) for module, name in WRITERS}
+    wraps["h5py"] = functools.partial(_wrap_hdf5, files)
+    for module, wrap in wraps.items():
         if module in sys.modules:
-            _wrap_writer(files, module, name)
+            wrap()
         else:
-            _LATER[module] = functools.partial(_wrap_writer, files, module, name)
+            _LATER[module] = wrap
     if files is not None:
         sys.addaudithook(files.hear)
 
@@ -182,29 +190,39 @@ def _wrap_writer(files: WrittenFiles | None, module: str, name: str) -> None:
     setattr(sys.modules[module], name, save)
 
 
+def _wrap_hdf5(files: WrittenFiles | None) -> None:
+    opened = sys.modules["h5py"].File
+    original = opened.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, name: Any, mode: str = "r", *others: Any, **options: Any) -> None:
+        if mode != "r" and isinstance(name, (str, bytes, os.PathLike)):
+            anew = mode in ("w", "w-", "x")
+            if files is not None:
+                files.opens(name, anew=anew, called=True)
+            elif anew:
+                SAVES.begins(os.path.realpath(os.fsdecode(name)), called=True)
+        original(self, name, mode, *others, **options)
+
+    opened.__init__ = init
+
+
 def limit() -> int:
     return int(os.environ.get(LIMIT_VARIABLE, LIMIT))
 
 
 def contents(path: Path) -> dict[str, str]:
-    """Digests of a file, or of a folder with all files in it: of the values that ``torch.save`` wrote, because the same
-    values may be written as other bytes, one for each name of a checkpoint; of the bytes of any other file. The name is
-    "" for the whole. Empty if there is nothing."""
-    if path.is_dir():
-        files = [each for each in sorted(path.rglob("*")) if each.is_file()]
-        inside = "".join(f"{each.relative_to(path)} {contents(each)}\n" for each in files)
-        return {"": hashlib.sha256(inside.encode()).hexdigest()}
+    """Digests of a file: of each value in it (``saved_values.py``), and "" for that it is there; or, under "", of the
+    bytes of a file of another kind. Empty if there is no file."""
     if not path.is_file():
         return {}
     if path.stat().st_size > limit() // 4:
         return {"": TOO_LARGE}
-    with path.open("rb") as file:
-        if file.read(4) == b"PK\x03\x04":
-            from rankup.runtime.tracing.saved_values import saved_values
+    from rankup.runtime.tracing.saved_values import saved_values
 
-            if (values := saved_values(path)) is not None:
-                return values
-        file.seek(0)
+    if (values := saved_values(path)) is not None:
+        return {"": "values", **values}
+    with path.open("rb") as file:
         hasher = hashlib.sha256()
         while block := file.read(1 << 20):
             hasher.update(block)
@@ -212,15 +230,17 @@ def contents(path: Path) -> dict[str, str]:
 
 
 def written(folder: Path) -> dict[str, str]:
-    """path → digest of all files that the attempts in verify's ``folder`` have written so far; ``path [name]`` for each
-    part of a checkpoint; "" for a file that is gone."""
+    """path → digest of all files that the attempts in verify's ``folder`` have written so far, also of those in folders
+    that they renamed; ``path PART name`` for each value in it; "" for a file that is gone."""
     names = {
         name for notes in folder.glob("*/written-*.txt") for name in notes.read_text().splitlines() if name
     }
+    folders = [Path(name) for name in names if Path(name).is_dir()]
+    names |= {str(path) for each in folders for path in each.rglob("*") if path.is_file()}
     found: dict[str, str] = {}
-    for name in sorted(names):
+    for name in sorted(names - {*map(str, folders)}):
         parts = contents(Path(name)) or {"": ""}
-        found |= {f"{name} [{part}]" if part else name: digest for part, digest in parts.items()}
+        found |= {f"{name}{PART}{part}" if part else name: digest for part, digest in parts.items()}
     return found
 
 

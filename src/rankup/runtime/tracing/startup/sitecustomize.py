@@ -8,6 +8,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
@@ -62,11 +63,11 @@ def _record() -> None:
     record()
 
 
-def _wrap_safetensors() -> None:
+def _wrap_writer(module: str) -> None:
     _find_rankup()
     from rankup.runtime.tracing.written_files import imported
 
-    imported("safetensors")
+    imported(module)
 
 
 def _find_rankup() -> None:
@@ -98,6 +99,7 @@ def _read_variables() -> None:
 
 _read_variables()
 if "RANKUP_TRACE" in os.environ:
-    sys.meta_path[:0] = [_After("torch", _record), _After("safetensors", _wrap_safetensors)]
+    sys.meta_path[:0] = [_After("torch", _record)]
+    sys.meta_path[:0] = [_After(name, partial(_wrap_writer, name)) for name in ("safetensors", "h5py")]
 sys.path[:] = [path for path in sys.path if Path(path).resolve() != _HERE]
 _run_the_other()
