@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import rankup
 from rankup.core import forked
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding, Severity, in_order
@@ -206,7 +206,7 @@ def _study_facts(results: StudyResults) -> list[tuple[str, str]]:
         ),
         "Software": ", ".join(
             [
-                f"rankup {rankup.__version__}",
+                f"rankup {version('rankup')}",
                 *([f"Python {machine['python']}"] if machine.get("python") else []),
             ]
         ),
