@@ -206,7 +206,7 @@ def test_an_agent_that_prints_half_of_what_it_should(tmp_path: Path):
 
 def test_an_agent_that_never_starts_is_named_when_the_time_is_over(tmp_path: Path):
     began = time.monotonic()
-    facts = facts_of(["$AGENT 0", "exec sleep 999"], tmp_path, timeout=20, window=15)
+    facts = facts_of(["$AGENT 0", "exec sleep 999"], tmp_path, timeout=7, window=5)
     assert facts.silent == {1}
     assert "agent-missing" in {finding.code for finding in judge(facts)}
     assert time.monotonic() - began < 240

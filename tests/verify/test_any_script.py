@@ -179,9 +179,8 @@ while batch is not None:
 """
 
 
-@pytest.mark.parametrize(
-    ("words", "code"), [((), None), pytest.param(("hidden",), "hidden-state", marks=pytest.mark.campaign)]
-)
+@pytest.mark.campaign
+@pytest.mark.parametrize(("words", "code"), [((), None), (("hidden",), "hidden-state")])
 def test_a_loader_that_is_a_batch_ahead_and_skips_is_no_fault_and_a_tiny_rate_hides_none(
     tmp_path: Path, words: tuple[str, ...], code: str | None
 ):
