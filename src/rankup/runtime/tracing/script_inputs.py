@@ -19,6 +19,8 @@ from torch.utils.data import dataloader
 from rankup.runtime.seed import rng_state
 from rankup.runtime.tracing.digest import digest
 
+_WRAPPED = 9  # samplers within samplers
+
 
 def generators() -> dict[str, str]:
     return {
@@ -86,7 +88,12 @@ class ScriptInputs:
 
 def _innermost(loader: Any) -> Any:
     """The sampler of samples, which others may wrap: to form batches, to shard them, to skip some."""
-    sampler = loader.batch_sampler or loader.sampler
-    while (inner := getattr(sampler, "batch_sampler", None) or getattr(sampler, "sampler", None)) is not None:
+    # Never by their truth: that asks for a length, which the sampler of a stream has not.
+    sampler = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
+    for _ in range(_WRAPPED):
+        inside = [getattr(sampler, name, None) for name in ("batch_sampler", "sampler")]
+        inner = next((each for each in inside if each is not None), None)
+        if inner is None:
+            break
         sampler = inner
     return sampler
