@@ -18,7 +18,8 @@
 | ``rundir`` | the run directory ``runs/<name>/<id>/``: what lies where |
 | ``records`` | records: one JSON object per line |
 | ``progress`` | a step record in words, for bars, logs and ``rankup status`` |
-| ``tail`` | follows a file that another process appends to; foreign text without colours |
+| ``tail`` | follows a file that another process appends to |
+| ``plain_text`` | what other programs write, without colours and control characters |
 | ``resume_with`` | the values of ``--resume-with`` |
 | ``lost`` | the values of ``--lost`` |
 """

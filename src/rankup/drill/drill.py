@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rankup.core.files import write_atomic
-from rankup.core.tail import plain
+from rankup.core.plain_text import plain
 from rankup.drill.attempts import Training, last_rank, last_step, training
 from rankup.drill.copied_job import JobCopy, JobScript, copy_job
 from rankup.drill.failures import Failure, Settings

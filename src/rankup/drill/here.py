@@ -60,8 +60,8 @@ def cluster_here(
     says(f"a {lab.title} comes up on this machine ({sizes})")
     try:
         lab.up()
-        if isinstance(lab, PbsLab) and user is not None:
-            lab.manage(f"set server operators = {user.name}@*\n")  # who has jobs preempted
+        if user is not None:
+            lab.let_preempt(user)
         with acting_as(user):
             queue = _QUEUES[lab.kind](_ask(lab, user))
             yield Cluster(queue, _action(lab.cut_power), _action(lab.revive))

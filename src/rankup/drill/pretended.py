@@ -37,8 +37,7 @@ from rankup.drill.pretended_job import (
 )
 from rankup.drill.queue import FIVE_MINUTES_S
 from rankup.errors import RankupError
-from rankup.launch_grammar.options import grammar_of
-from rankup.launch_grammar.reader import Text, read
+from rankup.launch_grammar.reader import read_text
 from rankup.rehearse.rehearse import scratch_folder
 from rankup.rehearse.request import Sizes, allocation_of
 from rankup.rehearse.scenario import Scenario
@@ -107,7 +106,7 @@ class PretendedScheduler:
                 return Completed(1, "", f"{name}: {error}\n")
 
     def _submit(self, name: str, words: list[str], folder: Path, env: Mapping[str, str]) -> Completed:
-        submitted = read(grammar_of(SUBMIT[self._kind]), [Text(word) for word in words])
+        submitted = read_text(SUBMIT[self._kind], words)
         count = len(words) - len(submitted.rest)
         options, rest = words[:count], words[count:]
         if not rest:

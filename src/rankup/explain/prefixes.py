@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rankup.core.tail import plain
+from rankup.core.plain_text import plain
 
 # The rank among all: torch's excepthook and logging, rankup, Open MPI's --tag-output, Hydra's -prepend-rank.
 _RANK = re.compile(

@@ -82,13 +82,13 @@ def watch(plan: dict[str, Any], in_child: Callable[[], None]) -> dict[str, Any]:
     for process in all_processes(confined) if plan["grace"] else ():
         with contextlib.suppress(OSError):
             os.kill(process, signal.SIGTERM)
-    quiet = time.monotonic() + (plan["grace"] or _LAST_LOOK)
-    longest = time.monotonic() + (plan["grace"] or _LONGEST_LOOK)
+    look, most = plan["grace"] or _LAST_LOOK, plan["grace"] or _LONGEST_LOOK
+    quiet, longest = time.monotonic() + look, time.monotonic() + most
     while result["ended_by"] == "itself" and (left := all_processes(confined)) and time.monotonic() < quiet:
         if _reap()[0] < 0:
             break
         if any(map(_computes, left)):
-            quiet = min(time.monotonic() + (plan["grace"] or _LAST_LOOK), longest)
+            quiet = min(time.monotonic() + look, longest)
         time.sleep(0.01)
     _endall_processes(confined)
     return result

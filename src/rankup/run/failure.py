@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankup.core.tail import plain
+from rankup.core.plain_text import plain
 
 TRACEBACK = "Traceback (most recent call last)"
 # Between the output of two attempts, in each log.

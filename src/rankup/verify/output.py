@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rankup.core.tail import plain
+from rankup.core.plain_text import plain
 
 LAST_LINES = 20
 _MOST_BYTES = 1 << 20

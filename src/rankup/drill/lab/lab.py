@@ -179,6 +179,9 @@ class Lab:
         """The nodes that the scheduler can use, or uses."""
         raise NotImplementedError
 
+    def let_preempt(self, user: User) -> None:
+        """Have ``user`` requeue running jobs; a SLURM lets a job's owner do it."""
+
     def _set_up(self) -> None:
         """What is to be done when the hosts have started."""
 

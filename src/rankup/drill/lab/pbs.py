@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from rankup.drill.lab.lab import HEAD, SYSTEM_PATH, Lab
+from rankup.drill.lab.users import User
 
 PBS_EXEC = Path(os.environ.get("PBS_EXEC", "/opt/pbs"))
 # What a site's administrator would say: GPUs are counted, jobs that ended are remembered, a job that has lost its first
@@ -53,6 +54,9 @@ class PbsLab(Lab):
         """Have qmgr do all of ``commands``, as root. What it said of those that it refuses."""
         done = self.run(HEAD, ["qmgr"], text=commands)
         return "" if done.code == 0 else done.out + done.err
+
+    def let_preempt(self, user: User) -> None:
+        self.manage(f"set server operators = {user.name}@*\n")
 
     def _write_files(self) -> None:
         super()._write_files()
