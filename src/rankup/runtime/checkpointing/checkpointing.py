@@ -176,6 +176,11 @@ class Checkpointing:
         self._replays = _is_done(found, unit, goal)
         within = bool(found.metadata.get("within"))
         position = feed.position
+        if self._parts.watch is not None and self._run.world.is_main:
+            then = found.first_rank_state()
+            self._parts.watch.expect(
+                then.get("caches", {}), then.get("first_epoch", 0), position.epoch, position.step
+            )
         done = position.epoch >= goal if unit == "epochs" else position.total >= goal
         if not self._run.world.is_main:
             return
@@ -237,15 +242,14 @@ class Checkpointing:
 
     def _look(self) -> None:
         """At steps 1, 2, 4, 8, … of a loop: whether ranks hold one model, and what changes and was not declared."""
-        run, watch = self._run, self._parts.watch
+        run, watch, feed = self._run, self._parts.watch, self._saves.feed
         done = run.records.loop_steps
         self._look_at = run.global_step + (done if self._replicas.compare_gradients() else 1)
         if self._saves.saver is None or self._replays:
             return
         error = None
-        if watch is not None and run.batch is not None:
-            watch.look(run.batch.value)
-            error = watch.say()
+        if watch is not None and run.batch is not None and feed is not None:
+            error = watch.look(run.batch.value, feed.position.epoch) or watch.say()
         self._raise_on_all(error)
 
     def _set_due(self) -> None:

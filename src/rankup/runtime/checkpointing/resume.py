@@ -25,7 +25,8 @@ from rankup.snapshots.snapshot import Snapshot
 def resume(run: RunContext, parts: StateParts, found: Snapshot) -> None:
     """Restore what ``found`` contains. RankupError, before anything has changed, if it belongs to another run, or if a
     value that it has noted would be lost. A collective."""
-    noted, caches = _noted(run, found)
+    noted, set_first = _noted(run, found)
+    caches = {path: told for path, told in set_first.items() if len(told) > 2}  # those with their content
     again = _registered_since(run, found.metadata["registered"], caches | noted)
     state.check(run, parts, found.metadata, again)
     lost = None

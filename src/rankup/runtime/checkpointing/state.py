@@ -75,6 +75,7 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
     if parts.watch is not None:
         watch = parts.watch
         rank_state |= {"noted": watch.now(), "caches": watch.caches(), "sums": watch.sums()}
+        rank_state["first_epoch"] = watch.first_epoch
     if run.world.is_main and (layout := run.strategy.layout()) is not None:
         rank_state["layout"] = layout
     if gradients:

@@ -1,7 +1,8 @@
 """Notes what changes in training and was not declared, and says what a resume would lose.
 
 A value is noted if it was there when its loop began, no snapshot holds it, and it differs from what it was after the
-first step. What only the first step sets is a cache: nothing is said of it, and what is registered later finds it.
+first step. What only the first step sets is a cache: nothing is said of it, and what is registered later finds it. But
+the first step of a resume must set the same, or it is no cache: a teacher that is copied there, the first loss.
 Rank 0 looks at steps and at ends of epochs 1, 2, 4, 8, … of a loop, and at every save. What is noted is said
 once, with the call that cures each; a snapshot notes the values, and a resume that would lose one stops
 (``state-lost``) before it changes anything.
@@ -64,10 +65,14 @@ class UnregisteredWatch:
         self._codes: frozenset[CodeType] = frozenset()
         self._begun: dict[str, Mark] = {}
         self._first: dict[str, Mark] | None = None  # after the first step
+        self.first_epoch = 0  # the epoch of that step
+        self._latest: dict[str, Mark] = {}  # at the last look, if the first step was before it
         self._epoch: dict[str, Mark] = {}  # before the first batch of this epoch; nothing after its last one
         self._interrupted: Mapping[str, list[str]] = {}  # what ``sums`` gave when a snapshot was taken
         self._targets: set[str] = set()  # names to which the script's loop gives a batch
         self._changed: set[str] = set()  # paths that have been noted in this training
+        self._expected: Noted = {}  # what the first step of this process must set, as that of the run's first one
+        self._judged_from = 0  # the epoch
         self._said: set[str] = set()
         self._left_out: set[str] = set()
         self._kinds: dict[
@@ -79,19 +84,22 @@ class UnregisteredWatch:
     def begin(self) -> None:
         """A loop begins; nothing is restored yet."""
         self._codes = codes_of_script()
-        self._first = None
+        self._first, self._latest = None, {}
         self._begun = _with_inherited(self._look())
         self._changed, self._targets = set(), set()
 
-    def look(self, batch: Any) -> None:
-        """``batch``: what the loop's body had. Called at steps 1, 2, 4, 8, … of a loop."""
+    def look(self, batch: Any, epoch: int) -> RankupError | None:
+        """``batch``: what the loop's body had, in ``epoch``. Called at steps 1, 2, 4, 8, … of a loop. The error, if the
+        first step of this resume has set something else than the first step of all."""
         now = self._look()
         given = _given(batch)
         self._targets |= {path for path, thing in now.variables.items() if id(thing) in given}
-        if self._first is None:
-            self._first = _with_inherited(now)
-        else:
+        if self._first is not None:
             self._note(now)
+            self._latest = now.by_path()
+        else:
+            self._first, self.first_epoch = _with_inherited(now), epoch
+        return self._set_otherwise() if epoch >= self._judged_from else None
 
     def now(self) -> Noted:
         """What a snapshot notes: all that has changed and begins anew in another process."""
@@ -100,6 +108,8 @@ class UnregisteredWatch:
         now = self._look()
         self._note(now)
         marks = now.by_path()
+        if self._latest:
+            self._latest = marks
         found = {path: marks.get(path, _GONE) for path in self._changed}
         return {
             path: _as_noted(mark)
@@ -108,16 +118,28 @@ class UnregisteredWatch:
         }
 
     def caches(self) -> Noted:
-        """The plain values that the first step set and none changed since: no reason to stop, but what is registered
-        later finds them in a snapshot."""
+        """What the first step set and none changed since: no reason to stop, but what is registered later finds the
+        plain values in a snapshot."""
         return {
             path: _as_noted(mark)
             for path, mark in (self._first or {}).items()
-            if mark.content is not None
-            and path in self._begun
-            and path not in self._changed | self._targets
-            and self._begun[path].digest != mark.digest
+            if path not in self._changed | self._targets and self._is_set_once(path, mark)
         }
+
+    def _is_set_once(self, path: str, mark: Mark) -> bool:
+        """By the first step. Of what was not there before, only what has a state, and has kept it: a teacher, and not
+        the loss."""
+        before = self._begun.get(path)
+        if before is not None:
+            return before.digest != mark.digest and not _is_clock(mark)
+        latest = self._latest.get(path)
+        return not mark.plain and latest is not None and latest.digest == mark.digest
+
+    def expect(self, caches: Noted, first_epoch: int, epoch: int, step: int) -> None:
+        """A resume begins at ``step`` of ``epoch``; the first step of all, in ``first_epoch``, had set ``caches``. At
+        the beginning of the next epoch it is not known yet what is set in each epoch: only what stays after that."""
+        self._expected = caches
+        self._judged_from = epoch + ((epoch, step) == (first_epoch + 1, 0))
 
     def epoch_begins(self) -> None:
         """The first batch of an epoch is next, or of the rest of one: then say which of its sums begin anew."""
@@ -164,6 +186,32 @@ class UnregisteredWatch:
             path: type(thing).__name__ for path, thing in walk.objects.items() if path.isidentifier()
         }
         return walk
+
+    def _set_otherwise(self) -> RankupError | None:
+        assert self._first is not None
+        other = [
+            (path, text, mine.text)
+            for path, (digest, text, *_) in self._expected.items()
+            if (mine := self._first.get(path)) is not None
+            and mine.digest != digest
+            and self._latest.get(path, mine).digest == mine.digest
+            and path not in self._targets
+            and not self._is_forgotten(path)
+        ]
+        self._expected = {}
+        if not other or not self._speaks:
+            return None
+        values = _compared(other)
+        if self._choice == ACCEPT:
+            print(f"lost in this resume, as accepted: {values}", file=sys.stderr, flush=True)
+            return None
+        return RankupError(
+            "state-lost",
+            f"the first step of this resume has set what the first step of the training had set otherwise: {values}",
+            hint="make it before the loop, and run.register it; run.forget(…) for what only prints; --lost accept "
+            "(RANKUP_LOST=accept) goes on with the values of now. The snapshot is kept",
+            exit_code=1,
+        )
 
     def _note(self, now: Walk) -> None:
         assert self._first is not None
@@ -235,11 +283,7 @@ class UnregisteredWatch:
                 lost.append((path, text, "not there" if mine is None else mine.text))
         if not lost or not self._speaks:
             return None
-        values = "; ".join(
-            f"{path}: {was} with other values" if was == now else f"{path}: {was} when saved, {now} now"
-            for path, was, now in lost[:_NAMED]
-        )
-        values += f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+        values = _compared(lost)
         paths = self._by_variable([path for path, *_ in lost if path not in late])
         if self._choice == ACCEPT:
             self._changed |= {*paths}
@@ -335,6 +379,15 @@ def _given(batch: Any) -> set[int]:
         for each in batch.values() if isinstance(batch, dict) else batch:
             found |= _given(each)
     return found
+
+
+def _compared(lost: Sequence[tuple[str, str, str]]) -> str:
+    """Paths with the values of then and of now."""
+    values = "; ".join(
+        f"{path}: {was} with other values" if was == now else f"{path}: {was} when saved, {now} now"
+        for path, was, now in lost[:_NAMED]
+    )
+    return values + (f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else "")
 
 
 def _listed(names: Sequence[str]) -> str:
