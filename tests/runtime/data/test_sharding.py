@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rankup.core.share import share
 from rankup.errors import RankupError
-from rankup.runtime.data.batches import cut
+from rankup.runtime.data.batches import Batch, cut
 from rankup.runtime.data.feeds import LoaderOptions, RankContext, make_loader
 from rankup.runtime.data.resident import ResidentData
 from rankup.runtime.data.sharding import Sharding
@@ -48,13 +48,14 @@ def test_the_ranks_together_see_the_global_order(length, world_size, extra, epoc
         seen, counts, totals = [], 0, set()
         for whole in cuts:
             pieces = whole[step * parts : (step + 1) * parts]
-            assert [p.last for p in pieces] == [False] * (parts - 1) + [True]
-            counts += sum(p.samples for p in pieces)
-            totals |= {p.total for p in pieces}
-            for p in pieces:
-                assert p.stop > p.start  # even a dummy batch holds something to compute on
-                if p.samples:
-                    seen += order[p.start : p.stop].tolist()
+            batches = [Batch(order[start:stop], *others) for start, stop, others in pieces]
+            assert [batch.last for batch in batches] == [False] * (parts - 1) + [True]
+            counts += sum(batch.samples for batch in batches)
+            totals |= {batch.total for batch in batches}
+            for batch in batches:
+                assert len(batch.value) > 0  # even a dummy batch holds something to compute on
+                if batch.samples:
+                    seen += batch.value.tolist()
         assert seen == order[step * global_batch : (step + 1) * global_batch].tolist()
         assert totals == {counts}
 
@@ -65,8 +66,8 @@ def test_an_evaluation_has_no_dummy_batches_and_misses_nothing(length, world_siz
     for rank in range(world_size):
         sharding = Sharding(length, max(world_size, 8), rank, world_size, seed=0, shuffle=False)
         pieces = list(cut(sharding, sharding.plan(0), 0, 1, fill=False))
-        assert all(p.samples == p.stop - p.start > 0 for p in pieces)
-        seen += [i for p in pieces for i in range(p.start, p.stop)]
+        assert all(samples == stop - start > 0 for start, stop, (samples, *_) in pieces)
+        seen += [i for start, stop, _ in pieces for i in range(start, stop)]
     assert sorted(seen) == list(range(length))
 
 

@@ -79,43 +79,38 @@ class PreparedData:
         )
 
 
-class BatchSlice(NamedTuple):
-    """One rank's part of one (micro-)batch: half-open bounds into the epoch's order."""
-
-    start: int
-    stop: int
-    samples: int
-    total: int
-    last: bool
-    part: int
-    dummies: bool
+# One rank's part of one (micro-)batch: half-open bounds into the epoch's order, and all of its ``Batch`` but the value.
+Piece = tuple[int, int, tuple[int, int, bool, int, bool]]
 
 
-def cut(sharding: Sharding, plan: StepPlan, start: int, parts: int, *, fill: bool) -> Iterator[BatchSlice]:
+def cut(sharding: Sharding, plan: StepPlan, start: int, parts: int, *, fill: bool) -> Iterator[Piece]:
     """This rank's pieces, ``parts`` per step. If a part is empty, training (``fill``) takes a dummy batch of two
     samples (BatchNorm refuses one) with a count of 0, so that every rank joins every collective; an evaluation skips
     it. With virtual shards ``parts`` is 1, and the pieces are those of this rank's shards."""
-    total, mine, dummies = -1, [], False
+    total, mine = -1, []
     for base, end in pairwise(plan.starts[start:]):
         if end - base != total:  # the same in most steps
             total = end - base
-            mine = sharding.parts(total, parts)
+            given = sharding.parts(total, parts)
             dummies = fill and total < sharding.world_size * parts
-        for part, low, high in mine:
-            last = part == mine[-1][0]
+            mine = [
+                (low, high, (high - low, total, part == given[-1][0], part, dummies))
+                for part, low, high in given
+            ]
+        for low, high, counts in mine:
             if high > low:
-                yield BatchSlice(base + low, base + high, high - low, total, last, part, dummies)
+                yield base + low, base + high, counts
             elif fill:
                 two = max(0, min(base, len(plan.order) - 2))
-                yield BatchSlice(two, min(two + 2, len(plan.order)), 0, total, last, part, dummies)
+                yield two, min(two + 2, len(plan.order)), counts
 
 
-def rows_of(order: torch.Tensor, pieces: list[BatchSlice]) -> torch.Tensor:
+def rows_of(order: torch.Tensor, pieces: list[Piece]) -> torch.Tensor:
     """What ``order`` has for all pieces, one after another: one slice where the pieces follow each other, as those of
     one process do. Never what lies between them, which is the other ranks'."""
-    if all(a.stop == b.start for a, b in pairwise(pieces)):
-        return order[pieces[0].start : pieces[-1].stop]
-    return torch.cat([order[piece.start : piece.stop] for piece in pieces])
+    if all(a[1] == b[0] for a, b in pairwise(pieces)):
+        return order[pieces[0][0] : pieces[-1][1]]
+    return torch.cat([order[start:stop] for start, stop, _ in pieces])
 
 
 def cut_of(sharding: Sharding, parts: int) -> dict[str, int | None]:
@@ -139,7 +134,7 @@ def sampled_order(feed: DataFeed) -> SampledOrder | None:
     return None if sharding is None else sharding.sampled
 
 
-def chunks(pieces: Iterator[BatchSlice]) -> Iterator[list[BatchSlice]]:
+def chunks(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
     """Several pieces at a time: one indexing for all costs a fraction of one for each."""
     while chunk := list(islice(pieces, CHUNK)):
         yield chunk

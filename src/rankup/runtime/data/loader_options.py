@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -101,6 +101,10 @@ class Loader(DataLoader[Any]):
 
     def __iter__(self) -> Any:
         batches = super().__iter__()
+        return self._from_workers(batches) if self.num_workers else batches
+
+    @staticmethod
+    def _from_workers(batches: Any) -> Iterator[Any]:
         while True:
             try:
                 batch = next(batches)

@@ -40,8 +40,8 @@ class _Order(Sampler[tuple[int, list[int], list[int]]]):
             numbers = rows_of(plan.order, pieces).tolist()
             keys = numbers if same else rows_of(plan.keys, pieces).tolist()
             at = 0
-            for piece in pieces:
-                end = at + piece.stop - piece.start
+            for start, stop, _ in pieces:
+                end = at + stop - start
                 mine = numbers[at:end]
                 yield epoch, mine, mine if same else keys[at:end]
                 at = end
@@ -101,9 +101,9 @@ class DatasetFeed(PreparedData):
         self._generator.manual_seed(derive(self.sharding.seed, "loader", epoch, self.sharding.rank))
         pieces = cut(self.sharding, plan, start, self._parts, fill=self._fill)
         move = self._move
-        for piece, value in zip(pieces, self._loader, strict=True):
-            _check_rows(value, piece.stop - piece.start)
-            yield Batch(value if move is None else move(value), *piece[2:])
+        for (first, stop, counts), value in zip(pieces, self._loader, strict=True):
+            _check_rows(value, stop - first)
+            yield Batch(value if move is None else move(value), *counts)
 
 
 def _check_rows(value: Any, samples: int) -> None:

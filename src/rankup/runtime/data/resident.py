@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 
 import torch
@@ -17,8 +17,8 @@ from rankup.runtime.seed import SampleRandom, derive
 Columns = tuple[torch.Tensor, ...]
 Transform = Callable[[Columns, SampleRandom], Columns]
 
-# Bytes that a batch's maker and its reader share a core's second-level cache for.
-CACHED = 1024 * 1024
+# Bytes that stay in a core's second-level cache, beside what a step reads, until the last of several batches is read.
+CACHED = 256 * 1024
 
 
 class ResidentData:
@@ -94,28 +94,29 @@ class ResidentDataFeed(PreparedData):
         first = start - start % CHUNK
         before = start - first  # steps that are done
         for pieces in chunks(cut(self.sharding, plan, first, self._parts, fill=self._fill)):
-            sizes = [piece.stop - piece.start for piece in pieces]
+            sizes = [stop - start for start, stop, _ in pieces]
             numbers = rows_of(order, pieces)
-            piece_numbers = torch.split(numbers, sizes)
-            piece_keys = piece_numbers if keys is order else torch.split(rows_of(keys, pieces), sizes)
-            gathered = [iter(_gather(column, numbers, piece_numbers, sizes)) for column in self._columns]
-            for piece, numbered in zip(pieces, piece_keys, strict=True):
+            gathered = [iter(_gather(column, numbers, sizes)) for column in self._columns]
+            if transform is not None:
+                numbered = numbers if keys is order else rows_of(keys, pieces)
+                piece_keys = iter(numbered.split_with_sizes(sizes))
+            for _, _, counts in pieces:
                 # ``zip`` would hold what it gave last, whose memory the next gather finds in the cache.
                 columns: Columns = tuple(map(next, gathered))
+                if transform is not None:
+                    random = SampleRandom(key, next(piece_keys))
                 if before:
-                    before -= piece.last
+                    before -= counts[2]
                     continue
                 if transform is not None:
-                    columns = transform(columns, SampleRandom(key, numbered))
+                    columns = transform(columns, random)
                 if cast:
                     columns = tuple(self._precision.cast(column) for column in columns)
-                yield Batch(columns if len(columns) > 1 else columns[0], *piece[2:])
+                yield Batch(columns if len(columns) > 1 else columns[0], *counts)
 
 
-def _gather(
-    column: torch.Tensor, numbers: torch.Tensor, piece_numbers: Sequence[torch.Tensor], sizes: list[int]
-) -> Iterable[torch.Tensor]:
+def _gather(column: torch.Tensor, numbers: torch.Tensor, sizes: list[int]) -> Iterable[torch.Tensor]:
     """The rows of each piece: by one gather for all if they fit into the cache, else one by one."""
     if len(numbers) * column[0].nbytes <= CACHED:
-        return torch.split(column.index_select(0, numbers), sizes)
-    return map(partial(column.index_select, 0), piece_numbers)
+        return column.index_select(0, numbers).split_with_sizes(sizes)
+    return map(partial(column.index_select, 0), numbers.split_with_sizes(sizes))

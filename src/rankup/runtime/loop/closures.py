@@ -30,8 +30,13 @@ def share_losses(optimizer: Optimizer, gradients: Gradients) -> None:
 
     def shared(closure: Callable[[], Any]) -> Callable[[], Any]:
         def whole() -> Any:
-            gradients.weights.clear()
-            return _shared_loss(gradients, closure())
+            weights: set[float] = set()
+            gradients.weights = weights
+            try:
+                loss = closure()
+            finally:
+                gradients.weights = None
+            return _shared_loss(gradients, loss, weights)
 
         return whole
 
@@ -55,11 +60,11 @@ def check_closures(
             raise RankupError("not-with-lbfgs", f"LBFGS cannot be used with {what}", hint=hint)
 
 
-def _shared_loss(gradients: Gradients, loss: Any) -> Any:
-    """What a closure returned, of the global batch: the mean over ranks, weighed as its gradient was."""
+def _shared_loss(gradients: Gradients, loss: Any, weights: set[float]) -> Any:
+    """What a closure returned, of the global batch: the mean over ranks, weighed as its gradient was (``weights``)."""
     if loss is None or not isinstance(loss, (int, float, torch.Tensor)):
         return loss
-    if len(gradients.weights) > 1:
+    if len(weights) > 1:
         raise RankupError(
             "closure-losses",
             "the closure called run.backward for losses that are weighed differently, which do not add up to one loss "
@@ -67,7 +72,7 @@ def _shared_loss(gradients: Gradients, loss: Any) -> Any:
             hint="one run.backward per closure, for the loss that it returns",
             exit_code=1,
         )
-    weight = next(iter(gradients.weights), gradients.sample_weight) / gradients.replicas
+    weight = next(iter(weights), gradients.sample_weight) / gradients.replicas
     return reduce_sum(_weighed(loss, weight), gradients.control, "the loss of a closure", by_line=False)
 
 

@@ -68,7 +68,7 @@ class Gradients:
         self.batch: Batch | None = None  # whose step it is: never one of an evaluation
         self.gathered = 0  # calls of run.gather with gradients in this body
         self.entering: float | None = None  # this rank's weight, inside of run.backward
-        self.weights: set[float] = set()  # those that run.backward had since a closure began
+        self.weights: set[float] | None = None  # those that run.backward had in the closure that runs
         self.schedules: ScheduleGuard | None = None  # of a loop whose steps have several bodies
         self.part_seed = 0  # of what is drawn after run.backward, the same for all parts of a step
         self._models = models  # those of the run, also of a later prepare
@@ -98,11 +98,9 @@ class Gradients:
     def begin(self, batch: Batch) -> None:
         """The loop's body is about to get ``batch``."""
         self.batch, self.gathered, self._calls = batch, 0, 0
-        self.weights.clear()
-        if self.scaler is not None:
-            self.scaler.begin_body()
         if self._step_begins:
-            self._units, self._counted = 0.0, None
+            if self.accumulate > 1:
+                self._units, self._counted = 0.0, None
             if batch.dummies or self._dummies:
                 self._expect_dummies(batch.dummies)
         self._step_begins = batch.last
@@ -207,7 +205,8 @@ class Gradients:
     def _enter(self, loss: torch.Tensor, weight: float, scale: float) -> None:
         """Backward of this rank's loss; nothing else is weighted meanwhile."""
         self.entering = weight
-        self.weights.add(weight)
+        if self.weights is not None:
+            self.weights.add(weight)
         before, entering = self.sample_weight, 1.0 if weight else 0.0
         if not weight:  # no gradient of it is used, not even a NaN: 0 × NaN would be one
             loss = torch.nan_to_num(loss, 0.0, 0.0, 0.0) * 0.0

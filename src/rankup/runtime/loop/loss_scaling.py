@@ -40,14 +40,11 @@ class LossScaler:
         self._batch: object = None
         self._unscaled = False  # whether gradients in this body are free of the loss scale already
 
-    def begin_body(self) -> None:
-        """The loop's body is about to get a batch."""
-        self._unscaled = False
-
     def factor(self, batch: object) -> float:
         """The factor for the losses of ``batch``. It changes only between batches: a batch may have several steps."""
         if batch is not self._batch:
             self._batch = batch
+            self._unscaled = self._unscaled and batch is None
             self._settle()
         return self.scale
 
