@@ -27,8 +27,7 @@ from rankup.snapshots.layout import LOCK, clear_leftovers
 from rankup.snapshots.peers import Peers
 from rankup.snapshots.prune import KEEP, Retention
 from rankup.snapshots.snapshot import Snapshot
-from rankup.snapshots.staging import Staged, Staging
-from rankup.snapshots.state import SnapshotState
+from rankup.snapshots.state import SnapshotState, Staged, Staging
 from rankup.snapshots.writing import Writer
 from rankup.world import World
 

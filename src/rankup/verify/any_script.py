@@ -9,6 +9,7 @@ began.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rankup.errors import RankupError
 from rankup.findings.finding import Confidence, Finding, Severity
@@ -22,6 +23,7 @@ from rankup.verify.files import (
     clocklike,
     other_aside,
     other_files,
+    other_numbers,
     short,
 )
 from rankup.verify.first_difference import (
@@ -34,31 +36,11 @@ from rankup.verify.first_difference import (
     unsteady,
 )
 from rankup.verify.interrupted import interrupt
-from rankup.verify.output import other_numbers
-from rankup.verify.repetition import not_deterministic
 from rankup.verify.resumes import Resume, samples_of_resume
 from rankup.verify.scenario import Scenario, VerifyPlan
 from rankup.verify.script_causes import ROUNDING, SAVE_UNTRAINED, UNTRAINED, after_rounding, likeliest
 from rankup.verify.script_pair import Pair
 from rankup.verify.trace_reader import AttemptTrace
-
-
-def repeated(first: AttemptTrace, again: AttemptTrace, processes: int) -> Scenario:
-    """Two uninterrupted trainings: are they the same?"""
-    difference = first_difference(first, [again], ignore=unsteady(first, again))
-    finding = not_deterministic(first, again, difference) if difference is not None else None
-    if finding is None and other_end(first, [again]) is not None:
-        finding = of_end(first, again, repeated=True)
-    return Scenario(
-        "uninterrupted, twice",
-        str(processes),
-        2,
-        0,
-        compared(first, [again]),
-        "differs" if finding else "identical",
-        finding is None,
-        finding,
-    )
 
 
 def second_save(attempts: Attempts, plan: VerifyPlan, files: ScriptFiles) -> int | None:
@@ -93,24 +75,18 @@ def killed(
     made = [resume.attempt for resume in course.resumes]
     written = files.after_training()
     finding = _judge(first, again, course.resumes, course.failure, (*wrote, written))
-    verdict = "identical" if finding is None else _VERDICTS.get(finding.code, "differs")
-    rows = [
-        Scenario(
-            "killed and started again",
-            str(plan.processes),
-            attempts.count - before,
-            len(course.tried),
-            compared(first, made),
-            verdict,
-            finding is None or finding.code == ROUNDING,
-            finding,
-            tried=tuple(course.tried),
-        )
-    ]
+    steps = compared(first, made)
+    row = Scenario.judged(
+        "killed and started again", plan, attempts.count - before, steps, finding, course.tried
+    )
+    if finding is not None and finding.code in _VERDICTS:
+        row = replace(row, verdict=_VERDICTS[finding.code], same=finding.code == ROUNDING)
+    rows = [row]
     if course.half_written is not None:
         # Before the row that decides the conclusion.
-        row = Scenario("killed in a save", str(plan.processes), 2, 1, 0, "fails", False, course.half_written)
-        rows.insert(0, row)
+        rows.insert(
+            0, Scenario("killed in a save", str(plan.processes), 2, 1, 0, "fails", False, course.half_written)
+        )
     notes = []
     if course.not_reached:
         notes.append(f"not reached, because the training had ended: {'; '.join(course.not_reached)}")

@@ -17,8 +17,8 @@ from rankup.errors import RankupError
 from rankup.resolve.here import resolve_here
 from rankup.resolve.resolved import Resolved
 from rankup.run.execute import Result, View, execute
+from rankup.verify.files import last_lines, lost_lines
 from rankup.verify.killer import Killer, how_it_ended
-from rankup.verify.output import last_lines, lost_lines
 from rankup.verify.trace_reader import FROZEN, SEVERAL, AttemptTrace, read_attempt
 
 # Save at the end only: saving must not change the uninterrupted training.

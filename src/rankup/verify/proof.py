@@ -12,7 +12,6 @@ from rankup.verify import any_script
 from rankup.verify.attempts import AttemptFailed, Attempts, AttemptSpec, too_long
 from rankup.verify.causes import held
 from rankup.verify.conclusion import Position, Proof
-from rankup.verify.crossings import WORDS, crossed, offered, too_short
 from rankup.verify.diagnosis import (
     of_end,
     of_failure,
@@ -22,6 +21,7 @@ from rankup.verify.diagnosis import (
     of_resume,
     of_untracked,
 )
+from rankup.verify.evidence import born_later, never_restored, renewed
 from rankup.verify.files import (
     ASIDE_NOTE,
     Digests,
@@ -29,6 +29,7 @@ from rankup.verify.files import (
     clocklike,
     other_aside,
     other_files,
+    other_numbers,
     short,
     too_large,
     whole_files,
@@ -42,11 +43,10 @@ from rankup.verify.first_difference import (
     unsteady,
 )
 from rankup.verify.other_worlds import other_worlds, whole_worlds
-from rankup.verify.output import other_numbers
-from rankup.verify.plan import Course, choose_kills, last_saves
-from rankup.verify.scenario import Scenario, VerifyPlan, not_ended, run_twice, to_the_end
+from rankup.verify.plan import WORDS, Course, choose_kills, crossed, last_saves, offered, too_short
+from rankup.verify.repetition import not_deterministic
+from rankup.verify.scenario import Scenario, VerifyPlan, not_ended, repeated, run_twice, to_the_end
 from rankup.verify.trace_reader import AttemptTrace
-from rankup.verify.untracked import born_later, never_restored, renewed
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,8 @@ def _verify(attempts: Attempts, plan: VerifyPlan, python: str, files: ScriptFile
         return _verify_script(attempts, plan, first, wrote, files)
     again = _uninterrupted(attempts, plan, "uninterrupted, once more")
     reference = Reference(first, again, wrote, files.after_training(), unsteady(first, again))
-    scenarios = [_reference(reference, plan)]
+    row = repeated(first, again, plan, reference.ignore, of_reference)
+    scenarios = [replace(row, not_compared=tuple(sorted(reference.ignore)))]
     resets = renewed(first)
     reference = reference.without(resets)
     course = Course.of(first, plan.kinds)
@@ -136,7 +137,7 @@ def _verify_script(
         )
     again = _uninterrupted(attempts, plan, "uninterrupted, once more")
     twice = (wrote, files.after_training())
-    scenarios = [any_script.repeated(first, again, plan.processes)]
+    scenarios = [repeated(first, again, plan, unsteady(first, again), not_deterministic)]
     notes: list[str] = []
     positions: list[Position] = []
     cut = plan.steps if first.final_step == plan.steps else None
@@ -215,25 +216,6 @@ def _uninterrupted(attempts: Attempts, plan: VerifyPlan, what: str) -> AttemptTr
     return ended.attempt
 
 
-def _reference(reference: Reference, plan: VerifyPlan) -> Scenario:
-    first, again, ignore = reference.first, reference.again, reference.ignore
-    difference = first_difference(first, [again], ignore=ignore)
-    finding = of_reference(first, again, difference) if difference else None
-    if finding is None and other_end(first, [again]) is not None:
-        finding = of_end(first, again, repeated=True)
-    return Scenario(
-        "uninterrupted, twice",
-        str(plan.processes),
-        2,
-        0,
-        compared(first, [again]),
-        "differs" if finding else "identical",
-        finding is None,
-        finding,
-        not_compared=tuple(sorted(ignore)),
-    )
-
-
 def _killed(
     attempts: Attempts,
     plan: VerifyPlan,
@@ -274,17 +256,8 @@ def _killed(
     written = files.after_training()
     finding = _what_differs(reference, made, written, failure)
     aside = [] if finding else other_aside(reference.files, reference.files_again, written)
-    scenario = Scenario(
-        "killed and resumed",
-        str(plan.processes),
-        attempts.count - before,
-        len(tried),
-        compared(reference.first, made),
-        "differs" if finding else "identical",
-        finding is None,
-        finding,
-        tried=tuple(tried),
-    )
+    count, steps = attempts.count - before, compared(reference.first, made)
+    scenario = Scenario.judged("killed and resumed", plan, count, steps, finding, tried)
     positions = [_position(text, *made[n - 1 : n + 1]) for text, n in killed_by if n < len(made)]
     return scenario, made, positions, aside
 

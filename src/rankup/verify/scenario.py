@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding
 from rankup.verify.attempts import AttemptEnd, AttemptFailed, Attempts, AttemptSpec
+from rankup.verify.diagnosis import of_end
+from rankup.verify.first_difference import Difference, compared, first_difference, other_end
 from rankup.verify.plan import KINDS, QUICK_KINDS
 from rankup.verify.trace_reader import AttemptTrace
 from rankup.verify.values import Distance
@@ -61,6 +64,37 @@ class Scenario:
     distance: Distance | None = None
     not_compared: tuple[str, ...] = ()  # state that differs without an interruption, such as a clock
     tried: tuple[str, ...] = ()  # the interruptions, as text
+
+    @classmethod
+    def judged(
+        cls,
+        what: str,
+        plan: VerifyPlan,
+        attempts: int,
+        steps: int,
+        finding: Finding | None,
+        tried: Sequence[str] = (),
+    ) -> Scenario:
+        """Identical without a ``finding``; ``tried``: the kills."""
+        same = finding is None
+        verdict = "identical" if same else "differs"
+        processes, kills = str(plan.processes), tuple(tried)
+        return cls(what, processes, attempts, len(kills), steps, verdict, same, finding, tried=kills)
+
+
+def repeated(
+    first: AttemptTrace,
+    again: AttemptTrace,
+    plan: VerifyPlan,
+    ignore: frozenset[str],
+    judge: Callable[[AttemptTrace, AttemptTrace, Difference], Finding],
+) -> Scenario:
+    """Two uninterrupted trainings: are they the same? ``judge`` says why not."""
+    difference = first_difference(first, [again], ignore=ignore)
+    finding = judge(first, again, difference) if difference is not None else None
+    if finding is None and other_end(first, [again]) is not None:
+        finding = of_end(first, again, repeated=True)
+    return Scenario.judged("uninterrupted, twice", plan, 2, compared(first, [again]), finding)
 
 
 def run_twice(attempts: Attempts, ask: AttemptSpec) -> AttemptEnd:

@@ -15,7 +15,7 @@ from rankup.errors import RankupError
 from rankup.runtime.pytree import map_tensors
 
 SIMPLE = (bool, int, float, complex, str, bytes, type(None))
-# What a snapshot holds as it is (snapshots/staging.py).
+# What a snapshot holds as it is (snapshots/state.py).
 _NESTED = (dict, OrderedDict, Counter, list, tuple, set)
 _ARRAY = "rankup: numpy.ndarray"  # the first item of an array in a container, as a snapshot holds it
 

@@ -30,8 +30,8 @@ from rankup.runtime.checkpointing.registered import Declared, Value, Values, as_
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import sampled_order
 from rankup.runtime.distributed.control import same_on_all
-from rankup.runtime.pytree import map_tensors
-from rankup.runtime.tracing.fingerprint import SMALL, copied, fingerprint
+from rankup.runtime.pytree import map_tensors, tensors_in
+from rankup.runtime.tracing.digest import SMALL, fingerprint
 from rankup.runtime.unregistered.walk import Walk
 from rankup.snapshots.alike import registered_differ
 from rankup.strategies.inner_optimizers import with_inner
@@ -108,18 +108,11 @@ def check_whole(run: RunContext) -> None:
 
 
 def _check_whole(run: RunContext, name: str, state: Any) -> None:
-    sharded: list[torch.Tensor] = []
-
-    def note(tensor: torch.Tensor) -> torch.Tensor:
-        if hasattr(tensor, "to_local"):
-            sharded.append(tensor)
-        return tensor
-
-    map_tensors(note, copied(state))
-    if sharded:
+    sharded = next((tensor for tensor in tensors_in(state) if hasattr(tensor, "to_local")), None)
+    if sharded is not None:
         raise RankupError(
             "sharded-registered",
-            f"run.register({name}=…) holds a tensor of shape {tuple(sharded[0].shape)}, of which each rank has "
+            f"run.register({name}=…) holds a tensor of shape {tuple(sharded.shape)}, of which each rank has "
             "only a part",
             hint=f"under {run.strategy.name} parameters are sharded, and so are copies of them and the state of an "
             "optimizer: strategy ddp, or keep whole tensors (parameter.full_tensor(), on all ranks); for a second "
@@ -225,9 +218,7 @@ def _small(thing: Stateful, state: Any, shapes: set[_Shape]) -> dict[int, torch.
     """The tensors of a state that may differ, by their index among its tensors."""
     if isinstance(thing, _WHOLE):
         return {}
-    tensors: list[torch.Tensor] = []
-    map_tensors(lambda tensor: tensors.append(tensor) or tensor, copied(state))  # type: ignore[func-returns-value]
-    return {place: tensor for place, tensor in enumerate(tensors) if _may_differ(tensor, shapes)}
+    return {place: tensor for place, tensor in enumerate(tensors_in(state)) if _may_differ(tensor, shapes)}
 
 
 def _united(state: Any, small: Mapping[int, torch.Tensor]) -> Any:
@@ -254,9 +245,7 @@ def _compared(thing: Stateful, state: Any, shapes: set[_Shape]) -> str:
     if isinstance(thing, nn.Module) and type(state) in (dict, OrderedDict):
         statistics = {id(buffer) for buffer, _ in batch_statistics(thing)}
         collected = {name for name, buffer in thing.named_buffers() if id(buffer) in statistics}
-        return fingerprint(copied({name: state[name] for name in state if name not in collected}))
-    alike = map_tensors(
-        lambda tensor: torch.empty(0, dtype=tensor.dtype) if _may_differ(tensor, shapes) else tensor,
-        copied(state),
+        return fingerprint({name: state[name] for name in state if name not in collected})
+    return fingerprint(
+        state, lambda tensor: torch.empty(0, dtype=tensor.dtype) if _may_differ(tensor, shapes) else tensor
     )
-    return fingerprint(alike)

@@ -16,7 +16,7 @@ from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.context import RunContext
 from rankup.runtime.distributed.control import raise_on_all
 from rankup.runtime.seed import rng_state, set_rng_state
-from rankup.runtime.tracing.fingerprint import fingerprint
+from rankup.runtime.tracing.digest import fingerprint
 from rankup.runtime.unregistered.walk import ITERATORS
 from rankup.runtime.unregistered.watch import Noted
 from rankup.snapshots.snapshot import Snapshot

@@ -19,8 +19,7 @@ from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.loop.optimizer_steps import OptimizerSteps
 from rankup.snapshots.saver import Saver
-from rankup.snapshots.staging import Staged
-from rankup.snapshots.state import SnapshotState
+from rankup.snapshots.state import SnapshotState, Staged
 
 # The assumed duration of a save, as a multiple of the measured one, and of everything else that ending takes (seconds).
 CAUTION, LEAVING_S = 3.0, 15.0

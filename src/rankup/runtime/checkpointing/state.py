@@ -26,7 +26,7 @@ from rankup.runtime.data.batches import DataFeed, sampled_order
 from rankup.runtime.data.stream import StreamFeed
 from rankup.runtime.distributed.buffers import averaged_buffers
 from rankup.runtime.seed import derive, rng_state, seed_everything, set_rng_state
-from rankup.runtime.tracing.fingerprint import fingerprint
+from rankup.runtime.tracing.digest import fingerprint
 from rankup.runtime.unregistered.watch import UnregisteredWatch
 from rankup.snapshots.state import SnapshotState
 from rankup.strategies import state as by_name

@@ -15,7 +15,7 @@ import io
 import json
 import pickle
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -93,7 +93,7 @@ def saved_values(path: Path) -> dict[str, str] | None:
     """Name → digest; None if the file holds none of torch.save, pickle and JSON."""
     with path.open("rb") as file:
         begin = file.read(4)
-    readers = []
+    readers: list[Callable[[Path], Any]] = []
     if begin == b"PK\x03\x04":
         readers = [_saved_by_torch]
     elif begin[:1] == b"\x80":
