@@ -19,23 +19,21 @@ from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.adapters import (
-    SIMPLE,
     Adapter,
-    ArrayAdapter,
-    ContainerAdapter,
-    TensorAdapter,
+    adapter_of,
     article,
     content,
-    generator_adapter,
+    other,
     packed,
     unpacked,
     unsaveable,
 )
-from rankup.runtime.unregistered.marks import mark_of, mark_of_state
+from rankup.runtime.unregistered.marks import SIMPLE, mark_of, mark_of_state
 from rankup.runtime.unregistered.walk import OF_TORCH, attributes_of, is_watched, key_of
 
 _DEPTH = 8  # of objects in each other
 _MOST_ITEMS = 2_000  # of a list or dict of objects
+_CPU = torch.device("cpu")
 
 
 _Path = tuple[tuple[bool, Any], ...]
@@ -57,8 +55,6 @@ class ObjectAdapter(Adapter):
     """``known``: gives the ids of what snapshots hold without the object; ``forgotten``: names of attributes that are
     neither saved nor compared."""
 
-    kind = "object"
-
     def __init__(
         self,
         name: str,
@@ -67,9 +63,8 @@ class ObjectAdapter(Adapter):
         known: Callable[[Any], set[int]],
         forgotten: Container[str] = (),
     ) -> None:
-        super().__init__(name)
+        super().__init__("object", name, thing, self._changed, self._restore)
         self._forgotten = forgotten
-        self.thing = thing
         self._device = device
         self._known = known
         self._holders: set[_Path] = set()  # of what a process makes before its loop
@@ -80,7 +75,7 @@ class ObjectAdapter(Adapter):
         for _ in self._leaves(self._holders):
             pass
 
-    def state_dict(self) -> dict[str, Any]:
+    def _changed(self) -> list[Any]:
         saved = []
         for leaf in self._leaves():
             if self._begun.get(leaf.path) == _mark(leaf.value):
@@ -90,13 +85,11 @@ class ObjectAdapter(Adapter):
             adapter = self._adapted(leaf.value)
             state = {"plain": _plain(leaf.value)} if adapter is None else adapter.state_dict()
             saved.append([[list(key) for key in leaf.path], state])
-        return {self.kind: saved}
+        return saved
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        if self.kind not in state_dict:
-            raise self._other(f"{'/'.join(map(str, state_dict))}, not {self.kind}")
+    def _restore(self, places: list[Any]) -> None:
         live = {leaf.path: leaf for leaf in self._leaves()}
-        for keys, saved in state_dict[self.kind]:
+        for keys, saved in places:
             path = tuple((attribute, key) for attribute, key in keys)
             leaf = live.get(path)
             adapter = self._adapted(leaf.value) if leaf is not None else None
@@ -105,9 +98,8 @@ class ObjectAdapter(Adapter):
             elif (holder := self._holder(path)) is not None:
                 _put(holder, path[-1], _made(saved, self._device, leaf.value if leaf is not None else None))
             else:
-                raise self._other(
-                    f"{_Leaf(path, None, None).written} of it, which this process has not made before its loop"
-                )
+                at = _Leaf(path, None, None).written
+                raise other(self._name, f"{at} of it, which this process has not made before its loop")
 
     def _of_training(self, leaf: _Leaf) -> RankupError:
         held, place = leaf.holder, f"{self._name}{_Leaf(leaf.path[:-1], None, None).written}"
@@ -157,32 +149,9 @@ class ObjectAdapter(Adapter):
         yield from (leaf for leaf in inside if not any(key in self._forgotten for _, key in leaf.path))
 
     def _adapted(self, value: Any) -> Adapter | None:
-        if isinstance(value, torch.Tensor):
-            return TensorAdapter(self._name, value)
-        numpy = sys.modules.get("numpy")
-        if numpy is not None and isinstance(value, numpy.ndarray):
-            return ArrayAdapter(self._name, value)
-        if (generator := generator_adapter(self._name, value, numpy)) is not None:
-            return generator
-        if isinstance(value, (list, dict, set, deque)):
-            return ContainerAdapter(self._name, value, self._device)
         if isinstance(value, (nn.Module, Optimizer)):
-            return _OwnState(self._name, value)
-        return None
-
-
-class _OwnState(Adapter):
-    kind = "state_dict"
-
-    def __init__(self, name: str, thing: Any) -> None:
-        super().__init__(name)
-        self.thing = thing
-
-    def _get(self) -> Any:
-        return self.thing.state_dict()
-
-    def _set(self, saved: Any) -> None:
-        self.thing.load_state_dict(saved)
+            return Adapter("state_dict", self._name, value, value.state_dict, value.load_state_dict)
+        return adapter_of(self._name, value, self._device)
 
 
 def _inside(thing: Any, path: _Path, known: set[int], seen: set[int], holders: set[_Path]) -> Iterator[_Leaf]:
@@ -198,9 +167,8 @@ def _inside(thing: Any, path: _Path, known: set[int], seen: set[int], holders: s
             yield _Leaf(at, thing, value)
         elif isinstance(value, (list, tuple, deque, dict)) or is_watched(type(value)):
             seen.add(id(value))
-            child = isinstance(thing, nn.Module) and isinstance(
-                value, nn.Module
-            )  # of which its parent saves the state
+            # Of a child its parent saves the state.
+            child = isinstance(thing, nn.Module) and isinstance(value, nn.Module)
             if isinstance(value, (nn.Module, Optimizer)) and not child and not _prepared(value, known):
                 yield _Leaf(at, thing, value)
             yield from _inside(value, at, known, seen, holders)
@@ -231,22 +199,14 @@ def _prepared(value: Any, known: set[int]) -> bool:
 
 
 def _is_leaf(value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
-        return value.layout is torch.strided and not (
-            value.is_quantized or value.is_meta or hasattr(value, "to_local")
-        )
     if type(value) in SIMPLE or isinstance(value, Enum):
         return True
-    if isinstance(value, (list, dict, set, deque)):
-        return unsaveable(content(value), "") is None
     if isinstance(value, tuple):
         return unsaveable(tuple(value), "") is None
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.generic):
         return True
-    if numpy is not None and isinstance(value, numpy.ndarray):
-        return bool(value.flags.writeable and value.dtype.kind in "biufc")
-    return generator_adapter("", value, numpy) is not None
+    return adapter_of("", value, _CPU) is not None
 
 
 def _mark(value: Any) -> Any:

@@ -18,13 +18,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from rankup.errors import RankupError
-from rankup.runtime.checkpointing.adapters import (
-    Adapter,
-    ArrayAdapter,
-    GeneratorAdapter,
-    Stateful,
-    TensorAdapter,
-)
+from rankup.runtime.checkpointing.adapters import Adapter, Stateful
 from rankup.runtime.checkpointing.objects import ObjectAdapter
 from rankup.runtime.checkpointing.registered import Declared, Value, Values, as_stateful
 from rankup.runtime.context import RunContext
@@ -39,9 +33,7 @@ from rankup.strategies.shard_buffers import batch_statistics
 
 # Among the registered by themselves; the loss scale only under fp16.
 METER, RECORDS, LOSS_SCALE = "run.meter", "run.records", "loss_scale"
-_WHOLE = (TensorAdapter, ArrayAdapter, GeneratorAdapter)  # the same on all ranks, to the last bit
 _SHOWN = 40  # characters of a value in a message
-_USED = (nn.Module, Optimizer, LRScheduler, TensorAdapter, ArrayAdapter)
 _Shape = tuple[torch.Size, bool]  # and whether it has floating-point numbers: an average may be more precise
 
 
@@ -149,7 +141,7 @@ def compare(run: RunContext) -> None:
     shapes = {_shape(buffer) for model in run.models for buffer, _ in batch_statistics(model)}
     mine = {}
     for name, thing in run.registered.items():
-        if _is_compared(run, thing) and isinstance(thing, _USED):
+        if _is_compared(run, thing) and _may_be_used(thing):
             state = thing.state_dict()
             _check_whole(run, name, state)
             mine[name] = _compared(thing, state, shapes)
@@ -157,6 +149,12 @@ def compare(run: RunContext) -> None:
         error = registered_differ(run.control.gather("the comparison of what is registered", mine))
         if error is not None:
             raise error
+
+
+def _may_be_used(thing: Stateful) -> bool:
+    """By a loss."""
+    by_itself = isinstance(thing, Adapter) and thing.kind in ("tensor", "array")
+    return by_itself or isinstance(thing, (nn.Module, Optimizer, LRScheduler))
 
 
 def _is_compared(run: RunContext, thing: Stateful) -> bool:
@@ -216,7 +214,7 @@ def _may_differ(tensor: torch.Tensor, shapes: set[_Shape]) -> bool:
 
 def _small(thing: Stateful, state: Any, shapes: set[_Shape]) -> dict[int, torch.Tensor]:
     """The tensors of a state that may differ, by their index among its tensors."""
-    if isinstance(thing, _WHOLE):
+    if isinstance(thing, Adapter) and thing.whole:
         return {}
     return {place: tensor for place, tensor in enumerate(tensors_in(state)) if _may_differ(tensor, shapes)}
 
@@ -240,7 +238,7 @@ def _by_part(name: str, thing: Stateful, state: Any, shapes: set[_Shape]) -> dic
 def _compared(thing: Stateful, state: Any, shapes: set[_Shape]) -> str:
     if isinstance(thing, Value):
         return repr(state["value"])
-    if isinstance(thing, _WHOLE):
+    if isinstance(thing, Adapter) and thing.whole:
         return fingerprint(state)
     if isinstance(thing, nn.Module) and type(state) in (dict, OrderedDict):
         statistics = {id(buffer) for buffer, _ in batch_statistics(thing)}

@@ -166,7 +166,7 @@ def _find_again(thing: Any, name: str, noted: Mapping[str, list[Any]]) -> None:
         if isinstance(thing, ObjectAdapter):
             thing.put(_below(path, name.removesuffix(".*")), value)
         elif isinstance(thing, Value):
-            thing.load_state_dict({Value.kind: value})
+            thing.load_state_dict({"value": value})
         else:
             items = dict(value) if isinstance(value, dict) else list(value)
-            thing.load_state_dict({ContainerAdapter.kind: items, "on_device": []})
+            thing.load_state_dict({"items": items})

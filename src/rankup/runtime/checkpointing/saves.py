@@ -44,9 +44,8 @@ class LoopSaves:
         self.feed: DataFeed | None = None  # likewise
         self.flat = False  # whether it is ``run.steps``
         self.epochs_since = 0  # that were done since the last save
-        self.again = (
-            False  # what was saved after the inner loop, by the script, is to be saved again after that code
-        )
+        # What was saved after the inner loop, by the script, is to be saved again after that code.
+        self.again = False
         self._run = run
         self._parts = parts
         self._steps = steps
@@ -97,7 +96,7 @@ class LoopSaves:
 
     def takes(self) -> float | None:
         """How long stopping takes, in seconds; None if no save was measured yet."""
-        whole = self.saver.seconds.whole if self.saver is not None else None
+        whole = self.saver.seconds if self.saver is not None else None
         return None if whole is None else CAUTION * whole + LEAVING_S
 
     # ------------------------------------------------------------------- saves

@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state
-from rankup.runtime.checkpointing.frozen import Frozen
+from rankup.runtime.checkpointing.model_form import Frozen
 from rankup.runtime.checkpointing.settings import ResumeSettings
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import DataFeed, sampled_order
