@@ -15,7 +15,7 @@
 
 What these parts use:
 
-- ``device``, ``seed``, ``select_strategy``: what ``init`` chooses once
+- ``choices``, ``seed``: the device, the strategy and the random numbers of a run
 - ``model_transforms``: memory format, SyncBatchNorm, compilation
 - ``pytree``: tensors in batches and outputs of any nesting
 - ``argument_types``: arguments of another type than documented

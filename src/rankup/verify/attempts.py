@@ -231,9 +231,8 @@ class Attempts:
     def _stopped(self, result: Result, ask: AttemptSpec, attempt: AttemptTrace) -> str:
         """Why the attempt was stopped although verify did not ask for it; "" if it reached its end."""
         if result.code == 0 or (ask.steps is not None and attempt.final_step >= ask.steps):
-            if (
-                attempt.ended or attempt.any_script
-            ):  # ranks that a script has started itself end without a word
+            # Ranks that a script has started itself end without a word.
+            if attempt.ended or attempt.any_script:
                 return ""
             raise RankupError(
                 "no-end",

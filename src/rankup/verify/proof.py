@@ -42,7 +42,7 @@ from rankup.verify.first_difference import (
     other_end,
     unsteady,
 )
-from rankup.verify.other_worlds import other_worlds, whole_worlds
+from rankup.verify.other_worlds import OtherWorlds
 from rankup.verify.plan import WORDS, Course, choose_kills, crossed, last_saves, offered, too_short
 from rankup.verify.repetition import not_deterministic
 from rankup.verify.scenario import Scenario, VerifyPlan, not_ended, repeated, run_twice, to_the_end
@@ -105,10 +105,11 @@ def _verify(attempts: Attempts, plan: VerifyPlan, python: str, files: ScriptFile
         scenarios.append(scenario)
         seen = crossed(made, to_the_end=plan.steps is None)
     if plan.worlds:
-        scenarios.append(other_worlds(attempts, plan, first, random, python, reference.ignore))
+        others = OtherWorlds(attempts, plan, first, python, reference.ignore)
+        scenarios.append(others.continued(random))
         files.put_back()
         if scenarios[-1].same:
-            for whole in whole_worlds(attempts, plan, first, python, reference.ignore):
+            for whole in others.whole():
                 scenarios.append(whole)
                 files.put_back()
     not_crossed = [WORDS[name] for name in wanted if name not in seen]

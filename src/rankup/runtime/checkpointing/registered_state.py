@@ -9,7 +9,7 @@ compared at the save, by a value or a fingerprint; a difference is an error that
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -177,7 +177,7 @@ def restore(
             small = rank_state.get("registered_small", {}).get(name, {}) if rank_state is not None else {}
             thing.load_state_dict(_united(registered[name], small) if small else registered[name])
         elif rank_state is not None:
-            if name in rank_state["registered"]:  # the meter of a run is in no snapshot of older versions
+            if name in rank_state["registered"]:  # else it is registered since
                 thing.load_state_dict(rank_state["registered"][name])
         elif hasattr(thing, "load_rank_states"):
             thing.load_rank_states(
@@ -191,12 +191,7 @@ def restore(
 
 def names(run: RunContext) -> list[str]:
     """The names of what the user registered."""
-    return chosen(run.registered)
-
-
-def chosen(names: Iterable[str]) -> list[str]:
-    """Those of ``names`` that the user chose."""
-    return sorted(name for name in names if name not in (METER, RECORDS, LOSS_SCALE))
+    return sorted(name for name in run.registered if name not in (METER, RECORDS, LOSS_SCALE))
 
 
 def is_per_rank(thing: Stateful) -> bool:

@@ -32,7 +32,6 @@ def resume(run: RunContext, parts: StateParts, found: Snapshot) -> None:
     lost = None
     if parts.watch is not None:
         since = {name.removesuffix(".*") for name in again}
-        parts.watch.interrupted(found.first_rank_state().get("sums", {}) if run.world.is_main else {})
         lost = parts.watch.check(noted, {path for paths in again.values() for path in paths}, since)
     raise_on_all(run.control, "the values that no snapshot holds", lost)
     outline = found.outline()

@@ -73,9 +73,7 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
     if streams := [feed.state() for feed in run.feeds if isinstance(feed, StreamFeed)]:
         rank_state["streams"] = streams
     if parts.watch is not None:
-        watch = parts.watch
-        rank_state |= {"noted": watch.now(), "caches": watch.caches(), "sums": watch.sums()}
-        rank_state["first_epoch"] = watch.first_epoch
+        rank_state |= parts.watch.state()
     if run.world.is_main and (layout := run.strategy.layout()) is not None:
         rank_state["layout"] = layout
     if gradients:
@@ -226,7 +224,7 @@ def check(
             "run.backward and run.step, whose windows are never saved in the middle",
         )
     parts.settings.check(metadata)
-    saved, mine = registered_state.chosen(metadata["registered"]), registered_state.names(run)
+    saved, mine = metadata["registered"], registered_state.names(run)
     if sorted({*saved, *found_again}) != mine:
         raise RankupError(
             "other-registered",

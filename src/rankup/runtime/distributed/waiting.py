@@ -109,13 +109,11 @@ class Waiting:
                 stalled = stalls.seconds(self._progress()[0], now)
                 if waits is not None and waits is not said and now - waits[1] >= WAIT_S:
                     said = waits
-                    self._say(
-                        f"rank {self._rank} has waited {now - waits[1]:.0f} s in {self._where()}", answered
-                    )
+                    long = f"has waited {now - waits[1]:.0f} s in"
+                    self._say(f"rank {self._rank} {long} {self._where()}", answered)
                 elif stalled is not None and waits is None:
-                    self._say(
-                        f"no step for {stalled:.0f} s: rank {self._rank} is at {self._where()}", answered
-                    )
+                    long = f"no step for {stalled:.0f} s"
+                    self._say(f"{long}: rank {self._rank} is at {self._where()}", answered)
                 asked = self._store.add("asked", 0)
                 for number in range(answered + 1, asked + 1):
                     self._store.set(f"where/{number}/{self._rank}", self._where())
@@ -129,9 +127,7 @@ class Waiting:
         if self._store.add("asked", 0) > answered:
             return
         number = self._store.add("asked", 1)
-        if (
-            number > answered + 1
-        ):  # another rank has asked at the same moment, and waits for this one's answer
+        if number > answered + 1:  # another rank has asked at the same moment, and waits for this one
             return
         print("; ".join([f"rankup: {what}", *self._ask(number)]), file=sys.stderr, flush=True)
 
