@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding, Severity
 from rankup.snapshots.layout import entries, trainings
-from rankup.verify.attempts import Attempts, AttemptSpec
 from rankup.verify.causes import what as first_names
 from rankup.verify.diagnosis import of_end
 from rankup.verify.first_difference import (
@@ -22,7 +21,7 @@ from rankup.verify.first_difference import (
     same_samples,
 )
 from rankup.verify.plan import choose_stops
-from rankup.verify.scenario import Scenario, VerifyPlan, to_the_end
+from rankup.verify.scenario import Scenario, Trial
 from rankup.verify.trace_reader import FINAL_STATE, AttemptTrace
 from rankup.verify.values import FP64_TOLERANCE, Distance, distance, distance_at_exit
 
@@ -32,40 +31,38 @@ class OtherWorlds:
     """Trainings on other numbers of processes than ``reference``, the uninterrupted one. ``ignore``: names of state
     that is never twice the same."""
 
-    attempts: Attempts
-    plan: VerifyPlan
+    trial: Trial
     reference: AttemptTrace
-    python: str
     ignore: frozenset[str]
 
     def continued(self, random: Random) -> Scenario:
         """Stop after a random step, continue with the next number of processes, and compare the final states."""
-        worlds, last = self.plan.worlds, self.reference.last
+        worlds, last = self.trial.plan.worlds, self.reference.last
         if last < len(worlds):
             raise RankupError(
                 "too-few-steps",
                 f"{last} steps are too few for {len(worlds)} numbers of processes",
                 hint="use more --steps, or a shorter --world",
             )
-        snapshots = self.attempts.folder / "snapshots-of-other-worlds"
         made = []
+        ask = self.trial.ask("to its end", "snapshots-of-other-worlds")
         for processes, step in zip(worlds, choose_stops(random, last, len(worlds)), strict=False):
-            ask = AttemptSpec(f"to be stopped after step {step}", processes, snapshots, step)
-            ended = self.attempts.run(ask)
+            what = f"to be stopped after step {step}"
+            ended = self.trial.attempts.run(replace(ask, what=what, processes=processes, steps=step))
             assert ended.attempt is not None  # it was not killed
             made.append(ended.attempt)
-        made += to_the_end(self.attempts, self.plan, worlds[-1], snapshots)
-        return self._judged("stopped, other processes", "→".join(map(str, worlds)), made, snapshots)
+        made += self.trial.to_the_end(replace(ask, processes=worlds[-1]))
+        return self._judged("stopped, other processes", "→".join(map(str, worlds)), made, ask.snapshots)
 
     def whole(self) -> Iterator[Scenario]:
         """Each other number of processes trains from the beginning: of a training that is stopped after a random step
         it may have trained the last one alone. Ends with the first that differs."""
-        for processes in dict.fromkeys(self.plan.worlds):
-            if processes == self.plan.processes:
+        for processes in dict.fromkeys(self.trial.plan.worlds):
+            if processes == self.trial.plan.processes:
                 continue
-            snapshots = self.attempts.folder / f"snapshots-of-{processes}-processes"
-            made = to_the_end(self.attempts, self.plan, processes, snapshots)
-            scenario = self._judged("uninterrupted, other processes", str(processes), made, snapshots)
+            ask = self.trial.ask("to its end", f"snapshots-of-{processes}-processes")
+            made = self.trial.to_the_end(replace(ask, processes=processes))
+            scenario = self._judged("uninterrupted, other processes", str(processes), made, ask.snapshots)
             yield scenario
             if not scenario.same:
                 return
@@ -92,11 +89,11 @@ class OtherWorlds:
         any_world = self.reference.any_world
         mine, theirs = (attempt.folder / FINAL_STATE for attempt in (self.reference, other))
         if not any_world and mine.exists() and theirs.exists():
-            return distance_at_exit(mine, theirs, self.python, self.ignore)
-        saved = self.attempts.folder / "snapshots-of-uninterrupted"
+            return distance_at_exit(mine, theirs, self.trial.python, self.ignore)
+        saved = self.trial.attempts.folder / "snapshots-of-uninterrupted"
         if any_world and not any(entries(folder) for folder in trainings(saved)):
             return Distance()  # a ``break`` left it: every step is compared there, and so is the end
-        return distance(saved, snapshots, self.python)
+        return distance(saved, snapshots, self.trial.python)
 
 
 def judge_any_world(apart: Distance, difference: Difference | None) -> tuple[str, bool, Finding | None]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+import weakref
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import CodeType
 from typing import Any
@@ -58,6 +59,8 @@ class UnregisteredWatch:
         self._begun: dict[str, Mark] = {}
         self._first: dict[str, Mark] | None = None  # after the first step
         self._first_epoch = 0  # the epoch of that step
+        # What had a state after the first step and is the same thing still, and not one of each step: path → it.
+        self._made: dict[str, Callable[[], Any]] = {}
         self._latest: dict[str, Mark] = {}  # at the last look, if the first step was before it
         self._epoch: dict[str, Mark] = {}  # before the first batch of this epoch; nothing after its last one
         self._interrupted: Mapping[str, list[str]] = {}  # sums when a snapshot was taken
@@ -90,6 +93,7 @@ class UnregisteredWatch:
             self._latest = now.by_path()
         else:
             self._first, self._first_epoch = _with_inherited(now), epoch
+            self._made = {path: _reference(thing) for path, thing in now.things.items()}
         return self._set_otherwise() if epoch >= self._judged_from else None
 
     def now(self) -> Noted:
@@ -119,8 +123,10 @@ class UnregisteredWatch:
 
     def _is_set_once(self, path: str, mark: Mark) -> bool:
         """By the first step. Of what was not there before, only what has a state, and has kept it: a teacher, and not
-        the loss."""
+        the loss. A tensor of ones that each step makes anew has the size of its batch."""
         before = self._begun.get(path)
+        if not mark.plain and path not in self._made:
+            return False
         if before is not None:
             return before.digest != mark.digest and not _is_clock(mark)
         latest = self._latest.get(path)
@@ -211,6 +217,8 @@ class UnregisteredWatch:
 
     def _note(self, now: Walk) -> None:
         assert self._first is not None
+        things = ((path, made, now.things.get(path)) for path, made in self._made.items())
+        self._made = {path: made for path, made, thing in things if thing is not None and made() is thing}
         for path, mark in now.by_path().items():
             before = self._first.get(path)
             if now.same.get(path) in self._changed | self._targets:
@@ -367,6 +375,14 @@ def differing(everyone: Sequence[Mapping[str, str]]) -> str:
 
 def _with_inherited(walk: Walk) -> dict[str, Mark]:
     return {**walk.inherited, **walk.by_path()}
+
+
+def _reference(thing: Any) -> Callable[[], Any]:
+    """Gives the thing as long as the script holds it."""
+    try:
+        return weakref.ref(thing)
+    except TypeError:  # a generator of torch's or NumPy's
+        return lambda: thing
 
 
 def _as_noted(mark: Mark) -> list[Any]:
