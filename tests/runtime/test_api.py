@@ -14,9 +14,9 @@ from torch.optim import optimizer
 import rankup
 from rankup.runtime.api import Run
 from rankup.runtime.checkpointing.stop import StopWatch
+from rankup.runtime.choices import choose_strategy
 from rankup.runtime.context import RunContext
 from rankup.runtime.loop.precision import make_precision
-from rankup.runtime.select_strategy import choose_strategy
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "library.md"
 DECISION = Path(__file__).parents[2] / "docs" / "adr" / "0010-a-run-has-few-members.md"

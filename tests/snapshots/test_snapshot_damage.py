@@ -14,9 +14,8 @@ import torch
 from rankup.core import shell
 from rankup.errors import RankupError
 from rankup.snapshots import disk
-from rankup.snapshots.integrity import sha256
 from rankup.snapshots.layout import MANIFEST, SUMS, VALUES, damaged, entries
-from rankup.snapshots.manifest import read_sums, sums_text
+from rankup.snapshots.manifest import read_sums, sha256, sums_text
 from rankup.snapshots.saver import Saver
 from snapshot_faults import ALONE, flip, loaded, resumed, saved, tensors
 

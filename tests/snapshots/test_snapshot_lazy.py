@@ -15,8 +15,7 @@ from rankup.snapshots.diff import load_tensor
 from rankup.snapshots.layout import entries
 from rankup.snapshots.manifest import read_manifest
 from rankup.snapshots.saver import Saver
-from rankup.snapshots.staging import Staged
-from rankup.snapshots.state import SnapshotState
+from rankup.snapshots.state import SnapshotState, Staged
 from rankup.world import World
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rankup.errors import RankupError
-from rankup.snapshots import disk, integrity
+from rankup.snapshots import disk, manifest
 from rankup.snapshots.export import export
 from rankup.snapshots.layout import MANIFEST, entries, find_entry
 from rankup.snapshots.saver import Saver
@@ -51,9 +51,9 @@ def test_a_snapshot_that_may_not_be_read_is_not_called_damaged(
     def denied(folder: Path, part: int, parts: int) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder / MANIFEST))
 
-    monkeypatch.setattr(integrity, "_verify", denied)
+    monkeypatch.setattr(manifest, "_verify", denied)
     with pytest.raises(RankupError) as error:
-        integrity.verify(entry.path)
+        manifest.verify(entry.path)
     assert error.value.code == "unreadable-snapshot"
     assert MANIFEST in error.value.context and "Permission denied" in error.value.context
 
@@ -75,6 +75,6 @@ def test_a_dtype_that_safetensors_does_not_have_leaves_no_file(tmp_path: Path):
     (entry,) = entries(tmp_path)
     out = tmp_path / "model.safetensors"
     with pytest.raises(RankupError) as error:
-        export(entry, integrity.verify(entry.path), out)
+        export(entry, manifest.verify(entry.path), out)
     assert error.value.code == "dtype-not-exportable"
     assert not out.exists()

@@ -62,7 +62,7 @@ def test_a_synchronous_save_is_durable_when_it_returns(tmp_path):
     with Saver(tmp_path, ALONE, asynchronous=False) as saver:
         saver.save(1, state(1))
         assert names(tmp_path) == ["step-1"]
-        assert saver.seconds.stall >= saver.seconds.whole > 0
+        assert saver.seconds is not None and saver.seconds > 0
 
 
 DTYPES = [

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import rankup
-from rankup.runtime.select_strategy import choose_strategy
+from rankup.runtime.choices import choose_strategy
 from rankup.strategies import STRATEGIES, make_strategy, names_for_scripts, versions
 from rankup.strategies.fsdp import blocks
 from rankup.strategies.pp import PP

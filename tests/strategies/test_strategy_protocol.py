@@ -179,7 +179,7 @@ def _is_strategy(node: ast.AST) -> bool:
 
 
 def _is_name(node: ast.AST) -> bool:
-    """``strategy.name``; and what ``select_strategy.py`` calls one that is not chosen yet."""
+    """``strategy.name``; and what ``choices.py`` calls one that is not chosen yet."""
     return (
         isinstance(node, ast.Attribute)
         and node.attr == "name"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import pickle
@@ -171,6 +172,58 @@ def test_tensors_and_numbers_of_a_checkpoint_count_and_how_it_was_started_is_nam
     assert other_aside(*digests) == aside
     # The file that is missing is another one, whatever is in it.
     assert len(other_files(*digests[:2], {})) == 1
+
+
+def calls(module: str, name: str, *values: Any) -> bytes:
+    """A pickle that calls ``module.name(*values)``, whether that is found or not."""
+    words = b"".join(b"\x8c" + bytes([len(word)]) + word.encode() for word in (module, name))
+    return b"\x80\x04" + words + b"\x93" + pickle.dumps(values, 2)[2:-1] + b"R."
+
+
+class Nested:
+    """As torch saves it: in a zip of torch's, or within the bytes of a storage."""
+
+    def __init__(self, function: Any, *values: Any) -> None:
+        self.made = function, values
+
+    def __reduce__(self) -> Any:
+        return self.made
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        lambda path: calls("torch.serialization", "os.mkdir", path),
+        lambda path: calls("os", "mkdir", path),
+        lambda path: calls("numpy", "memmap", path, "uint8", "w+", 0, (1,)),
+        lambda path: calls("torch.storage", "_load_from_bytes", saved(Nested(os.mkdir, path))),
+        lambda path: saved(Nested(os.mkdir, path)),
+        lambda path: saved(Nested(os.mkdir, path), _use_new_zipfile_serialization=False),
+    ],
+)
+def test_a_file_that_is_compared_runs_nothing(tmp_path: Path, content: Any):
+    (tmp_path / "file").write_bytes(content(str(tmp_path / "made")))
+    assert contents(tmp_path / "file")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def saved(value: Any, **options: Any) -> bytes:
+    out = io.BytesIO()
+    torch.save(value, out, **options)
+    return out.getvalue()
+
+
+def test_arrays_and_generators_of_numpy_in_a_pickle_are_values(tmp_path: Path):
+    for name, number in (("a", 1.0), ("b", 2.0)):
+        thing = {
+            "array": numpy.full(3, number),
+            "one": numpy.float32(number),
+            "draws": numpy.random.default_rng(1),
+        }
+        (tmp_path / name).write_bytes(pickle.dumps(thing))
+    a, b = (contents(tmp_path / name) for name in "ab")
+    assert a.keys() == {"", "array", "one", "draws"}
+    assert [name for name in a if a[name] != b[name]] == ["array", "one"]
 
 
 def test_a_time_in_a_file_leaves_out_itself_alone(tmp_path: Path):

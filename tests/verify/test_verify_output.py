@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rankup.verify.output import LAST_LINES, last_lines, lost_lines, other_numbers
+from rankup.verify.files import LAST_LINES, last_lines, lost_lines, other_numbers
 
 FIRST = ("epoch 1: 0.5", "epoch 2: 0.25", "took 12.1 s", "accuracy 0.75")
 AGAIN = ("epoch 1: 0.5", "epoch 2: 0.25", "took 12.3 s", "accuracy 0.75")

@@ -9,8 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verify_records import attempt, step
 
-from rankup.verify.crossings import crossed, offered, too_short
-from rankup.verify.plan import KINDS, QUICK_KINDS, Course, choose_kills, choose_stops, last_saves
+from rankup.verify.plan import (
+    KINDS,
+    QUICK_KINDS,
+    Course,
+    choose_kills,
+    choose_stops,
+    crossed,
+    last_saves,
+    offered,
+    too_short,
+)
 from rankup.verify.scenario import VerifyPlan
 
 THREE_EPOCHS = Course(30, (10, 20, 30), ((10, 2), (20, 2), (30, 2)), frozenset(range(11, 31)), 3, 0.1)

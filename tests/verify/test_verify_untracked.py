@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from verify_records import attempt, step
 
+from rankup.verify.evidence import born_later, changing, never_restored, renewed
 from rankup.verify.trace_reader import AttemptTrace
-from rankup.verify.untracked import born_later, changing, never_restored, renewed
 
 
 def training(first: int = 1, last: int = 6, offset: int = 0, **other: object) -> AttemptTrace:

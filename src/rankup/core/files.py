@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from rankup.errors import RankupError
 
@@ -31,6 +32,21 @@ def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o644) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file for the body to write. It becomes ``path`` when all of it is durable; if that fails, nothing is left."""
+    half = path.with_name(f".{path.name}.half")
+    try:
+        with half.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            half.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -15,10 +15,10 @@
 
 What these parts use:
 
-- ``device``, ``seed``, ``select_strategy``: what ``init`` chooses once
+- ``choices``, ``seed``: the device, the strategy and the random numbers of a run
 - ``model_transforms``: memory format, SyncBatchNorm, compilation
 - ``pytree``: tensors in batches and outputs of any nesting
 - ``argument_types``: arguments of another type than documented
-- ``call_site``, ``live_objects``: where the script is, and what is alive in the process
-- ``uncaught``: how an error that the script does not catch is shown
+- ``call_site``: where the script is, and how an error that it does not catch is shown
+- ``live_objects``: what is alive in the process
 """

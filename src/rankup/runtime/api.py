@@ -23,7 +23,7 @@ from torch.optim import Optimizer
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state, stop
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
-from rankup.runtime.checkpointing.frozen import Frozen
+from rankup.runtime.checkpointing.model_form import Frozen
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.registered import Values
 from rankup.runtime.checkpointing.run_state import RunState, check_between_steps

@@ -1,14 +1,17 @@
-"""Which code is the user's script, and which of its lines is running."""
+"""Which code is the user's script, which of its lines is running, and which are shown of an error that ends it."""
 
 from __future__ import annotations
 
 import os
 import sys
 import sysconfig
+import traceback
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
+
+from rankup.errors import RankupError
 
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
@@ -42,3 +45,26 @@ def place(file: str, line: int) -> str:
     """``train.py:33``, relative to the working directory."""
     here = os.getcwd() + os.sep  # noqa: PTH109  # a string is all that is needed
     return f"{file.removeprefix(here)}:{line}"
+
+
+_installed = False
+
+
+def install_error_display() -> None:
+    """From now on, for a ``RankupError`` alone; with ``RANKUP_DEBUG`` all lines are shown."""
+    global _installed
+    if _installed or os.environ.get("RANKUP_DEBUG", "") not in ("", "0"):
+        return
+    _installed = True
+    previous = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not isinstance(error, RankupError):
+            previous(kind, error, trace)
+            return
+        frames = [frame for frame in traceback.extract_tb(trace) if not is_library(frame.filename)]
+        lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)]
+        lines += traceback.format_exception_only(error)
+        sys.stderr.write("".join(lines))  # at once: other ranks write to the same terminal
+
+    sys.excepthook = hook

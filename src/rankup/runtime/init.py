@@ -8,19 +8,18 @@ from datetime import timedelta
 from rankup.core.rundir import RunDir
 from rankup.runtime.api import Run
 from rankup.runtime.argument_types import check_types
+from rankup.runtime.call_site import install_error_display
 from rankup.runtime.checkpointing import stop
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.stages import check_name
+from rankup.runtime.choices import choose_device, choose_strategy, same_bits_everywhere
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.loader_options import check_main_guard
-from rankup.runtime.device import choose_device, same_bits_everywhere
 from rankup.runtime.distributed.groups import start_groups
 from rankup.runtime.loggers.base import logger_names
 from rankup.runtime.loop.precision import make_precision
 from rankup.runtime.seed import seed_everything
-from rankup.runtime.select_strategy import choose_strategy
 from rankup.runtime.tracing.written_files import watch_files
-from rankup.runtime.uncaught import install_error_display
 from rankup.strategies import Strategy
 from rankup.world import World
 

@@ -8,14 +8,6 @@ from itertools import chain
 from typing import Any
 
 
-def attributes_of(value: object) -> dict[str, Any]:
-    """Of any object of the script; none of a proxy that raises when it is asked."""
-    try:
-        return dict(vars(value))
-    except Exception:
-        return {}
-
-
 def objects_of(wanted: Callable[[type], bool]) -> list[Any]:
     """All objects of Python classes that are ``wanted``.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 import torch
@@ -44,3 +44,12 @@ def map_tensors(
         }
         return dataclasses.replace(value, **fields)
     return other(value)
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """Each tensor in a state: in mappings, lists and tuples of any nesting, in the order of ``map_tensors``."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (Mapping, list, tuple)):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from tensors_in(item)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import random
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -54,6 +56,22 @@ def set_rng_state(state: dict[str, Any]) -> None:
     if "numpy" in state and numpy is not None:
         name, keys, position, has_gauss, cached = state["numpy"]
         numpy.random.set_state((name, keys.numpy().astype("uint32"), position, has_gauss, cached))
+
+
+def generator_access(thing: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
+    """The functions that get and set the state of a generator of torch's, Python's or NumPy's; None for another thing,
+    and for one without a state."""
+    if isinstance(thing, torch.Generator):
+        return thing.get_state, thing.set_state
+    if isinstance(thing, random.Random):
+        return None if isinstance(thing, random.SystemRandom) else (thing.getstate, thing.setstate)
+    numpy = sys.modules.get("numpy.random")
+    if numpy is not None and isinstance(thing, numpy.Generator):
+        bits = thing.bit_generator
+        return lambda: bits.state, partial(setattr, bits, "state")
+    if numpy is not None and isinstance(thing, numpy.RandomState):
+        return partial(thing.get_state, legacy=False), thing.set_state
+    return None
 
 
 class SampleRandom:

@@ -2,16 +2,14 @@
 
 | module | what |
 |---|---|
-| ``state`` | ``State``: what a snapshot consists of |
+| ``state`` | ``SnapshotState``: what a snapshot consists of; and its copy, so that the training goes on |
 | ``saver`` | ``Saver``: one per run; it locks the directory, saves, and finds the newest good snapshot |
 | ``snapshot`` | ``Snapshot``: a verified snapshot, and how it is loaded |
 | ``layout`` | the names in a directory of snapshots; no torch |
-| ``manifest`` | ``manifest.json`` and ``SHA256SUMS``; no torch |
-| ``integrity`` | verifies sizes and hashes; no torch, so that a login node can do it |
+| ``manifest`` | ``manifest.json`` and ``SHA256SUMS``, and whether they are kept; no torch |
 | ``checksum`` | fast checksums of tensors |
 | ``shards`` | which part of a tensor each rank holds; read with any other sharding |
 | ``plan`` | which rank writes what, and where; made once per layout |
-| ``staging`` | copies a state into buffers, so that the training goes on |
 | ``writing`` | from the copies to a durable directory |
 | ``disk`` | every write, rename and fsync of a save; tests make each of them fail |
 | ``peers`` | ranks that save together agree over gloo groups of their own |

@@ -5,13 +5,12 @@ The format is a length, a JSON header and raw bytes (https://huggingface.co/docs
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
 import struct
 from pathlib import Path
 
+from rankup.core.files import replacing
 from rankup.errors import RankupError
 from rankup.snapshots.diff import load_tensor
 from rankup.snapshots.layout import Entry
@@ -36,15 +35,11 @@ def export(entry: Entry, manifest: Manifest, out: Path, part: str = "model") -> 
     if out.exists():
         raise RankupError("file-exists", f"{str(out)!r} already exists", hint="use another name")
     header = _header(tensors, manifest)
-    half = out.with_name(f".{out.name}.half")  # renamed when it is complete
     try:
-        with half.open("wb") as file:
+        with replacing(out) as file:
             file.write(struct.pack("<Q", len(header)) + header)
             for full in tensors.values():
                 file.write(as_bytes(load_tensor(entry, manifest, full)))  # one at a time in memory
-            file.flush()
-            os.fsync(file.fileno())
-        half.replace(out)
     except OSError as error:
         raise RankupError(
             "export-not-written",
@@ -52,9 +47,6 @@ def export(entry: Entry, manifest: Manifest, out: Path, part: str = "model") -> 
             hint="use an existing, writable directory with enough free space",
             exit_code=1,
         ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            half.unlink(missing_ok=True)
     return len(tensors)
 
 

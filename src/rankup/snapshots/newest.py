@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rankup.errors import RankupError
-from rankup.snapshots.integrity import verify
 from rankup.snapshots.layout import Entry, entries, set_aside
-from rankup.snapshots.manifest import Damaged, Manifest, read_manifest
+from rankup.snapshots.manifest import Damaged, Manifest, read_manifest, verify
 from rankup.snapshots.peers import Peers
 from rankup.snapshots.snapshot import Snapshot
 from rankup.world import World

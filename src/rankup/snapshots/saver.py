@@ -16,7 +16,6 @@ import atexit
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,22 +26,9 @@ from rankup.snapshots.layout import LOCK, clear_leftovers
 from rankup.snapshots.peers import Peers
 from rankup.snapshots.prune import KEEP, Retention
 from rankup.snapshots.snapshot import Snapshot
-from rankup.snapshots.staging import Staged, Staging
-from rankup.snapshots.state import SnapshotState
+from rankup.snapshots.state import SnapshotState, Staged, Staging
 from rankup.snapshots.writing import Writer
 from rankup.world import World
-
-
-@dataclass(frozen=True)
-class Seconds:
-    """What saves cost here, in seconds: the slowest of the last few. None before the first.
-
-    ``stall`` is how long ``save`` held up the training, ``whole`` how long until the snapshot was durable.
-    """
-
-    stall: float | None = None
-    whole: float | None = None
-
 
 _REMEMBERED = 5
 # How long an interpreter that ends waits for a save in flight: peers that have ended must not block it for ever.
@@ -79,7 +65,6 @@ class Saver:
         self._thread: threading.Thread | None = None
         self._copied: threading.Event | None = None
         self._error: Exception | None = None
-        self._stalls: list[float] = []
         self._wholes: list[float] = []
         self.shared = self._peers.shares(root)  # whether all nodes see one directory
         self._lock = Lock(root / LOCK)
@@ -153,7 +138,6 @@ class Saver:
         atexit.register(self._thread.join, LAST_WAIT_S)
         if not self._asynchronous:
             self.wait()
-        self._stalls = [*self._stalls, time.perf_counter() - began][-_REMEMBERED:]
 
     def wait_staged(self) -> None:
         """Wait until the last ``save`` has copied everything: ``SnapshotState.stable`` may change afterwards."""
@@ -172,9 +156,9 @@ class Saver:
             raise error
 
     @property
-    def seconds(self) -> Seconds:
-        """Of this rank's last saves: to decide whether one more fits before a deadline."""
-        return Seconds(max(self._stalls, default=None), max(self._wholes, default=None))
+    def seconds(self) -> float | None:
+        """How long the slowest of this rank's last saves took until it was durable; None before the first."""
+        return max(self._wholes, default=None)
 
     def close(self) -> None:
         """Wait, and release the directory."""

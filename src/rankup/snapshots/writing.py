@@ -40,7 +40,7 @@ from rankup.snapshots.peers import SUM, Peers
 from rankup.snapshots.plan import Plan, make_plan, united
 from rankup.snapshots.prune import Retention, prune
 from rankup.snapshots.shards import as_bytes, offsets, padded
-from rankup.snapshots.staging import Staged
+from rankup.snapshots.state import Staged
 
 LARGE = 1 << 20  # bytes: a state of a rank from here on is a file of its own, which its rank writes
 

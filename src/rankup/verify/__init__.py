@@ -12,17 +12,15 @@
 | ``script_pair`` | one of its steps, and its twin after a resume |
 | ``other_worlds`` | the scenarios on other numbers of processes, and how they are judged |
 | ``scenario`` | one scenario: what it is asked to do, and the row that it gives |
-| ``plan`` | where a run is interrupted, and where it saves |
+| ``plan`` | where a run is interrupted, and where it saves; what that crosses: a step, an epoch, a save |
 | ``attempts`` | starts one attempt |
 | ``killer`` | ends its processes, or sends them a signal first |
 | ``trace_reader`` | reads what each rank has traced |
-| ``crossings`` | what the interruptions crossed: a step, an epoch, a save |
-| ``files``, ``output`` | what the script writes and prints |
+| ``files`` | what the script writes and prints |
 | ``first_difference`` | the first step at which two trainings differ |
-| ``evidence`` | what the traces show, for the diagnosis |
+| ``evidence`` | what the traces show, for the diagnosis; state that no snapshot holds |
 | ``causes`` | the causes of a difference, each a source of findings |
 | ``diagnosis`` | the most likely cause of a difference |
-| ``untracked`` | state that no snapshot holds |
 | ``values`` | how far two final snapshots are apart |
 | ``conclusion`` | the answer: a last word, and position, state and result |
 | ``table`` | what ``rankup verify`` prints |

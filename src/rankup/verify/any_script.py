@@ -9,21 +9,13 @@ began.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rankup.errors import RankupError
 from rankup.findings.finding import Confidence, Finding, Severity
-from rankup.verify.attempts import Attempts, AttemptSpec
 from rankup.verify.conclusion import NOT_JUDGED, Position
 from rankup.verify.diagnosis import of_end, of_files, of_printed
-from rankup.verify.files import (
-    ASIDE_NOTE,
-    Digests,
-    ScriptFiles,
-    clocklike,
-    other_aside,
-    other_files,
-    short,
-)
+from rankup.verify.files import Digests, other_aside, other_files, other_numbers
 from rankup.verify.first_difference import (
     UNTRACKED,
     Difference,
@@ -34,42 +26,20 @@ from rankup.verify.first_difference import (
     unsteady,
 )
 from rankup.verify.interrupted import interrupt
-from rankup.verify.output import other_numbers
-from rankup.verify.repetition import not_deterministic
 from rankup.verify.resumes import Resume, samples_of_resume
-from rankup.verify.scenario import Scenario, VerifyPlan
+from rankup.verify.scenario import Reference, Scenario, Trial
 from rankup.verify.script_causes import ROUNDING, SAVE_UNTRAINED, UNTRAINED, after_rounding, likeliest
 from rankup.verify.script_pair import Pair
 from rankup.verify.trace_reader import AttemptTrace
 
 
-def repeated(first: AttemptTrace, again: AttemptTrace, processes: int) -> Scenario:
-    """Two uninterrupted trainings: are they the same?"""
-    difference = first_difference(first, [again], ignore=unsteady(first, again))
-    finding = not_deterministic(first, again, difference) if difference is not None else None
-    if finding is None and other_end(first, [again]) is not None:
-        finding = of_end(first, again, repeated=True)
-    return Scenario(
-        "uninterrupted, twice",
-        str(processes),
-        2,
-        0,
-        compared(first, [again]),
-        "differs" if finding else "identical",
-        finding is None,
-        finding,
-    )
-
-
-def second_save(attempts: Attempts, plan: VerifyPlan, files: ScriptFiles) -> int | None:
+def second_save(trial: Trial) -> int | None:
     """The step to which a training is cut, so that two of its saves and kills after them lie within; None if it ends
     before. One attempt finds it."""
-    ranks = ";".join(f"saves 2 {rank}" for rank in range(plan.processes))
-    ask = AttemptSpec(
-        "until its second save", plan.processes, attempts.folder / "no-snapshots", None, (), ranks
-    )
-    end = attempts.run(ask)
-    files.put_back()
+    ranks = ";".join(f"saves 2 {rank}" for rank in range(trial.plan.processes))
+    ask = trial.ask("until its second save", "no-snapshots", interrupt=ranks)
+    end = trial.attempts.run(replace(ask, steps=None))
+    trial.files.put_back()
     if end.attempt is not None and not end.attempt.any_script:
         raise RankupError(
             "has-run-steps",
@@ -79,48 +49,28 @@ def second_save(attempts: Attempts, plan: VerifyPlan, files: ScriptFiles) -> int
     return end.attempt.last if end.attempt is not None and end.killed else None
 
 
-def killed(
-    attempts: Attempts,
-    plan: VerifyPlan,
-    first: AttemptTrace,
-    again: AttemptTrace,
-    files: ScriptFiles,
-    wrote: tuple[Digests, Digests],
-) -> tuple[list[Scenario], list[str], list[Position]]:
-    """Interrupt and start again, several times; then to the end. The rows, notes, and where each resume went on."""
-    before = attempts.count
-    course = interrupt(attempts, plan, first, files)
+def killed(trial: Trial, reference: Reference) -> tuple[list[Scenario], list[str], list[Position], list[str]]:
+    """Interrupt and start again, several times; then to the end. The rows, notes, where each resume went on, and what
+    only differs aside in files."""
+    before, first = trial.attempts.count, reference.first
+    course = interrupt(trial, first)
     made = [resume.attempt for resume in course.resumes]
-    written = files.after_training()
-    finding = _judge(first, again, course.resumes, course.failure, (*wrote, written))
-    verdict = "identical" if finding is None else _VERDICTS.get(finding.code, "differs")
-    rows = [
-        Scenario(
-            "killed and started again",
-            str(plan.processes),
-            attempts.count - before,
-            len(course.tried),
-            compared(first, made),
-            verdict,
-            finding is None or finding.code == ROUNDING,
-            finding,
-            tried=tuple(course.tried),
-        )
-    ]
-    if course.half_written is not None:
+    files = (*reference.files, trial.files.after_training())
+    finding = _judge(first, reference.again, course.resumes, course.failure, files)
+    count, steps = trial.attempts.count - before, compared(first, made)
+    row = Scenario.judged("killed and started again", trial.plan, count, steps, finding, course.tried)
+    if finding is not None and finding.code in _VERDICTS:
+        row = replace(row, verdict=_VERDICTS[finding.code], same=finding.code == ROUNDING)
+    rows = [row]
+    if (cut := course.half_written) is not None:
         # Before the row that decides the conclusion.
-        row = Scenario("killed in a save", str(plan.processes), 2, 1, 0, "fails", False, course.half_written)
-        rows.insert(0, row)
+        rows.insert(0, Scenario("killed in a save", str(trial.plan.processes), 2, 1, 0, "fails", False, cut))
     notes = []
     if course.not_reached:
         notes.append(f"not reached, because the training had ended: {'; '.join(course.not_reached)}")
-    if paths := clocklike(*wrote):
-        notes.append(f"not compared, because two uninterrupted runs write them differently: {short(paths)}")
-    if finding is None and (paths := other_aside(*wrote, written)):
-        notes.append(ASIDE_NOTE + short(paths))
     positions = [_position(first, resume) for resume in course.resumes]
     positions += [Position(each, first.final_step, None, f"{each}: no step was left") for each in course.done]
-    return rows, notes, positions
+    return rows, notes, positions, other_aside(*files) if finding is None else []
 
 
 def _position(first: AttemptTrace, resume: Resume) -> Position:

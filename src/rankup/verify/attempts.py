@@ -17,8 +17,8 @@ from rankup.errors import RankupError
 from rankup.resolve.here import resolve_here
 from rankup.resolve.resolved import Resolved
 from rankup.run.execute import Result, View, execute
+from rankup.verify.files import last_lines, lost_lines
 from rankup.verify.killer import Killer, how_it_ended
-from rankup.verify.output import last_lines, lost_lines
 from rankup.verify.trace_reader import FROZEN, SEVERAL, AttemptTrace, read_attempt
 
 # Save at the end only: saving must not change the uninterrupted training.
@@ -231,9 +231,8 @@ class Attempts:
     def _stopped(self, result: Result, ask: AttemptSpec, attempt: AttemptTrace) -> str:
         """Why the attempt was stopped although verify did not ask for it; "" if it reached its end."""
         if result.code == 0 or (ask.steps is not None and attempt.final_step >= ask.steps):
-            if (
-                attempt.ended or attempt.any_script
-            ):  # ranks that a script has started itself end without a word
+            # Ranks that a script has started itself end without a word.
+            if attempt.ended or attempt.any_script:
                 return ""
             raise RankupError(
                 "no-end",

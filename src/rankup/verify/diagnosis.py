@@ -118,9 +118,8 @@ def of_printed(
 
 def of_failure(error: RankupError) -> Finding:
     """A resumed attempt has failed twice, and uninterrupted ones did not."""
-    lost = (
-        error.code == STATE_LOST or f"[{STATE_LOST}]" in error.message
-    )  # as the last words of a rank show it
+    # Also as the last words of a rank show it.
+    lost = error.code == STATE_LOST or f"[{STATE_LOST}]" in error.message
     return Finding(
         STATE_LOST if lost else "resume-fails",
         Severity.ERROR,

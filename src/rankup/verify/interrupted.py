@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rankup.findings.finding import Finding, Severity
-from rankup.verify.attempts import AttemptEnd, AttemptFailed, Attempts, AttemptSpec
+from rankup.verify.attempts import AttemptEnd, AttemptFailed
 from rankup.verify.conclusion import HALF_WRITTEN
 from rankup.verify.diagnosis import of_failure
-from rankup.verify.files import ScriptFiles
 from rankup.verify.interruptions import Interruption, choose, saves
 from rankup.verify.resumes import Resume
-from rankup.verify.scenario import VerifyPlan, run_twice
+from rankup.verify.scenario import Trial
 from rankup.verify.trace_reader import AttemptTrace
 
 
@@ -31,14 +30,12 @@ class Interrupted:
 _PATIENCE, _PATIENCE_S = 20, 180.0
 
 
-def interrupt(attempts: Attempts, plan: VerifyPlan, first: AttemptTrace, files: ScriptFiles) -> Interrupted:
+def interrupt(trial: Trial, first: AttemptTrace) -> Interrupted:
     """One interruption after another, each resumed by the next attempt; the last attempt trains to the end."""
-    course = Interrupted()
+    course, attempts, plan = Interrupted(), trial.attempts, trial.plan
     attempts.patience = max(_PATIENCE_S, _PATIENCE * attempts.seconds)
-    left: list[Interruption | None] = [
-        *choose(first, plan.kills, shortened=first.final_step == plan.steps),
-        None,
-    ]
+    chosen = choose(first, plan.kills, shortened=first.final_step == plan.steps)
+    left: list[Interruption | None] = [*chosen, None]
     last: Interruption | None = None  # from which the next attempt resumes
     at, how, earlier = 0, "", [first]
     while left:
@@ -46,26 +43,23 @@ def interrupt(attempts: Attempts, plan: VerifyPlan, first: AttemptTrace, files: 
         what = "to its end" if now is None else f"to be {now.place}".replace("to be SIG", "to get SIG")
         folders = "\n".join(str(trace.folder) for trace in earlier)
         env = {"RANKUP_TRACE_REFERENCE": folders, "RANKUP_TRACE_KILLED": str(at)}
-        ask = AttemptSpec(
+        ask = trial.ask(
             what,
-            plan.processes,
-            attempts.folder / "no-snapshots",
-            plan.steps,
-            (),
-            now.value if now else "",
-            env,
+            "no-snapshots",
+            interrupt=now.value if now else "",
+            env=env,
             resumed=last is not None,
             final_step=first.final_step,
         )
         try:
-            end: AttemptEnd = run_twice(attempts, ask) if last else attempts.run(ask)
+            end: AttemptEnd = trial.run_twice(ask) if last else attempts.run(ask)
         except AttemptFailed as error:
             if last is None or last.kind != "writing":
                 course.failure = of_failure(error)
                 return course
             # Nothing can follow from here. The other interruptions tell something else.
             course.half_written = _half_written(error, last.at(at))
-            files.put_back()
+            trial.files.put_back()
             left.insert(0, now)
             at, how, last, earlier = 0, "", None, [first]
             continue

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding, Severity
 from rankup.snapshots.layout import entries, trainings
-from rankup.verify.attempts import Attempts, AttemptSpec
-from rankup.verify.causes import what
+from rankup.verify.causes import what as first_names
 from rankup.verify.diagnosis import of_end
 from rankup.verify.first_difference import (
     Difference,
@@ -21,102 +21,79 @@ from rankup.verify.first_difference import (
     same_samples,
 )
 from rankup.verify.plan import choose_stops
-from rankup.verify.scenario import Scenario, VerifyPlan, to_the_end
+from rankup.verify.scenario import Scenario, Trial
 from rankup.verify.trace_reader import FINAL_STATE, AttemptTrace
 from rankup.verify.values import FP64_TOLERANCE, Distance, distance, distance_at_exit
 
 
-def other_worlds(
-    attempts: Attempts,
-    plan: VerifyPlan,
-    reference: AttemptTrace,
-    random: Random,
-    python: str,
-    ignore: frozenset[str],
-) -> Scenario:
-    """Stop after a random step, continue with the next number of processes, and compare the final states."""
-    if reference.last < len(plan.worlds):
-        raise RankupError(
-            "too-few-steps",
-            f"{reference.last} steps are too few for {len(plan.worlds)} numbers of processes",
-            hint="use more --steps, or a shorter --world",
-        )
-    snapshots = attempts.folder / "snapshots-of-other-worlds"
-    made = []
-    for processes, step in zip(
-        plan.worlds, choose_stops(random, reference.last, len(plan.worlds)), strict=False
-    ):
-        ended = attempts.run(AttemptSpec(f"to be stopped after step {step}", processes, snapshots, step))
-        assert ended.attempt is not None  # it was not killed
-        made.append(ended.attempt)
-    made += to_the_end(attempts, plan, plan.worlds[-1], snapshots)
-    apart = _distance(attempts, reference, made[-1], snapshots, python, ignore)
-    return _compared_worlds(
-        reference, made, apart, "stopped, other processes", "→".join(map(str, plan.worlds))
-    )
+@dataclass(frozen=True)
+class OtherWorlds:
+    """Trainings on other numbers of processes than ``reference``, the uninterrupted one. ``ignore``: names of state
+    that is never twice the same."""
 
+    trial: Trial
+    reference: AttemptTrace
+    ignore: frozenset[str]
 
-def whole_worlds(
-    attempts: Attempts, plan: VerifyPlan, reference: AttemptTrace, python: str, ignore: frozenset[str]
-) -> Iterator[Scenario]:
-    """Each other number of processes trains from the beginning: of a training that is stopped after a random step it
-    may have trained the last one alone. Ends with the first that differs."""
-    for processes in dict.fromkeys(plan.worlds):
-        if processes == plan.processes:
-            continue
-        snapshots = attempts.folder / f"snapshots-of-{processes}-processes"
-        made = to_the_end(attempts, plan, processes, snapshots)
-        apart = _distance(attempts, reference, made[-1], snapshots, python, ignore)
-        scenario = _compared_worlds(reference, made, apart, "uninterrupted, other processes", str(processes))
-        yield scenario
-        if not scenario.same:
-            return
+    def continued(self, random: Random) -> Scenario:
+        """Stop after a random step, continue with the next number of processes, and compare the final states."""
+        worlds, last = self.trial.plan.worlds, self.reference.last
+        if last < len(worlds):
+            raise RankupError(
+                "too-few-steps",
+                f"{last} steps are too few for {len(worlds)} numbers of processes",
+                hint="use more --steps, or a shorter --world",
+            )
+        made = []
+        ask = self.trial.ask("to its end", "snapshots-of-other-worlds")
+        for processes, step in zip(worlds, choose_stops(random, last, len(worlds)), strict=False):
+            what = f"to be stopped after step {step}"
+            ended = self.trial.attempts.run(replace(ask, what=what, processes=processes, steps=step))
+            assert ended.attempt is not None  # it was not killed
+            made.append(ended.attempt)
+        made += self.trial.to_the_end(replace(ask, processes=worlds[-1]))
+        return self._judged("stopped, other processes", "→".join(map(str, worlds)), made, ask.snapshots)
 
+    def whole(self) -> Iterator[Scenario]:
+        """Each other number of processes trains from the beginning: of a training that is stopped after a random step
+        it may have trained the last one alone. Ends with the first that differs."""
+        for processes in dict.fromkeys(self.trial.plan.worlds):
+            if processes == self.trial.plan.processes:
+                continue
+            ask = self.trial.ask("to its end", f"snapshots-of-{processes}-processes")
+            made = self.trial.to_the_end(replace(ask, processes=processes))
+            scenario = self._judged("uninterrupted, other processes", str(processes), made, ask.snapshots)
+            yield scenario
+            if not scenario.same:
+                return
 
-def _compared_worlds(
-    reference: AttemptTrace, made: list[AttemptTrace], apart: Distance, name: str, processes: str
-) -> Scenario:
-    verdict: str
-    finding: Finding | None
-    if other_end(reference, made) is not None:
-        verdict, proved, finding = "differs", False, of_end(reference, made[-1])
-    elif reference.any_world:
-        shards = [over_ranks(attempt) for attempt in made]
-        verdict, proved, finding = judge_any_world(apart, first_difference(over_ranks(reference), shards))
-    else:
-        same = all(same_samples(reference, attempt) for attempt in made)
-        verdict, proved, finding = judge_worlds(apart, same)
-    return Scenario(
-        name,
-        processes,
-        len(made),
-        0,
-        compared(reference, made),
-        verdict,
-        proved,
-        finding,
-        apart,
-        tried=tuple(f"stopped after step {attempt.last}" for attempt in made[:-1]),
-    )
+    def _judged(self, what: str, processes: str, made: list[AttemptTrace], snapshots: Path) -> Scenario:
+        reference, apart = self.reference, self._distance(made[-1], snapshots)
+        verdict: str
+        finding: Finding | None
+        if other_end(reference, made) is not None:
+            verdict, proved, finding = "differs", False, of_end(reference, made[-1])
+        elif reference.any_world:
+            shards = [over_ranks(attempt) for attempt in made]
+            verdict, proved, finding = judge_any_world(apart, first_difference(over_ranks(reference), shards))
+        else:
+            same = all(same_samples(reference, attempt) for attempt in made)
+            verdict, proved, finding = judge_worlds(apart, same)
+        steps = compared(reference, made)
+        tried = tuple(f"stopped after step {attempt.last}" for attempt in made[:-1])
+        return Scenario(what, processes, len(made), 0, steps, verdict, proved, finding, apart, tried=tried)
 
-
-def _distance(
-    attempts: Attempts,
-    reference: AttemptTrace,
-    other: AttemptTrace,
-    snapshots: Path,
-    python: str,
-    ignore: frozenset[str],
-) -> Distance:
-    """What the scripts end with says more than a snapshot: the code after the loop has run, a loop that ``break``
-    leaves saves nothing, and of several trainings each is in it. Sharded models have no such file."""
-    mine, theirs = (attempt.folder / FINAL_STATE for attempt in (reference, other))
-    if not reference.any_world and mine.exists() and theirs.exists():
-        return distance_at_exit(mine, theirs, python, ignore)
-    saved = attempts.folder / "snapshots-of-uninterrupted"
-    if reference.any_world and not any(entries(folder) for folder in trainings(saved)):
-        return Distance()  # a ``break`` left it: every step is compared there, and so is the end
-    return distance(saved, snapshots, python)
+    def _distance(self, other: AttemptTrace, snapshots: Path) -> Distance:
+        """What the scripts end with says more than a snapshot: the code after the loop has run, a loop that ``break``
+        leaves saves nothing, and of several trainings each is in it. Sharded models have no such file."""
+        any_world = self.reference.any_world
+        mine, theirs = (attempt.folder / FINAL_STATE for attempt in (self.reference, other))
+        if not any_world and mine.exists() and theirs.exists():
+            return distance_at_exit(mine, theirs, self.trial.python, self.ignore)
+        saved = self.trial.attempts.folder / "snapshots-of-uninterrupted"
+        if any_world and not any(entries(folder) for folder in trainings(saved)):
+            return Distance()  # a ``break`` left it: every step is compared there, and so is the end
+        return distance(saved, snapshots, self.trial.python)
 
 
 def judge_any_world(apart: Distance, difference: Difference | None) -> tuple[str, bool, Finding | None]:
@@ -125,7 +102,7 @@ def judge_any_world(apart: Distance, difference: Difference | None) -> tuple[str
         return "identical", True, None
     first = f"first {apart.tensor or apart.unequal} at the end"
     if difference is not None:
-        first = f"first {what(difference)} at step {difference.step}"
+        first = f"first {first_names(difference)} at step {difference.step}"
     return (
         f"differs: {first}",
         False,

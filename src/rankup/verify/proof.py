@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding
 from rankup.verify import any_script
-from rankup.verify.attempts import AttemptFailed, Attempts, AttemptSpec, too_long
+from rankup.verify.attempts import AttemptFailed, Attempts, too_long
 from rankup.verify.causes import held
 from rankup.verify.conclusion import Position, Proof
-from rankup.verify.crossings import WORDS, crossed, offered, too_short
 from rankup.verify.diagnosis import (
     of_end,
     of_failure,
@@ -22,17 +20,8 @@ from rankup.verify.diagnosis import (
     of_resume,
     of_untracked,
 )
-from rankup.verify.files import (
-    ASIDE_NOTE,
-    Digests,
-    ScriptFiles,
-    clocklike,
-    other_aside,
-    other_files,
-    short,
-    too_large,
-    whole_files,
-)
+from rankup.verify.evidence import born_later, never_restored, renewed
+from rankup.verify.files import Digests, ScriptFiles, other_aside, other_files, other_numbers
 from rankup.verify.first_difference import (
     UNTRACKED,
     compared,
@@ -41,29 +30,11 @@ from rankup.verify.first_difference import (
     other_end,
     unsteady,
 )
-from rankup.verify.other_worlds import other_worlds, whole_worlds
-from rankup.verify.output import other_numbers
-from rankup.verify.plan import Course, choose_kills, last_saves
-from rankup.verify.scenario import Scenario, VerifyPlan, not_ended, run_twice, to_the_end
+from rankup.verify.other_worlds import OtherWorlds
+from rankup.verify.plan import WORDS, Course, choose_kills, crossed, last_saves, offered, too_short
+from rankup.verify.repetition import not_deterministic
+from rankup.verify.scenario import Reference, Scenario, Trial, VerifyPlan
 from rankup.verify.trace_reader import AttemptTrace
-from rankup.verify.untracked import born_later, never_restored, renewed
-
-
-@dataclass(frozen=True)
-class Reference:
-    """Two uninterrupted trainings, what each left in the files that it wrote, and the state that is not compared."""
-
-    first: AttemptTrace
-    again: AttemptTrace
-    files: Digests
-    files_again: Digests
-    ignore: frozenset[str]
-
-    def without(self, resets: Sequence[str]) -> Reference:
-        """``resets``: unregistered state that begins again in each epoch. What is made within the loop is left out with
-        it: it follows from what is compared."""
-        ours = {UNTRACKED + name for name in resets} | born_later(self.first)
-        return replace(self, ignore=self.ignore | ours)
 
 
 def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
@@ -73,23 +44,34 @@ def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
     Raises RankupError if an attempt fails by itself, or is stopped from outside.
     """
     with ScriptFiles(attempts.folder, python) as files:
-        return _verify(attempts, plan, python, files)
+        trial = Trial(attempts, plan, files, python)
+        if plan.shorten:
+            plan = replace(plan, steps=any_script.second_save(trial))
+            trial = replace(trial, plan=plan)
+        first = trial.uninterrupted("uninterrupted")
+        if plan.budget is not None and 2 * attempts.seconds > plan.budget:
+            raise too_long(2 * attempts.seconds, "two starts", plan.budget)
+        if first.any_script and (plan.worlds or plan.epoch_steps is not None):
+            raise RankupError(
+                "needs-run-steps",
+                "--quick and --world need a script that loops over run.steps(…) or run.epochs(…)",
+                hint="use --shorten, or shorten this script by its own options",
+            )
+        wrote = files.after_training()
+        again = trial.uninterrupted("uninterrupted, once more")
+        reference = Reference(first, again, (wrote, files.after_training()), unsteady(first, again))
+        return (_of_script if first.any_script else _of_run)(trial, reference)
 
 
-def _verify(attempts: Attempts, plan: VerifyPlan, python: str, files: ScriptFiles) -> Proof:
-    if plan.shorten:
-        plan = replace(plan, steps=any_script.second_save(attempts, plan, files))
-    first = _uninterrupted(attempts, plan, "uninterrupted")
-    if plan.budget is not None and 2 * attempts.seconds > plan.budget:
-        raise too_long(2 * attempts.seconds, "two starts", plan.budget)
-    wrote = files.after_training()
-    if first.any_script:
-        return _verify_script(attempts, plan, first, wrote, files)
-    again = _uninterrupted(attempts, plan, "uninterrupted, once more")
-    reference = Reference(first, again, wrote, files.after_training(), unsteady(first, again))
-    scenarios = [_reference(reference, plan)]
+def _of_run(trial: Trial, reference: Reference) -> Proof:
+    plan, first, again = trial.plan, reference.first, reference.again
+    row = reference.repeated(plan, of_reference)
+    scenarios = [replace(row, not_compared=tuple(sorted(reference.ignore)))]
+    # Unregistered state that begins again in each epoch is not compared, nor what is made within the loop: that follows
+    # from what is compared.
     resets = renewed(first)
-    reference = reference.without(resets)
+    ours = {UNTRACKED + name for name in resets} | born_later(first)
+    reference = replace(reference, ignore=reference.ignore | ours)
     course = Course.of(first, plan.kinds)
     wanted = offered(course)
     if not scenarios[0].same:
@@ -100,16 +82,29 @@ def _verify(attempts: Attempts, plan: VerifyPlan, python: str, files: ScriptFile
     positions: list[Position] = []
     aside: list[str] = []
     if plan.kills != 0:
-        scenario, made, positions, aside = _killed(attempts, plan, course, reference, random, files)
+        scenario, made, positions, aside = _killed(trial, course, reference, random)
         scenarios.append(scenario)
         seen = crossed(made, to_the_end=plan.steps is None)
     if plan.worlds:
-        scenarios.append(other_worlds(attempts, plan, first, random, python, reference.ignore))
-        files.put_back()
+        others = OtherWorlds(trial, first, reference.ignore)
+        scenarios.append(others.continued(random))
+        trial.files.put_back()
         if scenarios[-1].same:
-            for whole in whole_worlds(attempts, plan, first, python, reference.ignore):
+            for whole in others.whole():
                 scenarios.append(whole)
-                files.put_back()
+                trial.files.put_back()
+    notes = [too_short(course)] if "epoch" not in wanted else []
+    notes += reference.file_notes(aside)
+    if logged := sorted({name for s in scenarios if s.distance is not None for name in s.distance.logged}):
+        notes.append(
+            f"on other numbers of processes the script logs other numbers: {', '.join(logged)}. Rank 0 logs what it "
+            "has: for the mean over all ranks' samples use run.mean, run.sum or run.meter"
+        )
+    if resets:
+        notes.append(
+            f"not compared, because it starts again in every epoch: {', '.join(map(held, resets))}. It is not "
+            "registered: in the epoch of a resume it counts only the steps after the resume"
+        )
     not_crossed = [WORDS[name] for name in wanted if name not in seen]
     if (lost := not_finite_from(first)) is not None:
         not_crossed.append(f"steps after step {lost}: the weights are NaN or infinite, and so are all others")
@@ -118,35 +113,24 @@ def _verify(attempts: Attempts, plan: VerifyPlan, python: str, files: ScriptFile
         tuple(WORDS[name] for name in seen),
         tuple(not_crossed),
         tuple(dict.fromkeys(line for attempt in (first, again, *made) for line in attempt.lost)),
-        tuple(_notes(course, wanted, resets, reference, aside, _logged_otherwise(scenarios))),
+        tuple(notes),
         plan.epoch_steps,
         positions=tuple(positions),
     )
 
 
-def _verify_script(
-    attempts: Attempts, plan: VerifyPlan, first: AttemptTrace, wrote: Digests, files: ScriptFiles
-) -> Proof:
+def _of_script(trial: Trial, reference: Reference) -> Proof:
     """Of a script without ``run.steps``, which saves by itself."""
-    if plan.worlds or plan.epoch_steps is not None:
-        raise RankupError(
-            "needs-run-steps",
-            "--quick and --world need a script that loops over run.steps(…) or run.epochs(…)",
-            hint="use --shorten, or shorten this script by its own options",
-        )
-    again = _uninterrupted(attempts, plan, "uninterrupted, once more")
-    twice = (wrote, files.after_training())
-    scenarios = [any_script.repeated(first, again, plan.processes)]
+    plan, first = trial.plan, reference.first
+    scenarios = [reference.repeated(plan, not_deterministic)]
     notes: list[str] = []
     positions: list[Position] = []
+    aside: list[str] = []
     cut = plan.steps if first.final_step == plan.steps else None
     if scenarios[0].same and plan.kills != 0:
-        rows, notes, positions = any_script.killed(attempts, plan, first, again, files, twice)
+        rows, notes, positions, aside = any_script.killed(trial, reference)
         scenarios += rows
-    if paths := too_large(wrote):
-        notes.append(f"too large to be compared: {short(paths)}")
-    if paths := whole_files(wrote):
-        notes.append(f"files that the script writes, put back as they were: {short(paths)}")
+    notes += reference.file_notes(aside)
     if cut:
         notes.append(
             f"shortened: each training ended after step {cut}, as by sys.exit(). Not proved: what follows this "
@@ -171,93 +155,22 @@ def _verify_script(
     )
 
 
-def _logged_otherwise(scenarios: Sequence[Scenario]) -> list[str]:
-    """The logged numbers that are others on other numbers of processes."""
-    return sorted({name for s in scenarios if s.distance is not None for name in s.distance.logged})
-
-
-def _notes(
-    course: Course,
-    wanted: list[str],
-    resets: list[str],
-    reference: Reference,
-    aside: list[str],
-    logged: list[str],
-) -> list[str]:
-    notes = [too_short(course)] if "epoch" not in wanted else []
-    if paths := whole_files(reference.files):
-        notes.append(f"files that the script writes, compared and put back as they were: {short(paths)}")
-    if paths := too_large(reference.files):
-        notes.append(f"too large to be compared: {short(paths)}")
-    if paths := clocklike(reference.files, reference.files_again):
-        notes.append(f"not compared, because two uninterrupted runs write them differently: {short(paths)}")
-    if aside:
-        notes.append(ASIDE_NOTE + short(aside))
-    if logged:
-        notes.append(
-            f"on other numbers of processes the script logs other numbers: {', '.join(logged)}. Rank 0 logs what it "
-            "has: for the mean over all ranks' samples use run.mean, run.sum or run.meter"
-        )
-    if resets:
-        notes.append(
-            f"not compared, because it starts again in every epoch: {', '.join(map(held, resets))}. It is not "
-            "registered: in the epoch of a resume it counts only the steps after the resume"
-        )
-    return notes
-
-
-def _uninterrupted(attempts: Attempts, plan: VerifyPlan, what: str) -> AttemptTrace:
-    snapshots = attempts.folder / f"snapshots-of-{what.replace(', ', '-').replace(' ', '-')}"
-    ended = attempts.run(AttemptSpec(what, plan.processes, snapshots, plan.steps))
-    if ended.stopped:
-        raise not_ended(f"the uninterrupted training was stopped ({ended.stopped})")
-    assert ended.attempt is not None  # only a killed attempt may have no trace
-    return ended.attempt
-
-
-def _reference(reference: Reference, plan: VerifyPlan) -> Scenario:
-    first, again, ignore = reference.first, reference.again, reference.ignore
-    difference = first_difference(first, [again], ignore=ignore)
-    finding = of_reference(first, again, difference) if difference else None
-    if finding is None and other_end(first, [again]) is not None:
-        finding = of_end(first, again, repeated=True)
-    return Scenario(
-        "uninterrupted, twice",
-        str(plan.processes),
-        2,
-        0,
-        compared(first, [again]),
-        "differs" if finding else "identical",
-        finding is None,
-        finding,
-        not_compared=tuple(sorted(ignore)),
-    )
-
-
 def _killed(
-    attempts: Attempts,
-    plan: VerifyPlan,
-    course: Course,
-    reference: Reference,
-    random: Random,
-    files: ScriptFiles,
+    trial: Trial, course: Course, reference: Reference, random: Random
 ) -> tuple[Scenario, list[AttemptTrace], list[Position], list[str]]:
     """Kill and resume, several times; then train to the end. The last of four: what only differs aside in files."""
-    count = len(course.kinds()) if plan.kills is None else plan.kills
-    kills = choose_kills(random, course, count)
-    snapshots = attempts.folder / "snapshots-of-the-killed"
+    plan, before = trial.plan, trial.attempts.count
+    kills = choose_kills(random, course, len(course.kinds()) if plan.kills is None else plan.kills)
+    snapshots = "snapshots-of-the-killed"
     made: list[AttemptTrace] = []
     tried: list[str] = []
     killed_by: list[tuple[str, int]] = []  # what killed an attempt, and how many were made by then
     ended = False
-    before = attempts.count
     failure: Finding | None = None
     try:
         for kill in kills:
-            ask = AttemptSpec(
-                f"to be killed {kill.text}", plan.processes, snapshots, plan.steps, kill.saves, kill.interrupt
-            )
-            end = run_twice(attempts, ask)
+            what = f"to be killed {kill.text}"
+            end = trial.run_twice(trial.ask(what, snapshots, saves=kill.saves, interrupt=kill.interrupt))
             if end.killed:
                 tried.append(kill.text)
             if end.attempt is not None:
@@ -268,25 +181,16 @@ def _killed(
                 ended = True
                 break
         if not ended:
-            made += to_the_end(attempts, plan, plan.processes, snapshots, last_saves(random, course, kills))
+            saves = last_saves(random, course, kills)
+            made += trial.to_the_end(trial.ask("to its end", snapshots, saves=saves))
     except AttemptFailed as error:
         failure = of_failure(error)
-    written = files.after_training()
-    finding = _what_differs(reference, made, written, failure)
-    aside = [] if finding else other_aside(reference.files, reference.files_again, written)
-    scenario = Scenario(
-        "killed and resumed",
-        str(plan.processes),
-        attempts.count - before,
-        len(tried),
-        compared(reference.first, made),
-        "differs" if finding else "identical",
-        finding is None,
-        finding,
-        tried=tuple(tried),
-    )
+    files = (*reference.files, trial.files.after_training())
+    finding = _what_differs(reference, made, files, failure)
+    count, steps = trial.attempts.count - before, compared(reference.first, made)
+    scenario = Scenario.judged("killed and resumed", plan, count, steps, finding, tried)
     positions = [_position(text, *made[n - 1 : n + 1]) for text, n in killed_by if n < len(made)]
-    return scenario, made, positions, aside
+    return scenario, made, positions, other_aside(*files) if finding is None else []
 
 
 def _position(text: str, before: AttemptTrace, after: AttemptTrace) -> Position:
@@ -297,7 +201,10 @@ def _position(text: str, before: AttemptTrace, after: AttemptTrace) -> Position:
 
 
 def _what_differs(
-    reference: Reference, made: list[AttemptTrace], files: Digests, failure: Finding | None
+    reference: Reference,
+    made: list[AttemptTrace],
+    files: tuple[Digests, Digests, Digests],
+    failure: Finding | None,
 ) -> Finding | None:
     """``failure``: why the last attempt failed, if it did: then only the steps before it tell more."""
     first, again, ignore = reference.first, reference.again, reference.ignore
@@ -312,7 +219,7 @@ def _what_differs(
         return of_untracked(first, names)
     # Between two steps the script's variables show most.
     resumed = max(made, key=lambda attempt: (bool(attempt.steps), attempt.resumed_at))
-    if paths := other_files(reference.files, reference.files_again, files):
+    if paths := other_files(*files):
         return of_files(paths, first, resumed, again)
     if lines := other_numbers(first.printed, again.printed, made[-1].printed):
         return of_printed(lines, first, resumed, again)

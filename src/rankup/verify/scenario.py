@@ -1,13 +1,17 @@
-"""One scenario of the proof: what it is asked to do, the row that it gives, and training to the end."""
+"""One scenario of the proof: what it is asked to do, what it works with, and the row that it gives."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding
 from rankup.verify.attempts import AttemptEnd, AttemptFailed, Attempts, AttemptSpec
+from rankup.verify.diagnosis import of_end
+from rankup.verify.files import ASIDE_NOTE, Digests, ScriptFiles, clocklike, short, too_large, whole_files
+from rankup.verify.first_difference import Difference, compared, first_difference, other_end
 from rankup.verify.plan import KINDS, QUICK_KINDS
 from rankup.verify.trace_reader import AttemptTrace
 from rankup.verify.values import Distance
@@ -62,30 +66,103 @@ class Scenario:
     not_compared: tuple[str, ...] = ()  # state that differs without an interruption, such as a clock
     tried: tuple[str, ...] = ()  # the interruptions, as text
 
-
-def run_twice(attempts: Attempts, ask: AttemptSpec) -> AttemptEnd:
-    """An attempt, and once more if it fails: a killed process may not have returned its memory or its port yet."""
-    try:
-        return attempts.run(ask)
-    except AttemptFailed:
-        return attempts.run(ask)
-
-
-def to_the_end(
-    attempts: Attempts, plan: VerifyPlan, processes: int, snapshots: Path, saves: tuple[int, ...] = ()
-) -> list[AttemptTrace]:
-    """One attempt, or several if they are stopped from outside."""
-    made: list[AttemptTrace] = []
-    for _ in range(1 + FURTHER_ATTEMPTS):
-        end = run_twice(attempts, AttemptSpec("to its end", processes, snapshots, plan.steps, saves))
-        assert end.attempt is not None  # it was not killed
-        made.append(end.attempt)
-        if not end.stopped:
-            return made
-    raise not_ended(f"{len(made)} attempts to train to the end were stopped ({end.stopped})")
+    @classmethod
+    def judged(
+        cls,
+        what: str,
+        plan: VerifyPlan,
+        attempts: int,
+        steps: int,
+        finding: Finding | None,
+        tried: Sequence[str] = (),
+    ) -> Scenario:
+        """Identical without a ``finding``; ``tried``: the kills."""
+        same = finding is None
+        verdict = "identical" if same else "differs"
+        processes, kills = str(plan.processes), tuple(tried)
+        return cls(what, processes, attempts, len(kills), steps, verdict, same, finding, tried=kills)
 
 
-def not_ended(message: str) -> RankupError:
+@dataclass(frozen=True)
+class Trial:
+    """What all scenarios of a proof work with. ``files``: what the script writes, put back after each training.
+    ``python``: an interpreter that has torch."""
+
+    attempts: Attempts
+    plan: VerifyPlan
+    files: ScriptFiles
+    python: str
+
+    def ask(self, what: str, snapshots: str, **more: Any) -> AttemptSpec:
+        """An attempt of the proof's own length, on its own number of processes. ``snapshots``: the folder's name."""
+        return AttemptSpec(
+            what, self.plan.processes, self.attempts.folder / snapshots, self.plan.steps, **more
+        )
+
+    def run_twice(self, ask: AttemptSpec) -> AttemptEnd:
+        """An attempt, and once more if it fails: a killed process may not have returned its memory or its port yet."""
+        try:
+            return self.attempts.run(ask)
+        except AttemptFailed:
+            return self.attempts.run(ask)
+
+    def to_the_end(self, ask: AttemptSpec) -> list[AttemptTrace]:
+        """One attempt, or several if they are stopped from outside."""
+        made: list[AttemptTrace] = []
+        for _ in range(1 + FURTHER_ATTEMPTS):
+            end = self.run_twice(ask)
+            assert end.attempt is not None  # it was not killed
+            made.append(end.attempt)
+            if not end.stopped:
+                return made
+        raise _not_ended(f"{len(made)} attempts to train to the end were stopped ({end.stopped})")
+
+    def uninterrupted(self, what: str) -> AttemptTrace:
+        ended = self.attempts.run(self.ask(what, f"snapshots-of-{what.replace(', ', '-').replace(' ', '-')}"))
+        if ended.stopped:
+            raise _not_ended(f"the uninterrupted training was stopped ({ended.stopped})")
+        assert ended.attempt is not None  # only a killed attempt may have no trace
+        return ended.attempt
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Two uninterrupted trainings, what each left in the files that it wrote, and the state that is not compared."""
+
+    first: AttemptTrace
+    again: AttemptTrace
+    files: tuple[Digests, Digests]
+    ignore: frozenset[str]
+
+    def repeated(
+        self, plan: VerifyPlan, judge: Callable[[AttemptTrace, AttemptTrace, Difference], Finding]
+    ) -> Scenario:
+        """Are both the same? ``judge`` says why not."""
+        first, again = self.first, self.again
+        difference = first_difference(first, [again], ignore=self.ignore)
+        finding = judge(first, again, difference) if difference is not None else None
+        if finding is None and other_end(first, [again]) is not None:
+            finding = of_end(first, again, repeated=True)
+        return Scenario.judged("uninterrupted, twice", plan, 2, compared(first, [again]), finding)
+
+    def file_notes(self, aside: list[str]) -> list[str]:
+        """``aside``: files of a resumed training that differ in what does not count."""
+        notes = (
+            (
+                "files that the script writes, compared and put back as they were: ",
+                whole_files(self.files[0]),
+            ),
+            ("too large to be compared: ", too_large(self.files[0])),
+            (
+                "not compared, because two uninterrupted runs write them differently: ",
+                clocklike(*self.files),
+            ),
+            (ASIDE_NOTE, aside),
+        )
+        return [said + short(paths) for said, paths in notes if paths]
+
+
+def _not_ended(message: str) -> RankupError:
     return RankupError(
         "not-ended",
         message,

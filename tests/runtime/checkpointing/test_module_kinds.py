@@ -13,7 +13,7 @@ from torch import nn
 import rankup
 from ranks import run_ranks
 from rankup.runtime.checkpointing import stages
-from rankup.runtime.checkpointing.module_kinds import ModuleKinds
+from rankup.runtime.checkpointing.model_form import ModuleKinds
 from rankup.strategies import make_strategy
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
+import random
 from collections import deque
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -155,6 +157,58 @@ def test_a_buffer_of_arrays_and_a_teacher_with_batch_statistics_go_on_where_they
     run_ranks(remember, world_size, tmp_path / "killed", 5, False)
     assert run_ranks(remember, world_size, tmp_path / "killed", None, False) == whole
     assert all(isinstance(weights, list) for weights in whole)
+
+
+class Late:
+    """Makes ``kind()`` in its third step."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+        self.thing: Any = None
+        self.things: list[Any] = [nn.Linear(1, 1)]
+
+    def step(self, number: int) -> None:
+        if number == 2:
+            self.thing = self.kind()
+            self.things.append(self.kind())
+
+
+def make_late(folder: Path, kind: Any) -> Any:
+    run = rankup.init(
+        snapshots=rankup.Snapshots(every="3 steps", directory=folder, asynchronous=False), precision="fp64"
+    )
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.01), rankup.ResidentData(X), global_batch=6
+    )
+    late = Late(kind)
+    run.register(late=late)
+    try:
+        for x in run.steps(data, epochs=4):
+            late.step(run.global_step)
+            model(x).square().mean().backward()
+            opt.step()
+            opt.zero_grad()
+    except RankupError as error:
+        return error.message
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (random.Random, "late.thing is a random.Random, which the training has made"),
+        (
+            functools.partial(nn.Linear, 1, 1),
+            "late.thing is a torch.nn.modules.linear.Linear, which the training",
+        ),
+        (list, ""),
+    ],
+)
+def test_a_generator_or_a_module_that_the_training_makes_is_refused_at_the_save(
+    tmp_path: Path, kind: Any, says: str
+):
+    (said,) = run_ranks(make_late, 1, tmp_path, kind)
+    assert said.startswith(says) and bool(said) == bool(says)
 
 
 def test_what_a_resume_could_not_make_anew_is_refused_at_the_save(tmp_path: Path):

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 import rankup
 from ranks import free_port, run_ranks
-from rankup.runtime.distributed import groups, open_files
+from rankup.runtime.distributed import groups
 from rankup.world import World
 
 SOFT, HARD = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -43,7 +43,7 @@ def test_runs_of_one_process_share_their_groups():
     for opened, total, limit in run_ranks(many_runs, 3, env={"OTHER_PORT": str(free_port())}):
         assert len(set(opened)) == 1
         assert total == 6.0
-        assert limit == min(HARD, open_files.ENOUGH)  # the soft limit has been raised
+        assert limit == min(HARD, groups.ENOUGH)  # the soft limit has been raised
 
 
 def few_descriptors() -> tuple[str, str, str]:
@@ -89,7 +89,7 @@ def test_the_soft_limit_is_raised_and_never_lowered(monkeypatch, before, after):
     limits = [before]
     monkeypatch.setattr(resource, "getrlimit", lambda which: limits[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda which, pair: limits.append(pair))
-    open_files.raise_limit()
+    groups.raise_limit()
     assert limits[-1] == (after, before[1])
 
 

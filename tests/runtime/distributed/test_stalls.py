@@ -12,7 +12,7 @@ from torch import nn
 import rankup
 from ranks import run_ranks
 from rankup.runtime.distributed import waiting
-from rankup.runtime.distributed.stalls import Stalls
+from rankup.runtime.distributed.waiting import Stalls
 
 
 def told(looks: list[tuple[float, int | None]]) -> list[float]:

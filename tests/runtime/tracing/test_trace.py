@@ -138,9 +138,9 @@ def test_a_process_freezes_after_the_step_when_what_it_saves_is_durable_and_says
 def test_a_process_freezes_behind_the_epoch_that_was_meant_or_the_next_one(tmp_path: Path, frozen: list[int]):
     interruption = FaultInjection("behind 6 0", 0, tmp_path)
     interruption.step(6)
-    interruption.behind(3)
+    interruption.reached("behind", 3)
     assert not frozen
-    interruption.behind(9)
+    interruption.reached("behind", 9)
     assert frozen == [signal.SIGSTOP] and (tmp_path / FROZEN).read_text() == "behind"
 
 
@@ -156,9 +156,9 @@ def test_a_process_freezes_after_the_batch_of_an_evaluation_that_was_meant(tmp_p
 def test_a_process_freezes_when_the_script_has_ended(tmp_path: Path, frozen: list[int]):
     interruption = FaultInjection("exit 6 0", 0, tmp_path)
     interruption.step(6)
-    interruption.behind(6)
+    interruption.reached("behind", 6)
     assert not frozen
-    interruption.exit(6)
+    interruption.reached("exit", 6)
     assert frozen == [signal.SIGSTOP] and (tmp_path / FROZEN).read_text() == "exit"
 
 

@@ -50,17 +50,25 @@ def an_order_of_the_epoch(held: Held, model: nn.Module, x: torch.Tensor, epoch: 
     return held.order[:1].double() * x
 
 
+def a_mask_of_each_step(held: Held, model: nn.Module, x: torch.Tensor, epoch: int) -> torch.Tensor:
+    held.mask = torch.ones(len(x), 1, dtype=torch.float64)  # of another size where the batch is short
+    held.__dict__["mask_of_step"] = held.mask.clone()
+    return held.mask * x
+
+
 Target = Callable[[Held, nn.Module, torch.Tensor, int], torch.Tensor]
 
 
-def train(target: Target, folder: Path, every: int, killed: int | None) -> tuple[str, list[float]]:
+def train(
+    target: Target, folder: Path, every: int, killed: int | None, batch: int = 4
+) -> tuple[str, list[float]]:
     run = rankup.init(
         snapshots=rankup.Snapshots(every=f"{every} steps", directory=folder, asynchronous=False),
         precision="fp64",
     )
     torch.manual_seed(0)
     model, opt, data = run.prepare(
-        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1), rankup.ResidentData(X), global_batch=4
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1), rankup.ResidentData(X), global_batch=batch
     )
     held = Held()
     try:
@@ -76,12 +84,12 @@ def train(target: Target, folder: Path, every: int, killed: int | None) -> tuple
     return "", [value.item() for value in model.state_dict().values()]
 
 
-def attempts(target: Target, folder: Path, every: int, killed: int) -> tuple[str, bool]:
+def attempts(target: Target, folder: Path, every: int, killed: int, batch: int = 4) -> tuple[str, bool]:
     """What a resume ends with, and whether the weights are those of an uninterrupted training."""
-    ((_, whole),) = run_ranks(train, 1, target, folder / "whole", every, None)
-    ((said, _),) = run_ranks(train, 1, target, folder / "cut", every, killed)
+    ((_, whole),) = run_ranks(train, 1, target, folder / "whole", every, None, batch)
+    ((said, _),) = run_ranks(train, 1, target, folder / "cut", every, killed, batch)
     assert said == "killed"
-    ((said, weights),) = run_ranks(train, 1, target, folder / "cut", every, None)
+    ((said, weights),) = run_ranks(train, 1, target, folder / "cut", every, None, batch)
     return said, weights == whole
 
 
@@ -104,3 +112,10 @@ def test_what_it_sets_alike_or_in_each_epoch_is_no_loss(
     tmp_path: Path, target: Target, every: int, killed: int
 ):
     assert attempts(target, tmp_path, every, killed) == ("", True)
+
+
+@pytest.mark.parametrize(("every", "killed"), [(2, 2), (1, 2), (2, 5)])
+def test_what_each_step_makes_anew_is_no_loss_where_the_first_batch_of_a_resume_is_short(
+    tmp_path: Path, every: int, killed: int
+):
+    assert attempts(a_mask_of_each_step, tmp_path, every, killed, batch=5) == ("", True)

@@ -11,9 +11,8 @@ from rankup.cli.output import console
 from rankup.cli.output.table import Cell, print_table
 from rankup.core.units import duration
 from rankup.errors import RankupError
-from rankup.snapshots.integrity import verify
 from rankup.snapshots.layout import Entry, find_entry
-from rankup.snapshots.manifest import Damaged, Manifest, read_manifest
+from rankup.snapshots.manifest import Damaged, Manifest, read_manifest, verify
 
 if TYPE_CHECKING:  # it needs torch
     from rankup.snapshots.diff import TensorDifference

@@ -9,7 +9,7 @@
 - ``run_state``: ``run.state``, for scripts that store the state themselves
 - ``resume``: restores a run from a snapshot
 - ``registered``, ``adapters``, ``objects``, ``registered_state``: what ``run.register`` got, and its state
-- ``frozen``: which parameters are frozen, and which modules are in evaluation mode
-- ``settings``, ``module_kinds``, ``new_settings``: what a script asks for: recorded, compared, and chosen from
+- ``model_form``: the kinds of a model's modules, and which parts of it are frozen or in evaluation mode
+- ``settings``, ``new_settings``: what a script asks for: recorded, compared, and chosen from
 - ``save_model``: the model alone, in one file
 """

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import random
 import sys
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
 
 from rankup.errors import RankupError
-from rankup.runtime.pytree import map_tensors
+from rankup.runtime.pytree import map_tensors, tensors_in
+from rankup.runtime.seed import generator_access
+from rankup.runtime.unregistered.marks import SIMPLE
 
-SIMPLE = (bool, int, float, complex, str, bytes, type(None))
-# What a snapshot holds as it is (snapshots/staging.py).
+# What a snapshot holds as it is (snapshots/state.py).
 _NESTED = (dict, OrderedDict, Counter, list, tuple, set)
 _ARRAY = "rankup: numpy.ndarray"  # the first item of an array in a container, as a snapshot holds it
 
@@ -34,86 +36,87 @@ class Stateful(Protocol):
 
 
 class Adapter:
-    """Gives an object of another kind the protocol of ``Stateful``. ``kind`` is the key of its state."""
+    """Gives a thing of another kind the protocol of ``Stateful``, by a function that gets its state and one that sets
+    it. ``kind`` is the key of the state."""
 
     per_rank = False
-    kind = ""
-    thing: Any = None  # what is registered
 
-    def __init__(self, name: str) -> None:
+    def __init__(
+        self, kind: str, name: str, thing: Any, get: Callable[[], Any], set_: Callable[[Any], Any]
+    ) -> None:
+        self.kind = kind
+        self.thing = thing  # what is registered
         self._name = name
+        self._get, self._set = get, set_
 
     def state_dict(self) -> dict[str, Any]:
         return {self.kind: self._get()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         if self.kind not in state_dict:
-            raise self._other(f"{'/'.join(map(str, state_dict))}, not {self.kind}")
+            raise other(self._name, f"{'/'.join(map(str, state_dict))}, not {self.kind}")
         self._set(state_dict[self.kind])
 
-    def _get(self) -> Any:
-        raise NotImplementedError
-
-    def _set(self, saved: Any) -> None:
-        raise NotImplementedError
-
-    def _other(self, what: str) -> RankupError:
-        return RankupError(
-            "other-registered",
-            f"run.register({self._name}=…): the state has another kind of object with this name ({what})",
-            hint="register the same things under the same names as the run that saved it",
-        )
+    @property
+    def whole(self) -> bool:
+        """Whether it is the same on all ranks, to the last bit."""
+        return self.kind in ("tensor", "array", "generator")
 
 
-class TensorAdapter(Adapter):
-    kind = "tensor"
+def adapter_of(name: str, value: Any, device: torch.device) -> Adapter | None:
+    """Of a tensor, an array, a generator of random numbers, or a container of plain values and tensors; else None."""
 
-    def __init__(self, name: str, tensor: torch.Tensor) -> None:
-        super().__init__(name)
-        self.thing = tensor
+    def check(saved: Any) -> None:
+        if saved.shape != value.shape or saved.dtype != value.dtype:
+            now = f"{value.dtype} {tuple(value.shape)}"
+            raise other(name, f"{saved.dtype} {tuple(saved.shape)}; this run has {now}")
 
-    def _get(self) -> torch.Tensor:
-        held: torch.Tensor = self.thing
-        return held.detach()
-
-    def _set(self, saved: torch.Tensor) -> None:
-        mine = self.thing
-        if saved.shape != mine.shape or saved.dtype != mine.dtype:
-            raise self._other(
-                f"{saved.dtype} {tuple(saved.shape)}; this run has {mine.dtype} {tuple(mine.shape)}"
-            )
+    def fill_tensor(saved: torch.Tensor) -> None:
+        check(saved)
         with torch.no_grad():
-            mine.copy_(saved)
+            value.copy_(saved)
 
+    def fill_array(saved: torch.Tensor) -> None:
+        check(loaded := saved.numpy())
+        value[...] = loaded
 
-class ArrayAdapter(Adapter):
-    kind = "array"
-
-    def __init__(self, name: str, array: Any) -> None:
-        super().__init__(name)
-        self.thing = array
-
-    def _get(self) -> torch.Tensor:
-        return torch.from_numpy(self.thing.copy())
-
-    def _set(self, saved: torch.Tensor) -> None:
-        loaded, mine = saved.numpy(), self.thing
-        if loaded.shape != mine.shape or loaded.dtype != mine.dtype:
-            raise self._other(f"{loaded.dtype} {loaded.shape}; this run has {mine.dtype} {mine.shape}")
-        mine[...] = loaded
+    if isinstance(value, torch.Tensor):
+        plain = value.layout == torch.strided and not (
+            value.is_quantized or value.is_meta or hasattr(value, "to_local")
+        )
+        return Adapter("tensor", name, value, value.detach, fill_tensor) if plain else None
+    if is_array(value):
+        plain = value.flags.writeable and as_torch(value[:0] if value.ndim else value) is not None
+        return Adapter("array", name, value, lambda: as_torch(value), fill_array) if plain else None
+    if (access := generator_access(value)) is not None:
+        get, set_ = access
+        return Adapter("generator", name, value, lambda: packed(get()), lambda saved: set_(unpacked(saved)))
+    if isinstance(value, (list, dict, set, deque)) and unsaveable(content(value), name) is None:
+        return ContainerAdapter(name, value, device)
+    return None
 
 
 class ContainerAdapter(Adapter):
     """A list, dict, set or deque. Tensors in it that were on an accelerator are restored to this rank's device."""
 
-    kind = "items"
-
     def __init__(self, name: str, thing: Any, device: torch.device) -> None:
-        super().__init__(name)
-        self.thing = thing
+        super().__init__("items", name, thing, self._items, self._fill)
         self._device = device
 
     def state_dict(self) -> dict[str, Any]:
+        items = self._items()
+        places = enumerate(tensors_in(items))
+        return {self.kind: items, "on_device": [at for at, one in places if one.device.type != "cpu"]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        elsewhere, count = set(state_dict.get("on_device", ())), itertools.count()
+
+        def placed(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.to(self._device) if next(count) in elsewhere else tensor
+
+        super().load_state_dict(map_tensors(placed, copy.deepcopy(state_dict)))
+
+    def _items(self) -> Any:
         items = content(self.thing)
         if (place := unsaveable(items, self._name)) is not None:
             raise RankupError(
@@ -122,28 +125,13 @@ class ContainerAdapter(Adapter):
                 hint="numbers, strings, tensors, arrays, and lists, dicts, tuples and sets of them",
                 exit_code=1,
             )
-        elsewhere: list[int] = []
-        count = iter(range(sys.maxsize))
+        return packed(items)
 
-        def seen(tensor: torch.Tensor) -> torch.Tensor:
-            number = next(count)
-            if tensor.device.type != "cpu":
-                elsewhere.append(number)
-            return tensor
-
-        return {self.kind: map_tensors(seen, packed(items)), "on_device": elsewhere}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        saved, thing = state_dict.get(self.kind), self.thing
+    def _fill(self, saved: Any) -> None:
+        thing = self.thing
         if not isinstance(saved, dict if isinstance(thing, dict) else list):
-            raise self._other(f"not a {type(thing).__name__}")
-        elsewhere, count = set(state_dict["on_device"]), iter(range(sys.maxsize))
-        loaded = unpacked(
-            map_tensors(
-                lambda tensor: tensor.to(self._device) if next(count) in elsewhere else tensor,
-                copy.deepcopy(saved),
-            )
-        )
+            raise other(self._name, f"not a {type(thing).__name__}")
+        loaded = unpacked(saved)
         thing.clear()
         if isinstance(thing, (dict, set)):
             thing.update(loaded)
@@ -151,65 +139,25 @@ class ContainerAdapter(Adapter):
             thing.extend(loaded)
 
 
-class GeneratorAdapter(Adapter):
-    """A random number generator, by the two functions that get and set its state."""
-
-    kind = "generator"
-
-    def __init__(self, name: str, generator: Any, get: Callable[[], Any], set_: Callable[[Any], Any]) -> None:
-        super().__init__(name)
-        self.thing = generator  # which is registered: no warning names it
-        self._getter, self._setter = get, set_
-
-    def _get(self) -> Any:
-        return self._getter()
-
-    def _set(self, saved: Any) -> None:
-        self._setter(saved)
+def is_array(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
 
 
-def generator_adapter(name: str, thing: Any, numpy: Any) -> GeneratorAdapter | None:
-    if isinstance(thing, torch.Generator):
-        return GeneratorAdapter(name, thing, thing.get_state, thing.set_state)
-    if isinstance(thing, random.Random):
-        if isinstance(thing, random.SystemRandom):
-            raise refused(name, thing, "a generator that has a state: random.Random(seed)")
-        return GeneratorAdapter(name, thing, thing.getstate, thing.setstate)
-    if numpy is None:
+def as_torch(array: Any) -> torch.Tensor | None:
+    """A copy, as ``torch.load`` reads it; None of what torch has no numbers for."""
+    try:
+        return torch.from_numpy(array.copy())
+    except (TypeError, ValueError):
         return None
-    if isinstance(thing, numpy.random.Generator):
-        bits = thing.bit_generator
-        return GeneratorAdapter(
-            name,
-            thing,
-            lambda: _arrays_to_tensors(bits.state, numpy),
-            lambda state: setattr(bits, "state", _tensors_to_arrays(state)),
-        )
-    if isinstance(thing, numpy.random.RandomState):
-        return GeneratorAdapter(
-            name,
-            thing,
-            lambda: _arrays_to_tensors(thing.get_state(legacy=False), numpy),
-            lambda state: thing.set_state(_tensors_to_arrays(state)),
-        )
-    return None
 
 
-def _arrays_to_tensors(value: Any, numpy: Any) -> Any:
-    """torch.load reads no arrays. As int64, since older torch has no unsigned tensors: it wraps around both ways."""
-    if isinstance(value, dict):
-        return {key: _arrays_to_tensors(item, numpy) for key, item in value.items()}
-    if isinstance(value, numpy.ndarray):
-        return (str(value.dtype), torch.from_numpy(value.astype(numpy.int64)))
-    return value
-
-
-def _tensors_to_arrays(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _tensors_to_arrays(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return value[1].numpy().astype(value[0])
-    return value
+def other(name: str, what: str) -> RankupError:
+    return RankupError(
+        "other-registered",
+        f"run.register({name}=…): the state has another kind of object with this name ({what})",
+        hint="register the same things under the same names as the run that saved it",
+    )
 
 
 def article(thing: Any) -> str:
@@ -224,7 +172,7 @@ def refused(name: str, thing: Any, wanted: str) -> RankupError:
 
 def unsaveable(value: Any, place: str) -> str | None:
     """The first thing in nested lists and dicts that a snapshot cannot contain, with its place; None without one."""
-    if isinstance(value, (torch.Tensor, *SIMPLE)) or _is_array(value):
+    if isinstance(value, (torch.Tensor, *SIMPLE)) or _is_packable(value):
         return None
     if type(value) not in _NESTED:
         return f"{place} is {article(value)}"
@@ -238,7 +186,7 @@ def unsaveable(value: Any, place: str) -> str | None:
     return next((found for item, at in inner if (found := unsaveable(item, at)) is not None), None)
 
 
-def _is_array(value: Any) -> bool:
+def _is_packable(value: Any) -> bool:
     """An array or a number of NumPy's."""
     numpy = sys.modules.get("numpy")
     if numpy is None or not (type(value) is numpy.ndarray or isinstance(value, numpy.generic)):
@@ -249,21 +197,24 @@ def _is_array(value: Any) -> bool:
 def packed(value: Any) -> Any:
     """``value`` with each array and number of NumPy's, at any depth, as a tuple of plain values: ``torch.load`` reads
     no arrays, and thousands of them (a replay buffer) would be slow as tensors."""
-    return _nested(packed, value) if not _is_array(value) else _tuple_of(value)
+    if _is_packable(value):
+        return _ARRAY, value.dtype.str, value.shape, value.tobytes()
+    return _nested(packed, value)
+
+
+def is_packed(value: Any) -> bool:
+    """Whether it is an array, as ``packed`` gives it."""
+    return type(value) is tuple and len(value) == 4 and type(value[0]) is str and value[0] == _ARRAY
 
 
 def unpacked(value: Any) -> Any:
     """The value of which ``packed`` made ``value``."""
-    if type(value) is tuple and len(value) == 4 and type(value[0]) is str and value[0] == _ARRAY:
+    if is_packed(value):
         import numpy
 
         _, dtype, shape, content = value
         return numpy.frombuffer(content, dtype).reshape(shape).copy()[()]
     return _nested(unpacked, value)
-
-
-def _tuple_of(array: Any) -> tuple[str, str, tuple[int, ...], bytes]:
-    return _ARRAY, array.dtype.str, array.shape, array.tobytes()
 
 
 def _nested(change: Callable[[Any], Any], value: Any) -> Any:

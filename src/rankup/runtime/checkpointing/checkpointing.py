@@ -70,9 +70,8 @@ class Checkpointing:
         self._replays = False  # whether it was done in an earlier attempt, and gives its last step again
         self._listening = contextlib.ExitStack()
         self._after_inner_loop = False
-        self._look_at = self._attended = (
-            0  # steps of the run: of the next look at ranks and values, and of the last call
-        )
+        # Steps of the run: of the next look at ranks and values, and of the last call.
+        self._look_at = self._attended = 0
         self._epochs = 0  # of the loop in this attempt
         self._compared = 0  # at which step what is registered was compared last
         self._begun_at = 0.0
@@ -177,10 +176,7 @@ class Checkpointing:
         within = bool(found.metadata.get("within"))
         position = feed.position
         if self._parts.watch is not None and self._run.world.is_main:
-            then = found.first_rank_state()
-            self._parts.watch.expect(
-                then.get("caches", {}), then.get("first_epoch", 0), position.epoch, position.step
-            )
+            self._parts.watch.resumed(found.first_rank_state(), position.epoch, position.step)
         done = position.epoch >= goal if unit == "epochs" else position.total >= goal
         if not self._run.world.is_main:
             return

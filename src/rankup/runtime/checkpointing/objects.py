@@ -7,9 +7,8 @@ what else is registered) is left alone, and of prepared modules only the attribu
 
 from __future__ import annotations
 
-import sys
 from collections import deque
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -19,45 +18,39 @@ from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.adapters import (
-    SIMPLE,
     Adapter,
-    ArrayAdapter,
-    ContainerAdapter,
-    TensorAdapter,
+    adapter_of,
     article,
     content,
-    generator_adapter,
+    is_array,
+    other,
     packed,
     unpacked,
     unsaveable,
 )
-from rankup.runtime.unregistered.marks import mark_of, mark_of_state
+from rankup.runtime.unregistered.marks import SIMPLE, mark_of, mark_of_state
 from rankup.runtime.unregistered.walk import OF_TORCH, attributes_of, is_watched, key_of
 
 _DEPTH = 8  # of objects in each other
 _MOST_ITEMS = 2_000  # of a list or dict of objects
+_CPU = torch.device("cpu")
+# What a snapshot can make anew. A generator, and what has a state_dict, must be there before the loop.
+_MAKEABLE = {"plain", "tensor", "array", "items"}
 
-
-_Path = tuple[tuple[bool, Any], ...]
+_Path = tuple[tuple[bool, Any], ...]  # keys, each with whether it is an attribute
 
 
 class _Leaf(NamedTuple):
-    """``path`` is relative to the object: the keys that lead to ``value``, each with whether it is an attribute."""
+    """``path`` is relative to the object, and leads to ``value``."""
 
     path: _Path
     holder: Any
     value: Any
 
-    @property
-    def written(self) -> str:
-        return "".join(f".{key}" if attribute else f"[{key!r}]" for attribute, key in self.path)
-
 
 class ObjectAdapter(Adapter):
     """``known``: gives the ids of what snapshots hold without the object; ``forgotten``: names of attributes that are
     neither saved nor compared."""
-
-    kind = "object"
 
     def __init__(
         self,
@@ -67,50 +60,52 @@ class ObjectAdapter(Adapter):
         known: Callable[[Any], set[int]],
         forgotten: Container[str] = (),
     ) -> None:
-        super().__init__(name)
+        super().__init__("object", name, thing, self._changed, self._restore)
         self._forgotten = forgotten
-        self.thing = thing
         self._device = device
         self._known = known
         self._holders: set[_Path] = set()  # of what a process makes before its loop
         self._begun = {leaf.path: _mark(leaf.value) for leaf in self._leaves(self._holders)}
+        self._there: set[_Path] = set()  # likewise, of what no snapshot makes anew
 
     def loop_begins(self) -> None:
         """What the script has made by now, it makes in each attempt."""
-        for _ in self._leaves(self._holders):
-            pass
+        for leaf in self._leaves(self._holders):
+            if not _makeable(self._adapted(leaf.value)):
+                self._there.add(leaf.path)
 
-    def state_dict(self) -> dict[str, Any]:
+    def _changed(self) -> list[Any]:
         saved = []
         for leaf in self._leaves():
             if self._begun.get(leaf.path) == _mark(leaf.value):
                 continue
             if leaf.path[:-1] not in self._holders:
-                raise self._of_training(leaf)
+                raise self._of_training(leaf.holder, leaf.path[:-1])
             adapter = self._adapted(leaf.value)
+            # A thing with a load_state_dict of its own may make it there.
+            made_anew = leaf.path in self._there or hasattr(self.thing, "load_state_dict")
+            if not (_makeable(adapter) or made_anew):
+                raise self._of_training(leaf.value, leaf.path)
             state = {"plain": _plain(leaf.value)} if adapter is None else adapter.state_dict()
             saved.append([[list(key) for key in leaf.path], state])
-        return {self.kind: saved}
+        return saved
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        if self.kind not in state_dict:
-            raise self._other(f"{'/'.join(map(str, state_dict))}, not {self.kind}")
+    def _restore(self, places: list[Any]) -> None:
         live = {leaf.path: leaf for leaf in self._leaves()}
-        for keys, saved in state_dict[self.kind]:
-            path = tuple((attribute, key) for attribute, key in keys)
+        for keys, saved in places:
+            path = _path(keys)
             leaf = live.get(path)
             adapter = self._adapted(leaf.value) if leaf is not None else None
             if adapter is not None and adapter.kind in saved and _fits(leaf.value, saved):  # type: ignore[union-attr]
                 adapter.load_state_dict(saved)
-            elif (holder := self._holder(path)) is not None:
+            elif (holder := self._holder(path)) is not None and _MAKEABLE & saved.keys():
                 _put(holder, path[-1], _made(saved, self._device, leaf.value if leaf is not None else None))
             else:
-                raise self._other(
-                    f"{_Leaf(path, None, None).written} of it, which this process has not made before its loop"
-                )
+                at = _written(path)
+                raise other(self._name, f"{at} of it, which this process has not made before its loop")
 
-    def _of_training(self, leaf: _Leaf) -> RankupError:
-        held, place = leaf.holder, f"{self._name}{_Leaf(leaf.path[:-1], None, None).written}"
+    def _of_training(self, held: Any, path: _Path) -> RankupError:
+        place = f"{self._name}{_written(path)}"
         within = unsaveable(content(held), place) if isinstance(held, (list, dict, set, deque)) else None
         return RankupError(
             "unsaveable-state",
@@ -123,18 +118,16 @@ class ObjectAdapter(Adapter):
     @staticmethod
     def parts(state: dict[str, Any]) -> dict[str, Any]:
         """A state by what it holds: ``.best``, ``.seen['a']``."""
-        paths = (tuple((attribute, key) for attribute, key in keys) for keys, _ in state["object"])
-        saved = (each for _, each in state["object"])
-        return {_Leaf(path, None, None).written: each for path, each in zip(paths, saved, strict=True)}
+        return {_written(_path(keys)): saved for keys, saved in state["object"]}
 
     def has(self, path: str) -> bool:
         """Whether there is a value at ``path``, as in ``.best``."""
         inherited = path[1:] in vars(type(self.thing))  # an attribute of its class, until it sets its own
-        return inherited or path in {leaf.written for leaf in self._leaves()}
+        return inherited or path in {_written(leaf.path) for leaf in self._leaves()}
 
     def put(self, path: str, value: Any) -> None:
         """Set a plain value that a snapshot has noted."""
-        places = [(leaf.holder, leaf.path[-1]) for leaf in self._leaves() if leaf.written == path]
+        places = [(leaf.holder, leaf.path[-1]) for leaf in self._leaves() if _written(leaf.path) == path]
         for holder, key in places or [(self.thing, (True, path[1:]))]:
             _put(holder, key, value)
 
@@ -157,32 +150,23 @@ class ObjectAdapter(Adapter):
         yield from (leaf for leaf in inside if not any(key in self._forgotten for _, key in leaf.path))
 
     def _adapted(self, value: Any) -> Adapter | None:
-        if isinstance(value, torch.Tensor):
-            return TensorAdapter(self._name, value)
-        numpy = sys.modules.get("numpy")
-        if numpy is not None and isinstance(value, numpy.ndarray):
-            return ArrayAdapter(self._name, value)
-        if (generator := generator_adapter(self._name, value, numpy)) is not None:
-            return generator
-        if isinstance(value, (list, dict, set, deque)):
-            return ContainerAdapter(self._name, value, self._device)
         if isinstance(value, (nn.Module, Optimizer)):
-            return _OwnState(self._name, value)
-        return None
+            return Adapter("state_dict", self._name, value, value.state_dict, value.load_state_dict)
+        return adapter_of(self._name, value, self._device)
 
 
-class _OwnState(Adapter):
-    kind = "state_dict"
+def _makeable(adapter: Adapter | None) -> bool:
+    return adapter is None or adapter.kind in _MAKEABLE
 
-    def __init__(self, name: str, thing: Any) -> None:
-        super().__init__(name)
-        self.thing = thing
 
-    def _get(self) -> Any:
-        return self.thing.state_dict()
+def _path(keys: Iterable[Any]) -> _Path:
+    """As a snapshot gives it, which may have lists for tuples."""
+    return tuple((attribute, key) for attribute, key in keys)
 
-    def _set(self, saved: Any) -> None:
-        self.thing.load_state_dict(saved)
+
+def _written(path: _Path) -> str:
+    """``.best``, ``.seen['a']``."""
+    return "".join(f".{key}" if attribute else f"[{key!r}]" for attribute, key in path)
 
 
 def _inside(thing: Any, path: _Path, known: set[int], seen: set[int], holders: set[_Path]) -> Iterator[_Leaf]:
@@ -198,10 +182,10 @@ def _inside(thing: Any, path: _Path, known: set[int], seen: set[int], holders: s
             yield _Leaf(at, thing, value)
         elif isinstance(value, (list, tuple, deque, dict)) or is_watched(type(value)):
             seen.add(id(value))
-            child = isinstance(thing, nn.Module) and isinstance(
-                value, nn.Module
-            )  # of which its parent saves the state
-            if isinstance(value, (nn.Module, Optimizer)) and not child and not _prepared(value, known):
+            # Of a child its parent saves the state.
+            child = isinstance(thing, nn.Module) and isinstance(value, nn.Module)
+            prepared = isinstance(value, nn.Module) and any(id(each) in known for each in value.parameters())
+            if isinstance(value, (nn.Module, Optimizer)) and not child and not prepared:
                 yield _Leaf(at, thing, value)
             yield from _inside(value, at, known, seen, holders)
 
@@ -226,27 +210,11 @@ def ids_in(state: Any) -> set[int]:
     return {id(state)}.union(*(ids_in(item) for item in items))
 
 
-def _prepared(value: Any, known: set[int]) -> bool:
-    return isinstance(value, nn.Module) and any(id(each) in known for each in value.parameters())
-
-
 def _is_leaf(value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
-        return value.layout is torch.strided and not (
-            value.is_quantized or value.is_meta or hasattr(value, "to_local")
-        )
-    if type(value) in SIMPLE or isinstance(value, Enum):
-        return True
-    if isinstance(value, (list, dict, set, deque)):
-        return unsaveable(content(value), "") is None
-    if isinstance(value, tuple):
-        return unsaveable(tuple(value), "") is None
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(value, numpy.generic):
-        return True
-    if numpy is not None and isinstance(value, numpy.ndarray):
-        return bool(value.flags.writeable and value.dtype.kind in "biufc")
-    return generator_adapter("", value, numpy) is not None
+    if isinstance(value, torch.Tensor) or is_array(value):  # of which some cannot be saved by themselves
+        return adapter_of("", value, _CPU) is not None
+    plain = tuple(value) if isinstance(value, tuple) else value
+    return isinstance(value, Enum) or unsaveable(plain, "") is None or adapter_of("", value, _CPU) is not None
 
 
 def _mark(value: Any) -> Any:

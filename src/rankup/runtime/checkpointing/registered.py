@@ -17,6 +17,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Container
 from enum import Enum
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -24,19 +25,17 @@ import torch
 from rankup.core.nearest import nearest
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.adapters import (
-    SIMPLE,
     Adapter,
-    ArrayAdapter,
-    ContainerAdapter,
     Stateful,
-    TensorAdapter,
+    adapter_of,
     article,
     content,
-    generator_adapter,
+    is_array,
     refused,
     unsaveable,
 )
 from rankup.runtime.checkpointing.objects import ObjectAdapter, ids_in
+from rankup.runtime.unregistered.marks import SIMPLE
 from rankup.runtime.unregistered.walk import is_watched, of_library
 
 
@@ -127,70 +126,46 @@ class Declared(NamedTuple):
 def as_stateful(name: str, thing: Any, declared: Declared) -> dict[str, Stateful]:
     """``thing``, or adapters with a ``state_dict`` for it, by name. An object with a ``state_dict`` has a second entry
     for what that does not cover. Raises RankupError for what cannot be saved."""
-    numpy = sys.modules.get("numpy")
-    device = declared.device
     if isinstance(thing, type) or thing is random:
         raise refused(name, thing, "an object, not the class or module that it comes from")
+    attributes = partial(ObjectAdapter, name, thing, declared.device, forgotten=declared.forgotten)
     if any(thing is each for each in declared.prepared):
-        return {name: ObjectAdapter(name, thing, device, declared.known, declared.forgotten)}
+        return {name: attributes(declared.known)}
     if hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict"):
         if isinstance(thing, torch.nn.Module) or not of_library(type(thing)):
-            own = ObjectAdapter(
-                name,
-                thing,
-                device,
-                lambda one: declared.known(one) | ids_in(one.state_dict()),
-                declared.forgotten,
-            )
-            return {name: thing, f"{name}.*": own}
+            rest = attributes(lambda one: declared.known(one) | ids_in(one.state_dict()))
+            return {name: thing, f"{name}.*": rest}
         return {name: thing}
-    if isinstance(thing, torch.Tensor):
-        if thing.layout != torch.strided or thing.is_quantized or thing.is_meta or hasattr(thing, "to_local"):
-            raise refused(name, thing, "a plain tensor: not sparse, quantized, sharded or without memory")
-        return {name: TensorAdapter(name, thing)}
-    if numpy is not None and isinstance(thing, numpy.ndarray):
-        try:
-            torch.from_numpy(thing[:0].copy() if thing.ndim else thing.copy())
-        except (TypeError, ValueError):
-            raise refused(name, thing, f"an array of numbers, not of {thing.dtype}") from None
-        if not thing.flags.writeable:
-            raise refused(name, thing, "an array that may be written to: a copy of it")
-        return {name: ArrayAdapter(name, thing)}
-    generator = generator_adapter(name, thing, numpy)
-    if generator is not None:
-        return {name: generator}
-    if isinstance(thing, (list, dict, set, deque)):
-        place = unsaveable(content(thing), name)
-        if place is None:
-            return {name: ContainerAdapter(name, thing, device)}
-        if isinstance(thing, set):
-            raise refused(name, thing, f"sets of numbers, strings and tensors; {place}")
-        return {
-            name: ObjectAdapter(name, thing, device, declared.known, declared.forgotten)
-        }  # of objects that have a state
+    if (adapter := adapter_of(name, thing, declared.device)) is not None:
+        return {name: adapter}
     simple, value = simplify(thing)
     if simple:
         declared.values._add(name, value)
         return {name: Value(name, declared.values)}
-    if is_watched(type(thing)) and not isinstance(thing, Enum):
-        return {name: ObjectAdapter(name, thing, device, declared.known, declared.forgotten)}
-    raise refused(
-        name,
-        thing,
+    # A list, dict or deque of objects that have a state; or an object.
+    if isinstance(thing, (list, dict, deque)) or (is_watched(type(thing)) and not isinstance(thing, Enum)):
+        return {name: attributes(declared.known)}
+    raise refused(name, thing, _taken_instead(name, thing))
+
+
+def _taken_instead(name: str, thing: Any) -> str:
+    if isinstance(thing, torch.Tensor):
+        return "a plain tensor: not sparse, quantized, sharded or without memory"
+    if is_array(thing):
+        if thing.flags.writeable:
+            return f"an array of numbers, not of {thing.dtype}"
+        return "an array that may be written to: a copy of it"
+    if isinstance(thing, random.Random):
+        return "a generator that has a state: random.Random(seed)"
+    if isinstance(thing, set):
+        return f"sets of numbers, strings and tensors; {unsaveable(content(thing), name)}"
+    return (
         "a thing with state_dict and load_state_dict, an object of the script, a list, dict or set, a tensor or array, "
-        "a generator of random numbers, or a number",
+        "a generator of random numbers, or a number"
     )
 
 
 class Value(Adapter):
-    kind = "value"
-
     def __init__(self, name: str, values: Values) -> None:
-        super().__init__(name)
-        self._values = values
-
-    def _get(self) -> Any:
-        return self._values._values[self._name]
-
-    def _set(self, saved: Any) -> None:
-        self._values._values[self._name] = saved
+        held = values._values
+        super().__init__("value", name, None, lambda: held[name], partial(held.__setitem__, name))

@@ -9,7 +9,7 @@ compared at the save, by a value or a fingerprint; a difference is an error that
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -18,20 +18,14 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from rankup.errors import RankupError
-from rankup.runtime.checkpointing.adapters import (
-    Adapter,
-    ArrayAdapter,
-    GeneratorAdapter,
-    Stateful,
-    TensorAdapter,
-)
+from rankup.runtime.checkpointing.adapters import Adapter, Stateful
 from rankup.runtime.checkpointing.objects import ObjectAdapter
 from rankup.runtime.checkpointing.registered import Declared, Value, Values, as_stateful
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import sampled_order
 from rankup.runtime.distributed.control import same_on_all
-from rankup.runtime.pytree import map_tensors
-from rankup.runtime.tracing.fingerprint import SMALL, copied, fingerprint
+from rankup.runtime.pytree import map_tensors, tensors_in
+from rankup.runtime.tracing.digest import SMALL, fingerprint
 from rankup.runtime.unregistered.walk import Walk
 from rankup.snapshots.alike import registered_differ
 from rankup.strategies.inner_optimizers import with_inner
@@ -39,9 +33,7 @@ from rankup.strategies.shard_buffers import batch_statistics
 
 # Among the registered by themselves; the loss scale only under fp16.
 METER, RECORDS, LOSS_SCALE = "run.meter", "run.records", "loss_scale"
-_WHOLE = (TensorAdapter, ArrayAdapter, GeneratorAdapter)  # the same on all ranks, to the last bit
 _SHOWN = 40  # characters of a value in a message
-_USED = (nn.Module, Optimizer, LRScheduler, TensorAdapter, ArrayAdapter)
 _Shape = tuple[torch.Size, bool]  # and whether it has floating-point numbers: an average may be more precise
 
 
@@ -108,18 +100,11 @@ def check_whole(run: RunContext) -> None:
 
 
 def _check_whole(run: RunContext, name: str, state: Any) -> None:
-    sharded: list[torch.Tensor] = []
-
-    def note(tensor: torch.Tensor) -> torch.Tensor:
-        if hasattr(tensor, "to_local"):
-            sharded.append(tensor)
-        return tensor
-
-    map_tensors(note, copied(state))
-    if sharded:
+    sharded = next((tensor for tensor in tensors_in(state) if hasattr(tensor, "to_local")), None)
+    if sharded is not None:
         raise RankupError(
             "sharded-registered",
-            f"run.register({name}=…) holds a tensor of shape {tuple(sharded[0].shape)}, of which each rank has "
+            f"run.register({name}=…) holds a tensor of shape {tuple(sharded.shape)}, of which each rank has "
             "only a part",
             hint=f"under {run.strategy.name} parameters are sharded, and so are copies of them and the state of an "
             "optimizer: strategy ddp, or keep whole tensors (parameter.full_tensor(), on all ranks); for a second "
@@ -156,7 +141,7 @@ def compare(run: RunContext) -> None:
     shapes = {_shape(buffer) for model in run.models for buffer, _ in batch_statistics(model)}
     mine = {}
     for name, thing in run.registered.items():
-        if _is_compared(run, thing) and isinstance(thing, _USED):
+        if _is_compared(run, thing) and _may_be_used(thing):
             state = thing.state_dict()
             _check_whole(run, name, state)
             mine[name] = _compared(thing, state, shapes)
@@ -164,6 +149,12 @@ def compare(run: RunContext) -> None:
         error = registered_differ(run.control.gather("the comparison of what is registered", mine))
         if error is not None:
             raise error
+
+
+def _may_be_used(thing: Stateful) -> bool:
+    """By a loss."""
+    by_itself = isinstance(thing, Adapter) and thing.kind in ("tensor", "array")
+    return by_itself or isinstance(thing, (nn.Module, Optimizer, LRScheduler))
 
 
 def _is_compared(run: RunContext, thing: Stateful) -> bool:
@@ -186,7 +177,7 @@ def restore(
             small = rank_state.get("registered_small", {}).get(name, {}) if rank_state is not None else {}
             thing.load_state_dict(_united(registered[name], small) if small else registered[name])
         elif rank_state is not None:
-            if name in rank_state["registered"]:  # the meter of a run is in no snapshot of older versions
+            if name in rank_state["registered"]:  # else it is registered since
                 thing.load_state_dict(rank_state["registered"][name])
         elif hasattr(thing, "load_rank_states"):
             thing.load_rank_states(
@@ -200,12 +191,7 @@ def restore(
 
 def names(run: RunContext) -> list[str]:
     """The names of what the user registered."""
-    return chosen(run.registered)
-
-
-def chosen(names: Iterable[str]) -> list[str]:
-    """Those of ``names`` that the user chose."""
-    return sorted(name for name in names if name not in (METER, RECORDS, LOSS_SCALE))
+    return sorted(name for name in run.registered if name not in (METER, RECORDS, LOSS_SCALE))
 
 
 def is_per_rank(thing: Stateful) -> bool:
@@ -223,11 +209,9 @@ def _may_differ(tensor: torch.Tensor, shapes: set[_Shape]) -> bool:
 
 def _small(thing: Stateful, state: Any, shapes: set[_Shape]) -> dict[int, torch.Tensor]:
     """The tensors of a state that may differ, by their index among its tensors."""
-    if isinstance(thing, _WHOLE):
+    if isinstance(thing, Adapter) and thing.whole:
         return {}
-    tensors: list[torch.Tensor] = []
-    map_tensors(lambda tensor: tensors.append(tensor) or tensor, copied(state))  # type: ignore[func-returns-value]
-    return {place: tensor for place, tensor in enumerate(tensors) if _may_differ(tensor, shapes)}
+    return {place: tensor for place, tensor in enumerate(tensors_in(state)) if _may_differ(tensor, shapes)}
 
 
 def _united(state: Any, small: Mapping[int, torch.Tensor]) -> Any:
@@ -249,14 +233,12 @@ def _by_part(name: str, thing: Stateful, state: Any, shapes: set[_Shape]) -> dic
 def _compared(thing: Stateful, state: Any, shapes: set[_Shape]) -> str:
     if isinstance(thing, Value):
         return repr(state["value"])
-    if isinstance(thing, _WHOLE):
+    if isinstance(thing, Adapter) and thing.whole:
         return fingerprint(state)
     if isinstance(thing, nn.Module) and type(state) in (dict, OrderedDict):
         statistics = {id(buffer) for buffer, _ in batch_statistics(thing)}
         collected = {name for name, buffer in thing.named_buffers() if id(buffer) in statistics}
-        return fingerprint(copied({name: state[name] for name in state if name not in collected}))
-    alike = map_tensors(
-        lambda tensor: torch.empty(0, dtype=tensor.dtype) if _may_differ(tensor, shapes) else tensor,
-        copied(state),
+        return fingerprint({name: state[name] for name in state if name not in collected})
+    return fingerprint(
+        state, lambda tensor: torch.empty(0, dtype=tensor.dtype) if _may_differ(tensor, shapes) else tensor
     )
-    return fingerprint(alike)

@@ -16,7 +16,7 @@ from rankup.runtime.checkpointing.state import StateParts
 from rankup.runtime.context import RunContext
 from rankup.runtime.distributed.control import raise_on_all
 from rankup.runtime.seed import rng_state, set_rng_state
-from rankup.runtime.tracing.fingerprint import fingerprint
+from rankup.runtime.tracing.digest import fingerprint
 from rankup.runtime.unregistered.walk import ITERATORS
 from rankup.runtime.unregistered.watch import Noted
 from rankup.snapshots.snapshot import Snapshot
@@ -32,7 +32,6 @@ def resume(run: RunContext, parts: StateParts, found: Snapshot) -> None:
     lost = None
     if parts.watch is not None:
         since = {name.removesuffix(".*") for name in again}
-        parts.watch.interrupted(found.first_rank_state().get("sums", {}) if run.world.is_main else {})
         lost = parts.watch.check(noted, {path for paths in again.values() for path in paths}, since)
     raise_on_all(run.control, "the values that no snapshot holds", lost)
     outline = found.outline()
@@ -166,7 +165,7 @@ def _find_again(thing: Any, name: str, noted: Mapping[str, list[Any]]) -> None:
         if isinstance(thing, ObjectAdapter):
             thing.put(_below(path, name.removesuffix(".*")), value)
         elif isinstance(thing, Value):
-            thing.load_state_dict({Value.kind: value})
+            thing.load_state_dict({"value": value})
         else:
             items = dict(value) if isinstance(value, dict) else list(value)
-            thing.load_state_dict({ContainerAdapter.kind: items, "on_device": []})
+            thing.load_state_dict({"items": items})

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from pathlib import Path
 
 import torch
 from torch import nn
 
+from rankup.core.files import replacing
 from rankup.errors import RankupError
 from rankup.runtime.context import RunContext
 from rankup.runtime.distributed import buffers
@@ -25,17 +24,13 @@ def save_model(run: RunContext, path: Path, model: nn.Module | None) -> None:
     if run.control is not None:
         run.control.enter("run.save_model")
         compare_weights(run, "when run.save_model writes it")
-    replacing = {}
-    if (
-        run.buffers_differ and run.replicas > 1
-    ):  # in the middle of an epoch: what the end of it would make of them
-        replacing = {
-            id(buffer): value for buffer, value in buffers.averaged_buffers(model, run.world.world_size)
-        }
+    means = {}
+    if run.buffers_differ and run.replicas > 1:  # in an epoch: what the end of it would make of them
+        means = {id(one): mean for one, mean in buffers.averaged_buffers(model, run.world.world_size)}
     weights = whole_weights(run.strategy, model)
     for name, buffer in model.named_buffers(remove_duplicate=False):
-        if id(buffer) in replacing and name in weights:
-            weights[name] = replacing[id(buffer)].cpu()
+        if id(buffer) in means and name in weights:
+            weights[name] = means[id(buffer)].cpu()
     mine = _write(weights, path) if run.world.is_main else None
     failed = [error for error in gather(mine, run.control, "run.save_model") if error]
     if failed:
@@ -71,21 +66,16 @@ def _the_model(run: RunContext, model: nn.Module | None) -> nn.Module:
 
 def _write(weights: dict[str, torch.Tensor], path: Path) -> tuple[str, str, str] | None:
     """Write the whole file or nothing. If that fails: the code of the error, what happened, and what to do."""
-    half = path.with_name(f".{path.name}.half")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with half.open("wb") as file:
+        with replacing(path) as file:
             if path.suffix == ".safetensors":
                 from safetensors.torch import save
 
-                file.write(
-                    save({name: tensor.clone() for name, tensor in weights.items()})
-                )  # it takes no tied ones
+                # It takes no tied ones.
+                file.write(save({name: tensor.clone() for name, tensor in weights.items()}))
             else:
                 torch.save(weights, file)
-            file.flush()
-            os.fsync(file.fileno())
-        half.replace(path)
     except ImportError:
         hint = "pip install safetensors, or use a name that ends in .pt"
         return "no-safetensors", f"{path.name} needs the package safetensors, which is not installed", hint
@@ -93,7 +83,4 @@ def _write(weights: dict[str, torch.Tensor], path: Path) -> tuple[str, str, str]
         why = getattr(error, "strerror", None) or error
         hint = "use a writable directory with enough free space"
         return "model-not-written", f"{str(path)!r} cannot be written: {why}", hint
-    finally:
-        with contextlib.suppress(OSError):
-            half.unlink(missing_ok=True)
     return None

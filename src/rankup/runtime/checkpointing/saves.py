@@ -19,8 +19,7 @@ from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.loop.optimizer_steps import OptimizerSteps
 from rankup.snapshots.saver import Saver
-from rankup.snapshots.staging import Staged
-from rankup.snapshots.state import SnapshotState
+from rankup.snapshots.state import SnapshotState, Staged
 
 # The assumed duration of a save, as a multiple of the measured one, and of everything else that ending takes (seconds).
 CAUTION, LEAVING_S = 3.0, 15.0
@@ -45,9 +44,8 @@ class LoopSaves:
         self.feed: DataFeed | None = None  # likewise
         self.flat = False  # whether it is ``run.steps``
         self.epochs_since = 0  # that were done since the last save
-        self.again = (
-            False  # what was saved after the inner loop, by the script, is to be saved again after that code
-        )
+        # What was saved after the inner loop, by the script, is to be saved again after that code.
+        self.again = False
         self._run = run
         self._parts = parts
         self._steps = steps
@@ -98,7 +96,7 @@ class LoopSaves:
 
     def takes(self) -> float | None:
         """How long stopping takes, in seconds; None if no save was measured yet."""
-        whole = self.saver.seconds.whole if self.saver is not None else None
+        whole = self.saver.seconds if self.saver is not None else None
         return None if whole is None else CAUTION * whole + LEAVING_S
 
     # ------------------------------------------------------------------- saves

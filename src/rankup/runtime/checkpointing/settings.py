@@ -25,7 +25,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from rankup.errors import RankupError
-from rankup.runtime.checkpointing.module_kinds import ModuleKinds
+from rankup.runtime.checkpointing.model_form import ModuleKinds
 from rankup.runtime.checkpointing.new_settings import (
     IMPLEMENTATION,
     Asked,

@@ -19,14 +19,14 @@ from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state
-from rankup.runtime.checkpointing.frozen import Frozen
+from rankup.runtime.checkpointing.model_form import Frozen
 from rankup.runtime.checkpointing.settings import ResumeSettings
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import DataFeed, sampled_order
 from rankup.runtime.data.stream import StreamFeed
 from rankup.runtime.distributed.buffers import averaged_buffers
 from rankup.runtime.seed import derive, rng_state, seed_everything, set_rng_state
-from rankup.runtime.tracing.fingerprint import fingerprint
+from rankup.runtime.tracing.digest import fingerprint
 from rankup.runtime.unregistered.watch import UnregisteredWatch
 from rankup.snapshots.state import SnapshotState
 from rankup.strategies import state as by_name
@@ -73,9 +73,7 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
     if streams := [feed.state() for feed in run.feeds if isinstance(feed, StreamFeed)]:
         rank_state["streams"] = streams
     if parts.watch is not None:
-        watch = parts.watch
-        rank_state |= {"noted": watch.now(), "caches": watch.caches(), "sums": watch.sums()}
-        rank_state["first_epoch"] = watch.first_epoch
+        rank_state |= parts.watch.state()
     if run.world.is_main and (layout := run.strategy.layout()) is not None:
         rank_state["layout"] = layout
     if gradients:
@@ -226,7 +224,7 @@ def check(
             "run.backward and run.step, whose windows are never saved in the middle",
         )
     parts.settings.check(metadata)
-    saved, mine = registered_state.chosen(metadata["registered"]), registered_state.names(run)
+    saved, mine = metadata["registered"], registered_state.names(run)
     if sorted({*saved, *found_again}) != mine:
         raise RankupError(
             "other-registered",

@@ -1,10 +1,9 @@
 """Process groups, and what ranks tell each other.
 
-- ``groups``: how the process groups are formed
+- ``groups``: how the process groups are formed, and enough file descriptors for them
 - ``rendezvous``: how ranks meet without a launcher's agent
-- ``open_files``: enough file descriptors for the connections
 - ``control``: the small numbers that ranks exchange, with a name for each exchange
-- ``waiting``, ``stalls``: which rank waits for which, and whether a loop has stopped making steps
+- ``waiting``: which rank waits for which, and whether a loop has stopped making steps
 - ``reduce``: sums and means over ranks
 - ``gather``: all ranks' rows, with gradients
 - ``sections``: ``rankup.first``: downloads that one process does first

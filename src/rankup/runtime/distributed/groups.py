@@ -4,11 +4,14 @@ Every run has three groups; a strategy may form its own (``strategies/groups.py`
 (nccl for CUDA tensors, gloo for CPU tensors). The *control* group is gloo: its numbers do not block a GPU stream. The
 *patient* group is gloo with a timeout of a day, for sections in which ranks wait for a download. With a world size of 1
 there is no group. All runs of a process share the groups.
+
+Each connection needs a file descriptor: without one gloo aborts the process without a message.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import sys
 from dataclasses import dataclass
@@ -19,7 +22,6 @@ import torch.distributed as dist
 
 from rankup.errors import RankupError
 from rankup.runtime.distributed.control import Control
-from rankup.runtime.distributed.open_files import check_limit, is_too_few, raise_limit, too_few
 from rankup.runtime.distributed.rendezvous import meet
 from rankup.runtime.distributed.shutdown import install_clean_shutdown
 from rankup.strategies.groups import gloo_group, has_groups
@@ -159,3 +161,57 @@ def _compare_devices(world: World, device: torch.device, control: Control) -> No
             hint="start as many processes per node as it has GPUs, or use device='cpu'",
             exit_code=1,
         )
+
+
+#: A soft limit is raised to the hard one, but at most to this: some programs close every possible descriptor.
+ENOUGH = 65_536
+#: The default group, the control, the patient and the snapshots' group, and a sub-group or two of a strategy.
+GROUPS = 6
+#: What a group costs beside one socket per rank (measured with torch 2.13: world size + 3).
+PER_GROUP = 3
+#: Data files, loaders' pipes, logs, snapshots.
+BESIDES = 64
+
+
+def raise_limit() -> None:
+    """The soft limit of open files becomes the hard one, at most ``ENOUGH``; never lower."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def check_limit(world_size: int) -> None:
+    """RankupError ``too-few-files`` if ``world_size`` ranks need more descriptors than this process may open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # One more per rank: the store's clients, all of which rank 0 serves.
+    need = _open() + GROUPS * (world_size + PER_GROUP) + world_size + BESIDES
+    if soft != resource.RLIM_INFINITY and soft < need:
+        raise too_few(f"{world_size} processes need about {need} open files each", soft)
+
+
+def too_few(what: str, limit: int | None = None) -> RankupError:
+    if limit is None:
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return RankupError(
+        "too-few-files",
+        f"{what}, and the limit here is {limit}",
+        context=f"hard limit {resource.getrlimit(resource.RLIMIT_NOFILE)[1]}",
+        hint="raise it before the job starts: `ulimit -n 65536`, or LimitNOFILE= of the scheduler's daemon "
+        "and /etc/security/limits.conf if the hard limit is too low",
+        exit_code=1,
+    )
+
+
+def is_too_few(error: BaseException) -> bool:
+    """Whether ``error``, also one of gloo's, says that no descriptor was left."""
+    return "Too many open files" in str(error)
+
+
+def _open() -> int:
+    for folder in ("/proc/self/fd", "/dev/fd"):
+        try:
+            return len(os.listdir(folder))  # noqa: PTH208
+        except OSError:
+            continue
+    return 16

@@ -18,7 +18,6 @@ from typing import Any
 import torch.distributed as dist
 
 from rankup.runtime.call_site import call_site
-from rankup.runtime.distributed.stalls import Stalls
 from rankup.world import World
 
 WAIT_S = 30.0  # before anything is said
@@ -110,13 +109,11 @@ class Waiting:
                 stalled = stalls.seconds(self._progress()[0], now)
                 if waits is not None and waits is not said and now - waits[1] >= WAIT_S:
                     said = waits
-                    self._say(
-                        f"rank {self._rank} has waited {now - waits[1]:.0f} s in {self._where()}", answered
-                    )
+                    long = f"has waited {now - waits[1]:.0f} s in"
+                    self._say(f"rank {self._rank} {long} {self._where()}", answered)
                 elif stalled is not None and waits is None:
-                    self._say(
-                        f"no step for {stalled:.0f} s: rank {self._rank} is at {self._where()}", answered
-                    )
+                    long = f"no step for {stalled:.0f} s"
+                    self._say(f"{long}: rank {self._rank} is at {self._where()}", answered)
                 asked = self._store.add("asked", 0)
                 for number in range(answered + 1, asked + 1):
                     self._store.set(f"where/{number}/{self._rank}", self._where())
@@ -130,9 +127,7 @@ class Waiting:
         if self._store.add("asked", 0) > answered:
             return
         number = self._store.add("asked", 1)
-        if (
-            number > answered + 1
-        ):  # another rank has asked at the same moment, and waits for this one's answer
+        if number > answered + 1:  # another rank has asked at the same moment, and waits for this one
             return
         print("; ".join([f"rankup: {what}", *self._ask(number)]), file=sys.stderr, flush=True)
 
@@ -191,3 +186,37 @@ def _store() -> Any:
     except (ImportError, RuntimeError, ValueError, AttributeError):
         return None
     return store
+
+
+FACTOR = 10.0  # times the longest step until then: a body may evaluate now and then
+FIRST = 4.0  # times the wait for any other step: the first one may compile
+
+
+class Stalls:
+    """Of the loops of one process, looked at every few seconds. ``wait_s``: at least so long takes a stall. ``now`` is
+    the time of the monotonic clock."""
+
+    def __init__(self, wait_s: float, now: float) -> None:
+        self._wait_s = wait_s
+        self._steps: int | None = None
+        self._since = now
+        self._longest = 0.0
+        self._told = False
+
+    def seconds(self, steps: int | None, now: float) -> float | None:
+        """For how long the step in progress has stalled, if it has and nobody has told. ``steps``: how many the loop
+        has finished; None between the steps of two epochs, where a script may do what it likes."""
+        if steps != self._steps:
+            if steps is not None:
+                self._longest = max(self._longest, now - self._since)
+            self._steps, self._since, self._told = steps, now, False
+        if steps is None:
+            self._since = now
+            return None
+        enough = max(self._wait_s, FACTOR * self._longest) if steps else FIRST * self._wait_s
+        waited = now - self._since
+        return waited if waited >= enough and not self._told else None
+
+    def told(self) -> None:
+        """The stall in progress, if there is one, needs no message any more."""
+        self._told = True

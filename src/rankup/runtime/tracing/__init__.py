@@ -3,11 +3,10 @@
 - ``trace``: what each rank records after every step
 - ``any_script``: the same of a script without ``run.steps``; ``startup/`` begins it in each Python
 - ``between_steps``: what such a script does between two steps: batches, evaluations, ends of epochs
-- ``optimizer_state``: what an optimizer holds, as it is compared
-- ``script_inputs``: what its modules were given, and the generators
+- ``script_inputs``: what its optimizers hold, what its modules were given, and the generators
 - ``script_position``: the step at which a resumed process goes on
 - ``saves``: the saves that it makes by itself, and the interruption in one
-- ``digest``, ``fingerprint``: hashes of a value: exact ones, and cheap ones
+- ``digest``: hashes of a value: exact ones, and cheap ones
 - ``run_digests``: the hashes of a run's state, by name
 - ``final_state``: the numbers with which a script ends
 - ``written_files``: the files that the script writes, as they were and as they are

@@ -42,14 +42,11 @@ from torch.utils.data import dataloader
 
 from rankup.core.records import RecordWriter, read_records
 from rankup.runtime.tracing.between_steps import EPOCH, BetweenSteps
-from rankup.runtime.tracing.digest import digest
-from rankup.runtime.tracing.drill_faults import DrillFaults
+from rankup.runtime.tracing.digest import digest, fingerprint, size_of
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
 from rankup.runtime.tracing.fault_injection import FaultInjection
-from rankup.runtime.tracing.fingerprint import fingerprint
-from rankup.runtime.tracing.optimizer_state import fields, options, parameters, size_of
 from rankup.runtime.tracing.saves import SAVES
-from rankup.runtime.tracing.script_inputs import ScriptInputs, generators
+from rankup.runtime.tracing.script_inputs import ScriptInputs, fields, generators, options, parameters
 from rankup.runtime.tracing.script_position import position
 from rankup.runtime.tracing.written_files import watch_files
 from rankup.strategies.clipping import local
@@ -112,7 +109,6 @@ class ScriptTrace:
         self._rank, self._folder = rank, folder
         self._records: RecordWriter | None = None
         self._interruption: FaultInjection | None = None
-        self._drill = DrillFaults(rank, folder)
         self._step = 0  # over all attempts, from 1
         self._numbers: dict[int, int] = {}  # optimizer → its place among those that have stepped
         self._kept: list[Optimizer] = []  # so that no other gets an id
@@ -132,7 +128,10 @@ class ScriptTrace:
 
     def _reached(self, what: str) -> None:
         if self._interruption is not None and not self._silent:
-            (self._interruption.epoch if what == EPOCH else self._interruption.evaluation)(self._step)
+            if what == EPOCH:
+                self._interruption.reached(EPOCH, self._step)
+            else:
+                self._interruption.evaluation(self._step)
 
     def before_step(self, optimizer: Optimizer, *_: Any) -> None:
         if _has_run() or self._silent:
@@ -172,7 +171,6 @@ class ScriptTrace:
         world_size = int(os.environ.get("WORLD_SIZE", "1"))
         if dist.is_available() and dist.is_initialized():  # a script may start its ranks by itself
             self._rank, world_size = dist.get_rank(), dist.get_world_size()
-            self._drill = DrillFaults(self._rank, self._folder)
         if not self._is_the_first():
             self._silent = True
             return
@@ -231,16 +229,14 @@ class ScriptTrace:
         if found.step is not None:
             # A script that skips what was trained, and a loader that is a batch ahead, have taken more by now.
             self._expected = found.step.get("batches")
-            optimizer = self._kept[0]
-            self._numbers[id(optimizer)] = self._before["optimizer_number"] = found.step["before"][
-                "optimizer_number"
-            ]
+            number = found.step["before"]["optimizer_number"]
+            self._numbers[id(self._kept[0])] = self._before["optimizer_number"] = number
         return found.done, found.restored
 
     def after_step(self, optimizer: Optimizer, *_: Any) -> None:
         if self._records is None or self._interruption is None or self._silent:
             return
-        self._drill.record_follows()
+        self._interruption.record_follows()
         self._step += 1
         expected, self._expected = self._expected, None
         saved = SAVES.since_step()
@@ -269,7 +265,6 @@ class ScriptTrace:
         if saved["saved"]:
             self._interruption.saved(self._step)
         self._interruption.step(self._step)
-        self._drill.step(self._step)
         self._stop_at_last()
 
     def _state(self, optimizer: Optimizer, *, after: bool = True) -> Iterator[tuple[str, str]]:
@@ -317,7 +312,7 @@ class ScriptTrace:
             return
         saved = SAVES.since_step()
         self._records.write("done", step=self._step + 1, before=self._now(self._kept[0]))
-        self._interruption.exit(self._step)
+        self._interruption.reached("exit", self._step)
         ends = dict(pair for optimizer in self._kept for pair in self._state(optimizer))
         weights = [p.detach() for optimizer in self._kept for p in parameters(optimizer)]
         more = {**saved, **self.between.events(), "state": ends, "size": size_of(weights)}

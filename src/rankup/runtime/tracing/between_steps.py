@@ -27,12 +27,10 @@ class BetweenSteps:
 
     def __init__(self, reached: Callable[[str], None]) -> None:
         self._reached = reached
-        self._models: list[
-            ref[nn.Module]
-        ] = []  # that have all parameters that are trained, the innermost first
-        self._indices: WeakKeyDictionary[Any, deque[Any]] = (
-            WeakKeyDictionary()
-        )  # iterator → of its next batches
+        # Those that have all parameters that are trained, the innermost first.
+        self._models: list[ref[nn.Module]] = []
+        # Iterator → of its next batches.
+        self._indices: WeakKeyDictionary[Any, deque[Any]] = WeakKeyDictionary()
         self._epochs: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # iterator → its number
         self._begun = 0
         self._taken: WeakSet[Any] = WeakSet()  # iterators that gave this step's batches

@@ -1,4 +1,5 @@
-"""Interrupts a run at a chosen point, for ``rankup verify``. Off unless ``RANKUP_INTERRUPT`` is set.
+"""Interrupts a run at a chosen point, for ``rankup verify``. Off unless ``RANKUP_INTERRUPT`` is set. The failures of
+``rankup drill`` happen at the same points (``drill_faults.py``).
 
 | value | what this does |
 |---|---|
@@ -30,6 +31,7 @@ from pathlib import Path
 
 from rankup.core.files import write_atomic
 from rankup.runtime.checkpointing import stop
+from rankup.runtime.tracing.drill_faults import DrillFaults
 from rankup.runtime.tracing.saves import SAVES
 from rankup.snapshots import disk
 
@@ -39,12 +41,14 @@ _AFTER_A_SAVE = 3  # steps: a kill two steps after it fits in
 
 
 class FaultInjection:
-    """Of one attempt, on this rank; ``step`` is called after each step."""
+    """Of one attempt, on this rank; ``step`` is called after each step is recorded."""
 
     def __init__(
         self, value: str, rank: int, folder: Path, before_freezing: Callable[[], None] = lambda: None
     ) -> None:
         self._folder = folder
+        self._drill = DrillFaults(rank, folder)
+        self.record_follows = self._drill.record_follows  # to be called before a step is recorded
         self.before_freezing = before_freezing
         self._changes = 0
         self._evaluated, self._evaluated_at = 0, -1
@@ -80,6 +84,7 @@ class FaultInjection:
                 timer = threading.Timer(seconds, self._freeze, (kind,))
                 timer.daemon = True
                 timer.start()
+        self._drill.step(done)
 
     def saved(self, done: int) -> None:
         """Before ``step``: the script has saved since the step before."""
@@ -88,26 +93,17 @@ class FaultInjection:
             if part[0] == "saves" and self._saved == part[1]:
                 self._plan[self._plan.index(part)] = ("step", done - 1 + _AFTER_A_SAVE, 0.0)
 
-    def epoch(self, done: int) -> None:
-        if any(kind == "epoch" and done >= at for kind, at, _ in self._plan):
-            self._freeze("epoch")
-
-    def behind(self, done: int) -> None:
-        if any(kind == "behind" and done >= at for kind, at, _ in self._plan):
-            self._freeze("behind")
+    def reached(self, kind: str, done: int) -> None:
+        """A point of one of the kinds ``epoch``, ``behind`` and ``exit``, after ``done`` steps."""
+        if any(each == kind and done >= at for each, at, _ in self._plan):
+            self._freeze(kind)
 
     def evaluation(self, done: int) -> None:
         if done != self._evaluated_at:
             self._evaluated, self._evaluated_at = 0, done
         self._evaluated += 1
-        if any(
-            kind == "evaluation" and done >= at and self._evaluated >= batch for kind, at, batch in self._plan
-        ):
+        if any(kind == "evaluation" and done >= at and self._evaluated >= n for kind, at, n in self._plan):
             self._freeze("evaluation")
-
-    def exit(self, done: int) -> None:
-        if any(kind == "exit" and done >= at for kind, at, _ in self._plan):
-            self._freeze("exit")
 
     def _disk_changes(self, what: str, path: Path) -> None:
         self._changes += 1

@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from rankup.core.files import replacing
+from rankup.runtime.checkpointing.adapters import as_torch, is_packed, unpacked
 from rankup.runtime.checkpointing.registered_state import is_per_rank
 from rankup.runtime.context import RunContext
 from rankup.snapshots.diff import largest_difference
@@ -36,10 +38,9 @@ def write(runs: Sequence[RunContext], folder: Path) -> None:
     for number, run in enumerate(runs, start=1):
         prefix = f"{number}/" if number > 1 else ""
         values |= {prefix + name: value for name, value in _of_run(run)}
-    path = folder / FINAL_STATE
-    part = path.with_suffix(".tmp")
-    torch.save({"double": all(run.precision.name == "fp64" for run in runs), "values": values}, part)
-    part.rename(path)
+    double = all(run.precision.name == "fp64" for run in runs)
+    with replacing(folder / FINAL_STATE) as file:
+        torch.save({"double": double, "values": values}, file)
 
 
 def _has_all(run: RunContext) -> bool:
@@ -67,6 +68,10 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield name, value.detach().cpu()
     elif isinstance(value, _PLAIN):
         yield name, value
+    elif is_packed(value):
+        array = unpacked(value)
+        tensor = as_torch(array)
+        yield from _flat(name, array.tolist() if tensor is None else tensor)
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _flat(f"{name}/{key}", inner)

@@ -1,19 +1,11 @@
-"""The state of a run in numbers that a trace can hold: digests by name, the size of the weights."""
+"""The state of a run in numbers that a trace can hold: digests by name."""
 
 from __future__ import annotations
-
-import torch
 
 from rankup.runtime.context import RunContext
 from rankup.runtime.tracing.digest import digest
 from rankup.strategies import state as by_name
 from rankup.strategies.clipping import local
-
-
-def weights_size(run: RunContext) -> float:
-    """The sum of all weights' absolute values: it tells a difference in the last digits from another one."""
-    parameters = (local(p.detach()) for model, _ in run.prepared for p in model.parameters())
-    return float(sum(p.abs().sum(dtype=torch.float64).item() for p in parameters if not p.is_meta))
 
 
 def gradients_pending(run: RunContext) -> bool:

@@ -1,7 +1,8 @@
 """The values in a file that a script saved, as digests: one for each tensor, number and text in it.
 
 Two trainings may write the same values as other bytes. A file may hold objects of classes that are not here, such as
-the script's own: then what they are made of counts. Only torch's, NumPy's and a few plain classes are made.
+the script's own: then what they are made of counts. Only tensors, arrays, generators and a few plain classes are made:
+a file may name any function to be called.
 
 What tells how and when a process was started is marked as ``ASIDE``: texts and paths, argparse's arguments, and states
 of the global generators. Steps show whether a training depends on these.
@@ -10,11 +11,13 @@ of the global generators. Steps show whether a training depends on these.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import pickle
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +26,24 @@ import torch
 from rankup.runtime.tracing.digest import digest
 
 ASIDE = "aside "  # before a digest
-_KNOWN = ("torch", "numpy", "collections", "_codecs", "argparse")
-_PLAIN = {"builtins": {"set", "frozenset", "bytearray", "complex", "slice", "range", "list", "dict", "tuple"}}
+# What a file may make, by module. Of the names that end in * any that begins so.
+_MADE = {
+    "builtins": ("set", "frozenset", "bytearray", "complex", "slice", "range", "list", "dict", "tuple"),
+    "collections": ("OrderedDict", "Counter", "deque", "defaultdict"),
+    "argparse": ("Namespace",),
+    "_codecs": ("encode",),  # the bytes of a pickle of an old protocol
+    "torch": ("Size", "device", "Tensor"),
+    "torch._utils": ("_rebuild_*",),
+    "torch._tensor": ("_rebuild_from_type_v2",),
+    "torch.nn.parameter": ("Parameter", "Buffer"),
+    "torch.serialization": ("_get_layout",),
+    "numpy": ("ndarray", "dtype"),
+    **dict.fromkeys(("numpy.core.multiarray", "numpy._core.multiarray"), ("_reconstruct", "scalar")),
+    **dict.fromkeys(("numpy.core.numeric", "numpy._core.numeric"), ("_frombuffer",)),
+    "numpy.random._pickle": ("__randomstate_ctor", "__generator_ctor", "__bit_generator_ctor"),
+    "numpy.random.bit_generator": ("SeedSequence", "__pyx_unpickle_SeedSequence"),
+    **{f"numpy.random._{kind.lower()}": (kind,) for kind in ("MT19937", "PCG64", "Philox", "SFC64")},
+}
 _MOST = 20_000  # values of one file; those after them are one
 _LARGEST_TEXT = 64 << 20  # bytes of a JSON file
 _CUDA_STATE = 16  # bytes of a CUDA generator's state
@@ -56,16 +75,25 @@ class _Thing:
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if module.partition(".")[0] in _KNOWN or name in _PLAIN.get(module, ()):
+        if (module, name) == ("torch.storage", "_load_from_bytes"):
+            return lambda content: _saved_by_torch(io.BytesIO(content))
+        # A name with a dot in it reaches beyond its module: ``torch.serialization`` has ``os.system``.
+        if "." not in name and _is_made(module, name):
             return super().find_class(module, name)
         return type(f"{module}.{name}", (_Thing,), {})
+
+
+def _is_made(module: str, name: str) -> bool:
+    return (module == "torch" and isinstance(vars(torch).get(name), torch.dtype)) or any(
+        fnmatchcase(name, known) for known in _MADE.get(module, ())
+    )
 
 
 def saved_values(path: Path) -> dict[str, str] | None:
     """Name → digest; None if the file holds none of torch.save, pickle and JSON."""
     with path.open("rb") as file:
         begin = file.read(4)
-    readers = []
+    readers: list[Callable[[Path], Any]] = []
     if begin == b"PK\x03\x04":
         readers = [_saved_by_torch]
     elif begin[:1] == b"\x80":
@@ -78,14 +106,16 @@ def saved_values(path: Path) -> dict[str, str] | None:
     return None
 
 
-def _saved_by_torch(path: Path) -> Any:
+def _saved_by_torch(file: Path | io.BytesIO) -> Any:
     reader = types.ModuleType("reader")
     reader.Unpickler = _Unpickler  # type: ignore[attr-defined]
-    reader.load = pickle.load  # type: ignore[attr-defined]
+    reader.load = lambda file, **options: _Unpickler(file, **options).load()  # type: ignore[attr-defined]
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
-        return torch.load(path, map_location="cpu", weights_only=False, pickle_module=reader)
+        if isinstance(file, io.BytesIO):
+            file.seek(0)
+        return torch.load(file, map_location="cpu", weights_only=False, pickle_module=reader)
 
 
 def _pickled(path: Path) -> Any:

@@ -1,4 +1,5 @@
-"""What a step of any script was computed from, besides the batches of a DataLoader: what its modules were given.
+"""What a step of any script was computed from, besides the batches of a DataLoader: the optimizer's state, and what the
+script's modules were given.
 
 A script may make its batches without a DataLoader. So what each outermost call of a module with parameters is given is
 noted, while gradients are on: a transform that makes a sample, and a loss, have none. And the global generators are
@@ -14,12 +15,30 @@ from typing import Any
 
 import torch
 from torch.nn.modules import module as hooks
+from torch.optim import Optimizer
 from torch.utils.data import dataloader
 
 from rankup.runtime.seed import rng_state
 from rankup.runtime.tracing.digest import digest
 
+_NUMBERS = (bool, int, float, str, type(None))
 _WRAPPED = 9  # samplers within samplers
+
+
+def parameters(optimizer: Optimizer) -> Iterator[torch.Tensor]:
+    return (parameter for group in optimizer.param_groups for parameter in group["params"])
+
+
+def fields(optimizer: Optimizer, parameter: torch.Tensor) -> dict[str, Any]:
+    state = optimizer.state.get(parameter, {})
+    return {name: value for name, value in state.items() if isinstance(value, (torch.Tensor, *_NUMBERS))}
+
+
+def options(optimizer: Optimizer) -> list[dict[str, Any]]:
+    return [
+        {name: value for name, value in sorted(group.items()) if name != "params"}
+        for group in optimizer.param_groups
+    ]
 
 
 def generators() -> dict[str, str]:

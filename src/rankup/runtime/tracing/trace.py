@@ -35,11 +35,10 @@ from rankup.runtime.checkpointing.registered_state import declared
 from rankup.runtime.context import RunContext
 from rankup.runtime.seed import rng_state
 from rankup.runtime.tracing import final_state
-from rankup.runtime.tracing.digest import digest, rows
-from rankup.runtime.tracing.drill_faults import DrillFaults
+from rankup.runtime.tracing.digest import digest, rows, size_of
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
 from rankup.runtime.tracing.fault_injection import FaultInjection
-from rankup.runtime.tracing.run_digests import gradients_pending, state_digests, weights_size
+from rankup.runtime.tracing.run_digests import gradients_pending, state_digests
 from rankup.runtime.unregistered.walk import Walk, codes_of_script, roots
 
 VARIABLE = "RANKUP_TRACE"
@@ -52,44 +51,38 @@ class Trace:
     """Of one loop, entered around it. ``step`` is called after each step, ``end`` after the last epoch, ``left`` after
     a break. ``before_freezing`` waits until what is being saved is durable."""
 
+    # Of all trainings of this process.
+    _runs: list[RunContext]
+    _records: RecordWriter
+    _interruption: FaultInjection
+
     @classmethod
-    def from_environment(
-        cls, run: RunContext, before_freezing: Callable[[], None] = lambda: None
-    ) -> Trace | None:
+    def from_environment(cls, run: RunContext, before_freezing: Callable[[], None]) -> Trace | None:
         folder = os.environ.get(VARIABLE)
         return cls(run, Path(folder), before_freezing) if folder else None
 
-    def __init__(
-        self, run: RunContext, folder: Path, before_freezing: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, run: RunContext, folder: Path, before_freezing: Callable[[], None]) -> None:
         global _latest
-        before = _latest
+        before, rank = _latest, run.world.rank
         self._run = run
         self._folder = folder
-        self._runs: list[RunContext] = before._runs if before is not None else []
+        if before is not None:
+            self._runs, self._records = before._runs, before._records
+            self._interruption = before._interruption
+        else:
+            self._runs = []
+            self._records = RecordWriter(folder / f"rank-{rank}.jsonl")
+            self._interruption = FaultInjection(os.environ.get(INTERRUPT_VARIABLE, ""), rank, folder)
+            atexit.register(_at_exit)
+        self._interruption.before_freezing = before_freezing
         if run not in self._runs:
             self._runs.append(run)
         # Trainings of this process before this one have had these steps.
         self._earlier_steps = sum(other.global_step for other in self._runs[: self._runs.index(run)])
-        self._records: RecordWriter = (
-            before._records if before is not None else RecordWriter(folder / f"rank-{run.world.rank}.jsonl")
-        )
         self._codes = codes_of_script()
         self._losses: list[str] = []
         self._evaluated = 0
-        saves = os.environ.get(SAVES_VARIABLE, "")
-        self._saves = {int(step) for step in saves.split(",") if step}
-        self._drill: DrillFaults = (
-            before._drill if before is not None else DrillFaults(run.world.rank, folder)
-        )
-        if before is not None:
-            self._interruption: FaultInjection = before._interruption
-            self._interruption.before_freezing = before_freezing
-        else:
-            self._interruption = FaultInjection(
-                os.environ.get(INTERRUPT_VARIABLE, ""), run.world.rank, folder, before_freezing
-            )
-            atexit.register(_at_exit)
+        self._saves = {int(step) for step in os.environ.get(SAVES_VARIABLE, "").split(",") if step}
         _latest = self
 
     def __enter__(self) -> Trace:
@@ -131,12 +124,11 @@ class Trace:
 
     def step(self) -> None:
         """Record a step; then interrupt the run, if that is due."""
-        self._drill.record_follows()
+        self._interruption.record_follows()
         run = self._run
         batch = run.batch
-        whole = (
-            run.gradients.accumulate == 1 and not run.strategy.by_parts
-        )  # the batch at hand is all of this rank's step
+        # Whether the batch at hand is all of this rank's step.
+        whole = run.gradients.accumulate == 1 and not run.strategy.by_parts
         counts = batch is not None and whole and batch.samples > 0
         self._records.write(
             "step",
@@ -145,13 +137,12 @@ class Trace:
             rows=rows(batch.value, batch.samples) if batch is not None and counts else [],
             loss=list(self._losses),
             evaluated=self._counted(),
-            size=weights_size(run),
+            size=size_of(p for model, _ in run.prepared for p in model.parameters()),
             pending=gradients_pending(run),
             **self._where(),
         )
         self._losses.clear()
         self._interruption.step(self._step)
-        self._drill.step(self._step)
 
     def evaluation(self) -> None:
         """A batch of an evaluation is done."""
@@ -161,7 +152,7 @@ class Trace:
     def behind(self) -> None:
         """The code after an epoch's steps has run, and nothing of it is saved yet."""
         self._records.write("behind", step=self._step, evaluated=self._counted())
-        self._interruption.behind(self._step)
+        self._interruption.reached("behind", self._step)
 
     def end(self) -> None:
         self._records.write("end", **self._where())
@@ -171,7 +162,7 @@ class Trace:
         self._records.write("left", **self._where())
 
     def exit(self) -> None:
-        self._interruption.exit(self._step)
+        self._interruption.reached("exit", self._step)
         self._records.write("exit", evaluated=self._counted(), **self._where())
         self._records.close()
         if self._run.world.is_main:

@@ -41,18 +41,10 @@ PART = "\0"  # between a path and the name of a value in it
 REFUSED = "refused.txt"  # in verify's folder: the file that is too large to be kept
 WRITERS = (("torch", "save"), ("safetensors", "serialize_file"))  # their second argument is the file
 _DATABASE = "sqlite3.connect"
-_CHANGES = frozenset(
-    {
-        "os.rename",
-        "os.remove",
-        "os.mkdir",
-        "os.rmdir",
-        "os.link",
-        "os.symlink",
-        "shutil.rmtree",
-        "shutil.move",
-    }
-)
+_CHANGES = frozenset(f"os.{name}" for name in ("rename", "remove", "mkdir", "rmdir", "link", "symlink")) | {
+    "shutil.rmtree",
+    "shutil.move",
+}
 
 
 class WrittenFiles:

@@ -10,7 +10,6 @@ import hashlib
 import itertools
 import marshal
 import random
-import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable
 from enum import Enum
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from rankup.runtime.seed import generator_access
 from rankup.snapshots.shards import as_bytes
 from rankup.strategies.clipping import local
 
@@ -28,7 +28,6 @@ SAMPLED = 4096
 _MOST_ITEMS = 100_000  # of a container
 _MOST_CONTENT = 1_000  # items of a container whose content a snapshot notes
 _LONGEST = 40  # characters of a value in a message
-_NOTHING = object()
 
 
 class Mark(NamedTuple):
@@ -43,8 +42,7 @@ class Mark(NamedTuple):
 
 def mark_of(value: Any) -> Mark | None:
     """Of a plain value: a number, a text, a container of these. None for anything else."""
-    if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0 and hasattr(value, "item"):
-        value = value.item()
+    value = _as_python(value)
     kind = type(value)
     if kind in SIMPLE:
         text = repr(value)
@@ -64,9 +62,8 @@ def mark_of(value: Any) -> Mark | None:
         return Mark(f"{kind.__name__} {found}", f"{kind.__name__} of {len(value)}", [held] if small else None)
     if kind is itertools.count:
         return Mark(repr(value), repr(value))
-    if kind.__module__ == "builtins" and hasattr(
-        kind, "__length_hint__"
-    ):  # an iterator of a list, dict, range
+    # An iterator of a list, dict, range.
+    if kind.__module__ == "builtins" and hasattr(kind, "__length_hint__"):
         return Mark(f"{kind.__name__} {value.__length_hint__()}", kind.__name__)
     return None
 
@@ -76,15 +73,15 @@ def mark_of_state(value: Any) -> Mark | None:
     text = f"{type(value).__name__}"
     if isinstance(value, torch.Tensor):
         shape = tuple(value.shape)
-        number = (
-            f" {value.item():.6g}"
-            if _readable(value) and value.numel() == 1 and not value.is_complex()
-            else ""
-        )
+        one = _readable(value) and value.numel() == 1 and not value.is_complex()
+        number = f" {value.item():.6g}" if one else ""
         return Mark(_of_tensor(value), f"{text}{number or f' of shape {shape}'}", plain=False)
-    state = generator_state(value)
-    if state is not _NOTHING:
-        return Mark(_hashed(repr(state).encode()), text, plain=False)
+    # A generator of a class of the script's own would run its code.
+    own = isinstance(value, random.Random) and type(value) is not random.Random
+    if (access := None if own else generator_access(value)) is not None:
+        state = access[0]()
+        content = state.tolist() if isinstance(state, torch.Tensor) else state
+        return Mark(_hashed(repr(content).encode()), text, plain=False)
     if type(value).__module__ == "numpy" and hasattr(value, "tobytes") and hasattr(value, "dtype"):
         flat = value.reshape(-1)
         every = max(1, flat.size // SAMPLED)
@@ -101,20 +98,6 @@ def _is_builtin(value: Any) -> bool:
     return kind in SIMPLE or (kind in (list, tuple, set) and all(_is_builtin(item) for item in value))
 
 
-def generator_state(value: Any) -> Any:
-    """Of a generator of random numbers, by functions of torch, Python and NumPy; ``_NOTHING`` for another thing."""
-    if isinstance(value, torch.Generator):
-        return value.get_state().tolist()
-    if type(value) is random.Random:
-        return value.getstate()
-    numpy = sys.modules.get("numpy.random")
-    if numpy is not None and isinstance(value, numpy.Generator):
-        return value.bit_generator.state
-    if numpy is not None and isinstance(value, numpy.RandomState):
-        return value.get_state(legacy=False)
-    return _NOTHING
-
-
 def joined(marks: Iterable[tuple[str, Mark]], text: str) -> Mark:
     """One mark for the whole state of an object."""
     return Mark(_hashed(repr([(name, mark.digest) for name, mark in marks]).encode()), text, plain=False)
@@ -123,7 +106,7 @@ def joined(marks: Iterable[tuple[str, Mark]], text: str) -> Mark:
 def _of_tensor(tensor: torch.Tensor) -> str:
     """Of this rank's part of it. A large one is sampled, and nothing of it is copied."""
     kind = f"{tensor.dtype} {tuple(tensor.shape)}"
-    if tensor.is_meta or tensor.is_nested or tensor.is_quantized or tensor.layout is not torch.strided:
+    if not _readable(tensor):
         return f"{kind} {tensor.layout}"
     flat = local(tensor.detach()).flatten()  # a view, if it is contiguous
     sampled = flat[:: max(1, flat.numel() // SAMPLED)].contiguous().cpu()
@@ -146,16 +129,20 @@ def _written(value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """The same of builtin kinds only: a set in one order, a number of NumPy's as Python's."""
+    """The same of builtin kinds only; a set in one order."""
     if isinstance(value, dict):
         return [(key, _plain(item)) for key, item in value.items()]
     if isinstance(value, (set, frozenset)):
         return sorted(value, key=repr)
     if isinstance(value, (list, tuple, deque)):
         return [_plain(item) for item in value]
-    if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0 and hasattr(value, "item"):
-        return value.item()
-    return value
+    return _as_python(value)
+
+
+def _as_python(value: Any) -> Any:
+    """A number of NumPy's as Python's."""
+    one = type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0 and hasattr(value, "item")
+    return value.item() if one else value
 
 
 def _hashed(content: Any) -> str:

@@ -64,7 +64,8 @@ OF_TORCH = frozenset({*vars(nn.Module()), *vars(torch.optim.SGD([nn.Parameter(to
 
 class Walk:
     """One look at everything. ``found`` holds the marks by path, ``same`` the further paths of a value and the one
-    under which it was found, ``objects`` what is at each path that leads further, ``seen`` the ids of all that was
+    under which it was found, ``things`` what has a state, by path, ``objects`` what is at each path that leads further,
+    ``seen`` the ids of all that was
     looked at, and ``left_out`` the paths of what exceeded the budget."""
 
     def __init__(self, known: Container[Any], held: Container[int] = ()) -> None:
@@ -73,6 +74,7 @@ class Walk:
         self.found: dict[str, Mark] = {}
         self.same: dict[str, str] = {}
         self._paths: dict[int, str] = {}
+        self.things: dict[str, Any] = {}
         self.objects: dict[str, Any] = {}
         self.left_out: list[str] = []
         # Attributes that an object has from its class, until it sets them.
@@ -122,6 +124,7 @@ class Walk:
         self._note(value)
         if (mark := mark_of_state(value)) is not None:
             self.found.setdefault(path, mark)
+            self.things.setdefault(path, value)
             return
         self.objects.setdefault(path, value)
         if isinstance(value, (list, tuple, deque, dict)):
@@ -174,6 +177,7 @@ class Walk:
         state = list(self._state(value))
         if state:
             self.found.setdefault(path, joined(state, f"a {type(value).__name__}"))
+            self.things.setdefault(path, value)
         own = isinstance(value, _STATEFUL)
         foreign = own and of_library(type(value)) and not _is_torch(own_class(type(value)))
         attributes = [

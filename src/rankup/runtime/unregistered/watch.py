@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+import weakref
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import CodeType
 from typing import Any
@@ -30,16 +31,8 @@ _NAMED = 12  # lines of a list
 _GONE = Mark("", "not there")
 _ROOT = re.compile(r"\w+")
 _NOT_REGISTERED = (
-    "function",
-    "type",
-    "module",
-    "method",
-    "partial",
-    "generator",
-    "map",
-    "filter",
-    "zip",
-    "cycle",
+    *("function", "type", "module", "method", "partial"),
+    *("generator", "map", "filter", "zip", "cycle"),
 )
 Noted = dict[str, list[Any]]  # path → [digest, text], and [content] behind if it is plain and small
 
@@ -65,19 +58,20 @@ class UnregisteredWatch:
         self._codes: frozenset[CodeType] = frozenset()
         self._begun: dict[str, Mark] = {}
         self._first: dict[str, Mark] | None = None  # after the first step
-        self.first_epoch = 0  # the epoch of that step
+        self._first_epoch = 0  # the epoch of that step
+        # What had a state after the first step and is the same thing still, and not one of each step: path → it.
+        self._made: dict[str, Callable[[], Any]] = {}
         self._latest: dict[str, Mark] = {}  # at the last look, if the first step was before it
         self._epoch: dict[str, Mark] = {}  # before the first batch of this epoch; nothing after its last one
-        self._interrupted: Mapping[str, list[str]] = {}  # what ``sums`` gave when a snapshot was taken
+        self._interrupted: Mapping[str, list[str]] = {}  # sums when a snapshot was taken
         self._targets: set[str] = set()  # names to which the script's loop gives a batch
         self._changed: set[str] = set()  # paths that have been noted in this training
         self._expected: Noted = {}  # what the first step of this process must set, as that of the run's first one
         self._judged_from = 0  # the epoch
         self._said: set[str] = set()
         self._left_out: set[str] = set()
-        self._kinds: dict[
-            str, str
-        ] = {}  # of what a variable holds that is no plain value: the name of its class
+        # Of what a variable holds that is no plain value: the name of its class.
+        self._kinds: dict[str, str] = {}
 
     # ------------------------------------------------------------------- looks
 
@@ -98,7 +92,8 @@ class UnregisteredWatch:
             self._note(now)
             self._latest = now.by_path()
         else:
-            self._first, self.first_epoch = _with_inherited(now), epoch
+            self._first, self._first_epoch = _with_inherited(now), epoch
+            self._made = {path: _reference(thing) for path, thing in now.things.items()}
         return self._set_otherwise() if epoch >= self._judged_from else None
 
     def now(self) -> Noted:
@@ -117,7 +112,7 @@ class UnregisteredWatch:
             if path not in self._begun or self._begun[path].digest != mark.digest
         }
 
-    def caches(self) -> Noted:
+    def _caches(self) -> Noted:
         """What the first step set and none changed since: no reason to stop, but what is registered later finds the
         plain values in a snapshot."""
         return {
@@ -128,18 +123,30 @@ class UnregisteredWatch:
 
     def _is_set_once(self, path: str, mark: Mark) -> bool:
         """By the first step. Of what was not there before, only what has a state, and has kept it: a teacher, and not
-        the loss."""
+        the loss. A tensor of ones that each step makes anew has the size of its batch."""
         before = self._begun.get(path)
+        if not mark.plain and path not in self._made:
+            return False
         if before is not None:
             return before.digest != mark.digest and not _is_clock(mark)
         latest = self._latest.get(path)
         return not mark.plain and latest is not None and latest.digest == mark.digest
 
-    def expect(self, caches: Noted, first_epoch: int, epoch: int, step: int) -> None:
-        """A resume begins at ``step`` of ``epoch``; the first step of all, in ``first_epoch``, had set ``caches``. At
-        the beginning of the next epoch it is not known yet what is set in each epoch: only what stays after that."""
-        self._expected = caches
-        self._judged_from = epoch + ((epoch, step) == (first_epoch + 1, 0))
+    def state(self) -> dict[str, Any]:
+        """What a snapshot holds of the watch."""
+        return {
+            "noted": self.now(),
+            "caches": self._caches(),
+            "sums": self._sums(),
+            "first_epoch": self._first_epoch,
+        }
+
+    def resumed(self, then: Mapping[str, Any], epoch: int, step: int) -> None:
+        """A run goes on at ``step`` of ``epoch``; ``then``: a state with what ``state`` gave. Where the epoch after
+        the very first step's begins, it is not known yet what is set in each epoch: only what stays after that."""
+        self._interrupted = then.get("sums", {})
+        self._expected = then.get("caches", {})
+        self._judged_from = epoch + ((epoch, step) == (then.get("first_epoch", 0) + 1, 0))
 
     def epoch_begins(self) -> None:
         """The first batch of an epoch is next, or of the rest of one: then say which of its sums begin anew."""
@@ -161,7 +168,7 @@ class UnregisteredWatch:
     def epoch_ends(self) -> None:
         self._epoch = {}
 
-    def sums(self) -> dict[str, list[str]]:
+    def _sums(self) -> dict[str, list[str]]:
         """What has changed since this epoch's first batch, in its middle, and is not noted: path → [its digest then,
         its text now]."""
         now = self._look(codes_of_script()).found if self._epoch else {}
@@ -173,10 +180,6 @@ class UnregisteredWatch:
             and path not in self._changed | self._targets
             and not self._is_forgotten(path)
         }
-
-    def interrupted(self, sums: Mapping[str, list[str]]) -> None:
-        """A resume continues an epoch in its middle; ``sums`` are those of then."""
-        self._interrupted = sums
 
     def _look(self, codes: frozenset[CodeType] | None = None) -> Walk:
         known, held, own = self._declared()
@@ -202,8 +205,7 @@ class UnregisteredWatch:
         if not other or not self._speaks:
             return None
         values = _compared(other)
-        if self._choice == ACCEPT:
-            print(f"lost in this resume, as accepted: {values}", file=sys.stderr, flush=True)
+        if self._accepts(values):
             return None
         return RankupError(
             "state-lost",
@@ -215,6 +217,8 @@ class UnregisteredWatch:
 
     def _note(self, now: Walk) -> None:
         assert self._first is not None
+        things = ((path, made, now.things.get(path)) for path, made in self._made.items())
+        self._made = {path: made for path, made, thing in things if thing is not None and made() is thing}
         for path, mark in now.by_path().items():
             before = self._first.get(path)
             if now.same.get(path) in self._changed | self._targets:
@@ -285,10 +289,9 @@ class UnregisteredWatch:
             return None
         values = _compared(lost)
         paths = self._by_variable([path for path, *_ in lost if path not in late])
-        if self._choice == ACCEPT:
+        if self._accepts(values):
             self._changed |= {*paths}
             self._said |= self._changed
-            print(f"lost in this resume, as accepted: {values}", file=sys.stderr, flush=True)
             return None
         hints = []
         if paths:
@@ -307,6 +310,12 @@ class UnregisteredWatch:
             hint=f"{'; '.join(hints)}. Nothing was changed, and the snapshot is kept",
             exit_code=1,
         )
+
+    def _accepts(self, values: str) -> bool:
+        """Whether a resume may lose these values, which it then says."""
+        if self._choice == ACCEPT:
+            print(f"lost in this resume, as accepted: {values}", file=sys.stderr, flush=True)
+        return self._choice == ACCEPT
 
     def _by_variable(self, paths: Sequence[str]) -> list[str]:
         """Without those of a variable that a function's closure holds as well: ``stepped.best`` beside ``best``."""
@@ -366,6 +375,14 @@ def differing(everyone: Sequence[Mapping[str, str]]) -> str:
 
 def _with_inherited(walk: Walk) -> dict[str, Mark]:
     return {**walk.inherited, **walk.by_path()}
+
+
+def _reference(thing: Any) -> Callable[[], Any]:
+    """Gives the thing as long as the script holds it."""
+    try:
+        return weakref.ref(thing)
+    except TypeError:  # a generator of torch's or NumPy's
+        return lambda: thing
 
 
 def _as_noted(mark: Mark) -> list[Any]:
