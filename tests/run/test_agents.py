@@ -154,7 +154,7 @@ def test_an_agent_is_rankup_run_by_hand(tmp_path, monkeypatch):
     allocation = Allocation("slurm", "7", ("a", "b"), inside=False)
     assert agents.agent_command(job, allocation, RunDir(Path("/runs/x"))) == (
         '/py -m rankup run --nnodes=2 --node-rank "$NODE_RANK" --rdzv-endpoint=a:0 --rdzv-timeout=300'
-        " --max-restarts=1 --nproc-per-node=4 --threads=2 --run-dir=/runs/x -- train.py --nnodes 'a b'"
+        " --nproc-per-node=4 --max-restarts=1 --threads=2 --run-dir=/runs/x -- train.py --nnodes 'a b'"
     )
 
 

@@ -13,6 +13,7 @@ from rankup.errors import RankupError
 from rankup.findings.finding import Severity
 from rankup.run import handshake
 from rankup.run.disagreement import NodeInfo
+from rankup.run.handshake import Agreement, Handshake
 from rankup.run.interrupts import Interrupted
 
 
@@ -32,11 +33,9 @@ def meet(endpoint, *nodes, timeout=240):
     results, notes = {}, []
 
     def node(place, me):
+        own = Handshake(me, endpoint, timeout, notes.append, lambda: None)
         try:
-            if me.node_rank == 0:
-                results[place] = handshake.host(me, endpoint, "run-1", timeout, notes.append, lambda: None)
-            else:
-                results[place] = handshake.join(me, endpoint, timeout, notes.append, lambda: None)
+            results[place] = own.host("run-1") if me.node_rank == 0 else own.join()
         except RankupError as error:
             results[place] = error
 
@@ -50,7 +49,7 @@ def meet(endpoint, *nodes, timeout=240):
 
 def test_all_nodes_learn_the_run_and_every_node_s_process_count(endpoint):
     results, _ = meet(endpoint, hello(2, 3, nproc=1), hello(0, 3, nproc=4), hello(1, 3, nproc=2))
-    assert results == [handshake.Agreement("run-1", (4, 2, 1))] * 3
+    assert results == [Agreement("run-1", (4, 2, 1))] * 3
 
 
 def test_the_port_is_free_again_at_once(endpoint):
@@ -112,10 +111,10 @@ def test_strangers_at_the_port_are_passed_over(endpoint, noise):
     def stranger_then_node_1():
         with socket.create_connection(endpoint) as connection:
             connection.sendall(noise)
-        handshake.join(hello(1), endpoint, 10, print, lambda: None)
+        Handshake(hello(1), endpoint, 10, print, lambda: None).join()
 
     others = threading.Thread(target=stranger_then_node_1)
-    agreement = handshake.host(hello(0), endpoint, "run-1", 20, lambda text: others.start(), lambda: None)
+    agreement = Handshake(hello(0), endpoint, 20, lambda text: others.start(), lambda: None).host("run-1")
     others.join()
     assert agreement.nproc == (1, 1)
 
@@ -125,15 +124,15 @@ def test_a_node_that_was_stopped_may_come_again(endpoint):
         with socket.create_connection(endpoint) as connection:
             handshake.send(connection, {"hello": vars(hello(1, 3))})
         again.start()
-        handshake.join(hello(2, 3), endpoint, 10, print, lambda: None)
+        Handshake(hello(2, 3), endpoint, 10, print, lambda: None).join()
 
     again = threading.Thread(
-        target=lambda: handshake.join(hello(1, 3, nproc=5), endpoint, 10, print, lambda: None)
+        target=lambda: Handshake(hello(1, 3, nproc=5), endpoint, 10, print, lambda: None).join()
     )
     others = threading.Thread(target=stopped_then_started)
     begin = iter([others.start])
-    agreement = handshake.host(
-        hello(0, 3), endpoint, "run-1", 20, lambda text: next(begin, int)(), lambda: None
+    agreement = Handshake(hello(0, 3), endpoint, 20, lambda text: next(begin, int)(), lambda: None).host(
+        "run-1"
     )
     others.join()
     again.join()
@@ -142,7 +141,7 @@ def test_a_node_that_was_stopped_may_come_again(endpoint):
 
 def test_node_0_on_the_wrong_machine_is_told_so():
     with pytest.raises(RankupError, match=r"has no address '192\.0\.2\.1'") as caught:
-        handshake.host(hello(0), Endpoint("192.0.2.1", 29400), "run-1", 1, print, lambda: None)
+        Handshake(hello(0), Endpoint("192.0.2.1", 29400), 1, print, lambda: None).host("run-1")
     assert caught.value.code == "endpoint-not-here"
 
 
@@ -152,13 +151,13 @@ def test_a_port_that_something_else_has_is_an_error(endpoint, monkeypatch):
         socket.create_server(endpoint),
         pytest.raises(RankupError, match=f"port {endpoint[1]} is in use") as caught,
     ):
-        handshake.host(hello(0), endpoint, "run-1", 1, print, lambda: None)
+        Handshake(hello(0), endpoint, 1, print, lambda: None).host("run-1")
     assert caught.value.code == "endpoint-in-use"
 
 
 def test_a_host_that_does_not_exist_is_no_reason_to_wait():
     with pytest.raises(RankupError) as caught:
-        handshake.join(hello(1), Endpoint("no.such.host.invalid", 1), 60, print, lambda: None)
+        Handshake(hello(1), Endpoint("no.such.host.invalid", 1), 60, print, lambda: None).join()
     assert caught.value.code == "unknown-host"
 
 
@@ -172,5 +171,5 @@ def test_only_the_endpoint_s_own_address_is_listened_on(endpoint):
         raise Interrupted(2)
 
     with pytest.raises(Interrupted):
-        handshake.host(hello(0), endpoint, "run-1", 5, print, check)
+        Handshake(hello(0), endpoint, 5, print, check).host("run-1")
     assert outside and outside[0] != 0

@@ -16,7 +16,7 @@ from rankup.core.rundir import RunDir
 from rankup.resolve.here import resolve_here
 from rankup.run import agents
 from rankup.run.allocation import Allocation
-from rankup.run.begin import job_script
+from rankup.run.attempts import job_script
 from rankup_process import Started, processes_mentioning, script
 
 # Trains until there are samples, and tells who its parents are.

@@ -14,7 +14,7 @@ from scheduler_samples import said
 from rankup.errors import RankupError
 from rankup.schedulers.base import JobState, JobStatus, scheduler_named
 
-PBS = scheduler_named("pbs")
+PBS, TORQUE = scheduler_named("pbs"), scheduler_named("torque")
 STIME = "Sat Nov 21 02:05:03 2026"
 
 
@@ -32,12 +32,17 @@ def status(**values: Any) -> JobStatus:
     return PBS.read_status(said(answer(job12=values)), ["12.head"])["12.head"]
 
 
-def test_json_first_then_text_then_what_torque_knows():
+def test_json_first_then_text_then_without_history():
     assert PBS.status_commands(["12.head"]) == [
         ["qstat", "-x", "-f", "-F", "json", "12.head"],
         ["qstat", "-x", "-f", "12.head"],
         ["qstat", "-f", "12.head"],
     ]
+
+
+def test_torque_is_asked_for_text():
+    assert TORQUE.status_commands(["12.head"]) == [["qstat", "-f", "12.head"]]
+    assert TORQUE.status_commands(["53[].head"]) == [["qstat", "-f", "-t", "53[].head"]]
 
 
 def test_json_is_asked_about_one_job_or_about_all():
@@ -185,7 +190,7 @@ Job Id: 13.head
     job_state = Q
     comment = Not Running: Not enough free nodes available
 """
-TORQUE = """\
+TORQUE_SAYS = """\
 Job Id: 2502414.mgt-mgmt
     Job_Name = BN_Job25
     Job_Owner = im18@dev1
@@ -222,8 +227,8 @@ def test_text_is_read_where_json_came_out_wrong():
     ],
 )
 def test_torque_says_it_in_its_own_words(exit_status: str, state: JobState, code: int | None, words: str):
-    out = TORQUE.format(exit_status=exit_status)
-    found = PBS.read_status(said(out), ["2502414.mgt-mgmt"])["2502414.mgt-mgmt"]
+    out = TORQUE_SAYS.format(exit_status=exit_status)
+    found = TORQUE.read_status(said(out), ["2502414.mgt-mgmt"])["2502414.mgt-mgmt"]
     assert (found.state, found.code, found.nodes, found.native) == (state, code, "node7", "C")
     assert words in found.reason
 

@@ -137,7 +137,7 @@ REFUSALS = [
         184,
         "qsub: submit error (Unknown resource type  Resource_List.select)",
         "bad-select",
-        'dialect = "torque"',
+        'scheduler = "torque"',
         USER,
     ),
     (1, "qsub: submit error (Unknown queue MSG=cannot locate queue)", "unknown-queue", "--queue nope", USER),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankup.resolve.resolve import check_defaults
+from rankup.resolve.precedence import check_defaults
 from rankup.sites.discovery import (
     ClusterFacts,
     Queue,
@@ -71,10 +71,10 @@ def test_qstat_says_which_queues_run_jobs_now():
     assert read_qstat_queues(QUEUES) == [Queue("workq", time="24:00:00")]
 
 
-def test_pbsnodes_says_the_node_with_the_most_gpus_and_the_dialect():
-    assert read_pbsnodes(OPENPBS) == (Queue("", 1, 32, 192000, 4), "select")
+def test_pbsnodes_says_the_node_with_the_most_gpus_and_the_scheduler():
+    assert read_pbsnodes(OPENPBS) == (Queue("", 1, 32, 192000, 4), "pbs")
     assert read_pbsnodes(TORQUE) == (Queue("", 1, 16, 0, 2), "torque")
-    assert read_pbsnodes("") == (Queue(""), "select")
+    assert read_pbsnodes("") == (Queue(""), "pbs")
 
 
 def written(tmp_path, text):
@@ -96,10 +96,10 @@ def test_the_profile_of_a_slurm_chooses_partitions_by_gpus(tmp_path):
     assert len(site.notes) == 4
 
 
-def test_the_profile_of_a_torque_asks_in_its_dialect(tmp_path):
-    node, dialect = read_pbsnodes(TORQUE)
-    site = written(tmp_path, profile("new", "pbs", [], node, SEEN, dialect=dialect))
-    assert (site.scheduler, site.pbs.dialect, site.launchers) == ("pbs", "torque", ("torchrun", "mpirun"))
+def test_the_profile_of_a_torque_names_it(tmp_path):
+    node, scheduler = read_pbsnodes(TORQUE)
+    site = written(tmp_path, profile("new", scheduler, [], node, SEEN))
+    assert (site.scheduler, site.family, site.launchers) == ("torque", "pbs", ("torchrun", "mpirun"))
 
 
 def test_the_profile_of_one_machine_needs_no_queue(tmp_path):

@@ -13,9 +13,9 @@ from torch import nn
 import rankup
 from rankup.runtime.choices import choose_strategy
 from rankup.strategies import STRATEGIES, make_strategy, names_for_scripts, versions
+from rankup.strategies.experimental.pp import PP
+from rankup.strategies.experimental.tp import TP
 from rankup.strategies.fsdp import blocks
-from rankup.strategies.pp import PP
-from rankup.strategies.tp import TP
 from rankup.train.options import TrainOptions
 from rankup.train.parallel import strategy_for
 from rankup.workloads.linear import Linear
@@ -171,7 +171,7 @@ def test_stages_that_lose_a_parameter_are_refused(monkeypatch):
 
 
 def test_a_plan_for_layers_that_are_not_there_is_refused(monkeypatch):
-    monkeypatch.setattr("rankup.strategies.tp.start_equal", lambda model: None)
+    monkeypatch.setattr("rankup.strategies.experimental.tp.start_equal", lambda model: None)
     with pytest.raises(rankup.RankupError, match="names head, which the model has not"):
         TP(plan=lambda model: {"head": object()}).wrap(
             nn.Linear(1, 1), torch.device("cpu"), find_unused_parameters=False

@@ -123,7 +123,8 @@ def test_a_row_says_what_its_class_says(name):
     strategy: Any = load(row.target)
     assert strategy.name == name
     assert strategy.one_process == row.one_process
-    assert row.target.partition(":")[0] == f"rankup.strategies.{name}"  # a noun of the interface is a file
+    module = row.target.partition(":")[0]
+    assert module.rpartition(".")[2] == name  # a noun of the interface is a file
     refused = {option.partition("=")[2] or option for option in row.refuses}
     features = set(strategy.refuses) & {"accumulate", "fp16", "sync_batchnorm"}
     assert features <= refused
@@ -188,7 +189,7 @@ def _is_name(node: ast.AST) -> bool:
 
 
 def test_no_module_outside_strategies_depends_on_a_certain_one():
-    outside = [path for path in SOURCES.rglob("*.py") if path.parent != SOURCES / "strategies"]
+    outside = [path for path in SOURCES.rglob("*.py") if SOURCES / "strategies" not in path.parents]
     assert len(outside) > 200
     found = [
         f"{path.relative_to(SOURCES)}:{what}"
@@ -202,7 +203,7 @@ def test_no_module_outside_strategies_depends_on_a_certain_one():
     "code",
     [
         "from rankup.strategies.any_world import AnyWorld",
-        "from rankup.strategies import pp",
+        "from rankup.strategies.experimental import pp",
         "import rankup.strategies.ddp",
         "isinstance(run.strategy, AnyWorld)",
         "isinstance(x, (int, base.FSDP))",

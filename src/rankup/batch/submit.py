@@ -136,7 +136,7 @@ def plan(job: Resolved) -> tuple[str, list[list[str]]]:
 def successors(job: Resolved) -> int:
     """How many jobs are submitted after the first one, if its nodes may not submit successors themselves."""
     spec, site = job.spec, job.site
-    if site.scheduler != "pbs" or site.pbs.nodes_may_submit or spec.array:
+    if site.family != "pbs" or site.pbs.nodes_may_submit or spec.array:
         return 0
     return min(spec.max_requeues, MOST_SUCCESSORS)
 

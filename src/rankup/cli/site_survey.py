@@ -38,9 +38,9 @@ def survey(name: str, env: Mapping[str, str]) -> str:
         queues = read_sinfo(_ask(SINFO))
         return profile(name, "slurm", queues, largest(queues), seen("sinfo"))
     if shutil.which(QSTAT[0], path=path):
-        node, dialect = read_pbsnodes(_ask(PBSNODES))
+        node, scheduler = read_pbsnodes(_ask(PBSNODES))
         queues = read_qstat_queues(_ask(QSTAT))
-        return profile(name, "pbs", queues, node, seen("qstat and pbsnodes"), dialect=dialect)
+        return profile(name, scheduler, queues, node, seen("qstat and pbsnodes"))
     node = Queue("", cpus=os.cpu_count() or 0, gpus=len(find_gpus()))
     return profile(name, "local", [], node, seen("this machine"))
 

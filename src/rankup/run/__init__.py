@@ -3,15 +3,14 @@
 | module | what |
 |---|---|
 | ``execute`` | ``execute``: runs a job |
-| ``begin`` | begins an attempt: run directory, ``job.toml``, ``job.sh`` |
+| ``attempts`` | how an attempt begins; ``Attempt``, which all parts take whole; how the last one ended |
 | ``view`` | who looks on while a job runs, and the copy of it in ``logs/job.log`` |
-| ``allocation`` | the nodes that a scheduler has given |
+| ``allocation`` | the nodes that a scheduler has given, and those that a job takes |
 | ``agents`` | one ``rankup run`` per node of an allocation |
-| ``endpoint`` | the port where the nodes of an allocation meet |
-| ``handshake`` | nodes started by hand find each other and compare settings |
+| ``meeting`` | the port, the run and the settings that nodes share which were started one by one |
+| ``handshake`` | they find each other and compare settings |
 | ``disagreement`` | what differs between nodes, as an error for each of them |
-| ``node`` | this node's processes: started, watched, ended |
-| ``sampling`` | samples what this node's processors do, while they run |
+| ``node`` | this node's processes: started, watched, sampled, ended |
 | ``environment`` | the environment of the ranks, and the line that says what starts on this node |
 | ``rank`` | wraps each rank: its output goes to its own log file |
 | ``separate_models`` | warns if several processes each train a model of their own |
@@ -22,7 +21,6 @@
 | ``outcome`` | how an attempt ended: result, files, error |
 | ``process_cleanup`` | finds and kills all processes of a run |
 | ``markers`` | small files that a job's script and its ranks leave in the run directory |
-| ``attempts`` | the attempts of a run, read: does the last one live, how did it end |
 
 ``torch_hook/`` is put on ``PYTHONPATH`` of the ranks for ``separate_models``.
 """

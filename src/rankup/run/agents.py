@@ -23,11 +23,10 @@ from rankup.node_launchers.agents import by_signal, node_launcher, part
 from rankup.node_launchers.base import Agents
 from rankup.resolve.resolved import Resolved
 from rankup.run.allocation import Allocation
-from rankup.run.endpoint import forget
-from rankup.run.interrupts import Interrupts
+from rankup.run.attempts import Attempt, processes_as_options
+from rankup.run.meeting import forget_port
 from rankup.run.node import SAVING
 from rankup.run.process_cleanup import MARK, kill_processes, new_process_mark
-from rankup.run.view import View
 
 # Agents hear of a signal within a second or two, and end their own processes soon; then we end the agents.
 GRACE = 10.0
@@ -46,23 +45,10 @@ def choose_fanout(allocation: Allocation) -> tuple[str, str]:
 def agent_command(job: Resolved, allocation: Allocation, run: RunDir) -> str:
     """``rankup run`` as each node executes it, as bash; what nobody set is decided there, by its GPUs and cores."""
     spec, nodes = job.spec, len(allocation.hosts)
-    nproc = [f"--nproc-per-node={spec.nproc_per_node}"] if "nproc_per_node" in job.asked else []
-    each = spec.threads or spec.cpus_per_task
-    threads = [] if each is None else [f"--threads={each}"]
-    python = [] if spec.python == sys.executable else [f"--python={spec.python}"]
-    monitor = [] if spec.monitor else ["--no-monitor"]
-    options = [
-        f"--rdzv-endpoint={allocation.endpoint()}",
-        f"--rdzv-timeout={spec.rdzv_timeout:g}",
-        f"--max-restarts={spec.max_restarts}",
-        *nproc,
-        *threads,
-        *python,
-        *monitor,
-        f"--run-dir={run.path}",
-        "--",
-        *spec.command,
-    ]
+    options = [f"--rdzv-endpoint={allocation.endpoint()}", f"--rdzv-timeout={spec.rdzv_timeout:g}"]
+    options += [f"--nproc-per-node={spec.nproc_per_node}"] if "nproc_per_node" in job.asked else []
+    options += processes_as_options(spec, threads=spec.threads or spec.cpus_per_task)
+    options += [f"--run-dir={run.path}", "--", *spec.command]
     start = shell.quote([sys.executable, "-m", "rankup", "run", f"--nnodes={nodes}"])
     node_rank = '"$NODE_RANK"' if nodes > 1 else "0"
     return f"{start} --node-rank {node_rank} {shell.quote(options)}"
@@ -128,61 +114,58 @@ def launch_script(
     return "\n".join(lines) + "\n"
 
 
-def run_agents(job: Resolved, allocation: Allocation, run: RunDir, interrupts: Interrupts, view: View) -> int:
+def environment(job: Resolved, allocation: Allocation) -> dict[str, str]:
+    """The environment of the agents, and of what starts them."""
+    cpus = {"SRUN_CPUS_PER_TASK": str(allocation.cpus)} if allocation.cpus else {}
+    return {**os.environ, **job.spec.env, MARK: new_process_mark(os.environ), **cpus}
+
+
+def run_agents(attempt: Attempt, allocation: Allocation) -> int:
     """Start the agents, show what they print, and return 0 if all of them ended well, else a code that is not 0."""
-    forget(run.path)
-    mark = new_process_mark(os.environ)
-    env = {**os.environ, **job.spec.env, MARK: mark}
-    if allocation.cpus:
-        env["SRUN_CPUS_PER_TASK"] = str(allocation.cpus)
+    run, env = attempt.run, attempt.env
+    forget_port(run)
     script = run.path / "agents.sh"
-    write_atomic(script, os.fsencode(agents_script(job, allocation, run, env)), mode=0o700)
+    write_atomic(script, os.fsencode(agents_script(attempt.job, allocation, run, env)), mode=0o700)
     logs = {stream: run.logs / f"agents.{stream}" for stream in ("out", "err")}
     tails = {stream: Tail(path, size_of(path)) for stream, path in logs.items()}
     with logs["out"].open("ab") as out, logs["err"].open("ab") as err:
         process = shell.start(
             ["bash", str(script)],
             env=env,
-            cwd=job.spec.folder,
+            cwd=attempt.spec.folder,
             stdin=shell.DEVNULL,
             stdout=out,
             stderr=err,
             new_session=True,
         )
     try:
-        _watch(process, tails, run, interrupts, view)
+        _watch(attempt, process, tails)
     finally:
-        kill_processes(mark)
+        kill_processes(env[MARK])
         code = process.wait()
         for path in run.path.glob("agent-*.sh"):  # they hold the environment
             path.unlink(missing_ok=True)
     return code
 
 
-def _watch(
-    process: shell.Process[bytes],
-    tails: Mapping[str, Tail],
-    run: RunDir,
-    interrupts: Interrupts,
-    view: View,
-) -> None:
+def _watch(attempt: Attempt, process: shell.Process[bytes], tails: Mapping[str, Tail]) -> None:
+    interrupts = attempt.interrupts
     deadline: float | None = None
     while process.poll() is None:
-        _show(tails, view, all_of_it=False)
-        view.tick(run)
+        _show(attempt, {stream: tail.read() for stream, tail in tails.items()})
         if deadline is None and interrupts.first is not None:
-            saves = interrupts.first == signal.SIGTERM and run.listening.exists()
+            saves = interrupts.first == signal.SIGTERM and attempt.run.listening.exists()
             deadline = time.monotonic() + GRACE + (SAVING if saves else 0.0)
             process.terminate()
         if deadline is not None and (interrupts.count > 1 or time.monotonic() > deadline):
             process.kill()
         time.sleep(0.1)
-    _show(tails, view, all_of_it=True)
-    view.tick(run)
+    _show(attempt, {stream: tail.rest() for stream, tail in tails.items()})
 
 
-def _show(tails: Mapping[str, Tail], view: View, *, all_of_it: bool) -> None:
-    for stream, tail in tails.items():
-        for line in tail.rest() if all_of_it else tail.read():
+def _show(attempt: Attempt, said: Mapping[str, Sequence[str]]) -> None:
+    for stream, lines in said.items():
+        for line in lines:
             match = _PREFIXED.fullmatch(line)
-            view.line(int(match[1]) if match else None, stream, match[2] if match else line)
+            attempt.view.line(int(match[1]) if match else None, stream, match[2] if match else line)
+    attempt.view.tick(attempt.run)

@@ -1,13 +1,15 @@
-"""What a scheduler has given us, read from the environment of a job's shell."""
+"""What a scheduler has given us, read from the environment of a job's shell, and what of it a job takes."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rankup.core.endpoint import Endpoint
 from rankup.errors import RankupError
+from rankup.resolve.resolved import FLAG, Resolved
 from rankup.world import World
 
 
@@ -33,6 +35,16 @@ class Allocation:
             return self
         return replace(self, hosts=self.hosts[:nodes], lines=self.lines[:nodes], of=len(self.hosts))
 
+    def __str__(self) -> str:
+        """How many of the job's nodes these are."""
+        return f"the first {len(self.hosts)} of {self.of}" if self.of else f"{len(self.hosts)}"
+
+    def taken_by(self, job: Resolved) -> Resolved:
+        """``job`` on all these nodes."""
+        spec = job.spec.model_copy(update={"nodes": len(self.hosts), "launcher": "torchrun"})
+        origin = job.origin["nodes"] if "nodes" in job.asked else "allocation"
+        return replace(job, spec=spec, origin={**job.origin, "nodes": origin})
+
     @property
     def needs_fan_out(self) -> bool:
         return len(self.hosts) > 1 or not self.inside
@@ -47,6 +59,36 @@ class Allocation:
         here = self.inside and len(self.hosts) > 1
         host = route_to(self.hosts[1]) if here else self.hosts[0]
         return str(Endpoint(host, 0))
+
+
+def allocation_of(job: Resolved) -> Allocation | None:
+    """The nodes of the allocation to run on; None to stay on this machine, or with machines started by hand.
+
+    A job that asks for fewer nodes than there are gets the first ones.
+    """
+    spec, asked = job.spec, "nodes" in job.asked
+    if asked and (spec.rdzv_endpoint or (spec.nodes == 1 and job.origin["nodes"] == FLAG)):
+        return None
+    allocation = detect_allocation(os.environ)
+    if allocation is None and spec.nodes > 1:
+        raise RankupError(
+            "no-allocation",
+            f"the job asks for {spec.nodes} nodes, and this is not the shell of an allocation",
+            context=job.origin["nodes"],
+            hint="--nnodes 1 runs on this machine alone; rankup submit takes it to a cluster",
+        )
+    if allocation is None:
+        return None
+    if asked and spec.nodes > len(allocation.hosts):
+        raise RankupError(
+            "other-allocation",
+            f"the job asks for {spec.nodes} nodes, and this allocation has {len(allocation.hosts)}",
+            context=job.origin["nodes"],
+            hint="a larger allocation, or fewer nodes; --nnodes 1 stays on this machine",
+        )
+    if asked:
+        allocation = allocation.first(spec.nodes)
+    return allocation if allocation.needs_fan_out else None
 
 
 def detect_allocation(

@@ -37,8 +37,6 @@ _PATIENCE = 5.0  # seconds for the line of one connection
 _LINGER = 3.0  # seconds in which node 0 tells late nodes that something is wrong
 _REMIND = 10.0  # seconds between two notes that this node waits
 
-Note = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class Agreement:
@@ -57,95 +55,106 @@ class Agreement:
         return cls(values["run_id"], tuple(values["nproc"]), tuple(found))
 
 
-def host(
-    me: NodeInfo,
-    endpoint: Endpoint,
-    run_id: str,
-    timeout: float,
-    note: Note,
-    check: Callable[[], None],
-) -> Agreement:
-    """Node 0's side. ``check`` is called while waiting and may raise."""
-    deadline = time.monotonic() + timeout
-    where = str(endpoint)
-    joined: dict[int, NodeInfo] = {0: me}
-    lines: dict[int, socket.socket] = {}  # node rank → the connection that it waits at
-    with ExitStack() as stack:
-        listener = stack.enter_context(_listen(me, endpoint, check))
-        waiting = _Reminder(note)
-        while len(joined) < me.nnodes:
-            check()
-            for rank in [rank for rank, line in lines.items() if _hung_up(line)]:
-                del joined[rank], lines[rank]  # it was stopped, and may come again
-            missing = [rank for rank in range(me.nnodes) if rank not in joined]
-            if time.monotonic() > deadline:
-                raise _told(lines.values(), nodes_missing(missing, me.nnodes, timeout, where))
-            waiting.remind(f"waiting for node {', '.join(map(str, missing))} of {me.nnodes} at {where}")
-            try:
-                connection, _ = listener.accept()
-            except TimeoutError:
-                continue
-            stack.enter_context(connection)
-            hello = _hello(receive(connection, time.monotonic() + _PATIENCE, check))
-            if hello is None:
-                connection.close()  # a port scanner, or a node that gave up
-                continue
-            if problems := collect(NODE_PROBLEMS, Meeting(hello, joined)):
-                problem = FindingsError(problems)
-                told = [*lines.values(), connection]
-                _tell_latecomers(listener, me.nnodes - 1 - len(told), problem)
-                raise _told(told, problem)
-            joined[hello.node_rank], lines[hello.node_rank] = hello, connection
-        nproc = tuple(joined[rank].nproc for rank in range(me.nnodes))
-        agreement = Agreement(run_id, nproc, tuple(collect(NODE_DIFFERENCES, joined)))
-        for rank, line in lines.items():
-            try:
-                send(line, {"agreement": agreement.as_dict()})
-            except OSError as error:
-                raise _told(lines.values(), node_lost(joined[rank], error)) from error
-        _wait_until_closed(lines.values(), check)
-    return agreement
+@dataclass(frozen=True)
+class Handshake:
+    """One node's part. ``note`` shows a line; ``check`` is called while waiting and may raise."""
 
+    me: NodeInfo
+    endpoint: Endpoint
+    timeout: float
+    note: Callable[[str], None]
+    check: Callable[[], None]
 
-def join(
-    me: NodeInfo, endpoint: Endpoint, timeout: float, note: Note, check: Callable[[], None]
-) -> Agreement:
-    """Every other node's side."""
-    deadline = time.monotonic() + timeout
-    waiting = _Reminder(note)
-    while time.monotonic() < deadline:
-        check()
-        # Once it has heard of us, node 0 is the one who says when to give up.
-        answer = _ask(me, endpoint, time.monotonic() + timeout + _PATIENCE, check)
-        if answer is not None:
-            return _understood(answer)
-        waiting.remind(f"waiting for node 0 at {endpoint}")
-        time.sleep(0.2)
-    raise RankupError(
-        "nodes-missing",
-        f"node 0 did not answer at {endpoint} within {timeout:g} s",
-        context=f"this is node {me.node_rank} of {me.nnodes}, on {me.host}",
-        hint="start --node-rank 0 on that machine, and check that no firewall closes the port",
-        exit_code=1,
-    )
+    def host(self, run_id: str) -> Agreement:
+        """Node 0's side."""
+        me, deadline = self.me, time.monotonic() + self.timeout
+        joined: dict[int, NodeInfo] = {0: me}
+        lines: dict[int, socket.socket] = {}  # node rank → the connection that it waits at
+        with ExitStack() as stack:
+            listener = stack.enter_context(self._listen())
+            waiting = _Reminder(self.note)
+            while len(joined) < me.nnodes:
+                self.check()
+                for rank in [rank for rank, line in lines.items() if _hung_up(line)]:
+                    del joined[rank], lines[rank]  # it was stopped, and may come again
+                missing = [rank for rank in range(me.nnodes) if rank not in joined]
+                if time.monotonic() > deadline:
+                    raise _told(
+                        lines.values(), nodes_missing(missing, me.nnodes, self.timeout, str(self.endpoint))
+                    )
+                waiting.remind(
+                    f"waiting for node {', '.join(map(str, missing))} of {me.nnodes} at {self.endpoint}"
+                )
+                try:
+                    connection, _ = listener.accept()
+                except TimeoutError:
+                    continue
+                stack.enter_context(connection)
+                hello = _hello(receive(connection, time.monotonic() + _PATIENCE, self.check))
+                if hello is None:
+                    connection.close()  # a port scanner, or a node that gave up
+                    continue
+                if problems := collect(NODE_PROBLEMS, Meeting(hello, joined)):
+                    problem = FindingsError(problems)
+                    told = [*lines.values(), connection]
+                    _tell_latecomers(listener, me.nnodes - 1 - len(told), problem)
+                    raise _told(told, problem)
+                joined[hello.node_rank], lines[hello.node_rank] = hello, connection
+            nproc = tuple(joined[rank].nproc for rank in range(me.nnodes))
+            agreement = Agreement(run_id, nproc, tuple(collect(NODE_DIFFERENCES, joined)))
+            for rank, line in lines.items():
+                try:
+                    send(line, {"agreement": agreement.as_dict()})
+                except OSError as error:
+                    raise _told(lines.values(), node_lost(joined[rank], error)) from error
+            _wait_until_closed(lines.values(), self.check)
+        return agreement
 
+    def join(self) -> Agreement:
+        """Every other node's side."""
+        deadline = time.monotonic() + self.timeout
+        waiting = _Reminder(self.note)
+        while time.monotonic() < deadline:
+            self.check()
+            # Once it has heard of us, node 0 is the one who says when to give up.
+            answer = self._ask(time.monotonic() + self.timeout + _PATIENCE)
+            if answer is not None:
+                return _understood(answer)
+            waiting.remind(f"waiting for node 0 at {self.endpoint}")
+            time.sleep(0.2)
+        raise RankupError(
+            "nodes-missing",
+            f"node 0 did not answer at {self.endpoint} within {self.timeout:g} s",
+            context=f"this is node {self.me.node_rank} of {self.me.nnodes}, on {self.me.host}",
+            hint="start --node-rank 0 on that machine, and check that no firewall closes the port",
+            exit_code=1,
+        )
 
-def _listen(me: NodeInfo, endpoint: Endpoint, check: Callable[[], None]) -> socket.socket:
-    family, kind, _, _, address = _addresses(endpoint)[0]
-    listener = socket.socket(family, kind)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(128)
-        listener.settimeout(0.2)
-    except OSError as error:
-        listener.close()
-        # If another node 0 has the endpoint, both sides should hear of it.
-        answer = _ask(me, endpoint, time.monotonic() + _PATIENCE, check)
-        if answer is not None:
-            _understood(answer)
-        raise cannot_bind(endpoint, error, me.host) from error
-    return listener
+    def _listen(self) -> socket.socket:
+        family, kind, _, _, address = _addresses(self.endpoint)[0]
+        listener = socket.socket(family, kind)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(128)
+            listener.settimeout(0.2)
+        except OSError as error:
+            listener.close()
+            # If another node 0 has the endpoint, both sides should hear of it.
+            answer = self._ask(time.monotonic() + _PATIENCE)
+            if answer is not None:
+                _understood(answer)
+            raise cannot_bind(self.endpoint, error, self.me.host) from error
+        return listener
+
+    def _ask(self, deadline: float) -> dict[str, Any] | None:
+        _addresses(self.endpoint)  # a name that does not exist is an error now, not a reason to wait
+        try:
+            with socket.create_connection(self.endpoint, timeout=_PATIENCE) as connection:
+                send(connection, {"hello": asdict(self.me)})
+                return receive(connection, deadline, self.check)
+        except OSError:
+            return None
 
 
 def _hello(message: dict[str, Any] | None) -> NodeInfo | None:
@@ -191,18 +200,6 @@ def _hung_up(line: socket.socket) -> bool:
         return False
     except OSError:
         return True
-
-
-def _ask(
-    me: NodeInfo, endpoint: Endpoint, deadline: float, check: Callable[[], None]
-) -> dict[str, Any] | None:
-    _addresses(endpoint)  # a name that does not exist is an error now, not a reason to wait
-    try:
-        with socket.create_connection(endpoint, timeout=_PATIENCE) as connection:
-            send(connection, {"hello": asdict(me)})
-            return receive(connection, deadline, check)
-    except OSError:
-        return None
 
 
 def _understood(answer: dict[str, Any]) -> Agreement:
@@ -257,7 +254,7 @@ def receive(connection: socket.socket, deadline: float, check: Callable[[], None
 class _Reminder:
     """Says that this node waits: at once, and then every ten seconds."""
 
-    def __init__(self, note: Note) -> None:
+    def __init__(self, note: Callable[[str], None]) -> None:
         self._note, self._next = note, time.monotonic()
 
     def remind(self, text: str) -> None:

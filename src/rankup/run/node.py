@@ -9,29 +9,26 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from rankup.core import shell
-from rankup.core.rundir import RunDir
 from rankup.launchers.base import launcher_named
 from rankup.run import separate_models
+from rankup.run.attempts import Attempt
 from rankup.run.environment import INIT_FILE
 from rankup.run.failure import Exit, Logs, first_failure, left_early
-from rankup.run.interrupts import Interrupts
 from rankup.run.logs import Output
 from rankup.run.process_cleanup import MARK, kill_processes
-from rankup.run.sampling import sampled
-from rankup.run.view import View
-from rankup.spec.jobspec import JobSpec
 
 if TYPE_CHECKING:  # most runs have none
     from rankup.run.terminal import TerminalOutput
 
 _GUARD = Path(__file__).with_name("rank.py")
+_GPUS = "CUDA_VISIBLE_DEVICES"
 POLL = 0.05  # seconds
 # How long ranks may run after one of them has failed, or after an interrupt: enough for a handler to write
 # a few words, and well under the ten seconds after which people press Ctrl-C again.
@@ -56,23 +53,14 @@ class NodeOutcome:
     left_early: Sequence[int] = ()
 
 
-def run_node(
-    spec: JobSpec,
-    run: RunDir,
-    env: Mapping[str, str],
-    interrupts: Interrupts,
-    view: View,
-    *,
-    terminal: bool,
-    debug: bool,
-    closed_input: bool = False,
-) -> NodeOutcome:
-    """Run this node's share in ``env`` (see ``for_processes``) to its end; nothing of it is alive afterwards."""
+def run_node(attempt: Attempt) -> NodeOutcome:
+    """Run this node's share to its end; nothing of it is alive afterwards."""
+    spec, run, env = attempt.spec, attempt.run, attempt.env
     suffix = f"-node-{spec.node_rank}" if spec.nodes > 1 else ""
     log = run.logs / f"torchrun{suffix}.err"
     output: Output | TerminalOutput
     spare = None
-    if terminal := terminal and spec.launcher == "single":
+    if terminal := attempt.terminal and spec.launcher == "single":
         from rankup.run.terminal import TerminalOutput
 
         output = TerminalOutput(run.logs)
@@ -82,31 +70,32 @@ def run_node(
         spare = Path(tempfile.gettempdir(), f"rankup-{secrets.token_hex(8)}")
         events = run.logs / f"events{suffix}.jsonl"
         alone = spec.world_size == 1
-        output = Output(run.logs, events, view, spare=spare, alone=alone, chatter=log if debug else None)
+        shown = log if attempt.debug else None
+        output = Output(run.logs, events, attempt.view, spare=spare, alone=alone, chatter=shown)
         guard = (sys.executable, "-I", "-S", *map(str, (_GUARD, run.logs, events, spare, os.getpid())))
         with _opened(log) as chatter:
             process = shell.start(
                 launcher_named(spec.launcher)(spec, run.path.name, guard),
                 env=env,
                 cwd=spec.folder,
-                stdin=None if spec.launcher == "single" and not closed_input else shell.DEVNULL,
+                stdin=None if spec.launcher == "single" and not attempt.closed_input else shell.DEVNULL,
                 stdout=chatter,
                 stderr=chatter,
                 # A session of its own: the terminal's Ctrl-C then reaches us alone, and we pass it on once.
                 new_session=True,
                 die_with_parent=True,
             )
-    watch = _Watch(process, output, interrupts, spec, env[MARK], terminal)
+    watch = _Watch(attempt, process, output, terminal)
     try:
-        with sampled(run, env, wanted=spec.monitor):
-            code = watch.until_end(run, view)
+        with _sampled(attempt):
+            code = watch.until_end()
     finally:
         kill_processes(env[MARK])
         process.wait()
         output.finish()
         with contextlib.suppress(OSError):
             Path(env[INIT_FILE]).unlink()
-    watch.say_who_trains_alone(run, view, ended=True)
+    watch.say_who_trains_alone(ended=True)
     logs = Logs(run.logs, spare if spare is not None and spare.exists() else None)
     failure = first_failure(output.exits, logs)
     early = left_early(output.exits, failure, logs) if failure else []
@@ -120,21 +109,54 @@ def _opened(log: Path) -> IO[bytes]:
         return Path(os.devnull).open("ab")
 
 
+@contextlib.contextmanager
+def _sampled(attempt: Attempt) -> Iterator[None]:
+    """Sample this node's processors (``rankup.monitor``) while the body runs. Nobody waits for the sampler's start.
+
+    If it cannot be started or fails, there are no samples, and nothing is said: a run requires none.
+    """
+    process = _start_sampler(attempt) if attempt.spec.monitor else None
+    try:
+        yield
+    finally:
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
+def _start_sampler(attempt: Attempt) -> shell.Process[bytes] | None:
+    # Our Python, which imports what we import: in another folder, or modules of the job's folder would come first.
+    ours = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)}  # noqa: PTH100
+    ours |= {name: attempt.env[name] for name in (MARK, _GPUS) if name in attempt.env}
+    try:
+        return shell.start(
+            [sys.executable, "-m", "rankup.monitor", str(attempt.run.path), str(os.getpid())],
+            env=ours,
+            cwd=Path("/"),
+            stdin=shell.DEVNULL,
+            stdout=shell.DEVNULL,
+            stderr=shell.DEVNULL,
+            new_session=True,
+            die_with_parent=True,
+        )
+    except OSError:  # no memory, or no more processes
+        return None
+
+
 @dataclass
 class _Watch:
-    """The loop that watches one launcher process. ``mark`` is in the environment of all processes of the run."""
+    """The loop that watches one launcher process."""
 
+    attempt: Attempt
     process: shell.Process[bytes]
     output: Output | TerminalOutput
-    interrupts: Interrupts
-    spec: JobSpec
-    mark: str
     terminal: bool  # whether the process has our terminal
     deadline: float | None = None  # after an interrupt
     said_alone: bool = False
     failed_at: dict[int, float] = field(default_factory=dict)  # attempt → when it was seen to fail
 
-    def until_end(self, run: RunDir, view: View) -> int:
+    def until_end(self) -> int:
+        view, run = self.attempt.view, self.attempt.run
         ticks = 0
         began = time.monotonic()
         while self.process.poll() is None:
@@ -143,26 +165,28 @@ class _Watch:
                 view.tick(run)
             ticks += 1
             if not self.said_alone and time.monotonic() > began + separate_models.EARLY:
-                self.say_who_trains_alone(run, view, ended=False)
-            self._heed_interrupts(run, time.monotonic())
+                self.say_who_trains_alone(ended=False)
+            self._heed_interrupts(time.monotonic())
             self._heed_failures(time.monotonic())
             self.output.wait(POLL)
         self.output.poll()
         view.tick(run)
         return self.process.returncode
 
-    def say_who_trains_alone(self, run: RunDir, view: View, *, ended: bool) -> None:
+    def say_who_trains_alone(self, *, ended: bool) -> None:
         self.said_alone = True
-        said = separate_models.count_separate_models(run, ended=ended) if self.spec.node_rank == 0 else ""
-        if said and self.interrupts.first is None:
-            view.line(None, "err", said)
+        attempt = self.attempt
+        if attempt.spec.node_rank == 0 and attempt.interrupts.first is None:
+            said = separate_models.count_separate_models(attempt.run, ended=ended)
+            if said:
+                attempt.view.line(None, "err", said)
 
-    def _heed_interrupts(self, run: RunDir, now: float) -> None:
-        signum = self.interrupts.first
+    def _heed_interrupts(self, now: float) -> None:
+        run, signum = self.attempt.run, self.attempt.interrupts.first
         if signum is None:
             return
-        if self.interrupts.count > 1:
-            kill_processes(self.mark)
+        if self.attempt.interrupts.count > 1:
+            self._kill()
         elif self.deadline is None:
             self.output.muted = True
             saves = signum == signal.SIGTERM and run.listening.exists()
@@ -174,13 +198,13 @@ class _Watch:
             else:
                 self._pass_on(signum)
         elif now > self.deadline:
-            kill_processes(self.mark)
+            self._kill()
 
     def _pass_on(self, signum: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             if self.terminal:
                 self.process.send_signal(signum)
-            elif self.spec.launcher == "single":
+            elif self.attempt.spec.launcher == "single":
                 os.killpg(self.process.pid, signum)
             else:
                 self.process.send_signal(signum)  # torchrun passes it on to its ranks
@@ -195,5 +219,8 @@ class _Watch:
             for rank in list(self.output.running):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.output.running.pop(rank), signal.SIGKILL)
-        if now > since + 2 * GRACE and self.output.restarts >= self.spec.max_restarts:
-            kill_processes(self.mark)
+        if now > since + 2 * GRACE and self.output.restarts >= self.attempt.spec.max_restarts:
+            self._kill()
+
+    def _kill(self) -> None:
+        kill_processes(self.attempt.env[MARK])

@@ -6,18 +6,17 @@ import json
 import re
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.run.allocation import Allocation
+from rankup.run.attempts import Attempt
 from rankup.run.failure import Logs, last_exception, last_lines, reason
-from rankup.run.interrupts import Interrupts
 from rankup.run.markers import REQUEUE_CODE
 from rankup.run.node import NodeOutcome
-from rankup.spec.jobspec import JobSpec
 
 # Where in gloo's source a connection was closed, and its advice.
 _GLOO = re.compile(r"\[\S+\.cc:\d+\] |\. This is typically caused by .*")
@@ -44,28 +43,26 @@ class Result:
     signal: int | None = None
     lost: RankupError | None = None
 
+    def details(self, word: str) -> dict[str, Any]:
+        """What ``outcome.json`` says of it beside the ``word`` in ``outcome``."""
+        ended = {"outcome": word, "exit_code": self.code, "seconds": round(self.seconds, 3)}
+        worker = {"worker_code": self.worker_code, "failed_rank": self.failed_rank}
+        return {**ended, **worker, "message": self.error.message if self.error else ""}
 
-def of_node(
-    spec: JobSpec, run: RunDir, ended: NodeOutcome, interrupts: Interrupts, seconds: float, *, agent: bool
-) -> Result:
+
+def of_node(attempt: Attempt, ended: NodeOutcome) -> Result:
     """How this node ended. Node 0 writes the run's outcome; an agent of an allocation leaves that to its head."""
+    spec, run = attempt.spec, attempt.run
     failure, error = ended.failure, None
-    word, code = _word_and_code(run, ended.code, interrupts)
+    word, code = _word_and_code(attempt, ended.code)
     if code == 1:
-        error = _worker_error(run, ended, spec) if failure or ended.code == 0 else _launcher_error(ended)
-    details: dict[str, Any] = {
-        "outcome": word,
-        "exit_code": code,
-        "worker_code": failure.code if failure and code else None,
-        "failed_rank": failure.rank if failure and code else None,
-        "seconds": round(seconds, 3),
-        "message": error.message if error else "",
-        "restarts": ended.restarts,
-        "nproc_per_node": spec.nproc_per_node,
-        "nnodes": spec.nodes,
-    }
+        error = _worker_error(attempt, ended) if failure or ended.code == 0 else _launcher_error(ended)
+    worker, rank = (failure.code, failure.rank) if failure and code else (None, None)
+    result = Result(code, run, worker, rank, attempt.seconds, error, attempt.interrupts.first)
+    details = {**result.details(word), "restarts": ended.restarts, "nproc_per_node": spec.nproc_per_node}
+    details["nnodes"] = spec.nodes
     lost = _lost(run, ended.logs) if ended.logs.spare else None
-    if agent:
+    if attempt.agent:
         # 75 would be a failed task to srun, which then kills the nodes that still write.
         code = 0 if code == REQUEUE_CODE else code
         reported = {**details, "time": failure.time if failure else None}
@@ -76,15 +73,13 @@ def of_node(
             lost = _lost(run, ended.logs, trouble)
     elif spec.node_rank == 0:
         lost = write_outcome(run, word, details, ended.logs) or lost
-    worker, rank = details["worker_code"], details["failed_rank"]
-    return Result(code, run, worker, rank, seconds, error, interrupts.first, lost)
+    return replace(result, code=code, lost=lost)
 
 
-def of_agents(
-    allocation: Allocation, run: RunDir, agents_code: int, interrupts: Interrupts, seconds: float
-) -> Result:
+def of_agents(attempt: Attempt, allocation: Allocation, agents_code: int) -> Result:
     """How an allocation ended, from what its nodes reported in the run directory."""
-    word, code = _word_and_code(run, agents_code, interrupts)
+    run = attempt.run
+    word, code = _word_and_code(attempt, agents_code)
     # A report that is not here (a file system that lags, a killed agent) does not make a node succeed.
     reports = [json.loads(path.read_text()) for path in run.path.glob("node-*.json")]
     failed = sorted((r for r in reports if r["failed_rank"] is not None), key=lambda r: r["time"])
@@ -98,18 +93,9 @@ def of_agents(
             exit_code=1,
         )
     rank, worker = first.get("failed_rank"), first.get("worker_code")
-    details = {
-        "outcome": word,
-        "exit_code": code,
-        "worker_code": worker,
-        "failed_rank": rank,
-        "seconds": round(seconds, 3),
-        "message": error.message if error else "",
-        "nnodes": len(allocation.hosts),
-        "hosts": allocation.hosts,
-    }
-    lost = write_outcome(run, word, details)
-    return Result(code, run, worker, rank, seconds, error, interrupts.first, lost)
+    result = Result(code, run, worker, rank, attempt.seconds, error, attempt.interrupts.first)
+    details = {**result.details(word), "nnodes": len(allocation.hosts), "hosts": allocation.hosts}
+    return replace(result, lost=write_outcome(run, word, details))
 
 
 def write_outcome(
@@ -149,22 +135,23 @@ def _lost(run: RunDir, logs: Logs | None, trouble: OSError | None = None) -> Ran
     )
 
 
-def _word_and_code(run: RunDir, code: int, interrupts: Interrupts) -> tuple[str, int]:
+def _word_and_code(attempt: Attempt, code: int) -> tuple[str, int]:
     """A worker's own word holds where all ended well; a signal to us is what ended the others."""
+    run, signum = attempt.run, attempt.interrupts.first
     if code == 0:
         word = run.outcome() or "done"
         word = word if word in _CODES else "done"
         return word, _CODES[word]
-    if interrupts.first == signal.SIGTERM and run.outcome() == "requeue":
+    if signum == signal.SIGTERM and run.outcome() == "requeue":
         return "requeue", REQUEUE_CODE  # the ranks took it for a request to stop, and saved
-    if interrupts.first is not None:
+    if signum is not None:
         cancelled = (run.path / "CANCELLED").exists()
-        return "cancelled" if cancelled else "failed", 128 + interrupts.first
+        return "cancelled" if cancelled else "failed", 128 + signum
     return "failed", 1
 
 
-def _worker_error(run: RunDir, ended: NodeOutcome, spec: JobSpec) -> RankupError:
-    failure = ended.failure
+def _worker_error(attempt: Attempt, ended: NodeOutcome) -> RankupError:
+    spec, run, failure = attempt.spec, attempt.run, ended.failure
     if failure is None:
         return RankupError(
             "run-failed",

@@ -19,8 +19,8 @@ def new_process_mark(env: Mapping[str, str]) -> str:
     return f"{env.get(MARK, '')}/{secrets.token_hex(8)}"
 
 
-def kill_processes(mark: str) -> list[int]:
-    """SIGKILL to every process that carries ``mark``; returns their ids once they are gone."""
+def kill_processes(mark: str) -> None:
+    """SIGKILL to every process that carries ``mark``; returns once they are gone."""
     found = [process for process in psutil.process_iter() if _carries(process, mark)]
     for process in found:
         try:
@@ -31,7 +31,6 @@ def kill_processes(mark: str) -> list[int]:
     deadline = time.monotonic() + 2
     while any(_alive(process) for process in found) and time.monotonic() < deadline:
         time.sleep(0.01)
-    return [process.pid for process in found]
 
 
 def _alive(process: psutil.Process) -> bool:

@@ -7,6 +7,7 @@ byte, to our output and to ``rank-0.out`` and ``rank-0.err``.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import select
@@ -32,7 +33,6 @@ class TerminalOutput:
         self.muted = False  # the process itself answers a Ctrl-C
         self._logs = logs
         self._whole = open_log(logs)  # of both streams, as they were shown
-        self.lost = False  # whether a log could not take all of it
         self._copies: dict[int, tuple[int, BinaryIO]] = {}  # what we read → where it is shown, and the log
         self._process: shell.Process[bytes] | None = None
 
@@ -92,12 +92,10 @@ class TerminalOutput:
         if not data:
             self._close(source)
             return
-        try:
+        with contextlib.suppress(OSError):  # a full disk
             log.write(data)
             if self._whole is not None:
                 os.write(self._whole, data)
-        except OSError:  # a full disk
-            self.lost = True
         while data:
             try:
                 data = data[os.write(shown, data) :]

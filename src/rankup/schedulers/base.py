@@ -76,6 +76,10 @@ class Scheduler(ABC):
     def read_submit(self, done: Completed, spec: JobSpec) -> str:
         """The job's id. Raises ``RankupError`` with one sentence that names the flag to change."""
 
+    def directives(self, spec: JobSpec, site: Site, output: str, error: str = "") -> list[str]:
+        """What a script says to the scheduler, a directive each; ``output`` and ``error``: where the logs are."""
+        return []
+
     @abstractmethod
     def interactive_command(self, spec: JobSpec, site: Site) -> list[str]:
         """A shell on the same resources: salloc, ``qsub -I``."""

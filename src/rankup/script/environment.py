@@ -53,9 +53,9 @@ def _threads(spec: JobSpec, site: Site) -> list[str]:
         return []
     there = "env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc"
     cores = {"slurm": f"${{SLURM_CPUS_ON_NODE:-$({there})}}", "pbs": f"${{NCPUS:-$({there})}}"}
-    each = f"cores={cores.get(site.scheduler, f'$({there})')}"
+    each = f"cores={cores.get(site.family, f'$({there})')}"
     share = f"$((cores > {spec.nproc_per_node} ? cores / {spec.nproc_per_node} : 1))"
-    if site.scheduler == "pbs":  # which sets it to all cores, whatever the number of processes
+    if site.family == "pbs":  # which sets it to all cores, whatever the number of processes
         return [each, f"export OMP_NUM_THREADS={share}"]
     return [each, f"export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-{share}}} # torchrun would say 1"]
 

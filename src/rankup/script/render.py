@@ -17,7 +17,7 @@ from rankup.errors import RankupError
 from rankup.launchers.base import code, path_code
 from rankup.node_launchers import agents
 from rankup.node_launchers.agents import choose
-from rankup.schedulers.pbs import directives as pbs
+from rankup.schedulers.base import scheduler_named
 from rankup.schedulers.slurm import directives as slurm
 from rankup.script.environment import environment, loaded_modules
 from rankup.script.start import meets, start, uses_pbs_rsh
@@ -36,7 +36,7 @@ def render(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
 
     Pure; raises ``RankupError`` where the site's scheduler cannot do what is asked.
     """
-    choose(spec.fanout, site.scheduler)
+    choose(spec.fanout, site.family)
     ranks = start(spec, site)
     fixed = [*_functions(spec, site, run_dir), ranks.end, ranks.fixed]
     _check_own_functions(spec, "\n".join(line for section in fixed for line in section))
@@ -117,7 +117,7 @@ def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str
     """The fixed parts that this job needs, in the order in which ``main`` calls them."""
     loads = bool(spec.module_purge or loaded_modules(spec, site))
     return [
-        part(f"{site.scheduler}.sh"),
+        part(f"{site.family}.sh"),
         part("short_time.sh") if _has_short_time(spec, site) else [],
         [*part("run_directory.sh"), *(part("one_log.sh") if _has_one_log(site, run_dir) else [])],
         part("attempt.sh"),
@@ -134,7 +134,7 @@ def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str
         part("watch.sh"),
         [*part("lost_nodes.sh"), *agents.part("is_lost.sh")] if _may_lose_nodes(spec, site) else [],
         part("failure.sh"),
-        part("ending.sh"),
+        part("end_or_requeue.sh"),
     ]
 
 
@@ -151,7 +151,7 @@ def _proof(spec: JobSpec) -> str:
 
 def _may_lose_nodes(spec: JobSpec, site: Site) -> bool:
     """Whether this script has to look for lost nodes, since the scheduler does not act on them."""
-    return site.scheduler == "pbs" and spec.nodes > 1
+    return site.family == "pbs" and spec.nodes > 1
 
 
 def _indented(lines: Sequence[str]) -> list[str]:
@@ -172,14 +172,15 @@ def _text(name: str) -> str:
 
 def _head(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]:
     lines = ["#!/bin/bash"]
-    if site.scheduler == "slurm":
-        output, error = _logs(spec, site, run_dir)
-        lines += [f"#SBATCH {option}" for option in slurm.directives(spec, site, output, error)]
-    elif site.scheduler == "pbs":
+    if site.family == "slurm":
+        directives = scheduler_named(site.scheduler).directives(spec, site, *_logs(spec, site, run_dir))
+        lines += [f"#SBATCH {option}" for option in directives]
+    elif site.family == "pbs":
         # What PBS itself says beside our log; qsub reads a path such as "a b" or "host:a" in ways of its own.
         plain = run_dir is not None and re.fullmatch(r"[\w./+@%=-]+", str(run_dir), re.ASCII)
         output = f"{run_dir}/logs/" if plain else ""
-        lines += [f"#PBS {option}" for option in pbs.directives(spec, site, output)]
+        directives = scheduler_named(site.scheduler).directives(spec, site, output)
+        lines += [f"#PBS {option}" for option in directives]
     return [*lines, "", *_WHAT_IT_IS]
 
 
@@ -203,7 +204,7 @@ def _logs(spec: JobSpec, site: Site, run_dir: Path | None) -> tuple[str, str]:
 
 def _settings(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]:
     requeues = spec.max_requeues
-    if site.scheduler == "pbs" and not site.pbs.nodes_may_submit:
+    if site.family == "pbs" and not site.pbs.nodes_may_submit:
         requeues = min(requeues, MOST_SUCCESSORS)
     runs = spec.folder / spec.runs_root
     lines = [
@@ -214,9 +215,9 @@ def _settings(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]:
         f"STOP_BEFORE={spec.lead} # seconds before the time limit at which the ranks are asked to save",
         f"MAX_REQUEUES={requeues}",
     ]
-    if site.scheduler != "slurm":
+    if site.family != "slurm":
         lines.append(f"TIME={spec.time or 0} # seconds; 0: the queue's own limit")
-    if site.scheduler == "pbs":
+    if site.family == "pbs":
         lines.append(f"NODES_MAY_SUBMIT={'yes' if site.pbs.nodes_may_submit else 'no'}")
     if meets(spec):
         lines.append(
@@ -229,7 +230,7 @@ def _base(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
     if run_dir is not None:
         return f"BASE={shell.quote([str(run_dir)])} # the run directory"
     base = shell.quote([f"{spec.folder / spec.runs_root / spec.name}/"])
-    if site.scheduler == "local":
+    if site.family == "local":
         return f"BASE={base} # the run directory is below it, and named after the job's id"
     # So a successor, and a job that is submitted by hand once more, goes on in the run directory of the one before.
     return f"BASE=${{RANKUP_RUN:-{base}}} # the run directory is below it, and named after the job's id"
@@ -237,12 +238,12 @@ def _base(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
 
 def _has_short_time(spec: JobSpec, site: Site) -> bool:
     """Whether the queue's own limit, which nobody has told us, may be shorter than the time to save."""
-    return not (spec.time or spec.stop_before or site.scheduler == "local")
+    return not (spec.time or spec.stop_before or site.family == "local")
 
 
 def _has_one_log(site: Site, run_dir: Path | None) -> bool:
     """Whether the script writes its own log; SLURM writes it as told by a directive."""
-    return site.scheduler == "pbs" or (site.scheduler == "local" and run_dir is not None)
+    return site.family == "pbs" or (site.family == "local" and run_dir is not None)
 
 
 _TASK = {
@@ -257,7 +258,7 @@ def _job(spec: JobSpec, site: Site) -> str:
     """What names the run directory of a job that is submitted by hand; and the task of an array."""
     if not spec.array:
         return '"$JOB"'
-    return f'"{_ARRAY_JOB[site.scheduler]}" "{_TASK[site.scheduler]}"'
+    return f'"{_ARRAY_JOB[site.family]}" "{_TASK[site.family]}"'
 
 
 def _places(spec: JobSpec) -> list[str]:

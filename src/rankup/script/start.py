@@ -30,7 +30,7 @@ def _alone(spec: JobSpec) -> bool:
 def start(spec: JobSpec, site: Site) -> AgentsScript:
     """Bash that starts all ranks in the background, and sets ``workers``."""
     how = Start(
-        scheduler=site.scheduler,
+        scheduler=site.family,
         command=spec.rank_command,
         python=spec.interpreter,
         torchrun=site.containers.torchrun if spec.container else "torchrun",
@@ -51,22 +51,22 @@ def start(spec: JobSpec, site: Site) -> AgentsScript:
     elif uses_pbs_rsh(spec, site):
         first = ["use_pbs_for_mpirun"]
     if spec.launcher != "torchrun":
-        by_srun = site.scheduler == "slurm" and spec.launcher != "mpirun"
+        by_srun = site.family == "slurm" and spec.launcher != "mpirun"
         return AgentsScript((*first, *written), by_scancel(whole_job=True) if by_srun else by_signal())
     prefix = [
         "# shellcheck disable=SC2016 # torchrun fills this in",
         f"export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE={PREFIX}",
     ]
-    start_agents = node_launcher(spec.fanout, site.scheduler, nodes=spec.nodes, mpi=site.mpi.kind)
+    start_agents = node_launcher(spec.fanout, site.family, nodes=spec.nodes, mpi=site.mpi.kind)
     agents = start_agents(Agents(tuple(written), spec.nodes, spec.agent_cpus, variables(spec, site)))
     return replace(agents, start=(*first, *prefix, *agents.start))
 
 
 def uses_pbs_rsh(spec: JobSpec, site: Site) -> bool:
     """Whether Open MPI reaches the nodes of a PBS job."""
-    fanout = choose(spec.fanout, site.scheduler) if spec.launcher == "torchrun" else ""
+    fanout = choose(spec.fanout, site.family) if spec.launcher == "torchrun" else ""
     by_mpi = spec.launcher == "mpirun" or fanout == "mpiexec"
-    return by_mpi and site.scheduler == "pbs" and site.mpi.kind == "openmpi" and spec.nodes > 1
+    return by_mpi and site.family == "pbs" and site.mpi.kind == "openmpi" and spec.nodes > 1
 
 
 def _inside(spec: JobSpec, site: Site) -> tuple[str, ...]:

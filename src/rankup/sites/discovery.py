@@ -80,19 +80,19 @@ def read_qstat_queues(text: str) -> list[Queue]:
 
 
 def read_pbsnodes(text: str) -> tuple[Queue, str]:
-    """The largest kind of node in what ``PBSNODES`` printed, as a queue without a name, and this PBS's dialect."""
+    """The largest kind of node in what ``PBSNODES`` printed, as a queue without a name; and pbs or torque."""
     kinds = []
-    dialect = "select"
+    scheduler = "pbs"
     for _, said in _blocks(text, r"^(\S+)$"):
         if "np" in said:  # Torque's word for cores
-            dialect = "torque"
+            scheduler = "torque"
         cpus = _leading(said.get("resources_available.ncpus", said.get("np", "0")))
         gpus = _leading(said.get("resources_available.ngpus", said.get("gpus", "0")))
         kinds.append((gpus, cpus, _mib(said.get("resources_available.mem", "0b"))))
     if not kinds:
-        return Queue(""), dialect
+        return Queue(""), scheduler
     gpus, cpus, memory = max(kinds)
-    return Queue("", kinds.count((gpus, cpus, memory)), cpus, memory, gpus), dialect
+    return Queue("", kinds.count((gpus, cpus, memory)), cpus, memory, gpus), scheduler
 
 
 def read_hosts(text: str) -> list[Queue]:
@@ -123,8 +123,6 @@ def profile(
     queues: Sequence[Queue],
     node: Queue,
     seen: ClusterFacts,
-    *,
-    dialect: str = "select",
 ) -> str:
     """The text of a profile for a cluster with these ``queues`` and with nodes like ``node``."""
     srun = ["srun"] if scheduler == "slurm" else []
@@ -144,8 +142,6 @@ def profile(
         "arch" if scheduler == "local" else "login_arch": seen.arch,
     }
     tables: dict[str, Mapping[str, Any]] = {"": top, "node": has}
-    if dialect != "select":
-        tables["pbs"] = {"dialect": dialect}
     nodes: Counter[str] = Counter()  # a queue has a line for each kind of node
     for queue in queues:
         if queue.name and queue.nodes:

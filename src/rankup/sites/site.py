@@ -39,7 +39,6 @@ class Pbs(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    dialect: Literal["select", "torque"] = "select"
     select: str = ""  # added to each chunk, such as "sales_op=blanca"
     place: str = "scatter"
     nodes_may_submit: bool = True  # whether qsub works on compute nodes
@@ -97,7 +96,7 @@ class Site(BaseModel):
     title: str = ""
     source: str = ""  # who documents it
     notes: tuple[str, ...] = ()
-    scheduler: Literal["local", "slurm", "pbs"]
+    scheduler: Literal["local", "slurm", "pbs", "torque"]
     launchers: Annotated[tuple[Literal["torchrun", "srun", "mpirun"], ...], Field(min_length=1)] = (
         "torchrun",
         "srun",
@@ -119,6 +118,11 @@ class Site(BaseModel):
     queue_nodes: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     queue_time: dict[str, str] = Field(default_factory=dict)
     when: dict[Literal["cpu", "gpu", "one_node", "many_nodes"], dict[str, Any]] = Field(default_factory=dict)
+
+    @property
+    def family(self) -> str:
+        """local, slurm or pbs: whose variables and node file a job finds. Torque's are those of PBS."""
+        return "pbs" if self.scheduler == "torque" else self.scheduler
 
     @field_validator("queue_time")
     @classmethod

@@ -11,10 +11,6 @@ loads no torch: the command line reads the table, too.
 | ``ddp`` | a replica on every rank |
 | ``fsdp`` | a shard of every parameter on every rank |
 | ``any_world`` | the same bits on any number of processes |
-| ``tp`` | tensor parallelism |
-| ``pp`` | pipeline parallelism |
-| ``dp`` | threads and replicas in one process |
-| ``deepspeed`` | DeepSpeed's engine, ZeRO stage 1 |
 | ``call_through`` | the model stays the user's object under DDP |
 | ``replicas`` | ranks start from one model |
 | ``weights`` | gradients weighted if ranks hold different counts |
@@ -34,6 +30,7 @@ loads no torch: the command line reads the table, too.
 | ``state`` | model and optimizer by parameter names, whatever the strategy |
 | ``groups`` | gloo groups of all ranks |
 | ``versions`` | what older versions of torch lack |
+| ``experimental`` | tensor and pipeline parallelism, threads in one process, DeepSpeed: for workloads alone |
 """
 
 from __future__ import annotations
@@ -62,22 +59,26 @@ STRATEGIES = {
     "none": StrategyRow(
         "rankup.strategies.none:NoStrategy", for_scripts=True, one_process=True, refuses=("sync_batchnorm",)
     ),
-    "dp": StrategyRow("rankup.strategies.dp:DP", one_process=True, refuses=("compile", "sync_batchnorm")),
+    "dp": StrategyRow(
+        "rankup.strategies.experimental.dp:DP", one_process=True, refuses=("compile", "sync_batchnorm")
+    ),
     "ddp": StrategyRow("rankup.strategies.ddp:DDP", for_scripts=True, options=("static_graph",)),
     "fsdp": StrategyRow(
         "rankup.strategies.fsdp:FSDP", for_scripts=True, options=("shard_size",), refuses=("channels_last",)
     ),
     "tp": StrategyRow(
-        "rankup.strategies.tp:TP", members={"plan": "tensor_parallel_plan"}, refuses=("sync_batchnorm",)
+        "rankup.strategies.experimental.tp:TP",
+        members={"plan": "tensor_parallel_plan"},
+        refuses=("sync_batchnorm",),
     ),
     "pp": StrategyRow(
-        "rankup.strategies.pp:PP",
+        "rankup.strategies.experimental.pp:PP",
         options=("microbatches",),
         members={"stages": "pipeline_stages", "loss": "loss"},
         refuses=("sync_batchnorm",),
     ),
     "deepspeed": StrategyRow(
-        "rankup.strategies.deepspeed:DeepSpeed",
+        "rankup.strategies.experimental.deepspeed:DeepSpeed",
         # It steps on copies in fp32.
         refuses=("accumulate", "channels_last", "sync_batchnorm", "precision=fp16", "precision=fp64"),
     ),

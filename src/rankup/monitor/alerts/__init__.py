@@ -2,8 +2,7 @@
 
 | module | what |
 |---|---|
-| ``alert`` | ``Symptom``: what is seen now; ``Alert``: what has been seen for long enough, and what it has cost |
-| ``names`` | ranks in words |
+| ``alert`` | ``Symptom``: what is seen now; ``Alert``: what has lasted, and its cost; limits in ``limits.toml`` |
 | ``standstill`` | no step for long, and which rank the others wait for |
 | ``slow_ranks`` | loaders that are too slow, and stragglers: slow ranks, told from those that wait for them |
 | ``idle_gpus`` | GPUs that compute nothing, and GPUs without a rank |

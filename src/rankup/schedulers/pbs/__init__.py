@@ -1,9 +1,9 @@
-"""PBS: OpenPBS, PBS Pro and (experimental) Torque.
+"""PBS: OpenPBS and PBS Pro.
 
 | module | what |
 |---|---|
 | ``commands`` | qsub, qstat, qdel: the command lines |
-| ``directives`` | what a job requests, as options of qsub: ``select``, or Torque's ``nodes:ppn`` |
+| ``directives`` | what a job requests, as options of qsub |
 | ``limits`` | what the hosts have |
 | ``start_estimate`` | when a job would start |
 | ``qstat`` | the output of ``qstat -f``, as JSON or as text |

@@ -1,4 +1,4 @@
-"""PBS: OpenPBS and PBS Pro, and Torque, whose qstat has no JSON and forgets jobs soon. qsub, qstat, qdel."""
+"""OpenPBS and PBS Pro: qsub, qstat, qdel."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from rankup.errors import RankupError
 from rankup.findings.finding import Finding
 from rankup.schedulers.base import JobStatus, Scheduler
 from rankup.schedulers.error_table import explain_error, own_words
-from rankup.schedulers.pbs import limits, start_estimate
-from rankup.schedulers.pbs.directives import resources
+from rankup.schedulers.pbs import directives, limits, start_estimate
 from rankup.schedulers.pbs.errors import CANCEL, ENDED, SUBMIT, UNREACHABLE
-from rankup.schedulers.pbs.qstat import read_qstat
+from rankup.schedulers.pbs.qstat import Attributes, read_qstat
 from rankup.schedulers.pbs.states import job_status
 from rankup.schedulers.submit_environment import clean_environment
 from rankup.sites.site import Site
@@ -32,6 +31,7 @@ class Pbs(Scheduler):
     """An id is as qsub prints it, ``12.server``; that of an array ``12[].server``, of its tasks ``12[3].server``."""
 
     name = "pbs"
+    array_flag = "-J"
 
     def submit_command(self, script: Path, spec: JobSpec, site: Site) -> list[str]:
         jobs = {"afterok": spec.after, "afterany": spec.after_any}
@@ -58,10 +58,18 @@ class Pbs(Scheduler):
 
     def interactive_command(self, spec: JobSpec, site: Site) -> list[str]:
         raw = [token for directive in spec.directives for token in shlex.split(directive)]
-        return ["qsub", "-I", *resources(spec, site), *raw]
+        return ["qsub", "-I", *directives.resources(spec, self.nodes(spec, site)), *raw]
+
+    def directives(self, spec: JobSpec, site: Site, output: str, error: str = "") -> list[str]:
+        tokens = directives.resources(spec, self.nodes(spec, site))
+        return directives.directives(spec, tokens, output, array=self.array_flag)
+
+    def nodes(self, spec: JobSpec, site: Site) -> list[str]:
+        """The nodes that a job asks for, as values of ``-l``."""
+        return directives.select(spec, site)
 
     def status_commands(self, ids: Sequence[str]) -> list[list[str]]:
-        """JSON, also of what has ended (``-x``); as text, where JSON came out wrong; and Torque's, whose -x is XML.
+        """JSON, also of what has ended (``-x``); as text, where JSON came out wrong; and without ``-x``.
 
         Several ids with JSON would print the first alone, so it is one each or all.
         """
@@ -84,22 +92,25 @@ class Pbs(Scheduler):
             mine = {
                 job: values for job, values in jobs.items() if values.get("Job_Owner", "").startswith(owner)
             }
-            return {job: job_status(job, values) for job, values in mine.items()}
+            return {job: self.status_of(job, values) for job, values in mine.items()}
         found: dict[str, JobStatus] = {}
         for asked in ids:
             for job, values in jobs.items():
                 if _same(job, asked):
-                    found[asked] = job_status(asked, values)
+                    found[asked] = self.status_of(asked, values)
                 elif index := _task_of(job, asked):
                     task = asked.replace("[]", index, 1)
-                    found[task] = job_status(task, values)
+                    found[task] = self.status_of(task, values)
         return found
+
+    def status_of(self, job: str, attributes: Attributes) -> JobStatus:
+        return job_status(job, attributes)
 
     def find_command(self) -> list[str]:
         return ["qstat", "-f"]
 
     def read_found(self, done: Completed, folder: Path) -> list[str]:
-        """By the log, ``head:/…/logs/job.log``: Torque does not tell the script."""
+        """By the log, ``head:/…/logs/job.log``."""
         jobs = read_qstat(done.out).items()
         return [job for job, values in jobs if f":{folder}/" in f":{values.get('Output_Path', '')}"]
 
@@ -115,7 +126,7 @@ class Pbs(Scheduler):
             raise explain_error(Completed(done.code, "", "\n".join(complaints)), CANCEL, "qdel")
 
     def limits_command(self, spec: JobSpec, site: Site, env: Mapping[str, str]) -> list[str]:
-        return limits.limits_command(spec, site, env)
+        return limits.limits_command(spec, env)
 
     def read_limits(
         self, done: Completed, spec: JobSpec, site: Site, env: Mapping[str, str]
@@ -123,7 +134,7 @@ class Pbs(Scheduler):
         return limits.read_limits(done, spec, site)
 
     def start_command(self, spec: JobSpec, site: Site) -> list[str]:
-        return start_estimate.start_command(spec, site)
+        return [*start_estimate.START_COMMAND]
 
     def read_start(self, done: Completed, spec: JobSpec) -> float:
         return start_estimate.read_start(done, spec)

@@ -1,33 +1,36 @@
-"""What a job asks of PBS, as options of qsub: OpenPBS and PBS Pro's ``select``, and Torque's ``nodes:ppn``."""
+"""What a job asks of PBS, as options of qsub."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from rankup.core.units import clock
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
 
 
-def resources(spec: JobSpec, site: Site) -> list[str]:
-    """Nodes, cores, GPUs, time and whose account, one option per element as tokens."""
-    chunk = _torque(spec, site) if site.pbs.dialect == "torque" else _select(spec, site)
+def resources(spec: JobSpec, nodes: Sequence[str]) -> list[str]:
+    """``nodes``, time and whose account, one option per element as tokens."""
     options = ["-N", spec.name]
     options += ["-A", spec.account] if spec.account else []
     options += ["-q", spec.queue] if spec.queue else []
-    for part in chunk:
+    for part in nodes:
         options += ["-l", part]
     if spec.time:
         options += ["-l", f"walltime={clock(spec.time)}"]
     return options
 
 
-def directives(spec: JobSpec, site: Site, output: str) -> list[str]:
-    """Everything that stands behind ``#PBS``. No comments here: qsub takes a trailing one for a part of the value."""
-    tokens = resources(spec, site)
+def directives(spec: JobSpec, tokens: Sequence[str], output: str, *, array: str) -> list[str]:
+    """Everything that stands behind ``#PBS``: ``tokens`` are the job's resources, ``array`` is the flag of an array.
+
+    No comments here: qsub takes a trailing one for a part of the value.
+    """
     options = [" ".join(pair) for pair in zip(tokens[::2], tokens[1::2], strict=True)]
     options += ["-j oe", "-r y"]
     options += [f"-o {output}"] if output else []
     if spec.array:
-        options += [f"{'-t' if site.pbs.dialect == 'torque' else '-J'} {spec.array}"]
+        options += [f"{array} {spec.array}"]
     options += [f"-m abe\n-M {spec.mail}"] if spec.mail else []
     return [line for option in options for line in option.split("\n")] + list(spec.directives)
 
@@ -37,7 +40,8 @@ def _processes(spec: JobSpec) -> int:
     return spec.nproc_per_node if spec.launcher == "mpirun" else 1
 
 
-def _select(spec: JobSpec, site: Site) -> list[str]:
+def select(spec: JobSpec, site: Site) -> list[str]:
+    """The nodes, their cores and their GPUs, as values of ``-l``."""
     parts = [f"select={spec.nodes}"]
     parts += [f"ncpus={spec.agent_cpus}"] if spec.agent_cpus else []
     parts += [f"mpiprocs={_processes(spec)}"]
@@ -47,11 +51,3 @@ def _select(spec: JobSpec, site: Site) -> list[str]:
     parts += [site.pbs.select] if site.pbs.select else []
     place = site.pbs.place + (":excl" if spec.exclusive and ":excl" not in site.pbs.place else "")
     return [":".join(parts), f"place={place}"]
-
-
-def _torque(spec: JobSpec, site: Site) -> list[str]:
-    # In Torque a node's ppn are its cores, and the node file has a line for each.
-    parts = [f"nodes={spec.nodes}", f"ppn={spec.cpus_per_node or spec.nproc_per_node}"]
-    parts += [f"gpus={spec.gpus_per_node}"] if spec.gpus_per_node else []
-    parts += [site.pbs.select] if site.pbs.select else []
-    return [":".join(parts), *([f"mem={spec.mem * spec.nodes}mb"] if spec.mem else [])]

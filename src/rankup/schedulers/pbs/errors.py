@@ -72,7 +72,7 @@ SUBMIT = (
         r"Resource_List\.(select|nodes|place)\b|value (for )?select\.|node\(s\) specification",
         "bad-select",
         "PBS does not understand the nodes that the job asks for: {nodes}, {gpus_per_node}, {cpus_per_task}",
-        'change these, [pbs] select and place in the site profile, or --directive; Torque needs dialect = "torque"',
+        'change these, [pbs] select and place in the site profile, or --directive; Torque needs scheduler = "torque"',
     ),
     ErrorRow(
         r"walltime",

@@ -12,10 +12,10 @@ from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
 
 
-def limits_command(spec: JobSpec, site: Site, env: Mapping[str, str]) -> list[str]:
+def limits_command(spec: JobSpec, env: Mapping[str, str]) -> list[str]:
     # Raw directives may request anything, and a queue of another server has other hosts.
     elsewhere = spec.directives or "@" in spec.queue or env.get("PBS_DEFAULT") or env.get("PBS_SERVER")
-    return [] if elsewhere or site.pbs.dialect == "torque" else [*PBSNODES]
+    return [] if elsewhere else [*PBSNODES]
 
 
 def read_limits(done: Completed, spec: JobSpec, site: Site) -> list[Finding]:

@@ -1,7 +1,7 @@
 """When a job would start, by ``qstat -f``: PBS estimates the starts of jobs in the queue, and of no others.
 
 So the answer is that of the user's own queued job on as many nodes. A site has to turn estimates on
-(``est_start_time_freq``); Torque has none.
+(``est_start_time_freq``).
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from rankup.errors import RankupError
 from rankup.schedulers.error_table import explain_error
 from rankup.schedulers.pbs.errors import UNREACHABLE
 from rankup.schedulers.pbs.qstat import read_qstat
-from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
 
 _ESTIMATE, _NODES = "estimated.start_time", "Resource_List.nodect"
 
 
-def start_command(spec: JobSpec, site: Site) -> list[str]:
-    return ["qstat", "-f", "-F", "json"] if site.pbs.dialect != "torque" else ["qstat", "-f"]
+START_COMMAND = ("qstat", "-f", "-F", "json")
 
 
 def read_start(done: Completed, spec: JobSpec) -> float:

@@ -1,4 +1,4 @@
-"""PBS's words for a job's state, for why it waits and for how it ended, in ours. Torque's too, where they differ."""
+"""PBS's words for a job's state, for why it waits and for how it ended, in ours."""
 
 from __future__ import annotations
 
@@ -12,27 +12,22 @@ from rankup.schedulers.base import JobState, JobStatus
 _STATES = {
     JobState.PENDING: "Q H W T M",  # queued, held, waiting for its time, in transit, moved to another server
     JobState.RUNNING: "R E B S U",  # E: its last processes end; B: an array some of whose tasks run; S, U: suspended
-    JobState.DONE: "F X C",  # ended, somehow: F a job, X a task of an array, C in Torque
+    JobState.DONE: "F X",  # ended, somehow: F a job, X a task of an array
 }
 _STATE_OF = {letter: state for state, letters in _STATES.items() for letter in letters.split()}
 
 _DELETED = "91"  # the substate of a job that qdel ended
 _WAITS_FOR_JOBS = "22"
 
-_OUT_OF_TIME = "ran out of its time limit (--time, or the queue's own)"
-# An Exit_status below 0 is PBS's own word. From -24 on they are the same for OpenPBS and PBS Pro; Torque has others.
-_LIMITS = {
+OUT_OF_TIME = "ran out of its time limit (--time, or the queue's own)"
+# An Exit_status below 0 is PBS's own word. From -24 on they are the same for OpenPBS and PBS Pro.
+LIMITS: Mapping[int, str] = {
     -24: "used more cores than requested (--cpus-per-task)",
     -25: "used more cores than requested (--cpus-per-task)",
     -26: "used more virtual memory than requested",
     -27: "used more memory than requested (--mem)",
     -28: "used more CPU time than is allowed",
-    -29: _OUT_OF_TIME,
-}
-_TORQUE_LIMITS = {
-    -10: "used more memory than requested (--mem)",
-    -11: _OUT_OF_TIME,
-    -12: "used more CPU time than is allowed",
+    -29: OUT_OF_TIME,
 }
 _NOT_STARTED = "PBS could not start it on its nodes"
 _TERMINATED = (
@@ -45,15 +40,18 @@ _HELD = {
 }
 
 
-def job_status(job: str, attributes: Mapping[str, str]) -> JobStatus:
-    """What a job's attributes (as ``qstat -f`` names them, ``Resource_List.walltime``) say of it."""
+def job_status(job: str, attributes: Mapping[str, str], limits: Mapping[int, str] = LIMITS) -> JobStatus:
+    """What a job's attributes (as ``qstat -f`` names them, ``Resource_List.walltime``) say of it.
+
+    ``limits`` says which exit statuses mean that it exceeded one.
+    """
     letter = attributes.get("job_state", "")
     state = _STATE_OF.get(
         letter, JobState.RUNNING
     )  # a letter of the future belongs to a job that qstat still shows
     reason, code = _waiting(letter, attributes) if state is JobState.PENDING else "", None
     if state.ended:
-        state, reason, code = _ending(attributes)
+        state, reason, code = _ending(attributes, limits)
     elif letter == "E":
         reason = "its last processes are ending"
     elif letter in ("S", "U"):
@@ -65,7 +63,7 @@ def job_status(job: str, attributes: Mapping[str, str]) -> JobStatus:
         elapsed=None if state is JobState.PENDING else _seconds(attributes.get("resources_used.walltime", "")),
         name=attributes.get("Job_Name", ""),
         suspended=letter in ("S", "U"),
-        out_of_time=reason == _OUT_OF_TIME,
+        out_of_time=reason == OUT_OF_TIME,
     )  # fmt: skip
 
 
@@ -85,19 +83,17 @@ def _waiting(letter: str, attributes: Mapping[str, str]) -> str:
     return re.sub(r"^Not Running:?\s*", "waits: ", comment)
 
 
-def _ending(attributes: Mapping[str, str]) -> tuple[JobState, str, int | None]:
+def _ending(attributes: Mapping[str, str], limits: Mapping[int, str]) -> tuple[JobState, str, int | None]:
     """How a job ended: its state, why, and its exit code."""
-    torque = "exit_status" in attributes
-    status = _number(attributes.get("exit_status" if torque else "Exit_status", ""))
+    status = _number(attributes.get("Exit_status", ""))
     if status is None:
-        if attributes.get("stime") or attributes.get("start_time"):
+        if attributes.get("stime"):
             return JobState.FAILED, "ended, and PBS does not say how", None
         reason = "never started: deleted before, or a job of --after did not end well"
         return JobState.CANCELLED, reason, None
     if status == 0:
         return JobState.DONE, "", 0
     code = _exit_code(status)
-    limits = _TORQUE_LIMITS if torque else _LIMITS
     if status in limits:  # also where somebody has deleted it while PBS was ending it
         return JobState.FAILED, limits[status], None
     if attributes.get("substate") == _DELETED:

@@ -13,7 +13,7 @@ from rankup.errors import RankupError
 from rankup.findings.finding import Finding
 from rankup.schedulers.base import JobStatus, Scheduler
 from rankup.schedulers.error_table import explain_error, own_words
-from rankup.schedulers.slurm import limits, start_estimate
+from rankup.schedulers.slurm import directives, limits, start_estimate
 from rankup.schedulers.slurm.answers import (
     FIELD,
     RECORD,
@@ -22,7 +22,6 @@ from rankup.schedulers.slurm.answers import (
     by_asked_id,
     read_answer,
 )
-from rankup.schedulers.slurm.directives import resources
 from rankup.schedulers.slurm.errors import CANCEL, ENDED, SUBMIT, UNREACHABLE
 from rankup.schedulers.submit_environment import clean_environment
 from rankup.sites.site import Site
@@ -68,11 +67,14 @@ class Slurm(Scheduler):
             exit_code=1,
         )
 
+    def directives(self, spec: JobSpec, site: Site, output: str, error: str = "") -> list[str]:
+        return directives.directives(spec, site, output, error)
+
     def interactive_command(self, spec: JobSpec, site: Site) -> list[str]:
         raw = [token for directive in spec.directives for token in shlex.split(directive)]
         # Left to itself salloc opens the shell on the login node. This step keeps nothing from those started in it.
         on_node = ["srun", "--interactive", "--preserve-env", "--pty", os.environ.get("SHELL") or "bash"]
-        return ["salloc", *resources(spec, site), *raw, *on_node]
+        return ["salloc", *directives.resources(spec, site), *raw, *on_node]
 
     def status_commands(self, ids: Sequence[str]) -> list[list[str]]:
         """squeue for what waits and runs, sacct for what has ended, scontrol where there is no accounting."""
