@@ -153,22 +153,6 @@ rank = int(os.environ["RANK"])
 torch.cuda.set_device(rank)
 model = torch.nn.Linear(2, 2).cuda()
 """,
-        """import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel as DDP
-
-def setup():
-    dist.init_process_group("nccl")
-    return dist.get_rank(), dist.get_world_size()
-
-def main():
-    rank, world = setup()
-    device = torch.device("cuda", rank)
-    model = DDP(torch.nn.Linear(2, 2).to(device), device_ids=[rank])
-
-if __name__ == "__main__":
-    main()
-""",
         """import os
 import torch
 import torch.distributed as dist
@@ -178,20 +162,6 @@ def train(rank):
 
 dist.init_process_group("nccl")
 train(int(os.environ["SLURM_PROCID"]))
-""",
-        """--- job.sh
-#!/bin/bash
-#SBATCH --nodes=2
-#SBATCH --ntasks-per-node=4
-#SBATCH --gpus-per-node=4
-srun python train.py
---- train.py
-import os
-import torch
-import torch.distributed as dist
-
-dist.init_process_group("nccl", rank=int(os.environ["SLURM_PROCID"]), world_size=int(os.environ["SLURM_NTASKS"]))
-torch.cuda.set_device(f"cuda:{dist.get_rank()}")
 """,
     ),
     silent=(
@@ -210,30 +180,6 @@ rank = int(os.environ["RANK"])
 local_rank = int(os.environ["LOCAL_RANK"])
 dist.init_process_group("nccl", rank=rank)
 torch.cuda.set_device(local_rank)
-""",
-        """import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
-
-def run(rank, world_size):
-    dist.init_process_group("nccl", rank=rank, world_size=world_size)
-    torch.cuda.set_device(rank)
-    model = torch.nn.Linear(2, 2).to(rank)
-
-if __name__ == "__main__":
-    mp.spawn(run, args=(torch.cuda.device_count(),), nprocs=torch.cuda.device_count())
-""",
-        """import os
-import torch
-
-def device_of(args):
-    if "RANK" in os.environ:
-        args.rank = int(os.environ["RANK"])
-        args.gpu = int(os.environ["LOCAL_RANK"])
-    else:
-        args.rank = int(os.environ["SLURM_PROCID"])
-        args.gpu = args.rank % torch.cuda.device_count()
-    torch.cuda.set_device(args.gpu)
 """,
     ),
 )

@@ -141,15 +141,6 @@ device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
 model = torch.nn.Linear(2, 2).to(device)
 print(model)
 """,
-        """import torch
-import torch.distributed as dist
-from helper_that_is_not_here import choose
-
-dist.init_process_group("nccl")
-choose()
-model = torch.nn.Linear(2, 2).cuda()
-print(model)
-""",
         """import deepspeed
 import torch
 import torch.distributed as dist

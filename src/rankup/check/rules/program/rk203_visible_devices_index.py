@@ -67,13 +67,6 @@ torch.cuda.set_device(int(os.environ["CUDA_VISIBLE_DEVICES"]))
         """import os
 import torch
 
-local_rank = int(os.environ["LOCAL_RANK"])
-gpus = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
-device = torch.device("cuda", int(gpus[local_rank]))
-""",
-        """import os
-import torch
-
 gpu = int(os.environ["SLURM_JOB_GPUS"].split(",")[0])
 torch.cuda.set_device(gpu)
 """,

@@ -83,15 +83,6 @@ import torch.distributed as dist
 dist.init_process_group("nccl", rank=int(os.environ["RANK"]), world_size=int(os.environ.get("WORLD_SIZE", 1)))
 """,
         """import torch.distributed as dist
-import torch.multiprocessing as mp
-
-def run(rank, size):
-    dist.init_process_group("gloo", rank=rank, world_size=size)
-
-if __name__ == "__main__":
-    mp.spawn(run, args=(2,), nprocs=2)
-""",
-        """import torch.distributed as dist
 
 dist.init_process_group("gloo", rank=0, world_size=1)
 """,

@@ -198,15 +198,6 @@ RULE = Rule(
     fix="Move the collective out of the condition, so that all ranks call it; keep only the print or the save inside.",
     find=find,
     fires=(
-        """import torch
-from mpi4py import MPI
-
-comm = MPI.COMM_WORLD
-rank = comm.Get_rank()
-if rank == 0:
-    mean = comm.allreduce(1.0) / comm.Get_size()
-    print(torch.tensor(mean))
-""",
         """import lightning as L
 
 def main(model, data):
@@ -214,39 +205,6 @@ def main(model, data):
     trainer.fit(model, data)
     if trainer.is_global_zero:
         trainer.save_checkpoint("last.ckpt")
-""",
-        """import torch
-import torch.distributed as dist
-
-def report(loss):
-    if dist.get_rank() == 0:
-        dist.all_reduce(loss)
-        print(loss.item())
-""",
-        """import os
-import torch
-import torch.distributed as dist
-
-def save(model, path):
-    if int(os.environ["RANK"]) != 0:
-        return
-    torch.save(model.state_dict(), path)
-    dist.barrier()
-""",
-        """import torch
-import torch.distributed as dist
-
-def evaluate(model, loader):
-    total = torch.zeros(1)
-    for x, y in loader:
-        total += (model(x).argmax(1) == y).sum()
-    dist.all_reduce(total)
-    return total
-
-def train(model, loader):
-    rank = dist.get_rank()
-    if rank == 0:
-        print(evaluate(model, loader))
 """,
         """from accelerate import Accelerator
 
@@ -257,65 +215,6 @@ if accelerator.is_main_process:
 """,
     ),
     silent=(
-        """import torch
-from mpi4py import MPI
-
-comm = MPI.COMM_WORLD
-node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-mean = comm.allreduce(1.0) / comm.Get_size()
-first = comm.bcast("node1" if comm.Get_rank() == 0 else None, root=0)
-if comm.Get_rank() == 0:
-    comm.send(1, dest=1)
-    node.bcast(torch.tensor(mean))
-elif comm.Get_rank() == 1:
-    comm.recv(source=0)
-""",
-        """import lightning as L
-
-def main(model, data):
-    trainer = L.Trainer(devices=4, num_nodes=2)
-    trainer.fit(model, data)
-    trainer.save_checkpoint("last.ckpt")
-    if trainer.is_global_zero:
-        print("saved")
-""",
-        """import torch
-import torch.distributed as dist
-
-def timed(run):
-    run()
-
-def main():
-    dist.init_process_group("nccl")
-    x = torch.ones(3)
-    if dist.get_rank() == 0:
-        timed(print)
-    timed(lambda: dist.all_reduce(x))
-
-main()
-""",
-        """import torch.distributed as dist
-
-def load(path):
-    rank = dist.get_rank()
-    if rank != 0:
-        dist.barrier()
-    data = read(path)
-    if rank == 0:
-        dist.barrier()
-    return data
-""",
-        """import torch.distributed as dist
-
-def share(config):
-    if dist.get_rank() == 0:
-        box = [config]
-        dist.broadcast_object_list(box, src=0)
-    else:
-        box = [None]
-        dist.broadcast_object_list(box, src=0)
-    return box[0]
-""",
         """import torch.distributed as dist
 
 def report(loss):

@@ -104,19 +104,6 @@ def main(loader):
 """,
         """import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-
-def evaluate(model, loader):
-    model.eval()
-    return sum(model(x).sum().item() for x, _ in loader)
-
-def main(net, loader):
-    ddp = DistributedDataParallel(net)
-    if dist.get_rank() == 0:
-        print(evaluate(ddp, loader))
-""",
-        """import torch
-import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 
 def main(x):

@@ -108,16 +108,6 @@ def loop(model):
         """import torch
 import torch.distributed as dist
 
-def step(loss, metrics):
-    if loss is not None:
-        dist.reduce(loss, dst=0)
-    dist.reduce(loss, 0)
-    if loss is not None:
-        metrics["loss"] = loss.item()
-""",
-        """import torch
-import torch.distributed as dist
-
 def should_stop(loss):
     dist.all_reduce(loss)
     return bool(loss.item() < 0.1)

@@ -104,13 +104,6 @@ def main():
     print(torch.cuda.get_device_name())
     os.environ["CUDA_VISIBLE_DEVICES"] = "1"
 """,
-        """import os
-import torch
-
-local_rank = os.environ["LOCAL_RANK"]
-os.environ["CUDA_VISIBLE_DEVICES"] = local_rank
-torch.cuda.set_device(int(local_rank))
-""",
     ),
     silent=(
         """import os

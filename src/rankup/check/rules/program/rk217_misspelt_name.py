@@ -117,11 +117,6 @@ dist.init_proces_group("nccl")
         """from torch.nn.parallel import DistributedDataParalell as DDP
 from torch.utils.data import Dataloader
 """,
-        """import torch
-
-torch.backend = None
-print(torch.distrbuted)
-""",
     ),
     silent=(
         """import torch.distributed as dist

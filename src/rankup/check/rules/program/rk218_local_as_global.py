@@ -58,14 +58,6 @@ HEAD=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 srun torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint="$HEAD:29500" train.py
 --- train.py
 """
-_BY_TASK = """--- job.sh
-#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=4
-export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=29500
-srun python train.py
---- train.py
-"""
-
 RULE = Rule(
     code="RK218",
     name="local-as-global",
@@ -97,20 +89,6 @@ dist.init_process_group("nccl")
 sampler = DistributedSampler(range(100), torch.cuda.device_count(), dist.get_rank())
 dist.destroy_process_group()
 """,
-        _BY_TASK
-        + """import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
-
-def train(rank, world):
-    dist.init_process_group("nccl", rank=rank, world_size=world)
-    torch.cuda.set_device(rank)
-    dist.destroy_process_group()
-
-if __name__ == "__main__":
-    gpus = torch.cuda.device_count()
-    mp.spawn(train, args=(gpus,), nprocs=gpus)
-""",
     ),
     silent=(
         _JOB
@@ -132,34 +110,6 @@ from torch.utils.data import DistributedSampler
 
 dist.init_process_group("nccl")
 sampler = DistributedSampler(range(100), num_replicas=4, rank=int(os.environ["LOCAL_RANK"]))
-dist.destroy_process_group()
-""",
-        _BY_TASK
-        + """import os
-import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
-
-def train(local, node, nodes, gpus):
-    rank = node * gpus + local
-    dist.init_process_group("nccl", rank=rank, world_size=nodes * gpus)
-    torch.cuda.set_device(local)
-    dist.destroy_process_group()
-
-if __name__ == "__main__":
-    gpus = torch.cuda.device_count()
-    node, nodes = int(os.environ["SLURM_NODEID"]), int(os.environ["SLURM_NNODES"])
-    mp.spawn(train, args=(node, nodes, gpus), nprocs=gpus)
-""",
-        _JOB
-        + """import glob
-import os
-import torch.distributed as dist
-from torch.utils.data import DistributedSampler
-
-dist.init_process_group("nccl")
-files = glob.glob(f"/scratch/part{os.environ['GROUP_RANK']}/*.pt")  # each node has its own part
-sampler = DistributedSampler(files, num_replicas=4, rank=int(os.environ["LOCAL_RANK"]))
 dist.destroy_process_group()
 """,
     ),

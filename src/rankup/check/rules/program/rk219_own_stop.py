@@ -210,13 +210,6 @@ _STEP = """for step in range(1000):
     optimizer.zero_grad()
 """
 
-_OWN_LOSS = """for step in range(1000):
-    loss = model(torch.randn(4, 8, device="cuda")).square().mean()
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-"""
-
 RULE = Rule(
     code="RK219",
     name="own-stop",
@@ -232,24 +225,9 @@ RULE = Rule(
         _HEAD
         + _STEP
         + "    if dist.get_rank() == 0 and step > 99:\n        break\ndist.destroy_process_group()\n",
-        _HEAD + _OWN_LOSS + "    if loss.item() < 0.1:\n        break\ndist.destroy_process_group()\n",
         _HEAD + _STEP + "    if stop:\n        break\ndist.destroy_process_group()\n",
-        _HEAD
-        + _STEP
-        + "    if stop and step % 10 == 0:\n        torch.save(model.state_dict(), 'last.pt')\n        break\n"
-        + "dist.destroy_process_group()\n",
     ),
     silent=(
-        _HEAD
-        + _STEP
-        + """    if dist.get_rank() != 0:
-        continue
-    for name, value in model.named_parameters():
-        if dist.get_rank() == 0 and value.isnan().any():
-            print(name)
-            break
-dist.destroy_process_group()
-""",
         _HEAD
         + _STEP
         + """    flag = torch.tensor(int(stop), device="cuda")
@@ -258,32 +236,6 @@ dist.destroy_process_group()
         break
 dist.destroy_process_group()
 """,
-        _HEAD
-        + """def agreed():
-    flag = torch.tensor([stop], device="cuda", dtype=torch.int)
-    dist.all_reduce(flag)
-    return flag.item() > 0
-
-"""
-        + _STEP
-        + "    if agreed():\n        break\ndist.destroy_process_group()\n",
         _HEAD + _STEP + "    if stop:\n        print('will stop soon')\ndist.destroy_process_group()\n",
-        _HEAD
-        + _OWN_LOSS
-        + """    dist.all_reduce(loss.detach())
-    if loss.item() < 0.1:
-        break
-dist.destroy_process_group()
-""",
-        _HEAD
-        + _OWN_LOSS
-        + """    mean = loss.detach().clone()
-    dist.all_reduce(mean)
-    if mean.item() < 0.1:
-        break
-    if loss.item() > 100:
-        print("large")
-dist.destroy_process_group()
-""",
     ),
 )

@@ -117,28 +117,6 @@ for epoch in range(3):
         optimizer.step()
         optimizer.zero_grad()
 """,
-        """import torch
-import torch.distributed as dist
-import torchvision
-from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, DistributedSampler
-
-def main():
-    dist.init_process_group("nccl")
-    torch.manual_seed(dist.get_rank())
-    dataset = torchvision.datasets.MNIST("data", train=True)
-    sampler = DistributedSampler(dataset)
-    loader = DataLoader(dataset, batch_size=64, shuffle=True)
-    model = DDP(torch.nn.Linear(784, 10))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for epoch in range(3):
-        sampler.set_epoch(epoch)
-        for x, y in loader:
-            model(x.flatten(1)).sum().backward()
-            optimizer.step()
-
-main()
-""",
         """import os
 import torch
 import torch.distributed as dist
@@ -160,52 +138,8 @@ def main():
 
 main()
 """,
-        """import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-
-class Files(torch.utils.data.Dataset):
-    def __init__(self, folder):
-        self.folder = folder
-
-    def __len__(self):
-        return 100
-
-    def __getitem__(self, index):
-        return torch.load(f"{self.folder}/{index}.pt")
-
-def train(model, loader, optimizer):
-    for x, y in loader:
-        model(x).sum().backward()
-        optimizer.step()
-
-dist.init_process_group("gloo")
-files = Files("data")
-loader = torch.utils.data.DataLoader(files, 8)
-model = DistributedDataParallel(torch.nn.Linear(2, 2))
-train(model, loader, torch.optim.SGD(model.parameters(), lr=0.1))
-""",
     ),
     silent=(
-        """import torch
-import torch.distributed as dist
-import torchvision
-from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, Subset
-
-def main():
-    dist.init_process_group("nccl")
-    dataset = torchvision.datasets.MNIST("data", train=True)
-    part = Subset(dataset, range(dist.get_rank(), len(dataset), dist.get_world_size()))
-    loader = DataLoader(part, batch_size=64, shuffle=True)
-    model = DDP(torch.nn.Linear(784, 10))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for x, y in loader:
-        model(x.flatten(1)).sum().backward()
-        optimizer.step()
-
-main()
-""",
         """import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP

@@ -117,35 +117,6 @@ data = torchvision.datasets.CIFAR10(
 """,
     ),
     silent=(
-        """import torch.distributed as dist
-from torchvision import datasets
-
-def main():
-    dist.init_process_group("nccl")
-    if dist.get_rank() == 0:
-        datasets.MNIST("data", train=True, download=True)
-    dist.barrier()
-    return datasets.MNIST("data", train=True)
-
-if __name__ == "__main__":
-    main()
-""",
-        """import os
-import torch.distributed as dist
-from torchvision import datasets
-
-def main():
-    dist.init_process_group("nccl")
-    rank = int(os.environ["LOCAL_RANK"])
-    if rank != 0:
-        dist.barrier()
-    train = datasets.MNIST("data", train=True, download=True)
-    if rank == 0:
-        dist.barrier()
-
-if __name__ == "__main__":
-    main()
-""",
         """import torch.multiprocessing as mp
 import torch.distributed as dist
 from torchvision import datasets
@@ -156,21 +127,6 @@ def run(rank, data):
 if __name__ == "__main__":
     data = datasets.MNIST("data", download=True)
     mp.spawn(run, args=(data,), nprocs=2)
-""",
-        """--- fetch.py
-from torchvision import datasets
-from common import root
-
-if __name__ == "__main__":
-    datasets.MNIST(root(), download=True)
---- common.py
-import torch.distributed as dist
-
-def root():
-    return "data"
-
-def setup():
-    dist.init_process_group("nccl")
 """,
         """from torchvision import datasets
 

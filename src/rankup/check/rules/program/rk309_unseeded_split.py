@@ -95,36 +95,6 @@ RULE = Rule(
     find=find,
     safety=Safety.UNSAFE,
     fires=(
-        """--- train.py
-import torch
-import torch.distributed as dist
-from torch.utils.data import DataLoader, DistributedSampler, random_split
-
-from data import Images
-
-if __name__ == "__main__":
-    dist.init_process_group("nccl")
-    train, val = random_split(Images(), [800, 200])
-    loader = DataLoader(train, batch_size=32, sampler=DistributedSampler(train))
-    for epoch in range(3):
-        loader.sampler.set_epoch(epoch)
-        for batch in loader:
-            pass
---- data.py
-class Images(list):
-    pass
-""",
-        """import torch
-import torch.distributed as dist
-from torch.utils.data import random_split
-
-def main(dataset):
-    dist.init_process_group("gloo")
-    train, valid = random_split(dataset, [0.9, 0.1])
-    return train, valid
-
-main([1, 2, 3])
-""",
         """import torch
 import torch.distributed as dist
 from torch.utils.data import random_split
@@ -149,15 +119,6 @@ from torch.utils.data import random_split
 
 dist.init_process_group("nccl")
 train, valid = random_split(list(range(100)), [90, 10], generator=torch.Generator().manual_seed(0))
-print(train, valid)
-""",
-        """import torch
-import torch.distributed as dist
-from torch.utils.data import random_split
-
-torch.manual_seed(0)
-dist.init_process_group("nccl")
-train, valid = random_split(list(range(100)), [90, 10])
 print(train, valid)
 """,
         """from torch.utils.data import random_split

@@ -139,35 +139,8 @@ def main(dataset, model, optimizer):
             model(x).sum().backward()
             optimizer.step()
 """,
-        """import torchvision
-from accelerate import Accelerator
-from torch.utils.data import DataLoader
-
-def main(model, optimizer):
-    accelerator = Accelerator()
-    loader = DataLoader(torchvision.datasets.MNIST("data"), batch_size=64)
-    for epoch in range(5):
-        for x, y in loader:
-            accelerator.backward(model(x).sum())
-            optimizer.step()
-""",
     ),
     silent=(
-        """import lightning as L
-import torchvision
-from torch.utils.data import DataLoader
-
-class Data(L.LightningDataModule):
-    def setup(self, stage=None):
-        self.train = torchvision.datasets.MNIST("data", train=True)
-        self.valid = torchvision.datasets.MNIST("data", train=False)
-
-    def train_dataloader(self):
-        return DataLoader(self.train, batch_size=64, shuffle=True)
-
-    def val_dataloader(self):
-        return DataLoader(self.valid, batch_size=64)
-""",
         """import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler
 

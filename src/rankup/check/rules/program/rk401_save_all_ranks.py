@@ -136,44 +136,8 @@ def main():
 
 main()
 """,
-        """import argparse
-import os
-import torch
-import torch.distributed as dist
-
-def save(model, args, epoch):
-    path = os.path.join(args.out, f"epoch_{epoch}.pt")
-    torch.save(
-        {"model": model.state_dict(), "epoch": epoch},
-        path,
-    )
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", default="runs")
-    args = parser.parse_args()
-    dist.init_process_group("nccl")
-    for epoch in range(3):
-        save(torch.nn.Linear(2, 2), args, epoch)
-
-if __name__ == "__main__":
-    main()
-""",
     ),
     silent=(
-        """import os
-import tempfile
-import torch
-import torch.distributed as dist
-
-def main():
-    dist.init_process_group("gloo")
-    model = torch.nn.Linear(2, 2)
-    _, tmp = tempfile.mkstemp()
-    torch.save(model.state_dict(), tmp)
-
-main()
-""",
         """import torch
 import torch.distributed as dist
 
@@ -188,34 +152,7 @@ import torch.distributed as dist
 def main():
     dist.init_process_group("gloo")
     model = torch.nn.Linear(2, 2)
-    if dist.get_rank() == 0:
-        torch.save(model.state_dict(), "model.pt")
-
-main()
-""",
-        """import torch
-import torch.distributed as dist
-
-def main():
-    dist.init_process_group("gloo")
-    model = torch.nn.Linear(2, 2)
     torch.save(model.state_dict(), f"model-{dist.get_rank()}.pt")
-
-main()
-""",
-        """import torch
-import torch.distributed as dist
-
-def is_main_process():
-    return not dist.is_initialized() or dist.get_rank() == 0
-
-def save_on_master(*args, **kwargs):
-    if is_main_process():
-        torch.save(*args, **kwargs)
-
-def main():
-    dist.init_process_group("gloo")
-    save_on_master(torch.nn.Linear(2, 2).state_dict(), "model.pt")
 
 main()
 """,

@@ -111,42 +111,14 @@ def resume(model, path):
     checkpoint = torch.load(path)
     model.load_state_dict(checkpoint["model"])
 """,
-        """import os
-import torch
-import torch.distributed as dist
-
-dist.init_process_group("nccl")
-torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-model = torch.nn.Linear(2, 2).cuda()
-model.load_state_dict(torch.load("model.pt", weights_only=True))
-""",
     ),
     silent=(
-        """import torch
-import torch.distributed as dist
-
-def resume(model, path):
-    dist.init_process_group("nccl")
-    checkpoint = torch.load(path, map_location="cpu")
-    model.load_state_dict(checkpoint["model"])
-""",
         """import torch
 import torch.distributed as dist
 
 dist.init_process_group("nccl")
 images = torch.load("images.pt")
 print(images.shape)
-""",
-        """import torch
-import torch.distributed as dist
-
-def resume(model, args):
-    dist.init_process_group("nccl")
-    if args.gpu is None:
-        checkpoint = torch.load(args.resume)
-    else:
-        checkpoint = torch.load(args.resume, map_location=f"cuda:{args.gpu}")
-    model.load_state_dict(checkpoint["model"])
 """,
         """import torch
 

@@ -136,37 +136,6 @@ RULE = Rule(
     fires=(
         """import torch
 
-class Trainer:
-    def __init__(self, model, data, path):
-        self.model, self.data, self.path = model, data, path
-        self.epochs_run = 0
-
-    def load(self):
-        snapshot = torch.load(self.path, map_location="cpu")
-        self.model.load_state_dict(snapshot["MODEL_STATE"])
-        self.epochs_run = snapshot["EPOCHS_RUN"]
-
-    def save(self, epoch):
-        snapshot = {"MODEL_STATE": self.model.state_dict(), "EPOCHS_RUN": epoch}
-        torch.save(snapshot, self.path)
-
-    def run_epoch(self, epoch):
-        for x, y in self.data:
-            self.model(x).sum().backward()
-
-    def train(self, max_epochs):
-        for epoch in range(self.epochs_run, max_epochs):
-            self.run_epoch(epoch)
-            if epoch % 2 == 0:
-                self.save(epoch)
-
-def main():
-    trainer = Trainer(None, [], "snapshot.pt")
-    trainer.load()
-    trainer.train(10)
-""",
-        """import torch
-
 def main(model, loader, path):
     start = 0
     if path:
@@ -224,22 +193,6 @@ def main(model, loader, path):
         for x, y in loader:
             model(x).sum().backward()
         torch.save({"model": model.state_dict(), "epoch": epoch + 1}, path)
-""",
-        """import torch
-
-def load(model):
-    state = torch.load("last.pt", map_location="cpu")
-    model.load_state_dict(state["model"])
-    return state["epoch"]
-
-def main(model, loader):
-    start = load(model) + 1
-    for epoch in range(start, 10):
-        for x, y in loader:
-            model(x).sum().backward()
-        torch.save({"model": model.state_dict(), "epoch": epoch}, "last.pt")
-
-main(None, [])
 """,
     ),
 )

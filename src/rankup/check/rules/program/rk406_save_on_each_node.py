@@ -122,25 +122,5 @@ def main(model):
     if int(os.environ["LOCAL_RANK"]) == 0:
         torch.save(model.state_dict(), f"model-{os.environ['SLURM_NODEID']}.pt")
 """,
-        """--- job.sh
-#!/bin/bash
-#SBATCH --nodes=1
-#SBATCH --ntasks=1
-#SBATCH --gpus-per-node=4
-torchrun --standalone --nproc-per-node 4 train.py
---- train.py
-import os
-import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
-
-def run(rank, model):
-    dist.init_process_group("nccl", rank=rank, world_size=4)
-    if rank == 0:
-        torch.save(model.state_dict(), "model.pt")
-
-if __name__ == "__main__":
-    mp.spawn(run, args=(None,), nprocs=4)
-""",
     ),
 )

@@ -108,8 +108,6 @@ main("first.pt")
     ),
     silent=(
         _HEAD + 'dist.barrier()\nmodel.load_state_dict(torch.load("first.pt", map_location="cpu"))\n',
-        _HEAD + 'if dist.get_rank() == 0:\n    model.load_state_dict(torch.load("first.pt"))\n',
-        _HEAD + 'dist.all_reduce(torch.ones(1))\nmodel.load_state_dict(torch.load("first.pt"))\n',
         _HEAD + 'model.load_state_dict(torch.load("pretrained.pt"))\n',
     ),
 )

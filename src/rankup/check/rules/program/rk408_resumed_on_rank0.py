@@ -199,73 +199,8 @@ model = DDP(net)
 model = DDP(net)
 """
         + _LOOP,
-        """import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel as DDP
-
-def load(net, path):
-    state = torch.load(path, map_location="cpu")
-    net.load_state_dict(state["model"])
-    return state["epoch"]
-
-def epoch(model, optimizer):
-    optimizer.zero_grad()
-    model(torch.randn(4, 2)).sum().backward()
-    optimizer.step()
-
-def main():
-    dist.init_process_group("gloo")
-    net = torch.nn.Linear(2, 2)
-    if dist.get_rank() == 0:
-        start = load(net, "last.pt")
-    dist.barrier()
-    model = DDP(net)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    for number in range(start, 10):
-        epoch(model, optimizer)
-
-main()
-""",
     ),
     silent=(
-        _HEAD
-        + """if os.path.exists("last.pt"):
-    state = torch.load("last.pt", map_location="cpu")
-    net.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    start = state["epoch"] + 1
-model = DDP(net)
-"""
-        + _LOOP,
-        _HEAD
-        + """if rank == 0:
-    state = torch.load("last.pt", map_location="cpu")
-    net.load_state_dict(state["model"])
-    start = state["epoch"] + 1
-told = [start]
-dist.broadcast_object_list(told)
-start = told[0]
-model = DDP(net)
-"""
-        + _LOOP,
-        _HEAD
-        + """if rank == 0:
-    start = torch.tensor(torch.load("last.pt")["epoch"])
-else:
-    start = torch.tensor(0)
-dist.broadcast(start, 0)
-model = DDP(net)
-"""
-        + _LOOP,
-        _HEAD
-        + """if rank == 0:
-    state = torch.load("last.pt")
-    net.load_state_dict(state["model"])
-    begin = state["epoch"] + 1
-    print(begin)
-model = DDP(net)
-"""
-        + _LOOP,
         _HEAD
         + """model = DDP(net)
 """
@@ -280,14 +215,6 @@ model = DDP(net)
 if dist.get_world_size() == 1 or rank == 0:
     start = torch.load("last.pt")["epoch"]
 start = share(start)
-"""
-        + _LOOP,
-        _HEAD
-        + """if rank == 0:
-    state = torch.load("last.pt")
-    optimizer.load_state_dict(state["optimizer"])
-send_optimizer(optimizer, 0)
-model = DDP(net)
 """
         + _LOOP,
     ),

@@ -124,27 +124,6 @@ main(None, [])
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler
 
-@torch.no_grad()
-def evaluate(model, loader):
-    right = count = 0
-    for x, y in loader:
-        right += (model(x).argmax(1) == y).sum().item()
-        count += len(y)
-    return right / count
-
-def main(model, test):
-    dist.init_process_group("nccl")
-    test_loader = DataLoader(test, 32, sampler=DistributedSampler(test, shuffle=False))
-    accuracy = evaluate(model, test_loader)
-    if dist.get_rank() == 0:
-        print("accuracy", accuracy)
-
-main(None, [])
-""",
-        """import torch
-import torch.distributed as dist
-from torch.utils.data import DataLoader, DistributedSampler
-
 def main(model, valid):
     dist.init_process_group("nccl")
     loader = DataLoader(valid, 32, sampler=DistributedSampler(valid, shuffle=False))
@@ -156,25 +135,6 @@ def main(model, valid):
     print("loss", total)
 
 main(None, [])
-""",
-        """import rankup
-
-run = rankup.init()
-
-def evaluate(model, test):
-    losses = []
-    for x, y in run.batches(test):
-        losses.append(model(x, y).item())
-    return sum(losses) / len(losses)
-
-def main(model, train, test):
-    model, opt, data = run.prepare(model, None, train, global_batch=64)
-    for epoch in run.epochs(3):
-        for x, y in epoch:
-            run.backward(model(x, y))
-        print("loss", evaluate(model, test))
-
-main(None, [], [])
 """,
     ),
     silent=(
@@ -190,22 +150,6 @@ def evaluate(model, test):
     return run.sum(right) / run.sum(seen)
 
 print("accuracy", evaluate(None, []))
-""",
-        """import torch
-import torch.distributed as dist
-from torch.utils.data import DataLoader, DistributedSampler
-
-def main(model, valid):
-    dist.init_process_group("nccl")
-    loader = DataLoader(valid, 32, sampler=DistributedSampler(valid, shuffle=False))
-    total = torch.zeros(1)
-    with torch.no_grad():
-        for x, y in loader:
-            total += torch.nn.functional.cross_entropy(model(x), y)
-    dist.all_reduce(total)
-    print("loss", total)
-
-main(None, [])
 """,
         """import torch
 import torch.distributed as dist

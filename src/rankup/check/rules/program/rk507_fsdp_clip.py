@@ -98,10 +98,5 @@ RULE = Rule(
         + _STEP
         + "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
         + _END,
-        _HEAD
-        + "model = FSDP(torch.nn.Linear(8, 2), sharding_strategy=ShardingStrategy.NO_SHARD)\n"
-        + _STEP
-        + "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
-        + _END,
     ),
 )

@@ -94,26 +94,9 @@ for _ in range(10):
     model.zero_grad()
 """,
         _HEAD
-        + """for _ in range(10):
-    loss = model(torch.randn(8, 4)).sum()
-    loss.backward()
-    optimizer.step()
-    for parameter in model.parameters():
-        parameter.grad = None
-""",
-        _HEAD
         + """loss = model(torch.randn(8, 4)).sum()  # one step
 loss.backward()
 optimizer.step()
-""",
-        _HEAD
-        + """import helpers
-
-for _ in range(10):
-    loss = model(torch.randn(8, 4)).sum()
-    loss.backward()
-    optimizer.step()
-    helpers.after_step(optimizer)
 """,
     ),
 )

@@ -156,22 +156,9 @@ RULE = Rule(
     fires=(
         _HEAD + "        model.module(x).sum().backward()\n" + _END,
         _HEAD + "        net(x).sum().backward()\n" + _END,
-        _HEAD + "        with model.no_sync():\n            model(x).sum().backward()\n" + _END,
     ),
     silent=(
         _HEAD + "        model(x).sum().backward()\n" + _END,
-        _HEAD
-        + "        with model.no_sync():\n            model(x).sum().backward()\n        model(x).sum().backward()\n"
-        + _END,
-        _HEAD
-        + """        net(x).sum().backward()
-        for p in net.parameters():
-            dist.all_reduce(p.grad)
-"""
-        + _END,
         _HEAD + "        (model(x).sum() + net(x).detach().sum()).backward()\n" + _END,
-        _HEAD
-        + "        import steps\n        steps.train(model, x)\n        net(x).sum().backward()\n"
-        + _END,
     ),
 )

@@ -87,19 +87,6 @@ RULE = Rule(
     if (i + 1) % 4 == 0:
         optimizer.step()
 """,
-        """import torch
-
-def train(model, optimizer, loader):
-    scaler = torch.amp.GradScaler("cuda")
-    for i, (x, y) in enumerate(loader):
-        with torch.autocast("cuda"):
-            loss = model(x).sum() / 8
-        scaler.scale(loss).backward()
-        if (i + 1) % 8 == 0 or i + 1 == len(loader):
-            scaler.step(optimizer)
-            scaler.update()
-        optimizer.zero_grad()
-""",
         _HEAD
         + """    optimizer.zero_grad()
     last = (i + 1) % 4 == 0
@@ -120,20 +107,6 @@ def train(model, optimizer, loader):
     for _ in range(4):
         (model(torch.randn(8, 4)).sum() / 4).backward()
     if i % 10 < 9:
-        optimizer.step()
-""",
-        _HEAD
-        + """    optimizer.zero_grad()
-    other(torch.randn(8, 4)).backward()
-    if i % 5 == 0:
-        model(torch.randn(8, 4)).sum().backward()
-        optimizer.step()
-""",
-        _HEAD
-        + """    if i % 4 == 0:
-        optimizer.zero_grad()
-    (model(torch.randn(8, 4)).sum() / 4).backward()
-    if i % 4 == 3:
         optimizer.step()
 """,
     ),

@@ -80,12 +80,6 @@ fully_shard(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 """,
         _HEAD
-        + """optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-if dist.get_world_size() > 1:
-    fully_shard(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-""",
-        _HEAD
         + """teacher = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 fully_shard(teacher)

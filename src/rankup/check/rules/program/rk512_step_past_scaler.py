@@ -218,22 +218,6 @@ RULE = Rule(
     scaler.update()
 """,
         """import torch
-from torch.cuda.amp import GradScaler
-
-def train(model, optimizer, scheduler, loader, amp):
-    scaler = GradScaler(enabled=amp)
-    for i, (x, y) in enumerate(loader):
-        with torch.autocast("cuda", enabled=amp):
-            loss = model(x).sum()
-        scaled = scaler.scale(loss)
-        scaled.backward()
-        if (i + 1) % 4 == 0:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            optimizer.zero_grad()
-            scheduler.step()
-""",
-        """import torch
 
 def train(model, loader):
     optimizer = torch.optim.AdamW(model.parameters())
@@ -246,104 +230,11 @@ def train(model, loader):
         scaler.update()
         optimizer.zero_grad()
 """,
-        """import torch
-
-class Trainer:
-    def __init__(self, model):
-        self.model = model
-        self.optimizer = torch.optim.AdamW(model.parameters())
-        self.scaler = torch.amp.GradScaler("cuda")
-
-    def step(self, pieces):
-        for x in pieces:
-            self.scaler.scale(self.model(x).sum() / len(pieces)).backward()
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-""",
-        """import torch
-
-def train(critic, maker, loader):
-    opt_c = torch.optim.Adam(critic.parameters())
-    opt_m = torch.optim.Adam(maker.parameters())
-    scaler = torch.amp.GradScaler("cuda")
-    for x, z in loader:
-        opt_c.zero_grad()
-        scaler.scale(critic(maker(z).detach()) - critic(x)).backward()
-        opt_c.step()
-        opt_m.zero_grad()
-        scaler.scale(-critic(maker(z))).backward()
-        scaler.step(opt_m)
-        scaler.update()
-""",
     ),
     silent=(
-        _HEAD
-        + """    scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
-""",
-        """import torch
-
-def train(model, optimizer, scheduler, loader, scaler=None):
-    for x, y in loader:
-        loss = model(x).sum()
-        if scaler is not None:
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
-            scaler.update()
-        else:
-            loss.backward()
-            optimizer.step()
-        scheduler.step()
-""",
-        """import torch
-
-def train(model, optimizer, loader, amp):
-    scaler = torch.amp.GradScaler("cuda") if amp else None
-    for x, y in loader:
-        loss = model(x).sum()
-        if amp:
-            scaler.scale(loss).backward()
-        else:
-            loss.backward()
-        if amp:
-            scaler.step(optimizer)
-            scaler.update()
-        else:
-            optimizer.step()
-""",
-        _HEAD
-        + """    scaler.scale(loss).backward()
-    for p in model.parameters():
-        p.grad /= scaler.get_scale()
-    optimizer.step()
-""",
         _HEAD.replace('"cuda")\nfor', '"cuda", enabled=False)\nfor')
         + """    scaler.scale(loss).backward()
     optimizer.step()
-""",
-        """import torch
-
-def train(critic, maker, loader):
-    opt_c = torch.optim.Adam(critic.parameters())
-    opt_m = torch.optim.Adam(maker.parameters())
-    scaler = torch.amp.GradScaler("cuda")
-    for x, z in loader:
-        opt_c.zero_grad()
-        (critic(maker(z).detach()) - critic(x)).backward()
-        opt_c.step()
-        opt_m.zero_grad()
-        scaler.scale(-critic(maker(z))).backward()
-        scaler.step(opt_m)
-        scaler.update()
-""",
-        _HEAD
-        + """    scaler.scale(loss).backward()
-    scaler.unscale_(optimizer)
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    if norm.isfinite():
-        optimizer.step()
-    scaler.update()
 """,
         """import steps
 import torch
