@@ -183,19 +183,24 @@ def _states(program: Program) -> Iterator[Match]:
     if not in_place and not wrapped:
         return
     asks = [call for call in program.methods(*_OF_STATE) if call.name.startswith("torch.distributed")]
+    likely: list[Call] = []  # of an object of the same name in another function
     asks += program.named("torch.distributed.checkpoint.save", "torch.distributed.checkpoint.save_state_dict")
     for call in program.methods("state_dict"):
         if call.base is not None and not call.node.args:
             known = program.surely(call.base, call.scope, lambda one: one in wrapped)
-            if known or any(same(call.base, one.argument("module", 0)) for one in in_place):
+            alike = [one for one in in_place if same(call.base, one.argument("module", 0))]
+            if known or any(one.scope is call.scope for one in alike):
                 asks.append(call)
-    for call in asks:
+            elif alike:
+                likely.append(call)
+    for call in (*asks, *likely):
         guard = program.first_rank_guard(call)
         if guard is not None:
             yield match(
                 call.module,
                 call.node,
                 f"{call.text}() of a sharded model is called on one rank only (condition at line {guard.line}).",
+                confidence=Confidence.LIKELY if call in likely else Confidence.SURE,
                 why="To take the state of a sharded model gathers the shards: a collective that all ranks must call. "
                 "Rank 0 waits until the timeout (transformers#10596).",
                 fix="Call state_dict() on all ranks, and write the file on rank 0 only.",

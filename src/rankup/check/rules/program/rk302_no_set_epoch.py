@@ -23,7 +23,9 @@ def find(program: Program) -> Iterator[Match]:
     for sampler in program.data.samplers:
         loader = next((one for one in program.data.loaders if sampler in one.samplers), None)
         unshuffled = the_constant(program.value(sampler, "shuffle", 3)) is False
-        if loader is None or not loader.trains or unshuffled or sampler.spread:
+        seed = sampler.argument("seed", 4)  # DistributedSampler(data, seed=epoch) in each epoch
+        reseeded = seed is not None and kinds(program.values.of(seed, sampler.scope)) != {Kind.CONSTANT}
+        if loader is None or not loader.trains or unshuffled or sampler.spread or reseeded:
             continue
         epochs = [outer for loop in loader.loops for outer in epochs_around(loop, program)]
         if not epochs or (program.gets(Does.EPOCH) and handed_over(program, loader)):

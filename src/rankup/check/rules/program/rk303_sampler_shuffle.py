@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rankup.check.facts.program.module import Call, torch_last
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.value import the_constant
 from rankup.check.rule import Match, Rule, Safety
@@ -15,7 +16,7 @@ from rankup.findings.finding import Confidence, Severity
 def find(program: Program) -> Iterator[Match]:
     for call in (loader.call for loader in program.data.loaders):
         shuffles = the_constant(program.value(call, "shuffle", 2)) is True
-        if shuffles and program.surely(call.argument("sampler", 3), call.scope, lambda one: True):
+        if shuffles and program.surely(call.argument("sampler", 3), call.scope, _is_sampler):
             edit = keyword_removed(call, "shuffle")
             yield match(
                 call.module,
@@ -23,6 +24,11 @@ def find(program: Program) -> Iterator[Match]:
                 "DataLoader gets a sampler and shuffle=True; torch refuses this with a ValueError.",
                 *([edit] if edit is not None else []),
             )
+
+
+def _is_sampler(call: Call) -> bool:
+    """Whether a call makes a sampler, by what it is called: another function may return None."""
+    return call.last.endswith("Sampler") or torch_last(call).endswith("Sampler")
 
 
 RULE = Rule(

@@ -7,7 +7,6 @@ import builtins
 from collections.abc import Iterator
 
 from rankup.check.facts.program.flow import BRANCHES, holders
-from rankup.check.facts.program.frameworks import Does
 from rankup.check.facts.program.module import Call, Scope, identifiers
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.sharding import expressions
@@ -20,7 +19,7 @@ from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
-    if not program.distributed or program.gets(Does.LOOP) or (program.starts and not program.many_ranks):
+    if not program.distributed or (program.starts and not program.many_ranks):
         return
     for call, path in saves(program):
         if not program.guards.limited(call.node, call.scope):

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 
 from rankup.check.facts.program.flow import BRANCHES, holders
-from rankup.check.facts.program.frameworks import Does
 from rankup.check.facts.program.module import Call, identifiers, last_name, same
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.value import the_constant
@@ -17,7 +16,7 @@ from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
-    if not program.distributed or program.gets(Does.LOOP) or (program.starts and not program.many_ranks):
+    if not program.distributed or (program.starts and not program.many_ranks):
         return
     nccl = ["nccl" in str(the_constant(program.value(call, "backend", 0))) for call in program.inits]
     if not any(nccl) and not program.named("torch.cuda.set_device") and not program.methods("cuda"):

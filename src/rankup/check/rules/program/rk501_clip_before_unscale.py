@@ -34,6 +34,7 @@ def find(program: Program) -> Iterator[Match]:
                 f"{clip.last}() is called before {ast.unparse(steps[0].base or steps[0].node)}.unscale_(): it clips "
                 "gradients that are still multiplied by the loss scale.",
                 *_edit(clip, steps[0], unscales),
+                confidence=Confidence.SURE if program.made(steps[0].base, clip.scope) else Confidence.LIKELY,
             )
 
 
